@@ -1,0 +1,17 @@
+"""Errors a user can cause, each with what is wrong, where, and the remedy."""
+
+
+class PrismError(Exception):
+    """Base of every error caused by input; the CLI prints it without a traceback and exits with 2."""
+
+
+class SpecError(PrismError):
+    """A model, cluster or variability description is missing something or contradicts itself."""
+
+
+class PlanError(PrismError):
+    """A parallel plan is impossible for its model or cluster."""
+
+
+class DataError(PrismError):
+    """A data file (trace, table, log) cannot be read; names the row and the field."""

@@ -1,0 +1,85 @@
+"""Devices, link tiers and clusters, as plain numbers in SI units.
+
+A cluster is a homogeneous set of devices under a stack of tiers, innermost first. A tier is described by how many
+devices one of its domains spans and by what one device can send into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..errors import SpecError
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator: dense peak rates per dtype, memory, power."""
+
+    name: str
+    peak_flops_per_s: Mapping[str, float]  # dtype -> dense peak, keys among fp32 tf32 fp16 bf16 fp8 fp4
+    hbm_bytes: float
+    hbm_bytes_per_s: float
+    power_watts: float
+    n_sm: int  # streaming multiprocessors or compute units; sets the wave size of a GEMM
+    source: str
+    generation: str = ""  # key of the efficiency table in cost/presets: volta, ampere, hopper, blackwell, cdna3
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak FLOP/s for `dtype`.
+
+        Raises:
+            SpecError: the device has no such dtype.
+        """
+        if dtype not in self.peak_flops_per_s:
+            known = ", ".join(sorted(self.peak_flops_per_s))
+            raise SpecError(f"device {self.name} has no {dtype} peak; it has {known}")
+        return self.peak_flops_per_s[dtype]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One level of the network: what a device sees when it talks to a peer inside the same domain of this tier."""
+
+    name: str  # nvlink, node, rail, leaf, spine, ...
+    n_devices: int  # devices in one domain of this tier
+    bytes_per_s: float  # per device and direction, after encoding, before protocol efficiency
+    latency_s: float  # one hop
+    oversubscription: float = 1.0  # >= 1; divides the bandwidth when all devices use the tier at once
+    in_switch: bool = False  # reductions in the switch (NVLS, SHARP)
+    source: str = ""
+
+    @property
+    def effective_bytes_per_s(self) -> float:
+        return self.bytes_per_s / self.oversubscription
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`n_devices` equal devices under `tiers`, innermost first; the last tier spans them all."""
+
+    name: str
+    device: Device
+    tiers: tuple[Tier, ...]
+    n_devices: int
+    node_size: int = 8  # devices that share a host: the unit of the persistent node effect
+    source: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.tiers:
+            raise SpecError(f"cluster {self.name}: at least one tier is needed")
+        sizes = [tier.n_devices for tier in self.tiers]
+        if sizes != sorted(sizes):
+            raise SpecError(f"cluster {self.name}: tiers must grow from the inside out, got spans {sizes}")
+        if sizes[-1] < self.n_devices:
+            raise SpecError(
+                f"cluster {self.name}: the outermost tier spans {sizes[-1]} devices, fewer than n_devices {self.n_devices}"
+            )
+
+    def tier_of_span(self, span: int) -> Tier:
+        """The innermost tier whose domain holds `span` consecutive devices."""
+        for tier in self.tiers:
+            if tier.n_devices >= span:
+                return tier
+        return self.tiers[-1]
