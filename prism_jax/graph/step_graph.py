@@ -1,0 +1,59 @@
+"""StepGraph: the one representation of a step that the jitted code runs, whether it comes from a spec or from a trace.
+
+A row is one op on one *lane* (a pipeline stage of the spec front end, a rank or stream of a trace) at one *level*. Lanes run
+their ops in level order; an op also waits for up to `dep` predecessors on other lanes, each at an earlier level, plus a lag (the
+transfer between them). Members of a lane (tensor-parallel ranks and whatever else synchronises inside every op) are not lanes:
+an op lasts as long as its slowest member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """Struct of arrays; `level` first, `lane` second.
+
+    Attributes:
+        compute_s: [level, lane, compute_class] noise-free compute seconds; zero where the lane idles.
+        comm_s: [level, lane, comm_axis] noise-free exposed communication seconds inside the op.
+        dep_level: [level, lane, dep] level of a predecessor, -1 for none.
+        dep_lane: [level, lane, dep] lane of that predecessor.
+        lag_s: [level, lane, dep] point-to-point seconds between the predecessor's end and this op.
+        label: [level, lane] index into `labels`, -1 where the lane idles.
+        labels: one text per op signature, for timelines ("F3 c1": kind, micro-batch, chunk).
+        end_compute_s: [lane] work after the last op of a lane (optimizer).
+        end_comm_s: [lane] exposed communication across replicas at the end of the step.
+    """
+
+    compute_s: Floats
+    comm_s: Floats
+    dep_level: Ints
+    dep_lane: Ints
+    lag_s: Floats
+    label: Ints
+    labels: tuple[str, ...]
+    end_compute_s: Floats
+    end_comm_s: Floats
+
+    @property
+    def n_level(self) -> int:
+        return int(self.compute_s.shape[0])
+
+    @property
+    def n_lane(self) -> int:
+        return int(self.compute_s.shape[1])
+
+    @property
+    def ring_depth(self) -> int:
+        """How many levels back the furthest predecessor lies, plus one: end times older than that are never read."""
+        level = np.arange(self.n_level)[:, None, None]
+        back = np.where(self.dep_level >= 0, level - self.dep_level, 0)
+        return int(back.max(initial=0)) + 1
