@@ -1,0 +1,54 @@
+# The two commands a newcomer runs: `make demo` and `make test`. Only Python 3.11-3.13, git and make are needed;
+# `make demo PYTHON=/path/to/python3.12` names the interpreter.
+VENV := .venv
+BIN := $(VENV)/bin
+JOB := examples/llama3_405b_16384.yaml
+PICTURE := out/llama3_405b_16384.png
+PYTEST_FLAGS ?= -n 2 --dist loadfile
+
+# Compiled JAX programs are kept in the checkout, so that a second run starts faster.
+export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
+# Wherever this comes from, it would make every start of Python slower.
+unexport PYTHONDONTWRITEBYTECODE
+# A bare `make` lists the commands.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format clean
+
+help:
+	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
+	@echo "make test       install, run the tests (about 10 minutes on 2 cores)"
+	@echo "make test-slow  run the slow tests too"
+	@echo "make lint       ruff, pyright, import-linter"
+	@echo "make format     let ruff rewrite the files"
+	@echo "make clean      remove everything that make made"
+
+demo:
+	@scripts/make_venv $(VENV) test
+	@mkdir -p out
+	$(BIN)/prism-jax predict $(JOB) --plot $(PICTURE)
+
+test:
+	@scripts/make_venv $(VENV) test
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+test-slow:
+	@scripts/make_venv $(VENV) test
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow or not slow"
+
+lint:
+	@scripts/make_venv $(VENV) dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+format:
+	@scripts/make_venv $(VENV) dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .jax_cache .pytest_cache .hypothesis .ruff_cache .import_linter_cache build dist out
+	find prism_jax inference tests -name __pycache__ -type d -prune -exec rm -rf {} +
