@@ -15,3 +15,15 @@ class PlanError(PrismError):
 
 class DataError(PrismError):
     """A data file (trace, table, log) cannot be read; names the row and the field."""
+
+
+class UnitError(SpecError):
+    """A text is not a quantity of the kind that is asked for: no unit, an unknown unit, or a unit of something else."""
+
+
+class ConfigError(SpecError):
+    """A job file is wrong; `mistakes` holds one line per mistake: where, which field, what, remedy."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes

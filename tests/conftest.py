@@ -1,0 +1,48 @@
+"""What all tests share: one compilation cache, repeatable hypothesis examples, and 64-bit JAX for those who ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Read by JAX when a test first imports it; tests that import no JAX must not pay for it here.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+settings.register_profile("prism", deadline=None, derandomize=True, database=None, max_examples=50)
+settings.load_profile("prism")
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """64-bit JAX for one test."""
+    import jax
+
+    before = bool(jax.config.read("jax_enable_x64"))
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(scope="module")
+def shared_data() -> Path:
+    """Folder of measured data that lies beside the checkout on some machines and never inside it."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the measured data beside the checkout (../shared/data) are absent")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def examples() -> Path:
+    """Folder of the shipped jobs."""
+    return ROOT / "examples"
