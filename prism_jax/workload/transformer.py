@@ -1,8 +1,28 @@
-"""Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA; exact parameter counts."""
+"""Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA; exact parameter counts.
+
+All sizes are counts. The counting itself is in `params.py` and `flops.py`; `TransformerSpec` offers it as methods.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+from ..errors import SpecError
+from . import flops, params
+from .flops import TokenFlops
+from .params import LayerParams
+
+NORMS = ("layer", "rms", "layer_no_bias")
+POSITIONS = ("learned", "rope", "alibi", "none")
+
+
+def _at_least(owner: str, minimum: int, **values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SpecError(f"{owner}: {name} = {value!r}, but it must be a whole number")
+        if value < minimum:
+            raise SpecError(f"{owner}: {name} = {value}, but it must be at least {minimum}")
 
 
 @dataclass(frozen=True)
@@ -16,6 +36,27 @@ class MoESpec:
     shared_ffn_hidden: int = 0  # of all shared experts together; 0: n_shared * ffn_hidden
     n_dense_first: int = 0  # leading layers with the dense MLP
     imbalance: float = 1.0  # load of the busiest expert rank over the mean, >= 1
+    shared_gate: bool = False  # the shared expert's output is scaled by a learned gate (Qwen2-MoE)
+
+    def __post_init__(self) -> None:
+        _at_least("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden)
+        _at_least(
+            "moe", 0, n_shared=self.n_shared, shared_ffn_hidden=self.shared_ffn_hidden, n_dense_first=self.n_dense_first
+        )
+        if self.top_k > self.n_experts:
+            raise SpecError(
+                f"moe: top_k = {self.top_k}, but there are only n_experts = {self.n_experts}. "
+                f"Use top_k <= {self.n_experts}."
+            )
+        if self.imbalance < 1.0:
+            raise SpecError(
+                f"moe: imbalance = {self.imbalance}, but the busiest rank carries at least the mean load. Use 1.0 or more."
+            )
+
+    @property
+    def shared_width(self) -> int:
+        """Inner width of all shared experts together."""
+        return self.shared_ffn_hidden or self.n_shared * self.ffn_hidden
 
 
 @dataclass(frozen=True)
@@ -28,10 +69,26 @@ class MLASpec:
     qk_rope_head_dim: int
     v_head_dim: int
 
+    def __post_init__(self) -> None:
+        _at_least("mla", 0, q_lora_rank=self.q_lora_rank)
+        _at_least(
+            "mla",
+            1,
+            kv_lora_rank=self.kv_lora_rank,
+            qk_nope_head_dim=self.qk_nope_head_dim,
+            qk_rope_head_dim=self.qk_rope_head_dim,
+            v_head_dim=self.v_head_dim,
+        )
+
 
 @dataclass(frozen=True)
 class TransformerSpec:
-    """A decoder-only transformer; all sizes are counts."""
+    """A decoder-only transformer; all sizes are counts.
+
+    Notes:
+        `n_params` is the main model, as published; multi-token-prediction modules are counted by `mtp_params`.
+        FLOP methods do include them, since training runs them.
+    """
 
     name: str
     n_layers: int
@@ -48,8 +105,188 @@ class TransformerSpec:
     tied_embeddings: bool = True
     bias: bool = True  # biases in attention output and MLP projections
     qkv_bias: bool | None = None  # None: as `bias`
-    qk_norm: bool = False
+    qk_norm: bool = False  # a norm of head_dim weights on queries and on keys (Qwen3)
     moe: MoESpec | None = None
     mla: MLASpec | None = None
     n_mtp: int = 0  # multi-token-prediction modules (DeepSeek-V3)
     source: str = ""
+    mlp_bias: bool | None = None  # None: as `bias`
+
+    def __post_init__(self) -> None:
+        owner = f"model {self.name}"
+        _at_least(
+            owner,
+            1,
+            n_layers=self.n_layers,
+            hidden=self.hidden,
+            n_heads=self.n_heads,
+            ffn_hidden=self.ffn_hidden,
+            vocab=self.vocab,
+            max_seq_len=self.max_seq_len,
+        )
+        _at_least(owner, 0, n_kv_heads=self.n_kv_heads, head_dim=self.head_dim, n_mtp=self.n_mtp)
+        self._check_heads(owner)
+        for field, value, known in (("norm", self.norm, NORMS), ("position", self.position, POSITIONS)):
+            if value not in known:
+                raise SpecError(f"{owner}: {field} = {value!r} is unknown. Use one of {', '.join(known)}.")
+        if self.moe is not None and self.moe.n_dense_first >= self.n_layers:
+            raise SpecError(
+                f"{owner}: moe.n_dense_first = {self.moe.n_dense_first} leaves no MoE layer among n_layers = {self.n_layers}. "
+                f"Use at most {self.n_layers - 1}, or drop `moe`."
+            )
+
+    def _check_heads(self, owner: str) -> None:
+        if self.mla is None and self.head_dim == 0 and self.hidden % self.n_heads:
+            raise SpecError(
+                f"{owner}: hidden = {self.hidden} is not divisible by n_heads = {self.n_heads}. Give head_dim, or change one of them."
+            )
+        if self.n_heads % self.kv_heads:
+            raise SpecError(
+                f"{owner}: n_heads = {self.n_heads} is not a multiple of n_kv_heads = {self.kv_heads}. "
+                f"Each key-value head serves the same number of query heads."
+            )
+
+    # --- sizes with their defaults resolved ---
+
+    @property
+    def kv_heads(self) -> int:
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def d_head(self) -> int:
+        """Width of one head (MLA: of its value)."""
+        return self.v_head_dim
+
+    @property
+    def qk_head_dim(self) -> int:
+        """Width of one query or key head, over which scores are summed."""
+        if self.mla is not None:
+            return self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
+        return self.head_dim or self.hidden // self.n_heads
+
+    @property
+    def v_head_dim(self) -> int:
+        return self.mla.v_head_dim if self.mla is not None else self.qk_head_dim
+
+    @property
+    def q_dim(self) -> int:
+        """Width of all queries together."""
+        return self.n_heads * self.qk_head_dim
+
+    @property
+    def kv_dim(self) -> int:
+        """Width of all keys together, which is that of all values; MLA expands keys to every head."""
+        return self.n_heads * self.qk_head_dim if self.mla is not None else self.kv_heads * self.qk_head_dim
+
+    @property
+    def attention_out_dim(self) -> int:
+        """Input width of the attention's output projection."""
+        return self.n_heads * self.v_head_dim
+
+    @property
+    def n_mlp_matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @property
+    def has_qkv_bias(self) -> bool:
+        return self.bias if self.qkv_bias is None else self.qkv_bias
+
+    @property
+    def has_mlp_bias(self) -> bool:
+        return self.bias if self.mlp_bias is None else self.mlp_bias
+
+    @property
+    def top_k(self) -> int:
+        """Routed experts per token; 0 for a dense model."""
+        return self.moe.top_k if self.moe is not None else 0
+
+    @property
+    def n_moe_layers(self) -> int:
+        return self.n_layers - self.moe.n_dense_first if self.moe is not None else 0
+
+    def is_moe_layer(self, layer: int) -> bool:
+        return self.moe is not None and layer >= self.moe.n_dense_first
+
+    # --- parameters ---
+
+    def layer_params(self, layer: int) -> LayerParams:
+        """Parameters of one layer by piece (attention, MLP, router, experts, shared, norms).
+
+        Raises:
+            SpecError: there is no such layer.
+        """
+        if not 0 <= layer < self.n_layers:
+            raise SpecError(f"model {self.name} has layers 0 to {self.n_layers - 1}; there is no layer {layer}")
+        return params.layer_params(self, layer)
+
+    def embedding_params(self) -> int:
+        """Token embedding and learned positions."""
+        return params.embedding_params(self)
+
+    def head_params(self) -> int:
+        """Output projection to the vocabulary; 0 when tied to the embedding."""
+        return params.head_params(self)
+
+    def final_norm_params(self) -> int:
+        return params.norm_params(self)
+
+    def mtp_params(self) -> int:
+        """Own parameters of the multi-token-prediction modules (they share embedding and head)."""
+        return params.mtp_params(self)
+
+    def n_params(self) -> int:
+        """All parameters of the main model, without multi-token-prediction modules."""
+        return self.n_params_non_embedding() + self.embedding_params() + self.head_params()
+
+    def n_params_active(self) -> int:
+        """Parameters that serve one token (top-k routed experts), input embedding and head included."""
+        return self.n_params() - self._inactive_experts()
+
+    def n_params_non_embedding(self) -> int:
+        """Layers and final norm: without token and position embeddings and without the head."""
+        n_dense = self.n_layers - self.n_moe_layers
+        dense = n_dense * params.layer_params(self, 0).total if n_dense else 0
+        sparse = self.n_moe_layers * params.layer_params(self, self.n_layers - 1).total
+        return dense + sparse + self.final_norm_params()
+
+    def _inactive_experts(self) -> int:
+        if self.moe is None:
+            return 0
+        idle = self.moe.n_experts - self.moe.top_k
+        return self.n_moe_layers * idle * params.mlp_params(self, self.moe.ffn_hidden)
+
+    # --- FLOPs ---
+
+    def token_flops(self, seq_len: int, causal: bool = True) -> TokenFlops:
+        """Forward matrix-product FLOPs of one token by piece, for sequences of `seq_len` tokens."""
+        return _token_flops(self, seq_len, causal)
+
+    def flops_per_token(self, seq_len: int, causal: bool = True) -> float:
+        """Forward matrix-product FLOPs of one token: projections, scores, MLP, logits.
+
+        Args:
+            seq_len: tokens of one sequence.
+            causal: count only keys that a token may see; False is the convention of the Megatron papers.
+        """
+        return _token_flops(self, seq_len, causal).total
+
+    def train_flops_per_token(self, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
+        """FLOPs of one token in forward and backward; `recompute` adds what is computed twice.
+
+        Source: arXiv 2104.04473 eq. 3 (recompute = full, causal = False) and 2205.05198 appendix A (none).
+        """
+        return flops.train_flops_per_token(self, seq_len, causal, recompute)
+
+    def flops_per_token_6n(self) -> float:
+        """The 6N convention: 6 FLOPs per active parameter that a matrix product meets; no attention scores.
+
+        Notes:
+            N leaves out the input embedding and learned positions (lookups) and counts the head even when it is tied.
+        """
+        matrices = self.n_params_active() - self.embedding_params() - self.head_params()
+        return 6.0 * (matrices + self.vocab * self.hidden)
+
+
+@lru_cache(maxsize=1024)
+def _token_flops(spec: TransformerSpec, seq_len: int, causal: bool) -> TokenFlops:
+    return flops.token_flops(spec, seq_len, causal)
