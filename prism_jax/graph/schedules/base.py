@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...errors import PlanError
+
 
 class Part(NamedTuple):
     """One kind of work on one micro-batch in one model chunk."""
@@ -40,3 +42,41 @@ class Schedule:
     @property
     def n_chunk(self) -> int:
         return self.pp * self.virtual_stages
+
+
+def forward(micro_batch: int, chunk: int) -> Op:
+    """Op of one forward pass."""
+    return Op((Part("F", micro_batch, chunk),))
+
+
+def backward(micro_batch: int, chunk: int) -> Op:
+    """Op of one whole backward pass: input gradient and weight gradient."""
+    return Op((Part("B", micro_batch, chunk), Part("W", micro_batch, chunk)))
+
+
+def input_gradient(micro_batch: int, chunk: int) -> Op:
+    """Op of the part of a backward pass that the previous chunk waits for."""
+    return Op((Part("B", micro_batch, chunk),))
+
+
+def weight_gradient(micro_batch: int, chunk: int) -> Op:
+    """Op of the part of a backward pass that nothing but the end of the step waits for."""
+    return Op((Part("W", micro_batch, chunk),))
+
+
+def straight(pp: int) -> Callable[[int, int], int]:
+    """Placement that deals chunks out to stages in turn: chunk q on stage q % pp, whatever the micro-batch."""
+    return lambda chunk, micro_batch: chunk % pp
+
+
+def require_one_chunk(name: str, virtual_stages: int) -> None:
+    """Refuse several model chunks per stage.
+
+    Raises:
+        PlanError: virtual_stages is not 1.
+    """
+    if virtual_stages != 1:
+        raise PlanError(
+            f"schedule {name} runs one model chunk per stage and direction, but virtual_stages = {virtual_stages}. "
+            "Try virtual_stages=1, or schedule='interleaved'."
+        )
