@@ -1,0 +1,55 @@
+"""A job file as plain data plus, for every field, where it was written.
+
+A field is addressed by its path, a tuple of keys and list indices. Mistakes are reported as
+`job.yaml:5:3 plan.micro_batchs: unknown field, did you mean micro_batch?`.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain data (mappings, lists, scalars) and where its fields stand.
+
+    Attributes:
+        name: the file, as the user wrote it.
+        data: the top-level mapping.
+        marks: path of a field -> "job.yaml:5:3" or "--set plan.tp=4".
+    """
+
+    name: str
+    data: dict[str, Any]
+    marks: dict[Path, str] = field(default_factory=dict)
+
+    def mark(self, path: Sequence[str | int]) -> str:
+        """Where `path`, or the innermost part of it that was written at all, stands."""
+        for end in range(len(path), 0, -1):
+            if tuple(path[:end]) in self.marks:
+                return self.marks[tuple(path[:end])]
+        return self.name
+
+    def mistake(self, path: Sequence[str | int], message: str) -> str:
+        """One line: where, which field, what is wrong."""
+        mark = self.mark(path)
+        if not path or mark == f"--set {dotted(path)}" or mark.startswith(f"--set {dotted(path)}="):
+            return f"{mark}: {message}"
+        return f"{mark} {dotted(path)}: {message}"
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """`("cluster", "tiers", 0)` as `cluster.tiers.0`."""
+    return ".".join(str(part) for part in path)
+
+
+def short(value: object) -> str:
+    """`value` for a message, cut to a readable length."""
+    shortener = reprlib.Repr()
+    shortener.maxstring = shortener.maxother = shortener.maxlong = 60
+    return shortener.repr(value)

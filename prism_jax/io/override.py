@@ -1,0 +1,70 @@
+"""`--set plan.tp=4`: replaces or adds one field of a Document before it is checked, so that mistakes name the option."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ..errors import ConfigError
+from .document import Document, Path, dotted, short
+from .read_yaml import read_value
+
+SHORTHAND = ("model", "cluster", "variability")  # `model: llama3-405b` is short for `model: {preset: llama3-405b}`
+
+
+def apply_overrides(document: Document, overrides: list[str]) -> Document:
+    """`document` with `overrides` ("path.to.field=value") applied in order; values are read as YAML.
+
+    Raises:
+        ConfigError: an override has no `=`, no path, a value that is not YAML, or goes through a plain value.
+    """
+    data: dict[str, Any] = copy.deepcopy(document.data)
+    marks = dict(document.marks)
+    mistakes: list[str] = []
+    for override in overrides:
+        try:
+            _apply(data, marks, override)
+        except ConfigError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ConfigError(mistakes)
+    return Document(document.name, data, marks)
+
+
+def _apply(data: dict[str, Any], marks: dict[Path, str], override: str) -> None:
+    name = f"--set {override}"
+    field, equals, text = override.partition("=")
+    keys = field.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError([f"{name}: expected FIELD=VALUE, for example --set plan.tp=4"])
+    value = read_value(text, name)
+    path: Path = ()
+    container: Any = data
+    for key in keys[:-1]:
+        step = _step(container, key, path, name)
+        child = container[step] if isinstance(container, list) else container.get(step)
+        path = (*path, step)
+        if child is None or (len(path) == 1 and step in SHORTHAND and isinstance(child, str)):
+            if child is not None:
+                marks[(*path, "preset")] = marks.get(path, name)
+            child = {} if child is None else {"preset": child}
+            container[step] = child
+            marks.setdefault(path, name)
+        container = child
+    last = _step(container, keys[-1], path, name)
+    container[last] = value
+    path = (*path, last)
+    for old in [mark for mark in marks if mark[: len(path)] == path]:
+        del marks[old]
+    marks[path] = name
+
+
+def _step(container: Any, key: str, path: Path, name: str) -> str | int:
+    """`key` as a key of a mapping or an index of a list."""
+    if isinstance(container, dict):
+        return key
+    if not isinstance(container, list):
+        raise ConfigError([f"{name}: {dotted(path)} is {short(container)}, a plain value without fields"])
+    if not key.isdigit() or int(key) >= len(container):
+        raise ConfigError([f"{name}: {dotted(path)} is a list; {key!r} must be an index from 0 to {len(container) - 1}"])
+    return int(key)
