@@ -1,0 +1,59 @@
+"""What every family of slowdown factors offers, and the checks they share."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import SpecError
+
+Array = NDArray[np.float64]
+
+
+class Family(Protocol):
+    """Distribution of a positive slowdown factor with mean one; frozen and hashable."""
+
+    @property
+    def cv(self) -> float:
+        """Standard deviation over mean; inf where the variance does not exist."""
+        ...
+
+    def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`, i.e. at probability Phi(z); accurate in both tails to |z| = 8."""
+        ...
+
+    def scaled(self, k: float) -> Family:
+        """The same shape with its spread times `k >= 0`; `scaled(0)` is constant."""
+        ...
+
+
+def check_in_range(
+    owner: object, name: str, low: float, high: float = math.inf, *, open_low: bool = False, remedy: str = ""
+) -> None:
+    """Raise unless `low <= owner.name <= high`, finite (`low <` where `open_low`).
+
+    Raises:
+        SpecError: with the value, the allowed range and `remedy`.
+    """
+    value = getattr(owner, name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise SpecError(f"{type(owner).__name__}: {name} = {value!r}, but it must be a number")
+    inside = math.isfinite(value) and value <= high and (value > low if open_low else value >= low)
+    if not inside:
+        sign = ">" if open_low else ">="
+        upper = "" if math.isinf(high) else f" and <= {high:g}"
+        hint = f". {remedy}" if remedy else ""
+        raise SpecError(f"{type(owner).__name__}: {name} = {value:g}, but it must be {sign} {low:g}{upper}{hint}")
+
+
+def check_scale(k: float) -> None:
+    """Raise unless `k` can scale a spread.
+
+    Raises:
+        SpecError: `k` is negative or not finite.
+    """
+    if not (math.isfinite(k) and k >= 0.0):
+        raise SpecError(f"spread scale = {k:g}, but it must be a finite number >= 0")

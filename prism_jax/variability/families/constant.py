@@ -1,0 +1,29 @@
+"""Constant: a factor that is always one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .base import Array, check_scale
+
+
+@dataclass(frozen=True)
+class Constant:
+    """No variation."""
+
+    @property
+    def cv(self) -> float:
+        return 0.0
+
+    def ppf_normal(self, z: ArrayLike) -> Array:
+        return np.ones_like(np.asarray(z, dtype=np.float64))
+
+    def scaled(self, k: float) -> Constant:
+        check_scale(k)
+        return self
+
+
+CONSTANT = Constant()

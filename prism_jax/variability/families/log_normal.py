@@ -1,0 +1,39 @@
+"""LogNormal: a factor whose logarithm is normal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .base import Array, Family, check_in_range, check_scale
+from .constant import CONSTANT
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """`exp(s z - s^2 / 2)` with `s^2 = log(1 + cv^2)`.
+
+    Attributes:
+        cv: standard deviation over mean, >= 0.
+    """
+
+    cv: float
+
+    def __post_init__(self) -> None:
+        check_in_range(self, "cv", 0.0)
+
+    @property
+    def log_sd(self) -> float:
+        """Standard deviation of the logarithm."""
+        return math.sqrt(math.log1p(self.cv * self.cv))
+
+    def ppf_normal(self, z: ArrayLike) -> Array:
+        s = self.log_sd
+        return np.exp(s * np.asarray(z, dtype=np.float64) - 0.5 * s * s)
+
+    def scaled(self, k: float) -> Family:
+        check_scale(k)
+        return LogNormal(self.cv * k) if self.cv * k > 0.0 else CONSTANT

@@ -1,0 +1,83 @@
+"""Families by name: the tagged union `{kind: gamma, cv: 0.02}` of configuration files, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from ...errors import SpecError
+from .._names import did_you_mean
+from .base import Family
+from .constant import CONSTANT, Constant
+from .gamma import Gamma
+from .log_normal import LogNormal
+from .mixture import Mixture
+from .normal import Normal
+from .pool import Pool
+from .student_t import StudentT
+
+KINDS: Mapping[str, type] = {
+    "constant": Constant,
+    "normal": Normal,
+    "log_normal": LogNormal,
+    "gamma": Gamma,
+    "student_t": StudentT,
+    "mixture": Mixture,
+    "pool": Pool,
+}
+
+
+def family_from_dict(section: Mapping[str, Any] | float, where: str = "family") -> Family:
+    """The family a configuration section describes.
+
+    Args:
+        section: `kind` and the fields of that family; or a bare number, short for `{kind: log_normal, cv: number}`.
+        where: path of the section in its file, for messages ("variability.gemm.gpu").
+
+    Raises:
+        SpecError: unknown kind, unknown or missing field, or a value out of range; names the path.
+    """
+    if isinstance(section, (int, float)) and not isinstance(section, bool):
+        section = {"kind": "log_normal", "cv": float(section)} if section else {"kind": "constant"}
+    if not isinstance(section, Mapping):
+        raise SpecError(f"{where}: {section!r} is not a family; write {{kind: log_normal, cv: 0.02}} or a number (its cv)")
+    if "kind" not in section:
+        raise SpecError(f"{where}.kind: missing; kinds are {', '.join(KINDS)}")
+    kind = section["kind"]
+    if kind not in KINDS:
+        raise SpecError(f"{where}.kind: unknown {kind!r}{did_you_mean(kind, KINDS)}")
+    given = {name: value for name, value in section.items() if name != "kind"}
+    _check_fields(kind, given, where)
+    try:
+        if kind == "constant":
+            return CONSTANT
+        return KINDS[kind](**{name: _plain(value, f"{where}.{name}") for name, value in given.items()})
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
+
+
+def family_to_dict(family: Family) -> dict[str, Any]:
+    """The section that `family_from_dict` turns back into `family`."""
+    for kind, cls in KINDS.items():
+        if type(family) is cls:
+            plain = asdict(family)  # pyright: ignore[reportArgumentType]
+            return {"kind": kind} | {name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()}
+    raise SpecError(f"{type(family).__name__} is not a registered family; kinds are {', '.join(KINDS)}")
+
+
+def _check_fields(kind: str, given: Mapping[str, Any], where: str) -> None:
+    names = [f.name for f in fields(KINDS[kind])]
+    for name in given:
+        if name not in names:
+            raise SpecError(f"{where}.{name}: unknown field of {kind}{did_you_mean(name, names)}")
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise SpecError(f"{where}.{missing[0]}: missing; {kind} needs {', '.join(names)}")
+
+
+def _plain(value: Any, where: str) -> float | tuple[float, ...]:
+    try:
+        return tuple(float(v) for v in value) if isinstance(value, (list, tuple)) else float(value)
+    except (TypeError, ValueError):
+        raise SpecError(f"{where}: {value!r} is not a number") from None

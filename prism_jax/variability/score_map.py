@@ -1,0 +1,163 @@
+"""NormalScoreMap: any family as a monotone piecewise-linear map from a standard normal score to a slowdown factor.
+
+One mechanism carries every family into jitted code: draw z ~ N(0, 1), evaluate `a + b z + sum_k c_k max(z - z_k, 0)`. The coefficients
+are traced arrays, so another family or another spread costs no compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from ..errors import SpecError
+from .families import Array, Family
+from .knots import fit_knots
+
+N_KNOTS = 65  # at most; most families need 9 to 17
+TOLERANCE = 1e-3  # largest error over the larger of the spread and the distance from one
+Z_MAX = 6.5  # one draw in 2.5e10 lies beyond; the map continues linearly
+_N_FINE = 6501
+
+
+@dataclass(frozen=True)
+class NormalScoreMap:
+    """Factor at normal score z: linear between `(knots_z, values)` and continued linearly beyond both ends.
+
+    Attributes:
+        knots_z: increasing normal scores, at least two.
+        values: factors at the knots, not decreasing.
+    """
+
+    knots_z: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.knots_z) < 2 or len(self.knots_z) != len(self.values):
+            raise SpecError(f"NormalScoreMap: {len(self.knots_z)} knots and {len(self.values)} values; give two or more pairs")
+        if np.any(np.diff(self.knots_z) <= 0.0) or np.any(np.diff(self.values) < 0.0):
+            raise SpecError("NormalScoreMap: knots_z must increase and values must not decrease")
+
+    @classmethod
+    def from_family(cls, family: Family, n_knots: int = N_KNOTS, z_max: float = Z_MAX) -> NormalScoreMap:
+        """The map of `family`, with mean exactly one under N(0, 1).
+
+        Args:
+            family: a hashable family; the result is cached by its value.
+            n_knots: at most this many knots; a linear family gets two, others as few as `TOLERANCE` allows.
+            z_max: knots span [-z_max, z_max].
+
+        Raises:
+            SpecError: `n_knots` is below 2.
+        """
+        if n_knots < 2:
+            raise SpecError(f"n_knots = {n_knots}, but a map needs at least 2")
+        return _map_of_family(family, n_knots, z_max)
+
+    @property
+    def mean(self) -> float:
+        """E[map(z)] for z ~ N(0, 1): sum over segments of `a (Phi(u) - Phi(l)) + b (phi(l) - phi(u))`."""
+        z, values, slopes = self._segments()
+        edges = np.concatenate([[-np.inf], z[1:-1], [np.inf]])
+        density = np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi)
+        intercepts = values[:-1] - slopes * z[:-1]
+        # Differences of Phi are taken on the side where Phi is small.
+        mass = np.where(edges[1:] <= 0.0, np.diff(ndtr(edges)), -np.diff(ndtr(-edges)))
+        return float(np.sum(intercepts * mass - slopes * np.diff(density)))
+
+    @property
+    def is_constant(self) -> bool:
+        return self.values[0] == self.values[-1]
+
+    def __call__(self, z: ArrayLike) -> Array:
+        score = np.asarray(z, dtype=np.float64)
+        knots, values, slopes = self._segments()
+        segment = np.clip(np.searchsorted(knots, score, side="right") - 1, 0, len(slopes) - 1)
+        return values[segment] + slopes[segment] * (score - knots[segment])
+
+    def inverse(self, factor: ArrayLike) -> Array:
+        """Normal score of a factor; the largest one where the map is flat, -inf below and +inf above a flat end."""
+        x = np.asarray(factor, dtype=np.float64)
+        knots, values, slopes = self._segments()
+        segment = np.clip(np.searchsorted(values, x, side="right") - 1, 0, len(slopes) - 1)
+        offset, slope = x - values[segment], slopes[segment]
+        flat = np.where(offset < 0.0, -np.inf, np.inf)
+        return np.where(slope > 0.0, knots[segment] + offset / np.where(slope > 0.0, slope, 1.0), flat)
+
+    def normalised(self) -> NormalScoreMap:
+        """The same map divided by its mean."""
+        mean = self.mean
+        return NormalScoreMap(self.knots_z, tuple(v / mean for v in self.values))
+
+    def relu_terms(self, n_terms: int | None = None) -> ReluTerms:
+        """The map as `a + b z + sum_k c_k max(z - z_k, 0)`, padded with zero terms to `n_terms`.
+
+        Raises:
+            SpecError: the map has more than `n_terms` interior knots.
+        """
+        knots, values, slopes = self._segments()
+        n_inner = len(knots) - 2
+        size = n_inner if n_terms is None else n_terms
+        if n_inner > size:
+            raise SpecError(f"NormalScoreMap: {n_inner} interior knots do not fit into n_terms = {size}")
+        dslopes, inner = np.zeros(size), np.zeros(size)
+        dslopes[:n_inner], inner[:n_inner] = np.diff(slopes), knots[1:-1]
+        return ReluTerms(np.asarray(values[0] - slopes[0] * knots[0]), np.asarray(slopes[0]), dslopes, inner)
+
+    def _segments(self) -> tuple[Array, Array, Array]:
+        z, values = np.asarray(self.knots_z), np.asarray(self.values)
+        return z, values, np.diff(values) / np.diff(z)
+
+
+@dataclass(frozen=True)
+class ReluTerms:
+    """Coefficients of one map (`[]`, `[term]`) or of a stack of maps (`[map]`, `[map, term]`).
+
+    Attributes:
+        intercept: a.
+        slope: b, left of the first interior knot.
+        dslopes: c_k, change of slope at `knots`; zero where padded.
+        knots: z_k; zero where padded.
+    """
+
+    intercept: Array
+    slope: Array
+    dslopes: Array
+    knots: Array
+
+    def __call__(self, z: ArrayLike) -> Array:
+        """Factor at `z` of one map."""
+        score = np.asarray(z, dtype=np.float64)
+        bends = np.maximum(score[..., None] - self.knots, 0.0) @ self.dslopes
+        return self.intercept + self.slope * score + bends
+
+
+def stack_terms(maps: Sequence[NormalScoreMap], n_terms: int | None = None) -> ReluTerms:
+    """Coefficients of `maps`, padded to the longest of them or to `n_terms`: arrays `[map]` and `[map, term]`."""
+    if n_terms is None:
+        n_terms = max((len(m.knots_z) - 2 for m in maps), default=0)
+    terms = [m.relu_terms(n_terms) for m in maps]
+    return ReluTerms(
+        np.array([t.intercept for t in terms], dtype=np.float64),
+        np.array([t.slope for t in terms], dtype=np.float64),
+        np.array([t.dslopes for t in terms], dtype=np.float64).reshape(len(terms), n_terms),
+        np.array([t.knots for t in terms], dtype=np.float64).reshape(len(terms), n_terms),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _map_of_family(family: Family, n_knots: int, z_max: float) -> NormalScoreMap:
+    if family.cv == 0.0:
+        return NormalScoreMap((-z_max, z_max), (1.0, 1.0))
+    z = np.linspace(-z_max, z_max, _N_FINE)
+    return map_through(z, np.maximum.accumulate(family.ppf_normal(z)), n_knots)
+
+
+def map_through(z: Array, values: Array, n_knots: int = N_KNOTS) -> NormalScoreMap:
+    """Mean-one map along the points (z, values) with as few knots as `TOLERANCE` allows, at most `n_knots`."""
+    knots, fitted = fit_knots(z, values, n_knots, TOLERANCE)
+    return NormalScoreMap(tuple(knots.tolist()), tuple(fitted.tolist())).normalised()
