@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from ..errors import SpecError
 
 
+def _positive(owner: str, **values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < float("inf"):
+            raise SpecError(f"{owner}: {name} = {value}, but it must be finite and greater than 0")
+
+
 @dataclass(frozen=True)
 class Device:
     """One accelerator: dense peak rates per dtype, memory, power."""
@@ -24,6 +30,16 @@ class Device:
     n_sm: int  # streaming multiprocessors or compute units; sets the wave size of a GEMM
     source: str
     generation: str = ""  # key of the efficiency table in cost/presets: volta, ampere, hopper, blackwell, cdna3
+
+    def __post_init__(self) -> None:
+        owner = f"device {self.name}"
+        if not self.peak_flops_per_s:
+            raise SpecError(
+                f"{owner}: peak_flops_per_s is empty. Give the dense peak of at least one dtype, such as bf16."
+            )
+        _positive(owner, **{f"peak of {dtype}": peak for dtype, peak in self.peak_flops_per_s.items()})
+        _positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s)
+        _positive(owner, power_watts=self.power_watts, n_sm=self.n_sm)
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s for `dtype`.
@@ -49,6 +65,16 @@ class Tier:
     in_switch: bool = False  # reductions in the switch (NVLS, SHARP)
     source: str = ""
 
+    def __post_init__(self) -> None:
+        owner = f"tier {self.name}"
+        _positive(owner, n_devices=self.n_devices, bytes_per_s=self.bytes_per_s)
+        if not 0 <= self.latency_s < float("inf"):
+            raise SpecError(f"{owner}: latency_s = {self.latency_s}, but it must be finite and not negative")
+        if self.oversubscription < 1:
+            raise SpecError(
+                f"{owner}: oversubscription = {self.oversubscription}, but it divides the bandwidth. Use 1.0 (none) or more."
+            )
+
     @property
     def effective_bytes_per_s(self) -> float:
         return self.bytes_per_s / self.oversubscription
@@ -67,6 +93,7 @@ class Cluster:
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
+        _positive(f"cluster {self.name}", n_devices=self.n_devices, node_size=self.node_size)
         if not self.tiers:
             raise SpecError(f"cluster {self.name}: at least one tier is needed")
         sizes = [tier.n_devices for tier in self.tiers]

@@ -1,7 +1,7 @@
-"""FLOPs of one token through a transformer: matrix products of the forward pass, and what a training step makes of them.
+"""FLOPs of one token through a transformer: matrix products of the forward pass, and their sum over a training step.
 
-One multiply-add is 2 FLOPs. Counted are the weight matrices, the attention scores and their product with the values, and
-the logits; norms, activations, softmax and the embedding lookup are not (they are memory-bound and below 1 %).
+One multiply-add is 2 FLOPs. Counted are the weight matrices, the attention scores and their product with the values,
+and the logits; norms, activations, softmax and the embedding lookup are not (they are memory-bound and below 1 %).
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ def mlp_params(spec: TransformerSpec, ffn_hidden: int) -> int:
 def attention_qkv_params(spec: TransformerSpec) -> int:
     """Query, key and value projections.
 
-    Source: MLA matrices as in arXiv 2405.04434, appendix C, eq. 37-47 (down projections share one key for the rope part).
+    Source: MLA matrices as in arXiv 2405.04434, appendix C; the down projection holds the one
+        rope key that all heads share.
     """
     h = spec.hidden
     if spec.mla is None:

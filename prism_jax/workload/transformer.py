@@ -50,7 +50,7 @@ class MoESpec:
             )
         if self.imbalance < 1.0:
             raise SpecError(
-                f"moe: imbalance = {self.imbalance}, but the busiest rank carries at least the mean load. Use 1.0 or more."
+                f"moe: imbalance = {self.imbalance}, but the busiest rank carries at least the mean. Use 1.0 or more."
             )
 
     @property
@@ -131,14 +131,15 @@ class TransformerSpec:
                 raise SpecError(f"{owner}: {field} = {value!r} is unknown. Use one of {', '.join(known)}.")
         if self.moe is not None and self.moe.n_dense_first >= self.n_layers:
             raise SpecError(
-                f"{owner}: moe.n_dense_first = {self.moe.n_dense_first} leaves no MoE layer among n_layers = {self.n_layers}. "
-                f"Use at most {self.n_layers - 1}, or drop `moe`."
+                f"{owner}: moe.n_dense_first = {self.moe.n_dense_first} leaves no MoE layer "
+                f"among n_layers = {self.n_layers}. Use at most {self.n_layers - 1}, or drop `moe`."
             )
 
     def _check_heads(self, owner: str) -> None:
         if self.mla is None and self.head_dim == 0 and self.hidden % self.n_heads:
             raise SpecError(
-                f"{owner}: hidden = {self.hidden} is not divisible by n_heads = {self.n_heads}. Give head_dim, or change one of them."
+                f"{owner}: hidden = {self.hidden} is not divisible by n_heads = {self.n_heads}. "
+                f"Give head_dim, or change one of them."
             )
         if self.n_heads % self.kv_heads:
             raise SpecError(

@@ -1,0 +1,130 @@
+"""Devices and clusters by name, read once from the preset files `devices.toml` and `clusters.toml`.
+
+The files hold datasheet units (TFLOP/s, MiB, GB/s, us); what comes out is SI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from ..errors import SpecError
+from .hardware import Cluster, Device, Tier
+from .names import NameTable, load_toml
+
+_MIB = 2.0**20
+
+
+@cache
+def _devices() -> dict[str, dict[str, Any]]:
+    return load_toml(__package__, "devices.toml")
+
+
+@cache
+def _clusters() -> dict[str, dict[str, Any]]:
+    return load_toml(__package__, "clusters.toml")
+
+
+@cache
+def _device_table() -> NameTable:
+    return NameTable("device", {name: entry.get("aliases", []) for name, entry in _devices().items()})
+
+
+@cache
+def _cluster_table() -> NameTable:
+    return NameTable("cluster", {name: entry.get("aliases", []) for name, entry in _clusters().items()})
+
+
+def device_names() -> tuple[str, ...]:
+    """Canonical names of all preset devices."""
+    return _device_table().names
+
+
+def cluster_names() -> tuple[str, ...]:
+    """Canonical names of all preset clusters."""
+    return _cluster_table().names
+
+
+def device(name: str) -> Device:
+    """The preset device of that name, in SI units.
+
+    Raises:
+        SpecError: no such device; the message names the nearest ones.
+    """
+    return _build_device(_device_table().find(name))
+
+
+@cache
+def _build_device(name: str) -> Device:
+    entry = _devices()[name]
+    return Device(
+        name=name,
+        peak_flops_per_s={dtype: peak * 1e12 for dtype, peak in entry["peak_tflops"].items()},
+        hbm_bytes=entry["hbm_mib"] * _MIB,
+        hbm_bytes_per_s=entry["hbm_gb_per_s"] * 1e9,
+        power_watts=float(entry["power_watts"]),
+        n_sm=entry["n_sm"],
+        source=entry["source"],
+        generation=entry["generation"],
+    )
+
+
+def cluster(name: str, n_devices: int) -> Cluster:
+    """The preset cluster of that name with `n_devices` devices.
+
+    Args:
+        name: of the template; its outermost tier grows to span all devices.
+        n_devices: devices of the job, at least 1.
+
+    Raises:
+        SpecError: no such cluster, or `n_devices` is not a whole number of at least 1.
+    """
+    key = _cluster_table().find(name)
+    entry = _clusters()[key]
+    return Cluster(
+        name=key,
+        device=device(entry["device"]),
+        tiers=_tiers(entry["tiers"], _checked_count(key, n_devices)),
+        n_devices=n_devices,
+        node_size=entry["node_size"],
+        source=entry["source"],
+    )
+
+
+def default_cluster(device_name: str, n_devices: int) -> Cluster:
+    """The cluster that is usually built of a device: the reference design of its vendor.
+
+    Raises:
+        SpecError: no such device, or no preset cluster is built of it.
+    """
+    found = device(device_name)
+    for key, entry in _clusters().items():
+        if found.name in entry.get("default_for", []):
+            return replace(cluster(key, n_devices), device=found)
+    raise SpecError(
+        f"no preset cluster is built of {found.name}. Describe its tiers, or use {', '.join(cluster_names())}."
+    )
+
+
+def _checked_count(name: str, n_devices: int) -> int:
+    if isinstance(n_devices, bool) or not isinstance(n_devices, int) or n_devices < 1:
+        raise SpecError(f"cluster {name}: n_devices = {n_devices!r}, but it must be a whole number of at least 1")
+    return n_devices
+
+
+def _tiers(entries: list[dict[str, Any]], n_devices: int) -> tuple[Tier, ...]:
+    """Tiers in SI units; the outermost spans all devices, at least as many as the tier inside it."""
+    inner = max((entry["n_devices"] for entry in entries[:-1]), default=1)
+    return tuple(
+        Tier(
+            name=entry["name"],
+            n_devices=entry.get("n_devices", max(n_devices, inner)),
+            bytes_per_s=entry["gb_per_s"] * 1e9,
+            latency_s=entry["latency_us"] * 1e-6,
+            oversubscription=entry.get("oversubscription", 1.0),
+            in_switch=entry.get("in_switch", False),
+            source=entry["source"],
+        )
+        for entry in entries
+    )
