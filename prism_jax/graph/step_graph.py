@@ -8,7 +8,7 @@ an op lasts as long as its slowest member.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ class StepGraph:
         labels: one text per op signature, for timelines ("F3 c1": kind, micro-batch, chunk).
         end_compute_s: [lane] work after the last op of a lane (optimizer).
         end_comm_s: [lane] exposed communication across replicas at the end of the step.
+        send_s: [level, lane] noise-free point-to-point seconds that a blocking send keeps the lane busy at the end of the op
+            (part of the op; its followers need no lag then). Zeros if not given.
     """
 
     compute_s: Floats
@@ -42,6 +44,11 @@ class StepGraph:
     labels: tuple[str, ...]
     end_compute_s: Floats
     end_comm_s: Floats
+    send_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        if self.send_s.size == 0:
+            object.__setattr__(self, "send_s", np.zeros(self.label.shape))
 
     @property
     def n_level(self) -> int:

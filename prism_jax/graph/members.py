@@ -1,0 +1,113 @@
+"""The slowest member of a group: every lane's ranks that synchronise inside every op.
+
+Two ways, one interface. `ExplicitMembers` draws every member's residual: exact, the default for small groups, and brute force for
+any. `MemberTable` draws the maximum directly for large groups, from its distribution given the members' persistent factors.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array, lax
+
+from .random import exponential_pairs, normal_pairs
+from .score import ScoreChain
+
+
+class Members(Protocol):
+    """What `propagate` asks of a group."""
+
+    @property
+    def n_draw(self) -> int:
+        """Rows of random words an op needs."""
+        ...
+
+    def duration(self, compute_s: Array, call_sd: Array | None, words: Array | None, chain: ScoreChain | None) -> Array:
+        """Seconds until the slowest member has finished an op [lane, column].
+
+        Args:
+            compute_s: [lane, factor + 1] noise-free seconds, the last factor constant.
+            call_sd: [lane] residual standard deviation over mean; None for no residual.
+            words: [n_draw, lane, column / 2] packed random words.
+            chain: standardised residual of a normal score.
+        """
+        ...
+
+
+class ExplicitMembers(eqx.Module):
+    """Persistent factors of every member: chip [factor, member, lane, column]."""
+
+    chip: Array
+
+    @property
+    def n_draw(self) -> int:
+        return self.chip.shape[1]
+
+    def duration(self, compute_s: Array, call_sd: Array | None, words: Array | None, chain: ScoreChain | None) -> Array:
+        if words is None or chain is None or call_sd is None:
+            return self._slowest(self.chip, compute_s, None, None)
+        pairs = normal_pairs(words)[: self.n_draw]  # all rows: one array, made once
+        half = self.chip.shape[-1] // 2
+        halves = [
+            self._slowest(self.chip[..., :half], compute_s, call_sd, chain(lax.real(pairs))),
+            self._slowest(self.chip[..., half:], compute_s, call_sd, chain(lax.imag(pairs))),
+        ]
+        return jnp.concatenate(halves, axis=-1)
+
+    @staticmethod
+    def _slowest(chip: Array, compute_s: Array, call_sd: Array | None, residual: Array | None) -> Array:
+        """Unrolled over members: a reduction over the axis would not vectorise."""
+        slowest = None
+        for member in range(chip.shape[1]):
+            seconds = compute_s[:, -1, None] + sum(
+                compute_s[:, f, None] * chip[f, member] for f in range(chip.shape[0])
+            )
+            if residual is not None and call_sd is not None:
+                seconds = seconds * (1.0 + call_sd[:, None] * residual[member])
+            slowest = seconds if slowest is None else jnp.maximum(slowest, seconds)
+        return jnp.broadcast_to(slowest, chip.shape[-2:])
+
+
+class MemberTable(eqx.Module):
+    """The maximum over many members of persistent x residual, drawn directly.
+
+    A piecewise-linear quantile function of the maximum on Gumbel scale y = -log(-log F): nearly a straight line for any maximum, so
+    few knots suffice. One exponential draw E gives the maximum at y = -log E.
+
+    Attributes:
+        start: [lane, column] maximum (as a factor of the op's noise-free seconds) at the first knot.
+        knots: [knot, lane, column] increasing y.
+        slopes: [knot, lane, column] slope after each knot; the last continues.
+        peak: [lane, column] slowest persistent factor, for work without residual.
+    """
+
+    start: Array
+    knots: Array
+    slopes: Array
+    peak: Array
+
+    @property
+    def n_draw(self) -> int:
+        return 1
+
+    def duration(self, compute_s: Array, call_sd: Array | None, words: Array | None, chain: ScoreChain | None) -> Array:
+        total_s = compute_s.sum(axis=-1)[:, None]
+        if words is None or chain is None or call_sd is None:
+            return total_s * self.peak
+        pairs = exponential_pairs(words[:1])[0]
+        half = self.peak.shape[-1] // 2
+        factor = [self._at(lax.real(pairs), slice(None, half)), self._at(lax.imag(pairs), slice(half, None))]
+        return total_s * jnp.concatenate(factor, axis=-1)
+
+    def _at(self, exponential: Array, columns: slice) -> Array:
+        y = -jnp.log(exponential)
+        knots, slopes = self.knots[..., columns], self.slopes[..., columns]
+        value = self.start[..., columns] + jnp.minimum(y - knots[0], 0.0) * slopes[0]
+        for k in range(knots.shape[0]):
+            step = jnp.maximum(y - knots[k], 0.0)
+            if k + 1 < knots.shape[0]:
+                step = jnp.minimum(step, knots[k + 1] - knots[k])
+            value = value + step * slopes[k]
+        return value

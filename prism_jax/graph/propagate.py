@@ -1,0 +1,132 @@
+"""The max-plus engine: end times of every lane, as a pure jitted scan over levels.
+
+At level t lane l starts when it is free and its predecessors' results have arrived, runs for its slowest member's compute plus
+its exposed communication, and writes its end time into a ring buffer of the last few levels:
+
+    start = max(end[t-1, l], max_d(end[dep_d] + lag_d))
+    end   = start + max_members(compute) + communication
+
+Columns (last axis) are independent random draws of one replica. The `score` axis carries several values of the network regime
+at once: they share every random number, which costs next to nothing beside making those numbers.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array, lax
+
+from .members import Members
+from .random import both, normal_pairs, word_pairs
+from .score import ScoreChain
+
+
+class GraphArrays(eqx.Module):
+    """A StepGraph on the device; the last factor of `compute_s` is the part that does not vary between GPUs.
+
+    Attributes:
+        compute_s: [level, lane, factor + 1].
+        call_sd: [level, lane] standard deviation over mean of one call's compute residual.
+        comm_s: [level, lane, axis].
+        comm_sd: [level, lane] the same for communication.
+        p2p_sd: [] the same for transfers between lanes.
+        dep: [level, lane, dep] row of the ring buffer; the last row always holds zero ("no predecessor").
+        lag_s: [level, lane, dep] point-to-point seconds.
+        end_compute_s: [lane, factor + 1] after the last op.
+        end_comm_s: [lane] exposed, across replicas.
+    """
+
+    compute_s: Array
+    call_sd: Array
+    comm_s: Array
+    comm_sd: Array
+    p2p_sd: Array
+    dep: Array
+    lag_s: Array
+    end_compute_s: Array
+    end_comm_s: Array
+    depth: int = eqx.field(static=True)
+
+
+class Network(eqx.Module):
+    """Communication factors.
+
+    Attributes:
+        link: [axis + 2, lane, column] factor of a group's links: axes of comm_s, then p2p, then the end of the step.
+        regime: [score, axis + 2] factor of the step's network regime.
+    """
+
+    link: Array
+    regime: Array
+
+
+class CallNoise(eqx.Module):
+    """Residuals from call to call; `None` chains mean no residual.
+
+    Attributes:
+        key_data: the two words of this chunk's key.
+        compute: standardised residual (mean 0, sd 1) of an op's compute as a function of a normal score.
+        comm: the same for its communication.
+    """
+
+    key_data: Array
+    compute: ScoreChain | None
+    comm: ScoreChain | None
+
+
+def propagate(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Array:
+    """End of the step without the wait for other replicas, seconds [score, column]."""
+    n_level, n_lane, _ = graph.compute_s.shape
+    n_column = network.link.shape[-1]
+    n_score = network.regime.shape[0]
+    dtype = network.link.dtype
+
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+        free, ring = carry
+        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
+        words = _words(noise, members, level, n_lane, n_column)
+        duration_s = members.duration(compute_s, call_sd, words, noise.compute if noise else None)
+        score_value = _comm_score(noise, words)
+        residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
+        transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
+        ends = []
+        for score in range(n_score):
+            op_s = duration_s + residual * _comm_seconds(comm_s, network, score)
+            start = free[:, score]
+            for d in range(dep.shape[1]):
+                lag = lag_s[:, d, None] * network.regime[score, -2] * transfer
+                start = jnp.maximum(start, ring[dep[:, d], score] + lag)
+            ends.append(start + op_s)
+        end = jnp.stack(ends, axis=1)
+        row = (level % graph.depth) * n_lane
+        return (end, lax.dynamic_update_slice(ring, end, (row, 0, 0))), None
+
+    free = jnp.zeros((n_lane, n_score, n_column), dtype)
+    ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
+    rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
+    (free, _), _ = lax.scan(body, (free, ring), (jnp.arange(n_level, dtype=jnp.int32), *rows))
+    end_s = free + members.duration(graph.end_compute_s, None, None, None)[:, None]
+    end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
+    return end_s.max(axis=0)
+
+
+def _words(noise: CallNoise | None, members: Members, level: Array, n_lane: int, n_column: int) -> Array | None:
+    """Packed random words of one level: the rows `members` needs, then one for communication."""
+    if noise is None:
+        return None
+    n_row = (members.n_draw if noise.compute is not None else 0) + (noise.comm is not None)
+    if n_row == 0:
+        return None
+    return word_pairs(noise.key_data, level, n_row, n_lane, n_column // 2)
+
+
+def _comm_score(noise: CallNoise | None, words: Array | None) -> Array | None:
+    """Standardised residual [lane, column] of an op's communication and of the transfer that feeds it."""
+    if noise is None or noise.comm is None or words is None:
+        return None
+    return noise.comm(both(normal_pairs(words)[-1]))
+
+
+def _comm_seconds(comm_s: Array, network: Network, score: int) -> Array:
+    parts = [comm_s[:, a, None] * network.regime[score, a] * network.link[a] for a in range(comm_s.shape[1])]
+    return sum(parts, jnp.zeros((), network.link.dtype))

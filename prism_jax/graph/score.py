@@ -1,0 +1,77 @@
+"""ScoreChain: a monotone piecewise-linear function of a normal score, evaluated without lookups.
+
+    value(z) = offset + slope z + sum_k bend_k max(z - knot_k, 0)
+
+One mechanism for every family of factors: a linear family has no knots, a heavy tail bends upwards at its knots. A chain of
+`max` vectorises where a table lookup does not.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..variability.families import Family, Normal
+from ..variability.score_map import NormalScoreMap
+
+N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
+_QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
+
+
+class ScoreChain(eqx.Module):
+    """Device form of a `NormalScoreMap`; `knots` and `bends` may be empty."""
+
+    offset: Array
+    slope: Array
+    knots: Array
+    bends: Array
+
+    def __call__(self, z: Array) -> Array:
+        """Value at normal score `z`, any shape, in z's dtype."""
+        value = self.offset.astype(z.dtype) + self.slope.astype(z.dtype) * z
+        for k in range(self.knots.shape[0]):
+            value = value + self.bends[k].astype(z.dtype) * jnp.maximum(z - self.knots[k].astype(z.dtype), 0.0)
+        return value
+
+    def inverse(self, value: Array) -> Array:
+        """Normal score of `value`, piece by piece from the left; the chain must increase."""
+        slope = self.slope.astype(value.dtype)
+        at = self.offset.astype(value.dtype)  # the current piece is at + slope z
+        score = (value - at) / slope
+        for k in range(self.knots.shape[0]):
+            knot, bend = self.knots[k].astype(value.dtype), self.bends[k].astype(value.dtype)
+            at, slope = at - bend * knot, slope + bend
+            score = jnp.where(value > at + slope * knot, (value - at) / slope, score)
+        return score
+
+
+def chain_of(score_map: NormalScoreMap, *, shift: float = 0.0, scale: float = 1.0) -> ScoreChain:
+    """Device form of `(score_map - shift) * scale`."""
+    terms = score_map.relu_terms()
+    values = (float(terms.intercept) - shift) * scale, float(terms.slope) * scale, terms.knots, terms.dslopes * scale
+    return ScoreChain(*(jnp.asarray(v, float) for v in values))
+
+
+def family_chain(family: Family) -> ScoreChain:
+    """Factor of `family` (mean one) as a function of a normal score."""
+    return chain_of(NormalScoreMap.from_family(family))
+
+
+def residual_map(family: Family) -> NormalScoreMap:
+    """Map of a call's factor with few knots; exactly linear for a Normal that is never near zero."""
+    linear = isinstance(family, Normal) and family.cv <= 0.15
+    return NormalScoreMap.from_family(family, 2 if linear else N_CALL_KNOTS)
+
+
+def map_sd(score_map: NormalScoreMap) -> float:
+    """Standard deviation of the map under N(0, 1), by the trapezoidal rule."""
+    weight = np.exp(-0.5 * _QUADRATURE_Z**2)
+    weight /= weight.sum()
+    return float(np.sqrt(weight @ (score_map(_QUADRATURE_Z) - score_map.mean) ** 2))
+
+
+def standardised(score_map: NormalScoreMap) -> ScoreChain:
+    """The map with mean zero and standard deviation one."""
+    return chain_of(score_map, shift=1.0, scale=1.0 / map_sd(score_map))
