@@ -158,6 +158,26 @@ def tier_section(partial: bool) -> type[BaseModel]:
     return section(Tier, partial, _SPECIAL["Tier"], TIER_NAMES)
 
 
+@cache
+def cluster_section() -> type[BaseModel]:
+    """Fields of a cluster; `device` and `tiers` take several forms and are checked by `cluster_section.py`."""
+    optional: dict[str, Any] = {
+        "preset": (Text, None),
+        "name": (Text, None),
+        "device": (Any, None),
+        "tiers": (Any, None),
+        "n_devices": (Count, None),
+        "node_size": (Count, None),
+        "source": (str, None),
+    }
+    return create_model("ClusterSection", __config__=STRICT, **optional)
+
+
+def job_section(sections: Mapping[str, Any]) -> type[BaseModel]:
+    """The top level: which sections there are."""
+    return create_model("JobSection", __config__=STRICT, **dict(sections))
+
+
 def fields_of(model: BaseModel, rename: Mapping[str, str]) -> dict[str, Any]:
     """What was written, under the names of the dataclass; nested sections stay models."""
     back = {written: name for name, written in rename.items()}
