@@ -14,16 +14,17 @@ from .hardware import Cluster, Device, Tier
 from .names import NameTable, load_toml
 
 _MIB = 2.0**20
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 @cache
 def _devices() -> dict[str, dict[str, Any]]:
-    return load_toml(__package__, "devices.toml")
+    return load_toml(_PACKAGE, "devices.toml")
 
 
 @cache
 def _clusters() -> dict[str, dict[str, Any]]:
-    return load_toml(__package__, "clusters.toml")
+    return load_toml(_PACKAGE, "clusters.toml")
 
 
 @cache

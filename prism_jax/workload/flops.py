@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import SpecError
-from .params import attention_out_params, attention_qkv_params, layer_params
+from .params import attention_out_params, attention_qkv_params
 
 if TYPE_CHECKING:
     from .transformer import TransformerSpec
@@ -57,8 +57,9 @@ def mlp_weights_active(spec: TransformerSpec, layer: int) -> int:
     """Matrix entries that one token meets in the MLP or MoE part of `layer` (no biases)."""
     if spec.moe is None or not spec.is_moe_layer(layer):
         return spec.n_mlp_matrices * spec.hidden * spec.ffn_hidden
-    width = spec.moe.top_k * spec.moe.ffn_hidden + spec.moe.shared_width
-    return layer_params(spec, layer).router + spec.n_mlp_matrices * spec.hidden * width
+    moe = spec.moe
+    width = moe.top_k * moe.ffn_hidden + moe.shared_width
+    return spec.hidden * (moe.n_experts + moe.shared_gate) + spec.n_mlp_matrices * spec.hidden * width
 
 
 def scores_flops(spec: TransformerSpec, seq_len: int, causal: bool = True) -> float:

@@ -109,7 +109,7 @@ def layer_params(spec: TransformerSpec, layer: int) -> LayerParams:
         return LayerParams(**attention, mlp=mlp_params(spec, spec.ffn_hidden), router=0, experts=0, shared=0, expert=0)
     moe = spec.moe
     expert = mlp_params(spec, moe.ffn_hidden)
-    router = spec.hidden * moe.n_experts + (spec.hidden if moe.shared_gate else 0)
+    router = spec.hidden * (moe.n_experts + moe.shared_gate) + (moe.n_experts if moe.router_bias else 0)
     return LayerParams(
         **attention,
         mlp=0,

@@ -36,6 +36,7 @@ class MoESpec:
     shared_ffn_hidden: int = 0  # of all shared experts together; 0: n_shared * ffn_hidden
     n_dense_first: int = 0  # leading layers with the dense MLP
     imbalance: float = 1.0  # load of the busiest expert rank over the mean, >= 1
+    router_bias: bool = False  # a load-balancing bias per expert (DeepSeek-V3)
     shared_gate: bool = False  # the shared expert's output is scaled by a learned gate (Qwen2-MoE)
 
     def __post_init__(self) -> None:

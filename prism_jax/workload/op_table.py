@@ -1,0 +1,82 @@
+"""OpTable: the kernels of one piece of a model on one device, for one micro-batch.
+
+An `Op` is a kernel or a handful of equal kernels; sizes are counts, `flops` are multiply-adds times two, `hbm_bytes` is the
+traffic to device memory if nothing stays in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+PHASES = ("F", "B", "W")  # forward; gradient of the inputs; gradient of the weights
+KERNELS = ("gemm", "attention", "memory")
+
+
+class Op(NamedTuple):
+    """One kernel signature.
+
+    Attributes:
+        phase: F, B or W.
+        kernel: gemm (matrix product), attention (fused scores, softmax and values), memory (memory-bound).
+        m, n, k, batch: of the matrix product; for attention: query rows, keys, head width, heads times sequences.
+        n_launch: kernels started.
+        flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
+        dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).
+    """
+
+    name: str
+    phase: str
+    kernel: str
+    flops: float = 0.0
+    hbm_bytes: float = 0.0
+    n_launch: float = 1.0
+    m: float = 0.0
+    n: float = 0.0
+    k: float = 0.0
+    batch: float = 1.0
+    flash_backward: bool = False
+    dtype: str = "plan"
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """A tuple of ops with its columns as arrays."""
+
+    ops: tuple[Op, ...]
+
+    @classmethod
+    def of(cls, ops: Iterable[Op]) -> OpTable:
+        return cls(tuple(ops))
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __add__(self, other: OpTable) -> OpTable:
+        return OpTable(self.ops + other.ops)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """One numeric field of every op, shape [op]."""
+        return np.array([getattr(op, name) for op in self.ops], dtype=np.float64)
+
+    @cached_property
+    def phase_index(self) -> NDArray[np.int64]:
+        return np.array([PHASES.index(op.phase) for op in self.ops], dtype=np.int64)
+
+    @cached_property
+    def kernel_index(self) -> NDArray[np.int64]:
+        return np.array([KERNELS.index(op.kernel) for op in self.ops], dtype=np.int64)
+
+    def flops(self, *phases: str) -> float:
+        """FLOPs of the given phases, all if none is given."""
+        return sum(op.flops for op in self.ops if not phases or op.phase in phases)
+
+    def repeated_in_backward(self, names: frozenset[str] | None = None) -> OpTable:
+        """Its forward ops (those called `names`, if given) as they are run again in the backward pass by recomputation."""
+        again = (op for op in self.ops if op.phase == "F" and (names is None or op.name in names))
+        return OpTable(tuple(op._replace(phase="B", name=op.name + " again") for op in again))

@@ -1,0 +1,64 @@
+"""Shard: how many tokens and which widths one device works on, and the two building blocks every op list is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..plan import ParallelPlan
+from .op_table import Op
+from .transformer import TransformerSpec
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Sizes on one device for one micro-batch.
+
+    Attributes:
+        tokens: inside the tensor-parallel region (after context parallelism).
+        local_tokens: outside it; divided by tp under sequence parallelism.
+        element_bytes: of activations and weights.
+        gemm_bytes: of the inputs of matrix products; 1 in fp8.
+        dropout: the GPT recipe has it (as in the Megatron papers), Llama-style models do not.
+    """
+
+    tokens: float
+    local_tokens: float
+    tp: int
+    element_bytes: float
+    gemm_bytes: float
+    dropout: bool
+
+    @classmethod
+    def of(cls, model: TransformerSpec, plan: ParallelPlan) -> Shard:
+        tokens = plan.micro_batch * plan.seq_len / plan.cp
+        element = 4.0 if plan.dtype == "fp32" else 2.0
+        return cls(
+            tokens=tokens,
+            local_tokens=tokens / plan.tp if plan.sequence_parallel else tokens,
+            tp=plan.tp,
+            element_bytes=element,
+            gemm_bytes=1.0 if plan.dtype == "fp8" else element,
+            dropout=model.norm == "layer" and not model.gated and model.position == "learned",
+        )
+
+
+def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1.0) -> list[Op]:
+    """`batch` products of an m x k activation with a k x n weight, and the two products of their backward pass.
+
+    Notes:
+        The weight gradient is added into an fp32 buffer inside the product (Megatron-LM gradient accumulation fusion),
+        which reads and writes 4 bytes per weight.
+    """
+    flops = 2.0 * m * n * k * batch
+    a, w, out = m * k * batch, k * n * batch, m * n * batch
+    read, write = shard.gemm_bytes, shard.element_bytes
+    return [
+        Op(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
+        Op(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
+        Op(name, "W", "gemm", flops, read * (a + out) + 8.0 * w, 1.0, k, n, m, batch),
+    ]
+
+
+def stream(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Op:
+    """A memory-bound pass over `hbm_bytes` bytes."""
+    return Op(name, phase, "memory", 0.0, hbm_bytes, n_launch)
