@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .families import CONSTANT, Family
+from ..errors import SpecError
+from ._names import did_you_mean
+from .families import CONSTANT, Constant, Family
+from .families.base import check_in_range
 
 COMPUTE = ("gemm", "attention", "memory")
 COMMUNICATION = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
 KERNEL_CLASSES = COMPUTE + COMMUNICATION
+PARTS = ("gpu", "node", "regime", "call")
+PERSISTENT, TEMPORAL = ("gpu", "node"), ("regime", "call")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,18 @@ class ClassVariability:
     regime: Family = CONSTANT
     call: Family = CONSTANT
 
+    @property
+    def is_zero(self) -> bool:
+        return all(isinstance(getattr(self, part), Constant) for part in PARTS)
+
+    def scaled(self, k: float) -> ClassVariability:
+        """Every spread times `k`."""
+        return ClassVariability(**{part: getattr(self, part).scaled(k) for part in PARTS})
+
+    def without(self, parts: tuple[str, ...]) -> ClassVariability:
+        """The same with `parts` constant."""
+        return replace(self, **dict.fromkeys(parts, CONSTANT))
+
 
 @dataclass(frozen=True)
 class Stall:
@@ -42,6 +59,11 @@ class Stall:
     step_prob: float = 0.0
     gpu_prob: float = 0.0
     mean_fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_in_range(self, "step_prob", 0.0, 1.0)
+        check_in_range(self, "gpu_prob", 0.0, 1.0)
+        check_in_range(self, "mean_fraction", 0.0)
 
     def prob(self, n_devices: int) -> float:
         """Probability that a step of `n_devices` devices stalls."""
@@ -66,6 +88,56 @@ class Variability:
     stalls: tuple[Stall, ...] = ()
     source: str = ""
 
+    def __post_init__(self) -> None:
+        for name in self.classes:
+            _check_class(name)
+        if not -1.0 < self.step_ar1 < 1.0:
+            raise SpecError(f"step_ar1 = {self.step_ar1:g}, but an autocorrelation must lie between -1 and 1")
+
     def of(self, kernel_class: str) -> ClassVariability:
         """Factors of `kernel_class`; all constant where the tree says nothing."""
         return self.classes.get(kernel_class, ClassVariability())
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether every step takes exactly its noise-free time."""
+        quiet = all(stall.mean_fraction == 0.0 or stall.prob(1) == 0.0 for stall in self.stalls)
+        return quiet and isinstance(self.step, Constant) and all(c.is_zero for c in self.classes.values())
+
+    def without(self, *kernel_classes: str) -> Variability:
+        """The tree with `kernel_classes` constant; step factor and stalls stay."""
+        for name in kernel_classes:
+            _check_class(name)
+        return replace(self, classes={n: c for n, c in self.classes.items() if n not in kernel_classes})
+
+    def only(self, *kernel_classes: str) -> Variability:
+        """The tree with nothing but `kernel_classes`: no other class, no step factor, no stalls."""
+        for name in kernel_classes:
+            _check_class(name)
+        kept = {n: c for n, c in self.classes.items() if n in kernel_classes}
+        return replace(self, classes=kept, step=CONSTANT, step_ar1=0.0, stalls=())
+
+    def scaled(self, k: float) -> Variability:
+        """Every spread, and the size of every stall, times `k >= 0`; `scaled(0)` does not vary."""
+        classes = {name: c.scaled(k) for name, c in self.classes.items()}
+        stalls = tuple(replace(s, mean_fraction=s.mean_fraction * k) for s in self.stalls) if k > 0.0 else ()
+        return replace(self, classes=classes, step=self.step.scaled(k), stalls=stalls)
+
+    def without_persistent(self) -> Variability:
+        """All GPUs and nodes alike; what varies in time stays."""
+        return replace(self, classes={name: c.without(PERSISTENT) for name, c in self.classes.items()})
+
+    def without_temporal(self) -> Variability:
+        """Every step alike: only the differences between GPUs and between nodes stay."""
+        classes = {name: c.without(TEMPORAL) for name, c in self.classes.items()}
+        return replace(self, classes=classes, step=CONSTANT, step_ar1=0.0, stalls=())
+
+    def spread(self) -> dict[str, float]:
+        """cv of everything that varies, by path: {"gemm.gpu": 0.011, ..., "step": 0.0013}."""
+        cvs = {f"{name}.{part}": getattr(c, part).cv for name, c in self.classes.items() for part in PARTS}
+        return {path: cv for path, cv in (cvs | {"step": self.step.cv}).items() if cv > 0.0}
+
+
+def _check_class(name: str) -> None:
+    if name not in KERNEL_CLASSES:
+        raise SpecError(f"unknown kernel class {name!r}{did_you_mean(name, KERNEL_CLASSES)}")

@@ -1,0 +1,129 @@
+"""Variability from a plain dict (a section of a YAML job or a preset file) and back.
+
+    preset: h100-default
+    scale: 1.5                                  # of the preset's spreads
+    gemm: {gpu: {kind: mixture, bulk_cv: 0.011, slow_prob: 0.01, slow_factor: 1.05, slow_cv: 0.02}}
+    all_reduce: {regime: 0.03}                  # a number is the cv of a log-normal
+    step: {kind: normal, cv: 0.002}
+    stalls: [{gpu_prob: 1.0e-6, mean_fraction: 0.05}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from ..errors import SpecError
+from ._names import did_you_mean
+from .families import Constant, Family, family_from_dict, family_to_dict
+from .tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
+
+FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls", *KERNEL_CLASSES)
+
+
+def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variability") -> Variability:
+    """The tree that a configuration section describes.
+
+    Args:
+        section: a preset's name, or a mapping as in the module's example. What a section names replaces the preset's value part by
+            part; `stalls` replaces all of the preset's stalls.
+        where: path of the section in its file, for messages.
+
+    Raises:
+        SpecError: names the path inside the section ("variability.gemm.gpu.kind"), the value and the remedy.
+    """
+    if isinstance(section, str):
+        section = {"preset": section}
+    _check_keys(section, FIELDS, where)
+    base = _base(section, where)
+    classes = dict(base.classes)
+    for name in KERNEL_CLASSES:
+        if name in section:
+            classes[name] = _class(section[name], base.of(name), f"{where}.{name}")
+    step = family_from_dict(section["step"], f"{where}.step") if "step" in section else base.step
+    stalls = _stalls(section["stalls"], f"{where}.stalls") if "stalls" in section else base.stalls
+    changed = any(key not in ("preset", "name", "source") for key in section)
+    name = section.get("name", f"{base.name} (changed)" if changed and "preset" in section else base.name)
+    try:
+        return replace(
+            base,
+            name=str(name),
+            classes=classes,
+            step=step,
+            step_ar1=_number(section.get("step_ar1", base.step_ar1), f"{where}.step_ar1"),
+            stalls=stalls,
+            source=str(section.get("source", base.source)),
+        )
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
+
+
+def variability_to_dict(variability: Variability) -> dict[str, Any]:
+    """The section, without a preset, that `variability_from_dict` turns back into `variability`."""
+    section: dict[str, Any] = {"name": variability.name, "source": variability.source}
+    section |= {name: _class_to_dict(factors) for name, factors in variability.classes.items()}
+    section["step"] = family_to_dict(variability.step)
+    section["step_ar1"] = variability.step_ar1
+    section["stalls"] = [asdict(stall) for stall in variability.stalls]
+    return section
+
+
+def _base(section: Mapping[str, Any], where: str) -> Variability:
+    from .catalog import preset  # the catalogue reads its files through this module
+
+    scale = _number(section.get("scale", 1.0), f"{where}.scale")
+    if "preset" not in section:
+        if "scale" in section:
+            raise SpecError(f"{where}.scale: scales a preset, but no preset is named. Add preset: h100-default")
+        return Variability(name="custom")
+    try:
+        base = preset(section["preset"])
+    except SpecError as error:
+        raise SpecError(f"{where}.preset: {error}") from error
+    if scale == 1.0:
+        return base
+    try:
+        return base.scaled(scale)
+    except SpecError as error:
+        raise SpecError(f"{where}.scale: {error}") from error
+
+
+def _class(section: Any, base: ClassVariability, where: str) -> ClassVariability:
+    _check_keys(section, PARTS, where)
+    given: dict[str, Family] = {part: family_from_dict(value, f"{where}.{part}") for part, value in section.items()}
+    return replace(base, **given)
+
+
+def _class_to_dict(factors: ClassVariability) -> dict[str, Any]:
+    varying = {part: getattr(factors, part) for part in PARTS if not isinstance(getattr(factors, part), Constant)}
+    return {part: family_to_dict(family) for part, family in varying.items()}
+
+
+def _stalls(section: Any, where: str) -> tuple[Stall, ...]:
+    if not isinstance(section, (list, tuple)):
+        raise SpecError(f"{where}: {section!r} is not a list; write [{{gpu_prob: 1.0e-6, mean_fraction: 0.05}}]")
+    return tuple(_stall(entry, f"{where}[{i}]") for i, entry in enumerate(section))
+
+
+def _stall(entry: Any, where: str) -> Stall:
+    _check_keys(entry, [f.name for f in fields(Stall)], where)
+    values = {name: _number(value, f"{where}.{name}") for name, value in entry.items()}
+    try:
+        return Stall(**values)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
+
+
+def _check_keys(section: Any, known: Any, where: str) -> None:
+    if not isinstance(section, Mapping):
+        raise SpecError(f"{where}: {section!r} is not a mapping; its fields are {', '.join(known)}")
+    for key in section:
+        if key not in known:
+            raise SpecError(f"{where}.{key}: unknown field{did_you_mean(key, known)}")
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SpecError(f"{where}: {value!r} is not a number")
+    return float(value)
