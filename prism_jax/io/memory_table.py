@@ -16,11 +16,10 @@ from ..cost.memory import MemoryBreakdown, memory
 from ..cost.memory_options import GIB, NANOTRON, MemoryOptions
 from ..errors import DataError
 from ..plan import ParallelPlan
-from ..system.hardware import Cluster, Device, Tier
+from ..system import catalog
 from ..workload.transformer import TransformerSpec
 
-# An "80 GB" H100 has 80 GiB less what ECC and the driver reserve: nvidia-smi shows 81,559 MiB.
-H100_80GB_BYTES = 81_559 * 2.0**20
+_CLUSTER = "dgx-h100"
 _OUTCOMES = {"Success": True, "OOM": False}
 
 
@@ -111,7 +110,11 @@ def classify_rows(path: str | Path, options: MemoryOptions = NANOTRON) -> Memory
         DataError: the file cannot be read; names row and field.
     """
     rows = read_memory_table(path)
-    return MemorySummary(tuple(Classified(row, memory(row.model, _cluster(row.plan), row.plan, options)) for row in rows))
+    return MemorySummary(tuple(Classified(row, _predicted(row, options)) for row in rows))
+
+
+def _predicted(row: MemoryRow, options: MemoryOptions) -> MemoryBreakdown:
+    return memory(row.model, catalog.cluster(_CLUSTER, row.plan.n_devices), row.plan, options)
 
 
 def read_memory_table(path: str | Path) -> list[MemoryRow]:
@@ -204,9 +207,3 @@ def cost_balanced_split(model: TransformerSpec, pp: int) -> tuple[int, ...]:
         if n_dealt * layer > total * (stage + 1) / pp and stage < pp - 1:
             stage += 1
     return tuple(sizes)
-
-
-def _cluster(plan: ParallelPlan) -> Cluster:
-    """Only the capacity of the device matters to memory."""
-    device = Device("h100-80gb", {}, H100_80GB_BYTES, 3.35e12, 700.0, 132, source="nvidia-smi")
-    return Cluster("memory-table", device, (Tier("all", plan.n_devices, 1.0, 0.0),), plan.n_devices)
