@@ -10,9 +10,9 @@ from .variability.tree import Variability
 from .workload.transformer import TransformerSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """What one training step is made of."""
+    """What one training step is made of; compared by identity, so that what is derived from it can be cached."""
 
     model: TransformerSpec
     cluster: Cluster

@@ -27,13 +27,15 @@ class GraphArrays(eqx.Module):
     Attributes:
         compute_s: [level, lane, factor + 1].
         call_sd: [level, lane] standard deviation over mean of one call's compute residual.
-        comm_s: [level, lane, axis].
+        comm_s: [level, lane, used axis].
         comm_sd: [level, lane] the same for communication.
         p2p_sd: [] the same for transfers between lanes.
         dep: [level, lane, dep] row of the ring buffer; the last row always holds zero ("no predecessor").
         lag_s: [level, lane, dep] point-to-point seconds.
         end_compute_s: [lane, factor + 1] after the last op.
         end_comm_s: [lane] exposed, across replicas.
+        depth: levels the ring buffer holds.
+        axes: network axis of every used axis of comm_s.
     """
 
     compute_s: Array
@@ -46,14 +48,15 @@ class GraphArrays(eqx.Module):
     end_compute_s: Array
     end_comm_s: Array
     depth: int = eqx.field(static=True)
+    axes: tuple[int, ...] = eqx.field(static=True)
 
 
 class Network(eqx.Module):
     """Communication factors.
 
     Attributes:
-        link: [axis + 2, lane, column] factor of a group's links: axes of comm_s, then p2p, then the end of the step.
-        regime: [score, axis + 2] factor of the step's network regime.
+        link: [axis, lane, column] factor of a group's links; the last two axes are p2p and the end of the step.
+        regime: [score, axis] factor of the step's network regime.
     """
 
     link: Array
@@ -91,7 +94,7 @@ def propagate(graph: GraphArrays, members: Members, network: Network, noise: Cal
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
         ends = []
         for score in range(n_score):
-            op_s = duration_s + residual * _comm_seconds(comm_s, network, score)
+            op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
             start = free[:, score]
             for d in range(dep.shape[1]):
                 lag = lag_s[:, d, None] * network.regime[score, -2] * transfer
@@ -127,6 +130,6 @@ def _comm_score(noise: CallNoise | None, words: Array | None) -> Array | None:
     return noise.comm(both(normal_pairs(words)[-1]))
 
 
-def _comm_seconds(comm_s: Array, network: Network, score: int) -> Array:
-    parts = [comm_s[:, a, None] * network.regime[score, a] * network.link[a] for a in range(comm_s.shape[1])]
+def _comm_seconds(axes: tuple[int, ...], comm_s: Array, network: Network, score: int) -> Array:
+    parts = [comm_s[:, i, None] * network.regime[score, a] * network.link[a] for i, a in enumerate(axes)]
     return sum(parts, jnp.zeros((), network.link.dtype))

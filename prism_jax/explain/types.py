@@ -1,0 +1,53 @@
+"""What an explanation consists of; plain data, no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a step takes as long as it takes.
+
+    Attributes:
+        breakdown_s: where the mean step goes, for an average GPU; sums to the mean step time. Keys: compute, exposed tp, cp, ep, dp and pp
+            communication, bubble, waiting for stragglers, stalls.
+        criticality: op class -> share of the critical path (d step / d seconds x seconds / step); sums to one.
+        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls when its variability is removed.
+        fleet_share: share of the step-time variance that is decided by which GPUs the job gets, 0-1; the rest varies from step to step.
+    """
+
+    breakdown_s: Mapping[str, float]
+    criticality: Mapping[str, float]
+    p95_owner_s: Mapping[str, float]
+    fleet_share: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One step of its slowest replica, op by op; arrays are [level, lane], idle cells have label -1.
+
+    Attributes:
+        title: which step this is ("median step", "p99 step").
+        start_s, end_s: of every op.
+        compute_s: the part that the slowest member computes; the rest of the op is communication.
+        label: index into `labels`.
+        labels: op signatures, e.g. "F3 c1".
+        end_of_lane_s: [lane] end after optimizer and final communication.
+        step_s: of the whole step.
+    """
+
+    title: str
+    start_s: Floats
+    end_s: Floats
+    compute_s: Floats
+    label: NDArray[np.int32]
+    labels: tuple[str, ...]
+    end_of_lane_s: Floats
+    step_s: float

@@ -1,0 +1,65 @@
+"""StepTimeDistribution: what `predict` returns. Quantiles with their Monte Carlo error, probabilities, a guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .guarantee import Guarantee, upper_bound
+
+Floats = NDArray[np.float64]
+QUANTILES = (0.05, 0.5, 0.95, 0.99, 0.999)
+
+
+@dataclass(frozen=True)
+class StepTimeDistribution:
+    """Distribution of the step time over fleets and steps.
+
+    Attributes:
+        samples_s: [sample] equally likely step times, sorted.
+        batches_s: [batch, sample] the same from independent randomisations, for the Monte Carlo error.
+        deterministic_s: step time without any variability.
+        method: "symmetric" or "brute_force".
+        n_samples: simulated columns (symmetric) or steps (brute force).
+        tail_columns: effective number of simulated columns (or steps) beyond the median; how much the upper quantiles rest on.
+        notes: what the user should know about how this was computed.
+    """
+
+    samples_s: Floats
+    batches_s: Floats
+    deterministic_s: float
+    method: str
+    n_samples: int
+    tail_columns: float
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def mean_s(self) -> float:
+        return float(self.samples_s.mean())
+
+    @property
+    def std_s(self) -> float:
+        return float(self.samples_s.std())
+
+    def quantile(self, p: float) -> float:
+        """Step time that a fraction `p` of steps does not exceed, seconds."""
+        return float(np.quantile(self.samples_s, p))
+
+    def mc_error(self, p: float) -> float:
+        """Standard error of `quantile(p)` from the spread over independent randomisations, seconds."""
+        estimates = np.quantile(self.batches_s, p, axis=1)
+        return float(estimates.std(ddof=1) / np.sqrt(len(estimates)))
+
+    def prob_above(self, time_s: float) -> float:
+        """P(step > time_s)."""
+        return float((self.samples_s > time_s).mean())
+
+    def prob_slower(self, fraction: float) -> float:
+        """P(step > (1 + fraction) x median)."""
+        return self.prob_above((1.0 + fraction) * self.quantile(0.5))
+
+    def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
+        """Upper confidence bound of a quantile of the *modelled* distribution; see `guarantee.upper_bound`."""
+        return upper_bound(self.quantile(p), self.batches_s, p, confidence)

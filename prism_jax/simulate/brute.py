@@ -1,0 +1,62 @@
+"""Brute force: every GPU of every replica of every step. The oracle, and the method of last resort."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ..graph.random import MAX_COLUMNS
+from ..result import StepTimeDistribution
+from .columns import Chunk, column_times
+from .fold import finish, lattice
+from .inputs import column_inputs, deterministic, regime_factors, shared_of
+from .program import Program
+
+Floats = NDArray[np.float64]
+N_COLUMN = 256  # of a chunk: the state of a scan stays in the second-level cache
+CHUNKS_PER_CALL = 64
+N_BATCH = 8
+
+
+def brute_force(program: Program, key: Array, n_steps: int) -> StepTimeDistribution:
+    """`n_steps` independent steps, each the maximum over all its replicas' columns."""
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+    network_u = rng.random(n_steps)
+    core = replica_maxima(program, key, n_steps, network_u)
+    shared = shared_of(program, np.zeros(1))
+    scores = ndtri(network_u)
+    end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
+    steps = finish(core, end_s, shared, rng.random((lattice(1, rng).shape[0] - 1, n_steps)))
+    usable = n_steps - n_steps % N_BATCH
+    return StepTimeDistribution(
+        samples_s=np.sort(steps),
+        batches_s=np.sort(steps[:usable].reshape(N_BATCH, -1), axis=1),
+        deterministic_s=deterministic(program),
+        method="brute_force",
+        n_samples=n_steps,
+        tail_columns=n_steps / 2,
+    )
+
+
+def replica_maxima(program: Program, key: Array, n_steps: int, network_u: Floats) -> Floats:
+    """Slowest replica of every step, seconds [step]; `network_u` [step] is the step's network score as a probability."""
+    total = n_steps * program.n_replica
+    n_chunk = -(-total // N_COLUMN)
+    per_call = min(CHUNKS_PER_CALL, n_chunk + n_chunk % 2)
+    factors = regime_factors(program, ndtri(np.clip(network_u, 1e-12, 1 - 1e-12))) if program.has_regime else None
+    inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=True)
+    times = []
+    for first in range(0, n_chunk, per_call):
+        index = np.arange(first, first + per_call)
+        step = np.minimum((index[:, None] * N_COLUMN + np.arange(N_COLUMN)) // program.n_replica, n_steps - 1)
+        regime = None if factors is None else jnp.asarray(factors[step].transpose(0, 2, 1), float)
+        chunks = Chunk(jnp.asarray(index), regime=regime)
+        times.append(np.asarray(column_times(inputs, key, chunks, N_COLUMN), dtype=np.float64).ravel())
+    return np.concatenate(times)[:total].reshape(n_steps, program.n_replica).max(axis=1)
+
+
+assert N_COLUMN <= MAX_COLUMNS

@@ -1,0 +1,87 @@
+"""step_time: the step under slowdowns that the caller gives, GPU by GPU. Pure, jitted, batched, differentiable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from ..cost.step_cost import COMPUTE_CLASSES
+from ..errors import DataError
+from ..variability._names import did_you_mean
+from ..graph.members import ExplicitMembers
+from ..graph.propagate import GraphArrays, Network, propagate
+from ..job import Job
+from ..plan import ParallelPlan
+from .program import NETWORK_AXES, class_arrays, lower
+
+
+def step_time(job: Job, slowdown: Array | Mapping[str, Array]) -> Array:
+    """Step time of every sample, seconds [sample], for given slowdowns of every GPU.
+
+    Args:
+        slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5 % slower), or a mapping from kernel class
+            (gemm, attention, memory) to such an array; classes left out run at 1. Devices count along the plan's axis order,
+            the first axis fastest.
+
+    Raises:
+        DataError: unknown kernel class, or a shape that does not match the job.
+
+    Notes:
+        Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown.
+    """
+    given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(COMPUTE_CLASSES, slowdown)
+    n_devices = job.plan.n_devices
+    for name, value in given.items():
+        if name not in COMPUTE_CLASSES:
+            raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, COMPUTE_CLASSES)}")
+        if value.ndim != 2 or value.shape[0] != n_devices:
+            raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
+    arrays = class_arrays(lower(job))
+    place = jnp.asarray(device_layout(job.plan))
+    n_sample = next(iter(given.values())).shape[1]
+    stacked = jnp.stack([jnp.broadcast_to(jnp.asarray(given.get(name, 1.0)), (n_devices, n_sample)) for name in COMPUTE_CLASSES])
+    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
+
+
+def device_layout(plan: ParallelPlan) -> NDArray[np.int32]:
+    """Device index [member, lane, replica] of every rank, under the plan's axis order.
+
+    Members count tp fastest, then cp, then the dp ranks tied to the group (neighbours along dp); replicas are the rest of dp.
+    """
+    grid = {axis: np.arange(getattr(plan, axis)) * plan.stride(axis) for axis in ("tp", "cp", "dp", "pp")}
+    tied = plan.n_member // (plan.tp * plan.cp)
+    dp = grid["dp"].reshape(-1, tied)  # [replica, tied]
+    member = dp.T[:, None, None, :] + grid["cp"][None, :, None, None] + grid["tp"][None, None, :, None]
+    member = member.reshape(plan.n_member, 1, -1)
+    return (member + grid["pp"][None, :, None]).astype(np.int32)
+
+
+@jax.jit
+def _step_time(arrays: GraphArrays, slowdown: Array, place: Array) -> Array:
+    """Slowdown [factor, device, sample] -> [sample]."""
+    n_member, n_lane, n_replica = place.shape
+    chip = slowdown[:, place]  # [factor, member, lane, replica, sample]
+    n_column = n_replica * slowdown.shape[-1]
+    chip = chip.reshape(slowdown.shape[0], n_member, n_lane, n_column)
+    times = propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, n_column, chip.dtype), None)
+    return times[0].reshape(n_replica, -1).max(axis=0)
+
+
+def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> Network:
+    """Communication at its mean."""
+    n_axis = len(NETWORK_AXES)
+    return Network(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
+
+
+@eqx.filter_jit
+def unit_step(arrays: GraphArrays) -> Array:
+    """Step time with every factor one, seconds []."""
+    n_level, n_lane, n_factor = arrays.compute_s.shape
+    chip = jnp.ones((n_factor - 1, 1, n_lane, 1), arrays.compute_s.dtype)
+    return propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, 1, chip.dtype), None)[0, 0]

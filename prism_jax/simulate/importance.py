@@ -1,0 +1,86 @@
+"""Where to put the columns: scrambled Sobol points, shifted towards the slow end of one stage at a time, and their weights.
+
+The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is slow when one
+of its stages has a slow GPU or node. Coordinates: per lane the normal score y of its slowest GPU and w of that GPU's node. Proposal:
+
+    q = pi_0 N(0, I) + sum_lanes pi_l N(shift along (y_l, w_l), I)
+    weight = N(0, I) / q = 1 / (pi_0 + sum_l pi_l exp(s.x_l - |s|^2 / 2))
+
+bounded by 1 / pi_0 (a defensive mixture). The shift grows with the number of (replica, lane) pairs whose maximum is sought.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+Floats = NDArray[np.float64]
+NOMINAL_SHARE = 0.25  # pi_0; a single replica keeps most of its columns nominal instead
+MEDIAN_OF_MAXIMUM = 0.5
+
+
+@dataclass(frozen=True)
+class Design:
+    """Peak scores and weights of all columns.
+
+    Attributes:
+        peak_score: [chunk, 2, lane, column] normal scores of slowest GPU and its node.
+        weight: [chunk, column] mean about one.
+    """
+
+    peak_score: Floats
+    weight: Floats
+
+
+def importance_design(
+    n_chunk: int, n_column: int, n_lane: int, n_replica: int, direction: Floats, lane_weight: Floats, seed: int
+) -> Design:
+    """One independently scrambled Sobol set per chunk.
+
+    Args:
+        n_chunk, n_column: independent randomisations, points in each.
+        n_lane, n_replica: size of the maximum sought.
+        direction: [2] how much a unit of GPU score and of node score lengthens an op; only its direction counts. Zero: no shift.
+        lane_weight: [lane] share of the shifted columns that goes to each lane.
+        seed: of the scramblings.
+    """
+    norm = float(np.hypot(*direction))
+    nominal = 1.0 if norm == 0.0 else max(NOMINAL_SHARE, 1.0 - 0.25 * np.log2(n_replica + 1))
+    shift = np.zeros(2) if norm == 0.0 else direction / norm * shift_length(n_replica * n_lane)
+    uniform = np.stack([_scrambled_sobol(n_column, 2 * n_lane + 1, seed * 1000003 + c) for c in range(n_chunk)])
+    score = ndtri(uniform[..., 1:]).reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1)
+    bounds = nominal + (1.0 - nominal) * np.concatenate([[0.0], np.cumsum(lane_weight) / lane_weight.sum()])
+    lane = np.searchsorted(bounds, uniform[..., 0], side="right") - 1  # -1: nominal
+    picked = np.arange(n_lane)[:, None] == lane[:, None, :]  # [chunk, lane, column]
+    score = score + shift[:, None, None] * picked[:, None]
+    exponent = (score * shift[:, None, None]).sum(axis=1) - 0.5 * shift @ shift  # [chunk, lane, column]
+    shares = (1.0 - nominal) * lane_weight / lane_weight.sum()
+    return Design(score, 1.0 / (nominal + np.einsum("l,clj->cj", shares, np.exp(exponent))))
+
+
+def shift_length(n: int) -> float:
+    """Score whose exceedance has the probability that the maximum of n exceeds its median: 0.5^(1/n)."""
+    return max(float(-ndtri(-np.expm1(np.log(MEDIAN_OF_MAXIMUM) / n))) - 0.3, 0.5)
+
+
+def effective_tail(weight: Floats, time_s: Floats, threshold_s: float) -> float:
+    """Effective number of columns beyond a threshold: (sum w)^2 / sum w^2 over them."""
+    tail = weight[time_s >= threshold_s]
+    return float(tail.sum() ** 2 / (tail**2).sum()) if tail.size else 0.0
+
+
+def _scrambled_sobol(n: int, dimension: int, seed: int) -> Floats:
+    """Points strictly inside the unit cube."""
+    from scipy.stats import qmc  # 0.5 s to import, needed only where columns are designed
+
+    points = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed)).random(n)
+    return np.clip(points, 2.0**-40, 1.0 - 2.0**-40)
+
+
+def lane_shares(busy_s: Floats) -> Floats:
+    """Share of shifted columns per lane: lanes that are busier are more often the slowest."""
+    ratio = busy_s / busy_s.max()
+    return np.maximum(ratio, 1e-3) ** 24

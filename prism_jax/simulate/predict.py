@@ -1,0 +1,110 @@
+"""predict: a job and a key in, the distribution of its step time out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from ..job import Job
+from ..result import StepTimeDistribution
+from ..variability.score_map import NormalScoreMap
+from .brute import brute_force
+from .columns import Chunk, column_times
+from .fold import step_samples
+from .importance import Design, effective_tail, importance_design, lane_shares
+from .inputs import column_inputs, deterministic, regime_factors, shared_of
+from .program import Program, lower
+
+Floats = NDArray[np.float64]
+N_RANDOMISATION = 8
+DEFAULT_COLUMNS = 2048
+REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
+N_STEP_SAMPLES = 1 << 14
+MIN_TAIL_COLUMNS = 20.0  # effective columns beyond the median of the maximum
+FALLBACK_STEPS = 1000
+
+
+def predict(
+    job: Job,
+    *,
+    key: Array,
+    n_samples: int = DEFAULT_COLUMNS,
+    method: str = "symmetric",
+) -> StepTimeDistribution:
+    """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
+
+    Args:
+        key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
+        n_samples: replica columns (symmetric; rounded up to a power of two per randomisation) or steps (brute force).
+        method: "symmetric" simulates replica columns and raises their distribution to the number of replicas;
+            "brute_force" draws every GPU of every replica.
+
+    Notes:
+        The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
+        sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
+    """
+    program = lower(job)
+    if method == "brute_force":
+        return brute_force(program, key, n_samples)
+    result = symmetric(program, key, n_samples)
+    if result.tail_columns >= MIN_TAIL_COLUMNS:
+        return result
+    note = (
+        f"only {result.tail_columns:.0f} effective columns reach the upper half of the step time: the tail does not come from slow "
+        f"GPUs, importance sampling is out of its depth, and {FALLBACK_STEPS} steps were simulated in full instead"
+    )
+    return replace(brute_force(program, key, FALLBACK_STEPS), notes=(note,))
+
+
+def symmetric(program: Program, key: Array, n_samples: int) -> StepTimeDistribution:
+    """Replica columns by importance-sampled Sobol points, raised to the number of replicas."""
+    n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples, 1) / N_RANDOMISATION))))
+    seed = int(jax.random.randint(key, (), 0, 1 << 30))
+    design = column_design(program, n_column, seed)
+    scores = REGIME_SCORES if program.has_regime else np.zeros(1)
+    inputs = column_inputs(program, regime_factors(program, scores))
+    peak = jnp.asarray(design.peak_score, float) if program.has_persistent else None
+    chunks = Chunk(jnp.arange(N_RANDOMISATION), peak)
+    time_s = np.asarray(column_times(inputs, key, chunks, n_column), dtype=np.float64)
+    shared = shared_of(program, scores)
+    rng = np.random.default_rng(seed)
+    pooled = time_s.transpose(1, 0, 2).reshape(len(scores), -1)
+    samples = step_samples(pooled, design.weight.ravel(), program.n_replica, shared, N_STEP_SAMPLES, rng)
+    batches = np.stack([
+        step_samples(t, w, program.n_replica, shared, N_STEP_SAMPLES // N_RANDOMISATION, rng)
+        for t, w in zip(time_s, design.weight, strict=True)
+    ])  # fmt: skip
+    middle = pooled[len(scores) // 2]
+    median = np.quantile(samples, 0.5)
+    return StepTimeDistribution(
+        samples_s=samples,
+        batches_s=batches,
+        deterministic_s=deterministic(program),
+        method="symmetric",
+        n_samples=N_RANDOMISATION * n_column,
+        tail_columns=effective_tail(design.weight.ravel(), middle, min(median, np.quantile(middle, 0.999))),
+    )
+
+
+def column_design(program: Program, n_column: int, seed: int) -> Design:
+    """Importance design of a program; without persistent factors every column is nominal."""
+    busy = program.graph.compute_s.sum(axis=(0, 2))
+    direction = persistent_spread(program) if program.has_persistent else np.zeros(2)
+    return importance_design(
+        N_RANDOMISATION, n_column, program.n_lane, program.n_replica, direction, lane_shares(busy), seed
+    )
+
+
+def persistent_spread(program: Program) -> Floats:
+    """[2] how far the slowest GPU's and its node's factor move per unit of score, over the job's mix of kernel classes."""
+    tree, seconds = program.job.variability, program.graph.compute_s.sum(axis=(0, 1))
+    share = seconds / seconds.sum()
+    names = ("gemm", "attention", "memory")
+    maps = [[NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in names] for part in ("gpu", "node")]
+    slope = [sum(s * (m(3.0) - m(1.5)) / 1.5 for s, m in zip(share, row, strict=True)) for row in maps]
+    return np.array(slope, dtype=np.float64)

@@ -1,0 +1,209 @@
+"""Program: a job lowered to arrays, the one place where the host's graph meets the device's code.
+
+Kernel classes that vary between GPUs in the same way share one factor; a class that does not vary joins the constant part. The
+residuals of an op's kernel classes become one residual: its standard deviation is exact per op, its shape that of the job's mix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+
+from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
+from ..graph.build import build_graph
+from ..graph.propagate import GraphArrays
+from ..graph.schedules import make_schedule
+from ..graph.score import ScoreChain, family_chain, map_sd, residual_map, standardised
+from ..graph.step_graph import StepGraph
+from ..job import Job
+from ..variability.combine import combine
+from ..variability.families import CONSTANT, Family, Normal
+from ..variability.tree import Variability
+
+Floats = NDArray[np.float64]
+NETWORK_AXES = (*COMM_AXES, "pp", "end")  # rows of link and regime factors; pp is sends and transfers between stages
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Everything `predict` needs of a job.
+
+    Attributes:
+        arrays: the graph on the device, one factor per group of kernel classes.
+        gpu, node: per factor, persistent chains.
+        link: per network axis, chain of the group's worst link score.
+        compute_residual, comm_residual: standardised call residuals, None where nothing varies.
+        regime: per network axis, factor family of the step's network score.
+        end_call: residual family of the communication that ends the step.
+    """
+
+    job: Job
+    cost: StepCost
+    graph: StepGraph
+    arrays: GraphArrays
+    gpu: tuple[ScoreChain, ...]
+    node: tuple[ScoreChain, ...]
+    link: tuple[ScoreChain, ...]
+    compute_residual: ScoreChain | None
+    comm_residual: ScoreChain | None
+    regime: tuple[Family, ...]
+    end_call: Family
+
+    @property
+    def n_lane(self) -> int:
+        return self.graph.n_lane
+
+    @property
+    def n_member(self) -> int:
+        return self.job.plan.n_member
+
+    @property
+    def n_replica(self) -> int:
+        return self.job.plan.n_replica
+
+    @property
+    def n_node(self) -> int:
+        """Hosts that a member group spans."""
+        return max(1, -(-self.n_member // self.job.cluster.node_size))
+
+    @property
+    def has_persistent(self) -> bool:
+        return len(self.gpu) > 0
+
+    @property
+    def varying_links(self) -> bool:
+        names = {self.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES}
+        return any(self.job.variability.of(name).node.cv > 0 for name in names)
+
+    @property
+    def has_regime(self) -> bool:
+        return any(family.cv > 0 for family in self.regime)
+
+
+@lru_cache(maxsize=32)
+def lower(job: Job) -> Program:
+    """The program of `job`; jobs are compared by identity, so lowering the same object again is free."""
+    plan = job.plan
+    from ..cost.step import step_cost
+    cost = step_cost(job.model, job.cluster, plan)
+    schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
+    return program_of(job, cost, build_graph(schedule, cost))
+
+
+def program_of(job: Job, cost: StepCost, graph: StepGraph) -> Program:
+    """Program of a graph under the job's variability."""
+    tree = job.variability
+    groups = factor_groups(tree)
+    compute, comm, p2p = call_residuals(tree, cost, graph)
+    collectives = [cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
+    factors = [tree.of(COMPUTE_CLASSES[members[0]]) for members in groups]
+    return Program(
+        job=job,
+        cost=cost,
+        graph=graph,
+        arrays=graph_arrays(graph, groups, compute.sd, comm.sd, p2p.sd),
+        gpu=tuple(family_chain(f.gpu) for f in factors),
+        node=tuple(family_chain(f.node) for f in factors),
+        link=tuple(family_chain(tree.of(c).node) for c in collectives),
+        compute_residual=compute.chain,
+        comm_residual=comm.chain,
+        regime=tuple(tree.of(c).regime for c in collectives),
+        end_call=tree.of(cost.collective_of["end"]).call,
+    )
+
+
+def factor_groups(tree: Variability) -> list[list[int]]:
+    """Indices of the compute classes that share one persistent factor; classes without one are left out."""
+    groups: dict[tuple[Family, Family], list[int]] = {}
+    for index, name in enumerate(COMPUTE_CLASSES):
+        node = tree.of(name)
+        if node.gpu.cv > 0 or node.node.cv > 0:
+            groups.setdefault((node.gpu, node.node), []).append(index)
+    return list(groups.values())
+
+
+def graph_arrays(graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats) -> GraphArrays:
+    """StepGraph in device form."""
+    depth, n_lane = graph.ring_depth, graph.n_lane
+    comm_s = np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1)
+    axes = tuple(int(a) for a in np.flatnonzero(comm_s.any(axis=(0, 1))))
+    inside = graph.dep_level >= 0
+    dep = np.where(inside, (graph.dep_level % depth) * n_lane + graph.dep_lane, depth * n_lane)
+    return GraphArrays(
+        compute_s=jnp.asarray(by_factor(graph.compute_s, groups), float),
+        call_sd=jnp.asarray(call_sd, float),
+        comm_s=jnp.asarray(comm_s[..., list(axes)], float),
+        comm_sd=jnp.asarray(comm_sd, float),
+        p2p_sd=jnp.asarray(p2p_sd, float),
+        dep=jnp.asarray(dep, jnp.int32),
+        lag_s=jnp.asarray(graph.lag_s, float),
+        end_compute_s=jnp.asarray(by_factor(end_by_class(graph), groups), float),
+        end_comm_s=jnp.asarray(graph.end_comm_s, float),
+        depth=depth,
+        axes=axes,
+    )
+
+
+@lru_cache(maxsize=32)
+def class_arrays(program: Program) -> GraphArrays:
+    """The graph with every compute class as a factor of its own, for slowdowns given per class."""
+    groups = [[index] for index in range(len(COMPUTE_CLASSES))]
+    still = np.zeros((program.graph.n_level, program.graph.n_lane))
+    return graph_arrays(program.graph, groups, still, still, np.zeros(()))
+
+
+def end_by_class(graph: StepGraph) -> Floats:
+    """Work after the last op per compute class [lane, compute_class]: the optimizer is memory-bound."""
+    return graph.end_compute_s[:, None] * (np.array(COMPUTE_CLASSES) == "memory")
+
+
+def by_factor(compute_s: Floats, groups: list[list[int]]) -> Floats:
+    """[..., compute_class] -> [..., factor + 1], the last being what does not vary between GPUs."""
+    used = {index for members in groups for index in members}
+    rest = [index for index in range(compute_s.shape[-1]) if index not in used]
+    return np.stack([compute_s[..., members].sum(axis=-1) for members in [*groups, rest]], axis=-1)
+
+
+@dataclass(frozen=True)
+class CallResidual:
+    """Standard deviation over mean, per op or one number, and the common shape."""
+
+    sd: Floats
+    chain: ScoreChain | None
+
+
+def call_residuals(tree: Variability, cost: StepCost, graph: StepGraph) -> tuple[CallResidual, CallResidual, CallResidual]:
+    """Residual of compute [level, lane], of communication inside ops [level, lane], and of transfers between stages."""
+    compute = _mixed_residual([tree.of(name).call for name in COMPUTE_CLASSES], graph.compute_s)
+    axes = [tree.of(cost.collective_of.get(axis, "all_reduce")).call for axis in COMM_AXES]
+    transfer = tree.of(cost.collective_of["pp"]).call
+    lag = np.where(graph.dep_level >= 0, graph.lag_s, 0.0).sum(axis=-1)
+    seconds = np.concatenate([graph.comm_s, np.stack([graph.send_s, lag], axis=-1)], axis=-1)
+    comm = _mixed_residual([*axes, transfer, transfer], seconds, skip_last=True)
+    p2p_sd = np.asarray(map_sd(residual_map(transfer)) if transfer.cv > 0 and lag.any() else 0.0)
+    return compute, comm, CallResidual(p2p_sd, comm.chain)
+
+
+def _mixed_residual(families: list[Family], seconds: Floats, *, skip_last: bool = False) -> CallResidual:
+    """Residual of `sum_c seconds_c X_c`; `skip_last` lets the last part shape the residual without adding to an op's sd."""
+    own = slice(None, -1) if skip_last else slice(None)
+    sds = np.array([map_sd(residual_map(f)) if f.cv > 0 else 0.0 for f in families])
+    total = seconds[..., own].sum(axis=-1)
+    part_sd = seconds[..., own] * sds[own]
+    sd = np.sqrt((part_sd**2).sum(axis=-1)) / np.where(total > 0, total, 1.0)
+    share = seconds.sum(axis=(0, 1))
+    varying = [(f, s) for f, s, w in zip(families, share, sds, strict=True) if s > 0 and w > 0]
+    if not varying:
+        return CallResidual(np.zeros_like(sd), None)
+    if len(varying) == 1 or all(isinstance(f, Normal) for f, _ in varying):
+        shape = residual_map(varying[0][0])
+    else:
+        rest = 1.0 - sum(s for _, s in varying) / share.sum()
+        weights = [s / share.sum() for _, s in varying]
+        shape = combine([*(f for f, _ in varying), CONSTANT], [*weights, max(rest, 0.0)])
+    return CallResidual(sd, standardised(shape))
