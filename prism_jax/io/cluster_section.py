@@ -44,12 +44,16 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[str]
     return attempt(lambda: replace(base, tiers=tiers, **changes), document, AT, found)
 
 
-def _base(data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[str]) -> Cluster | None:
+def _base(
+    data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[str]
+) -> Cluster | None:
     """The preset, the reference design of the device, or a bare cluster whose tiers are about to be replaced."""
     if "preset" in data:
         return attempt(lambda: catalog.cluster(data["preset"], n_devices), document, (*AT, "preset"), found)
     if device is None:
-        found.append(document.mistake(AT, "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)"))
+        found.append(
+            document.mistake(AT, "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)")
+        )
         return None
     if isinstance(data.get("tiers"), list):
         whole = Tier(name="all", n_devices=n_devices, bytes_per_s=1.0, latency_s=0.0)
@@ -85,7 +89,9 @@ def _read_tiers(
         message = f"{short(value)}, but it must be a list of tiers, innermost first, or changes by tier name"
         found.append(document.mistake(path, message))
         return None
-    tiers = [_new_tier(item, index == len(value) - 1, n_devices, document, index, found) for index, item in enumerate(value)]
+    tiers = [
+        _new_tier(item, index == len(value) - 1, n_devices, document, index, found) for index, item in enumerate(value)
+    ]
     complete = tuple(tier for tier in tiers if tier is not None)
     return complete if len(complete) == len(value) else None
 
@@ -99,7 +105,9 @@ def _new_tier(
     return None if checked is None else Tier(**fields_of(checked, TIER_NAMES))
 
 
-def _changed_tiers(changes: dict[str, Any], base: Cluster, document: Document, found: list[str]) -> tuple[Tier, ...] | None:
+def _changed_tiers(
+    changes: dict[str, Any], base: Cluster, document: Document, found: list[str]
+) -> tuple[Tier, ...] | None:
     known = [tier.name for tier in base.tiers]
     made: dict[str, Tier] = {tier.name: tier for tier in base.tiers}
     n_before = len(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ def job_of(document: Document) -> Job:
     if plan is not None and model is not None and cluster is not None:
         attempt(lambda: check_plan(plan, model, cluster), document, ("plan",), found)
     if found or plan is None or model is None or cluster is None or variability is None:
-        raise ConfigError(found)
+        raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
     name = document.data.get("name") or Path(document.name).stem
     return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name)
+
+
+def _position(mistake: str, name: str) -> tuple[int, int]:
+    """Line and column, so that mistakes are listed in the order of the file; those of options come last."""
+    match = re.match(re.escape(name) + r":(\d+):(\d+)", mistake)
+    return (int(match[1]), int(match[2])) if match else (0 if mistake.startswith(name) else 10**9, 0)

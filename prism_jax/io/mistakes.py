@@ -24,6 +24,7 @@ _MUST_BE = {
     "model_type": "a mapping of fields",
     "model_attributes_type": "a mapping of fields",
     "string_too_short": "a text that is not empty",
+    "too_short": "a mapping that is not empty",
 }
 _BOUND = {
     "greater_than_equal": ("at least", "ge"),
@@ -57,10 +58,6 @@ def _message(item: Mapping[str, Any], known: list[str]) -> str:
     if kind in _BOUND:
         words, key = _BOUND[kind]
         return f"{short(value)}, but it must be {words} {context[key]:g}"
-    if kind in ("too_short", "too_long"):
-        bound = context.get("min_length") or context.get("max_length")
-        words = "at least" if kind == "too_short" else "at most"
-        return f"{short(value)}, but it must have {words} {bound} entries"
     if kind == "value_error":
         text = str(context["error"])
         return f"{short(value)} {text}" if text.startswith("must") else text

@@ -59,12 +59,14 @@ def _apply(data: dict[str, Any], marks: dict[Path, str], override: str) -> None:
     marks[path] = name
 
 
-def _step(container: Any, key: str, path: Path, name: str) -> str | int:
+def _step(container: Any, key: str, path: Path, name: str) -> Any:
     """`key` as a key of a mapping or an index of a list."""
     if isinstance(container, dict):
         return key
     if not isinstance(container, list):
         raise ConfigError([f"{name}: {dotted(path)} is {short(container)}, a plain value without fields"])
     if not key.isdigit() or int(key) >= len(container):
-        raise ConfigError([f"{name}: {dotted(path)} is a list; {key!r} must be an index from 0 to {len(container) - 1}"])
+        raise ConfigError(
+            [f"{name}: {dotted(path)} is a list; {key!r} must be an index from 0 to {len(container) - 1}"]
+        )
     return int(key)

@@ -46,7 +46,11 @@ def find_job_file(path: str | Path) -> Path:
 
 
 def _nearest(file: Path, shipped: list[str]) -> str:
-    beside = [f.name for f in file.parent.iterdir() if f.suffix in (".yaml", ".yml", ".toml")] if file.parent.is_dir() else []
+    beside = (
+        [f.name for f in file.parent.iterdir() if f.suffix in (".yaml", ".yml", ".toml")]
+        if file.parent.is_dir()
+        else []
+    )
     near = get_close_matches(file.name, beside, n=1)
     if near:
         return f" Did you mean {file.parent / near[0]}?"

@@ -31,7 +31,9 @@ def read_yaml(text: str, name: str) -> Document:
     if node is None:
         raise ConfigError([f"{name}: the file is empty. Start from a file under examples/."])
     if not isinstance(node, yaml.MappingNode):
-        raise ConfigError([f"{reader.at(node)}: a job is a mapping of sections (model, cluster, plan), not {_kind(node)}"])
+        raise ConfigError(
+            [f"{reader.at(node)}: a job is a mapping of sections (model, cluster, plan), not {_kind(node)}"]
+        )
     data = reader.convert(node, ())
     if reader.mistakes:
         raise ConfigError(reader.mistakes)
@@ -115,7 +117,9 @@ class _Reader:
     def convert(self, node: yaml.Node, path: Path) -> Any:
         self._n_fields += 1
         if self._n_fields > MAX_FIELDS:
-            message = f"{self.at(node)}: more than {MAX_FIELDS} fields after expanding aliases; write them out or use fewer"
+            message = (
+                f"{self.at(node)}: more than {MAX_FIELDS} fields after expanding aliases; write them out or use fewer"
+            )
             raise ConfigError([message])
         if id(node) in self._open:
             raise ConfigError([f"{self.at(node)}: an alias that contains itself"])

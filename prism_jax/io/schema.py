@@ -91,8 +91,8 @@ def _kind(hint: Any, default: object, partial: bool) -> Any:
         return _kind(inner, default, partial) | None
     if get_origin(hint) is tuple:
         return tuple[_kind(get_args(hint)[0], 0, partial), ...]
-    if is_dataclass(hint):
-        return section(hint, partial, _SPECIAL.get(hint.__name__, {}), {})  # pyright: ignore[reportArgumentType]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return section(hint, partial, _SPECIAL.get(hint.__name__, {}), {})
     if hint is int:
         return CountOrZero if type(default) is int and default == 0 else Count
     return {bool: Flag, float: Number, str: Text}[hint]
@@ -113,11 +113,13 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "dtype": one_of(DTYPES),
         "attention": one_of(("flash", "unfused")),
         "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
-        "axis_order": Annotated[tuple[one_of(AXES), ...], Field(min_length=len(AXES), max_length=len(AXES))],
+        "axis_order": tuple[one_of(AXES), ...],
     },
     "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
     "Device": {
-        "peak_flops_per_s": Annotated[dict[one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")), COMPUTE_RATE], Field(min_length=1)],
+        "peak_flops_per_s": Annotated[
+            dict[one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")), COMPUTE_RATE], Field(min_length=1)
+        ],
         "hbm_bytes": BYTES,
         "hbm_bytes_per_s": BANDWIDTH,
         "power_watts": POWER,

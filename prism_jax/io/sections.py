@@ -51,7 +51,9 @@ def mapping_at(document: Document, path: FieldPath, found: list[str], words: str
     return None
 
 
-def choose_source(data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[str]) -> str | None:
+def choose_source(
+    data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[str]
+) -> str | None:
     """Which of the mutually exclusive `sources` is given ("" for none); None after a mistake (two, or not a text)."""
     given = [source for source in sources if source in data]
     if len(given) > 1:

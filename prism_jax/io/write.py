@@ -125,6 +125,6 @@ def _plain(value: Any) -> Any:
         return _plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
+    if isinstance(value, Path):
+        return str(value)
+    return value

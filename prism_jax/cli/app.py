@@ -1,0 +1,89 @@
+"""The command line: which commands there are, and what becomes of errors.
+
+Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import PrismError
+from . import check, show
+from .talk import TALK, say
+
+OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+COMMANDS = (check, show)  # one module each, with `register(app)`; none imports JAX at its top
+
+app = typer.Typer(
+    name="prism-jax",
+    help="The distribution of the step time of a distributed training job, from one YAML file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"prism-jax {__version__}")
+        raise typer.Exit(OK)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """The distribution of the step time of a distributed training job, from one YAML file."""
+
+
+for _module in COMMANDS:
+    _module.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `prism-jax` with `arguments` (those of the process by default) and returns its exit code."""
+    TALK.reset()
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader (`| head`) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        say("interrupted", always=True)
+        return INTERRUPTED
+    except PrismError as error:
+        if TALK.debug:
+            traceback.print_exc()
+        say(f"error: {error}" if "\n" not in str(error) else str(error), always=True)
+        return WRONG_INPUT
+    except Exception as error:
+        if TALK.debug:
+            traceback.print_exc()
+            return FAILED
+        text = " ".join(str(error).split())
+        say(
+            f"error: {type(error).__name__}: {text} (a bug of prism-jax, or of the machine; run with --debug)",
+            always=True,
+        )
+        return FAILED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Exit code of the parser, which ends every command by SystemExit."""
+    try:
+        app(None if arguments is None else list(arguments), prog_name="prism-jax")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
+    return OK

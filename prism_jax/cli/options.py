@@ -1,0 +1,17 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+JobFile = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="YAML or TOML file, or the name of a shipped job (`prism-jax show examples`)."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Replace one field of the job, e.g. plan.tp=4; may be repeated."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
