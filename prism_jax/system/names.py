@@ -1,4 +1,4 @@
-"""Tolerant look-up of preset names: case, `-`, `_`, spaces, vendor words and form-factor digits do not matter.
+"""Tolerant look-up of preset names: case, `-`, `_`, spaces, owner, vendor words and form-factor digits do not matter.
 
 Raises with the nearest known names when nothing matches.
 """
@@ -13,13 +13,13 @@ from typing import Any
 
 from ..errors import SpecError
 
-_IGNORED = re.compile(r"\(.*?\)|\b(nvidia|amd|instinct|tesla|meta|mosaicml)\b")
+_IGNORED = re.compile(r"\(.*?\)|^[\w-]+/|\b(nvidia|amd|instinct|tesla|meta|hf)\b")
 _FORM_FACTOR = re.compile(r"sxm\d")
 _SEPARATORS = re.compile(r"[\s_/-]+")
 
 
 def normalised(name: str) -> str:
-    """`name` as it is compared: "NVIDIA A100-SXM4-80GB" and "a100_sxm_80gb" are the same."""
+    """`name` as it is compared: "NVIDIA A100-SXM4-80GB" is "a100_sxm_80gb", "org/Llama-2-7b-hf" is "llama-2-7b"."""
     text = _IGNORED.sub(" ", name.lower().replace("_", "-"))
     return _SEPARATORS.sub("", _FORM_FACTOR.sub("sxm", text))
 

@@ -75,7 +75,7 @@ def scores_flops(spec: TransformerSpec, seq_len: int, causal: bool = True) -> fl
 
 def token_flops(spec: TransformerSpec, seq_len: int, causal: bool = True) -> TokenFlops:
     """Forward FLOPs of one token by piece, for sequences of `seq_len` tokens."""
-    n_all = spec.n_layers
+    n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers
     head = 2.0 * spec.hidden * spec.vocab
     score = scores_flops(spec, seq_len, causal)
     projection = 2.0 * attention_weights(spec)
@@ -83,7 +83,7 @@ def token_flops(spec: TransformerSpec, seq_len: int, causal: bool = True) -> Tok
     return TokenFlops(
         projections=n_all * projection,
         scores=n_all * score,
-        mlp=2.0 * sum(mlp_weights_active(spec, layer) for layer in range(n_all)),
+        mlp=2.0 * (n_dense * mlp_weights_active(spec, 0) + spec.n_moe_layers * mlp_weights_active(spec, n_all - 1)),
         head=(1 + spec.n_mtp) * head,
         mtp=spec.n_mtp * mtp_layer,
     )

@@ -1,0 +1,134 @@
+"""Preset devices and clusters: published numbers, tolerant names, templates that grow with the job."""
+
+import pytest
+
+from prism_jax.errors import SpecError
+from prism_jax.system import Cluster, Device, Tier, cluster, cluster_names, default_cluster, device, device_names
+
+GENERATIONS = {"volta", "ampere", "ada", "hopper", "blackwell", "cdna3", "cdna4"}
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_every_device_is_complete_and_cites_its_source(name: str) -> None:
+    found = device(name)
+    assert found.source
+    assert found.generation in GENERATIONS
+    assert 10e9 < found.hbm_bytes < 400e9
+    assert found.peak("fp16") > found.peak("fp32")
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_peaks_are_dense_so_that_halving_the_width_at_most_doubles_them(name: str) -> None:
+    peaks = device(name).peak_flops_per_s
+    for wide, narrow, most in (("tf32", "bf16", 2.01), ("bf16", "fp8", 2.03), ("fp8", "fp4", 3.01)):
+        if wide in peaks and narrow in peaks:
+            assert 1.9 < peaks[narrow] / peaks[wide] < most
+    if "bf16" in peaks:
+        assert peaks["bf16"] == peaks["fp16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops", "gb_per_s", "watts"),
+    [  # dense bf16 (fp16 on V100), HBM, power: the datasheets named in devices.toml
+        ("v100-32gb", 125, 900, 300),
+        ("a100-40gb", 312, 1555, 400),
+        ("a100-80gb", 312, 2039, 400),
+        ("h100-sxm", 989.4, 3350, 700),
+        ("h100-pcie", 756, 2000, 350),
+        ("h200", 989.4, 4800, 700),
+        ("b200", 2250, 7700, 1000),
+        ("gb200", 2500, 8000, 1200),
+        ("gb300", 2500, 8000, 1400),
+        ("mi300x", 1307.4, 5300, 750),
+        ("mi355x", 2516.6, 8000, 1400),
+    ],
+)
+def test_devices_have_the_datasheet_numbers(name: str, tflops: float, gb_per_s: float, watts: float) -> None:
+    found = device(name)
+    assert found.peak("fp16") == pytest.approx(tflops * 1e12)
+    assert found.hbm_bytes_per_s == pytest.approx(gb_per_s * 1e9)
+    assert found.power_watts == watts
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("a100", "a100-80gb"),
+        ("A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100_SXM4_40GB", "a100-40gb"),
+        ("A100-80GB (4-GPU node)", "a100-80gb"),
+        ("H100-SXM-80GB", "h100-sxm"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("h100 pcie", "h100-pcie"),
+        ("Tesla V100-SXM2-16GB", "v100-16gb"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("GB200 NVL72", "gb200"),
+    ],
+)
+def test_device_names_are_matched_tolerantly(text: str, name: str) -> None:
+    assert device(text).name == name
+
+
+@pytest.mark.parametrize("text", ["h10", "dgx-h1000", "", "a"])
+def test_an_unknown_name_says_what_is_known(text: str) -> None:
+    with pytest.raises(SpecError, match=r"Did you mean|Known are"):
+        device(text)
+    with pytest.raises(SpecError, match=r"Did you mean|Known are"):
+        cluster(text, 8)
+
+
+def test_a_missing_dtype_names_the_known_ones() -> None:
+    with pytest.raises(SpecError, match="v100-32gb has no bf16 peak; it has fp16, fp32"):
+        device("v100").peak("bf16")
+
+
+@pytest.mark.parametrize("name", cluster_names())
+@pytest.mark.parametrize("n_devices", [1, 8, 72, 100_000])
+def test_every_cluster_grows_to_any_size(name: str, n_devices: int) -> None:
+    found = cluster(name, n_devices)
+    assert found.n_devices == n_devices
+    assert found.tiers[-1].n_devices >= n_devices
+    assert found.tier_of_span(n_devices).n_devices >= n_devices
+    bandwidths = [tier.effective_bytes_per_s for tier in found.tiers]
+    assert bandwidths == sorted(bandwidths, reverse=True)
+    assert all(tier.source for tier in found.tiers)
+    assert found.source
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_every_device_has_a_default_cluster_built_of_it(name: str) -> None:
+    assert default_cluster(name, 64).device == device(name)
+
+
+def test_llama3_cluster_has_pods_of_3072_and_a_spine_seven_times_oversubscribed() -> None:
+    found = cluster("llama3-h100", 16_384)  # arXiv 2407.21783 section 3.3.1
+    assert [tier.n_devices for tier in found.tiers] == [8, 3072, 16_384]
+    assert found.tier_of_span(3072).effective_bytes_per_s == pytest.approx(400e9 / 8)
+    assert found.tier_of_span(3073).effective_bytes_per_s == pytest.approx(400e9 / 8 / 7)
+
+
+def test_nvlink_figures_are_per_direction() -> None:
+    for name, both_directions in (("dgx-v100", 300e9), ("dgx-a100", 600e9), ("dgx-h100", 900e9), ("gb200", 1800e9)):
+        assert cluster(name, 64).tiers[0].bytes_per_s == pytest.approx(both_directions / 2)
+
+
+@pytest.mark.parametrize("n_devices", [0, -8, 2.5, True, "8"])
+def test_a_cluster_needs_a_whole_number_of_devices(n_devices: object) -> None:
+    with pytest.raises(SpecError, match="whole number of at least 1"):
+        cluster("dgx-h100", n_devices)  # pyright: ignore[reportArgumentType]
+
+
+def test_impossible_hardware_is_refused_with_a_remedy() -> None:
+    good = device("a100")
+    with pytest.raises(SpecError, match=r"oversubscription = 0\.5"):
+        Tier("leaf", 8, 1e9, 0.0, oversubscription=0.5)
+    with pytest.raises(SpecError, match="bytes_per_s = 0"):
+        Tier("leaf", 8, 0.0, 0.0)
+    with pytest.raises(SpecError, match="latency_s = -1"):
+        Tier("leaf", 8, 1.0, -1.0)
+    with pytest.raises(SpecError, match="peak of bf16 = nan"):
+        Device("x", {"bf16": float("nan")}, 1.0, 1.0, 1.0, 1, "")
+    with pytest.raises(SpecError, match="at least one dtype"):
+        Device("x", {}, 1.0, 1.0, 1.0, 1, "")
+    with pytest.raises(SpecError, match="node_size = 0"):
+        Cluster("x", good, (Tier("leaf", 8, 1.0, 0.0),), 8, node_size=0)

@@ -1,0 +1,77 @@
+"""Preset models: computed parameter counts against the published ones."""
+
+import pytest
+
+from prism_jax.errors import SpecError
+from prism_jax.workload import model, model_names, published_params
+from prism_jax.workload.catalog import parse_count
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_computed_parameter_count_is_the_published_one(name: str) -> None:
+    published = published_params(name)
+    assert published.agrees_with(model(name).n_params()), (model(name).n_params(), published.text)
+    assert published.source
+
+
+def test_deepseek_v3_checkpoint_has_main_model_and_prediction_module_with_copies_of_embedding_and_head() -> None:
+    spec = model("deepseek-v3")
+    copies = 2 * spec.vocab * spec.hidden  # the checkpoint repeats the shared embedding and head
+    assert spec.n_params() + spec.mtp_params() + copies == 684_489_845_504  # HF safetensors of deepseek-ai/DeepSeek-R1
+    assert spec.n_params() == 671_026_419_200
+
+
+@pytest.mark.parametrize(
+    ("name", "embedding", "published", "tolerance"),
+    [
+        ("mixtral-8x7b", True, 12.9e9, 0.05e9),  # arXiv 2401.04088 abstract: 13B; mistral.ai: 12.9B
+        ("mixtral-8x22b", True, 39e9, 0.5e9),  # mistral.ai
+        ("deepseek-v2", True, 21e9, 0.5e9),  # arXiv 2405.04434
+        ("deepseek-v3", False, 36.6e9, 0.05e9),  # README_WEIGHTS.md: 36.6B with the head, without the embedding
+        ("deepseek-moe-16b", True, 2.8e9, 0.05e9),  # arXiv 2401.06066
+        ("qwen3-30b-a3b", True, 3.3e9, 0.1e9),  # arXiv 2505.09388 (3.35e9, printed truncated)
+        ("qwen3-235b-a22b", True, 22e9, 0.5e9),
+    ],
+)
+def test_active_parameters_are_the_published_ones(
+    name: str, embedding: bool, published: float, tolerance: float
+) -> None:
+    spec = model(name)
+    active = spec.n_params_active() - (0 if embedding else spec.embedding_params())
+    assert active == pytest.approx(published, abs=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("GPT3_175B", "gpt3-175b"),
+        ("Llama 3.1 405B", "llama-3-405b"),
+        ("meta-llama/Llama-2-7B", "llama-2-7b"),
+        ("DeepSeek V3", "deepseek-v3"),
+        ("MT-NLG 530B", "gpt3-530b"),
+        ("mixtral_8x7B", "mixtral-8x7b"),
+    ],
+)
+def test_model_names_are_matched_tolerantly(text: str, name: str) -> None:
+    assert model(text).name == name
+
+
+def test_the_dot_in_a_size_is_not_ignored() -> None:
+    assert model("gpt3-7.5b").hidden == 4096
+    with pytest.raises(SpecError, match="Did you mean"):
+        model("gpt3-75b")
+
+
+def test_an_unknown_model_names_the_nearest() -> None:
+    with pytest.raises(SpecError, match=r"unknown model 'lama-2-7b'\. Did you mean llama-2-7b"):
+        model("lama-2-7b")
+
+
+def test_a_printed_count_is_exact_only_without_suffix() -> None:
+    assert parse_count("6738415616").exact
+    rounded = parse_count("145.6B")
+    assert rounded.agrees_with(145_649_999_999)
+    assert not rounded.agrees_with(145_660_000_000)
+    for text in ("B", "", "6.7", "7 billion"):
+        with pytest.raises(SpecError, match="not a parameter count"):
+            parse_count(text)
