@@ -177,7 +177,8 @@ class TransformerSpec:
 
     @property
     def kv_dim(self) -> int:
-        """Width of all keys together, which is that of all values; MLA expands keys to every head."""
+        """Width of all keys together, as large as that of all values; MLA: keys, expanded to every head (values are
+        `attention_out_dim` wide)."""
         return self.n_heads * self.qk_head_dim if self.mla is not None else self.kv_heads * self.qk_head_dim
 
     @property
