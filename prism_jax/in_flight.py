@@ -59,7 +59,7 @@ def in_flight_chunks(plan: ParallelPlan, stage: int, kept_for_w: float = 1.0) ->
         case "zb_h2":
             return _split(2 * (pp - 1 - stage) + 1, 2 * stage, n_micro_batch, kept_for_w)
         case "zb_v":
-            return float(2 * min(pp, n_micro_batch))
+            return float(min(2 * pp - 1 - stage, n_micro_batch) + min(stage + 1, n_micro_batch))  # 2 pp once it is full
         case "dualpipe":
             return float(pp + 1)
     raise PlanError(f"schedule = {plan.schedule!r} is unknown, so its activations cannot be counted")

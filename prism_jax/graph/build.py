@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from ..cost.step_cost import KINDS, StepCost
 from ..errors import PlanError
-from .levels import LevelTable, describe
-from .levels import level_table as level_table
+from .levels import LevelTable, describe, level_table as level_table
 from .schedules.base import Schedule
 from .step_graph import Floats, Ints, StepGraph
 
@@ -120,7 +119,9 @@ def _durations(shape: tuple[int, ...], parts: _Parts, cost: StepCost) -> tuple[F
         np.maximum(c.sum(-1) - total(cost.hidden_comm_s, side).sum(-1), 0.0)
         for c, side in zip(compute, sides, strict=True)
     ]
-    exposed = [own * _exposed_share(own.sum(-1), beside)[..., None] for own, beside in zip(comm, free[::-1], strict=True)]
+    exposed = [
+        own * _exposed_share(own.sum(-1), beside)[..., None] for own, beside in zip(comm, free[::-1], strict=True)
+    ]
     both = _runs_both(shape, parts, sides)[..., None]
     return compute[0] + compute[1], np.where(both, exposed[0] + exposed[1], comm[0] + comm[1])
 

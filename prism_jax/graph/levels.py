@@ -87,7 +87,8 @@ def level_table(schedule: Schedule) -> LevelTable:
         return int((level[dep_from] - level[dep_to]).max(initial=0))
 
     n_level = max(runs.level, default=-1) + 1
-    candidates = [_late_before(runs, split, schedule.pp) for split in (0, n_level // 2, n_level)]
+    splits = (0, n_level // 2, n_level * 7 // 8, n_level)
+    candidates = [_late_before(runs, split, schedule.pp) for split in splits]
     return _table(runs, min(candidates, key=furthest), schedule.pp, codes)
 
 

@@ -27,7 +27,9 @@ class Timeline:
     step_s: float
 
 
-def timeline(graph: StepGraph, op_s: Floats | None = None, lag_s: Floats | None = None, end_s: Floats | None = None) -> Timeline:
+def timeline(
+    graph: StepGraph, op_s: Floats | None = None, lag_s: Floats | None = None, end_s: Floats | None = None
+) -> Timeline:
     """Run `graph` once.
 
     Args:
@@ -36,15 +38,15 @@ def timeline(graph: StepGraph, op_s: Floats | None = None, lag_s: Floats | None 
         lag_s: [level, lane, dep] seconds between a predecessor's end and an op; noise-free if not given.
         end_s: [lane] seconds after the last op of a lane; noise-free if not given.
     """
-    op_s = graph.compute_s.sum(-1) + graph.comm_s.sum(-1) + graph.send_s if op_s is None else op_s
-    lag_s = graph.lag_s if lag_s is None else lag_s
+    busy_s = graph.compute_s.sum(-1) + graph.comm_s.sum(-1) + graph.send_s if op_s is None else op_s
+    wait_s = graph.lag_s if lag_s is None else lag_s
     after_s = graph.end_compute_s + graph.end_comm_s if end_s is None else end_s
-    start, end = np.zeros(op_s.shape), np.zeros(op_s.shape)
+    start, end = np.zeros(busy_s.shape), np.zeros(busy_s.shape)
     lane_s = np.zeros(graph.n_lane)
     for level in range(graph.n_level):
         dep = graph.dep_level[level]
-        arrived_s = np.where(dep >= 0, end[dep, graph.dep_lane[level]] + lag_s[level], 0.0).max(axis=-1)
-        busy = graph.label[level] >= 0
-        start[level] = np.where(busy, np.maximum(lane_s, arrived_s), lane_s)
-        lane_s = end[level] = start[level] + np.where(busy, op_s[level], 0.0)
+        arrived_s = np.where(dep >= 0, end[dep, graph.dep_lane[level]] + wait_s[level], 0.0).max(axis=-1)
+        runs = graph.label[level] >= 0
+        start[level] = np.where(runs, np.maximum(lane_s, arrived_s), lane_s)
+        lane_s = end[level] = start[level] + np.where(runs, busy_s[level], 0.0)
     return Timeline(start, end, float((lane_s + after_s).max()))

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 from ...errors import PlanError
-from .base import Op as Op
-from .base import Part as Part
-from .base import Schedule as Schedule
+from .base import Op as Op, Part as Part, Schedule as Schedule
 from .dual_pipe import dual_pipe as dual_pipe
 from .gpipe import gpipe as gpipe
 from .interleaved import interleaved as interleaved
 from .one_f_one_b import one_f_one_b as one_f_one_b
-from .zero_bubble import zb_h1 as zb_h1
-from .zero_bubble import zb_h2 as zb_h2
+from .zero_bubble import zb_h1 as zb_h1, zb_h2 as zb_h2
 from .zero_bubble_v import zb_v as zb_v
 
 SCHEDULES: dict[str, Callable[[int, int, int], Schedule]] = {

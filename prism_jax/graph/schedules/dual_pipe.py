@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from ...errors import PlanError
-from .base import Op, Part, Schedule, backward, forward, input_gradient, require_one_chunk, weight_gradient
+from .base import Op, Schedule, backward, forward, input_gradient, require_one_chunk, weight_gradient
 
 
 def dual_pipe(pp: int, n_micro_batch: int, virtual_stages: int = 1) -> Schedule:

@@ -47,9 +47,7 @@ def _passes(group: int, n_micro_batch: int, virtual_stages: int) -> list[tuple[i
     ]
 
 
-def _order(
-    stage: int, n_warm_up: int, passes: list[tuple[int, int]], pp: int, virtual_stages: int
-) -> tuple[Op, ...]:
+def _order(stage: int, n_warm_up: int, passes: list[tuple[int, int]], pp: int, virtual_stages: int) -> tuple[Op, ...]:
     forwards = [forward(m, v * pp + stage) for m, v in passes]
     backwards = [backward(m, (virtual_stages - 1 - v) * pp + stage) for m, v in passes]
     order = forwards[:n_warm_up]

@@ -1,0 +1,136 @@
+"""The StepGraph takes as long as the independent event simulator says, whatever the seconds, and holds what the cost holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from prism_jax.errors import PlanError
+from prism_jax.graph.build import build_graph
+from prism_jax.graph.schedules import Op, Schedule, make_schedule
+from prism_jax.graph.timeline import Timeline, timeline
+from tests.oracle import simulate, waits_for
+from tests.pipelines import compute_only, op_seconds, random_cost, schedule_parts, schedules, simulate_cost
+
+SEEDS = st.integers(0, 2**31)
+
+
+def lane_order(values: np.ndarray, label: np.ndarray) -> list[float]:
+    """Values [level, lane] of ops, lane by lane in running order."""
+    return [float(v) for lane in range(label.shape[1]) for v in values[label[:, lane] >= 0, lane]]
+
+
+@given(schedules(), SEEDS, st.booleans())
+def test_noise_free_times_equal_the_event_simulator(schedule: Schedule, seed: int, blocking: bool) -> None:
+    cost = random_cost(schedule, seed, blocking)
+    graph, slow = build_graph(schedule, cost), simulate_cost(schedule, cost)
+    fast = timeline(graph)
+    assert fast.step_s == pytest.approx(slow.step_s, rel=1e-12)
+    keys = [(0, stage, i) for stage, order in enumerate(schedule.orders) for i in range(len(order))]
+    np.testing.assert_allclose(lane_order(fast.start_s, graph.label), [slow.start_s[k] for k in keys], rtol=1e-12)
+    np.testing.assert_allclose(lane_order(fast.end_s, graph.label), [slow.end_s[k] for k in keys], rtol=1e-12)
+
+
+@given(schedules(), SEEDS, st.integers(1, 3), st.integers(1, 3))
+def test_random_times_of_members_and_replicas_equal_the_event_simulator(
+    schedule: Schedule, seed: int, n_member: int, n_replica: int
+) -> None:
+    """An op lasts as long as its slowest member, a step as long as its slowest replica."""
+    cost = random_cost(schedule, seed)
+    graph = build_graph(schedule, cost)
+    rng = np.random.default_rng(seed)
+    factor = rng.lognormal(0.0, 0.3, (n_replica, n_member, *graph.label.shape))
+    lag_factor = rng.lognormal(0.0, 0.3, (n_replica, schedule.n_micro_batch, 3, schedule.n_chunk))
+    level_of = [np.nonzero(graph.label[:, lane] >= 0)[0] for lane in range(schedule.pp)]
+    base_s = graph.compute_s.sum(-1) + graph.comm_s.sum(-1)
+
+    def transfer_s(replica: int, part: tuple[str, int, int]) -> float:
+        kind, micro_batch, chunk = part
+        edge = chunk if kind == "F" else chunk - 1
+        return float(cost.p2p_s[edge] * lag_factor[replica, micro_batch, "FBW".index(kind), edge])
+
+    slow = simulate(
+        schedule_parts(schedule),
+        schedule.n_chunk,
+        lambda r, s, k, i: float(base_s[level_of[s][i], s] * factor[r, k, level_of[s][i], s]),
+        transfer_s,
+        n_member=n_member,
+        n_replica=n_replica,
+        reduce_s=dict(enumerate(cost.end_comm_s.tolist())),
+        optimizer_s=lambda r, s, k: float(cost.end_compute_s[s]),
+    )
+
+    def replica(r: int) -> Timeline:
+        lag_s = np.zeros_like(graph.lag_s)
+        for stage, order in enumerate(schedule.orders):
+            for level, op in zip(level_of[stage], order, strict=True):
+                sent = list(results_from_elsewhere(schedule, stage, op))
+                lag_s[level, stage, : len(sent)] = [transfer_s(r, part) for part in sent]
+        assert ((lag_s > 0) == (graph.dep_level >= 0)).all()
+        return timeline(graph, op_s=base_s * factor[r].max(axis=0), lag_s=lag_s)
+
+    assert max(replica(r).step_s for r in range(n_replica)) == pytest.approx(slow.step_s, rel=1e-12)
+
+
+def results_from_elsewhere(schedule: Schedule, stage: int, op: Op) -> Iterator[tuple[str, int, int]]:
+    """Parts on other stages that `op` waits for, in the order of its own parts."""
+    for part in op.parts:
+        need = waits_for(part, schedule.n_chunk)
+        if need is not None and schedule.stage_of(need[2], need[1]) != stage:
+            yield need
+
+
+@given(schedules(), SEEDS)
+def test_all_seconds_of_the_cost_are_in_the_graph(schedule: Schedule, seed: int) -> None:
+    """Every part once per micro-batch; communication is hidden only where a forward runs beside a backward."""
+    cost = random_cost(schedule, seed)
+    graph = build_graph(schedule, cost)
+    n_micro_batch = schedule.n_micro_batch
+    np.testing.assert_allclose(graph.compute_s.sum((0, 1)), n_micro_batch * cost.compute_s.sum((0, 1)), rtol=1e-12)
+    total_comm_s = n_micro_batch * cost.comm_s.sum((0, 1))
+    if schedule.name == "dualpipe":
+        assert (graph.comm_s.sum((0, 1)) < total_comm_s).all()
+    else:
+        np.testing.assert_allclose(graph.comm_s.sum((0, 1)), total_comm_s, rtol=1e-12)
+
+
+def test_communication_runs_beside_the_compute_of_the_other_direction() -> None:
+    schedule = make_schedule("dualpipe", 4, 8, 1)
+    cost = random_cost(schedule, 3)
+    graph = build_graph(schedule, cost)
+    op_s = graph.compute_s.sum(-1) + graph.comm_s.sum(-1)
+    wanted = [op_seconds(op, cost) for order in schedule.orders for op in order]
+    assert lane_order(op_s, graph.label) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_nothing_is_sent_within_a_stage() -> None:
+    """At the bottom of the V of ZB-V, chunks pp - 1 and pp share a stage."""
+    schedule = make_schedule("zb_v", 4, 8, 2)
+    cost = compute_only(schedule, 1.0, 1.0, 1.0)
+    cost.p2p_s[:] = np.where(np.arange(schedule.n_chunk) == 3, 100.0, 0.0)
+    graph = build_graph(schedule, cost)
+    assert graph.lag_s.max() == 0.0
+    assert timeline(graph).step_s == timeline(build_graph(schedule, compute_only(schedule, 1.0, 1.0, 1.0))).step_s
+
+
+@given(schedules(), SEEDS)
+def test_blocking_sends_are_time_of_the_sender(schedule: Schedule, seed: int) -> None:
+    free, blocking = (build_graph(schedule, random_cost(schedule, seed, block)) for block in (False, True))
+    assert blocking.lag_s.max(initial=0.0) == free.send_s.max(initial=0.0) == 0.0
+    assert blocking.send_s.sum() == pytest.approx(free.lag_s.sum(), rel=1e-12)
+    assert timeline(blocking).step_s >= timeline(free).step_s * (1 - 1e-12)
+
+
+def test_labels_name_kind_micro_batch_and_chunk() -> None:
+    graph = build_graph(schedule := make_schedule("dualpipe", 4, 8, 1), random_cost(schedule, 0))
+    assert graph.labels[0] == "F0 c0"
+    assert "F3 c0 + BW5 c3" in graph.labels
+    assert sorted(graph.label[graph.label >= 0].tolist()) == list(range(len(graph.labels)))
+
+
+def test_a_cost_for_another_plan_is_refused() -> None:
+    with pytest.raises(PlanError, match="4 model chunks on 4 stages, but schedule 1f1b runs 8 on 8"):
+        build_graph(make_schedule("1f1b", 8, 8, 1), random_cost(make_schedule("1f1b", 4, 8, 1), 0))
