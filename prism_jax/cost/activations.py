@@ -68,7 +68,10 @@ def _attention_core(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) ->
     scores = lay.element_bytes * rows * plan.seq_len
     saved = [SavedTensor("softmax output", scores)]
     if lay.dropout:
-        saved += [SavedTensor("softmax dropout mask", rows * plan.seq_len), SavedTensor("softmax dropout output", scores)]
+        saved += [
+            SavedTensor("softmax dropout mask", rows * plan.seq_len),
+            SavedTensor("softmax dropout output", scores),
+        ]
     return saved
 
 
@@ -112,7 +115,9 @@ def _attention(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) -> list
     return saved
 
 
-def _mlp_inner(prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
+def _mlp_inner(
+    prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions
+) -> list[SavedTensor]:
     """Between the two projections of an MLP of inner width `ffn` on this device; `rows` tokens pass through it."""
     one = lay.element_bytes * rows * ffn
     saved = [SavedTensor(f"{prefix} activation input", 2 * one if gated else one)]

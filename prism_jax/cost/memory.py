@@ -200,7 +200,10 @@ def _recomputed_bytes(model: TransformerSpec, plan: ParallelPlan) -> float:
     if plan.recompute != "full":
         return 0.0
     kept = total_bytes(layer_saved_tensors(model, plan))
-    return max(0.0, total_bytes(layer_saved_tensors(model, replace(plan, recompute="none"), is_moe=model.moe is not None)) - kept)
+    return max(
+        0.0,
+        total_bytes(layer_saved_tensors(model, replace(plan, recompute="none"), is_moe=model.moe is not None)) - kept,
+    )
 
 
 # --- communication and framework ---

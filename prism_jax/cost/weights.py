@@ -1,4 +1,4 @@
-"""How many parameters one device of a pipeline stage holds, by the sharding that applies to them. Counts, and bytes where named."""
+"""How many parameters one device of a pipeline stage holds, by the sharding that applies to them. Counts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Memory model against the closed forms and figures of arXiv 2205.05198 and 1910.02054, and its monotonicity."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from prism_jax.cost.activations import layer_saved_tensors, total_bytes
 from prism_jax.cost.chunks import chunks_of_stage, layers_of_chunks
@@ -28,22 +28,25 @@ def gpt(name: str, n_heads: int, hidden: int, n_layers: int) -> TransformerSpec:
 
 
 # Table 3 of arXiv 2205.05198: model, tp, pp, interleaved stages, micro-batch, global batch
-CONFIGS = {
-    "22B": (gpt("22B", 64, 6144, 48), dict(tp=8, pp=1, micro_batch=4, global_batch=4)),
-    "175B": (gpt("175B", 96, 12288, 96), dict(tp=8, pp=8, virtual_stages=3, micro_batch=1, global_batch=64)),
-    "530B": (gpt("530B", 128, 20480, 105), dict(tp=8, pp=35, virtual_stages=3, micro_batch=1, global_batch=280)),
-    "1T": (gpt("1T", 160, 25600, 128), dict(tp=8, pp=64, micro_batch=1, global_batch=512)),
+CONFIGS: dict[str, tuple[TransformerSpec, dict[str, Any]]] = {
+    "22B": (gpt("22B", 64, 6144, 48), {"tp": 8, "pp": 1, "micro_batch": 4, "global_batch": 4}),
+    "175B": (gpt("175B", 96, 12288, 96), {"tp": 8, "pp": 8, "virtual_stages": 3, "micro_batch": 1, "global_batch": 64}),
+    "530B": (
+        gpt("530B", 128, 20480, 105),
+        {"tp": 8, "pp": 35, "virtual_stages": 3, "micro_batch": 1, "global_batch": 280},
+    ),
+    "1T": (gpt("1T", 160, 25600, 128), {"tp": 8, "pp": 64, "micro_batch": 1, "global_batch": 512}),
 }
 
 
-def paper_plan(name: str, **changes: object) -> ParallelPlan:
+def paper_plan(name: str, **changes: Any) -> ParallelPlan:
     degrees = CONFIGS[name][1]
     schedule = "interleaved" if degrees.get("virtual_stages", 1) > 1 else "1f1b"
     plan = ParallelPlan(seq_len=2048, attention="unfused", schedule=schedule, **degrees)
     return replace(plan, **changes)
 
 
-def paper_memory(name: str, **changes: object) -> MemoryBreakdown:
+def paper_memory(name: str, **changes: Any) -> MemoryBreakdown:
     plan = paper_plan(name, **changes)
     return memory(CONFIGS[name][0], cluster(plan.n_devices), plan)
 
@@ -66,7 +69,7 @@ def closed_form(model: TransformerSpec, plan: ParallelPlan) -> float:
     [{}, {"sequence_parallel": True}, {"recompute": "selective"}, {"recompute": "full"},
      {"sequence_parallel": True, "recompute": "selective"}],
 )  # fmt: skip
-def test_a_gpt_layer_saves_exactly_the_bytes_of_table_2(name: str, tp: int, technique: dict[str, object]):
+def test_a_gpt_layer_saves_exactly_the_bytes_of_table_2(name: str, tp: int, technique: dict[str, Any]):
     model = CONFIGS[name][0]
     plan = paper_plan(name, tp=tp, **technique)
     saved = total_bytes(layer_saved_tensors(model, plan))

@@ -1,0 +1,136 @@
+"""Does the memory model know which layouts run out of memory? Prints the figures of the README; `--json` for one object.
+
+python experiments/memory_validation/run.py [--data TABLE] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prism_jax.cost.memory_options import NANOTRON, MemoryOptions
+from prism_jax.io.memory_table import Classified, Confusion, MemorySummary, classify_rows
+
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "memory_oom.csv.gz"
+FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+VARIANTS = {
+    "shipped": NANOTRON,
+    "gathered inputs kept": replace(NANOTRON, keeps_gathered_inputs=True),
+    "fragmentation 0": replace(NANOTRON, fragmentation=0.0),
+}
+
+
+def confusion_record(confusion: Confusion) -> dict[str, float]:
+    return {
+        "n": confusion.n,
+        "accuracy": round(confusion.accuracy, 4),
+        "majority_accuracy": round(confusion.majority_accuracy, 4),
+        "fits_called_fits": confusion.fits_fits,
+        "fits_called_oom": confusion.fits_oom,
+        "oom_called_fits": confusion.oom_fits,
+        "oom_called_oom": confusion.oom_oom,
+    }
+
+
+def error_record(rows: Sequence[Classified]) -> dict[str, float]:
+    """Relative error of the allocator's peak reserved memory over the rows that ran."""
+    errors = np.array([row.reserved_error for row in rows if row.reserved_error is not None])
+    return {
+        "n": len(errors),
+        "mean": round(float(errors.mean()), 4),
+        "median_abs": round(float(np.median(np.abs(errors))), 4),
+        "mean_abs": round(float(np.abs(errors).mean()), 4),
+        "p90_abs": round(float(np.quantile(np.abs(errors), 0.9)), 4),
+    }
+
+
+def leave_one_model_out(path: Path) -> dict[str, dict[str, float]]:
+    """Fragmentation chosen for the peak memory of the other models, both figures scored on the one left out."""
+    grid = {share: classify_rows(path, replace(NANOTRON, fragmentation=share)) for share in FRAGMENTATION_GRID}
+    names = list(grid[FRAGMENTATION_GRID[0]].by_model())
+    scored = {}
+    n_correct = 0
+    for left_out in names:
+        others = set(names) - {left_out}
+        errors = {share: _median_error(summary, others) for share, summary in grid.items()}
+        best = min(errors, key=lambda share: errors[share])
+        found = grid[best].by_model()[left_out]
+        n_correct += found.fits_fits + found.oom_oom
+        scored[left_out] = {
+            "fragmentation": best,
+            "accuracy": round(found.accuracy, 4),
+            "median_abs_error": round(_median_error(grid[best], {left_out}), 4),
+        }
+    scored["overall"] = {"accuracy": round(n_correct / grid[FRAGMENTATION_GRID[0]].overall.n, 4)}
+    return scored
+
+
+def _median_error(summary: MemorySummary, models: Collection[str]) -> float:
+    rows = [row for row in summary.rows if row.row.model.name in models]
+    return error_record(rows)["median_abs"]
+
+
+def summary_record(summary: MemorySummary) -> dict[str, Any]:
+    by_pp = {"pp = 1": (1, 1), "pp 2-4": (2, 4), "pp > 4": (5, 10**6)}
+    return {
+        "overall": confusion_record(summary.overall),
+        "by_model": {name: confusion_record(found) for name, found in summary.by_model().items()},
+        "reserved_error": {
+            "overall": error_record(summary.rows),
+            **{
+                name: error_record([row for row in summary.rows if low <= row.row.plan.pp <= high])
+                for name, (low, high) in by_pp.items()
+            },
+        },
+    }
+
+
+def study(path: Path) -> dict[str, Any]:
+    variants: dict[str, MemoryOptions] = VARIANTS
+    return {
+        **{name: summary_record(classify_rows(path, options)) for name, options in variants.items()},
+        "leave_one_model_out": leave_one_model_out(path),
+    }
+
+
+def print_study(found: dict[str, Any]) -> None:
+    for variant in VARIANTS:
+        overall, error = found[variant]["overall"], found[variant]["reserved_error"]["overall"]
+        print(f"{variant:22s} accuracy {overall['accuracy']:.1%} of {overall['n']} "
+              f"(majority {overall['majority_accuracy']:.1%}), peak: median |error| {error['median_abs']:.1%}, "
+              f"mean |error| {error['mean_abs']:.1%}, bias {error['mean']:+.1%}")  # fmt: skip
+    print("\nshipped, by model: fits called fits / fits called oom / oom called fits / oom called oom")
+    for name, row in found["shipped"]["by_model"].items():
+        print(f"{name:18s} {row['accuracy']:6.1%} (majority {row['majority_accuracy']:5.1%})  {row['fits_called_fits']:4d} "
+              f"{row['fits_called_oom']:4d} {row['oom_called_fits']:4d} {row['oom_called_oom']:4d}")  # fmt: skip
+    print("\nshipped, peak reserved memory by pipeline depth")
+    for name, row in found["shipped"]["reserved_error"].items():
+        print(f"{name:8s} n {row['n']:5d}  median |error| {row['median_abs']:5.1%}  bias {row['mean']:+6.1%}")
+    print(
+        "\nfragmentation chosen without the model it is scored on: accuracy, median |error| of the peak, chosen value"
+    )
+    for name, row in found["leave_one_model_out"].items():
+        rest = f"{row['median_abs_error']:6.1%}  {row['fragmentation']}" if "fragmentation" in row else ""
+        print(f"{name:18s} {row['accuracy']:6.1%}  {rest}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    found = study(arguments.data)
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print_study(found)
+
+
+if __name__ == "__main__":
+    main()
