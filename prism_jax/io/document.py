@@ -37,6 +37,8 @@ class Document:
 
     def mistake(self, path: Sequence[str | int], message: str) -> str:
         """One line: where, which field, what is wrong."""
+        if path and path[-1] == "preset" and tuple(path) not in self.marks:  # written as the bare text of the section
+            path = path[:-1]
         mark = self.mark(path)
         if not path or mark == f"--set {dotted(path)}" or mark.startswith(f"--set {dotted(path)}="):
             return f"{mark}: {message}"

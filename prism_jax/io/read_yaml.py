@@ -62,11 +62,16 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        place = _place(name, mark) if mark else name
         raise ConfigError([f"{place}: not valid YAML: {_explain(error, text)}"]) from None
     except yaml.reader.ReaderError as error:
         where = f" at byte {error.position}"
         raise ConfigError([f"{name}: not valid YAML: a character that text does not contain{where}"]) from None
+
+
+def _place(name: str, mark: yaml.Mark) -> str:
+    """File, line and column; an option of the command line has no lines."""
+    return name if name.startswith("--") else f"{name}:{mark.line + 1}:{mark.column + 1}"
 
 
 def _limit_depth(text: str) -> None:
@@ -111,8 +116,7 @@ class _Reader:
         self._n_fields = 0
 
     def at(self, node: yaml.Node) -> str:
-        mark = node.start_mark
-        return f"{self.name}:{mark.line + 1}:{mark.column + 1}"
+        return _place(self.name, node.start_mark)
 
     def convert(self, node: yaml.Node, path: Path) -> Any:
         self._n_fields += 1
