@@ -24,7 +24,15 @@ def interleaved_group(pp: int, n_micro_batch: int) -> int:
     Returns:
         The smallest group >= pp of which `n_micro_batch` leaves no remainder, or one of at least pp: Megatron-Core's
         condition for no added bubble. It is pp itself when pp divides n_micro_batch.
+
+    Raises:
+        PlanError: fewer micro-batches than stages.
     """
+    if n_micro_batch < pp:
+        raise PlanError(
+            f"schedule interleaved needs n_micro_batch >= pp, but n_micro_batch = {n_micro_batch} and pp = {pp}. "
+            f"Try n_micro_batch={pp} (global_batch = {pp} * dp * micro_batch), or schedule='1f1b'."
+        )
     return next(g for g in range(pp, n_micro_batch + 1) if n_micro_batch % g == 0 or n_micro_batch % g >= pp)
 
 
@@ -43,7 +51,7 @@ def in_flight_chunks(plan: ParallelPlan, stage: int, kept_for_w: float = 1.0) ->
         kept_for_w: fraction of an activation that stays between B and W, 0-1 (zero-bubble schedules).
 
     Raises:
-        PlanError: the schedule is unknown.
+        PlanError: the schedule is unknown, or interleaved with fewer micro-batches than stages.
     """
     pp, n_micro_batch = plan.pp, plan.n_micro_batch
     match plan.schedule:

@@ -52,6 +52,11 @@ def test_dualpipe_holds_one_more_than_the_stages() -> None:
     assert [in_flight_chunks(plan("dualpipe", 8, 20), stage) for stage in range(8)] == [9.0] * 8
 
 
+def test_interleaving_fewer_micro_batches_than_stages_is_refused() -> None:
+    with pytest.raises(PlanError, match="n_micro_batch=8"):
+        in_flight_chunks(plan("interleaved", 8, 4, 2), 0)
+
+
 def test_an_unknown_schedule_is_refused() -> None:
     with pytest.raises(PlanError, match="unknown"):
         in_flight_chunks(plan("mystery", 4, 8), 0)

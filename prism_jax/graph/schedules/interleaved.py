@@ -24,11 +24,6 @@ def interleaved(pp: int, n_micro_batch: int, virtual_stages: int) -> Schedule:
             f"schedule interleaved needs virtual_stages >= 2, but it is {virtual_stages}. "
             "Try schedule='1f1b', or virtual_stages=2."
         )
-    if n_micro_batch < pp:
-        raise PlanError(
-            f"schedule interleaved needs n_micro_batch >= pp, but n_micro_batch = {n_micro_batch} and pp = {pp}. "
-            f"Try n_micro_batch={pp} (global_batch = {pp} * dp * micro_batch), or schedule='1f1b'."
-        )
     passes = _passes(interleaved_group(pp, n_micro_batch), n_micro_batch, virtual_stages)
     orders = tuple(
         _order(stage, interleaved_warm_up(pp, n_micro_batch, virtual_stages, stage), passes, pp, virtual_stages)
