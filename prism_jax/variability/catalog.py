@@ -1,20 +1,20 @@
 """Variability presets by name, and which of them suits a device.
 
-The files under `presets/` are written by `experiments/variability_presets/run.py` from measured data; each says in `source` from which.
+The files under `presets/` are written by `experiments/variability_presets/run.py` from measured data; `source` says which.
 """
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from ..errors import SpecError
 from ._names import did_you_mean
 from .config import variability_from_dict
 from .tree import Variability
 
-# Generation of a device, or the leading word of its name -> preset. Where a generation has no data its preset says what it borrows.
+# Generation of a device, or part of its name -> preset. Where a generation has no data its preset says what it borrows.
 _PRESET_OF = {
     "volta": "v100-longhorn",
     "ampere": "a100-default",
@@ -41,13 +41,13 @@ _PRESET_OF = {
     "mi355": "mi300x-default",
 }
 FALLBACK = "h100-default"
+_FOLDER = Path(__file__).parent / "presets"
 
 
 @cache
 def preset_names() -> tuple[str, ...]:
     """Names of all presets, sorted."""
-    folder = files(__package__) / "presets"
-    return tuple(sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")))
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 @cache
@@ -60,7 +60,7 @@ def preset(name: str) -> Variability:
     key = str(name).lower().replace("_", "-")
     if key not in preset_names():
         raise SpecError(f"unknown variability preset {name!r}{did_you_mean(key, preset_names())}")
-    text = (files(__package__) / "presets" / f"{key}.toml").read_text(encoding="utf-8")
+    text = (_FOLDER / f"{key}.toml").read_text(encoding="utf-8")
     return variability_from_dict(tomllib.loads(text), f"presets/{key}.toml")
 
 

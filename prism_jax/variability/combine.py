@@ -1,7 +1,7 @@
 """The map of a weighted sum of independent factors, by convolution on a float64 grid.
 
-An op of a pipeline stage is several kernels of different classes; its residual is `sum_c w_c X_c` with `w_c` the class's share of the
-op's noise-free time. One map for the sum saves a draw per class.
+An op of a pipeline stage is several kernels of different classes; its residual is `sum_c w_c X_c` with `w_c` the class's share
+of the op's noise-free time. One map for the sum saves a draw per class.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def combine(families: Sequence[Family], weights: Sequence[float], n_knots: int =
         SpecError: lengths differ, a weight is negative, or the weights do not sum to one.
 
     Notes:
-        Each part is put on a grid of spacing h by splitting its mass linearly between neighbours, which keeps the mean and adds at most
-        h^2 / 4 to the variance; h is below a 50th of the sum's bulk width. Parts so heavy-tailed that their 1e-9 quantile does not
-        fit on the largest grid are clipped at the quantile that does.
+        Each part is put on a grid of spacing h by splitting its mass linearly between neighbours, which keeps the mean and adds
+        at most h^2 / 4 to the variance; h is below a 50th of the sum's bulk width. Parts so heavy-tailed that their 1e-12
+        quantile does not fit on the largest grid are clipped at the quantile that does.
     """
     w = np.asarray(weights, dtype=np.float64)
     if len(families) != w.size or w.size == 0:
@@ -86,7 +86,7 @@ def _map_of_sum(parts: Sequence[_Deviation], n_knots: int) -> NormalScoreMap:
     for part, start in zip(parts, low, strict=True):
         spectrum = spectrum * np.fft.rfft(_lattice(part, start, step, n_grid))
     mass = np.maximum(np.fft.irfft(spectrum, n_grid), 0.0)
-    x = sum(low) + step * np.arange(n_grid)
+    x = np.asarray(sum(low) + step * np.arange(n_grid), dtype=np.float64)
     return _map_of_lattice(x, mass / mass.sum(), n_knots)
 
 
@@ -108,7 +108,7 @@ def _lattice(part: _Deviation, start: float, step: float, n_grid: int) -> Array:
     its left; what lies beyond the grid goes to its ends.
     """
     n_sub = 4
-    middles = start + step / n_sub * (np.arange(-n_sub, n_grid * n_sub) + 0.5)
+    middles = np.asarray(start + step / n_sub * (np.arange(-n_sub, n_grid * n_sub) + 0.5), dtype=np.float64)
     cell_mean = ndtr(part.scores(middles)).reshape(-1, n_sub).mean(axis=1)
     mass = np.diff(cell_mean)
     mass[0] += cell_mean[0]

@@ -1,11 +1,11 @@
 """Variability from a plain dict (a section of a YAML job or a preset file) and back.
 
-    preset: h100-default
-    scale: 1.5                                  # of the preset's spreads
-    gemm: {gpu: {kind: mixture, bulk_cv: 0.011, slow_prob: 0.01, slow_factor: 1.05, slow_cv: 0.02}}
-    all_reduce: {regime: 0.03}                  # a number is the cv of a log-normal
-    step: {kind: normal, cv: 0.002}
-    stalls: [{gpu_prob: 1.0e-6, mean_fraction: 0.05}]
+preset: h100-default
+scale: 1.5                                  # of the preset's spreads
+gemm: {gpu: {kind: mixture, bulk_cv: 0.011, slow_prob: 0.01, slow_factor: 1.05, slow_cv: 0.02}}
+all_reduce: {regime: 0.03}                  # a number is the cv of a log-normal
+step: {kind: normal, cv: 0.002}
+stalls: [{gpu_prob: 1.0e-6, mean_fraction: 0.05}]
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variab
     """The tree that a configuration section describes.
 
     Args:
-        section: a preset's name, or a mapping as in the module's example. What a section names replaces the preset's value part by
-            part; `stalls` replaces all of the preset's stalls.
+        section: a preset's name, or a mapping as in the module's example. What it names replaces the preset's value part by part;
+            `stalls` replaces all of the preset's stalls.
         where: path of the section in its file, for messages.
 
     Raises:

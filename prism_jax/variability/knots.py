@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .families import Array
 
-_SIZES = (3, 5, 9, 17, 33, 65, 129, 257)
+_SIZES = (3, 5, 9, 13, 17, 25, 33, 45, 65, 97, 129, 193)
 
 
 def fit_knots(z: Array, values: Array, max_knots: int, tolerance: float) -> tuple[Array, Array]:
@@ -74,4 +74,4 @@ def _least_squares(z: Array, values: Array, index: NDArray[np.intp], weight: Arr
     normal[lower, lower + 1] += cross
     normal[lower + 1, lower] += cross
     target = np.bincount(segment, weight * left * values, n) + np.bincount(segment + 1, weight * right * values, n)
-    return np.linalg.solve(normal, target)
+    return np.asarray(np.linalg.solve(normal, target), dtype=np.float64)

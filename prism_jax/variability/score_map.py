@@ -1,7 +1,7 @@
 """NormalScoreMap: any family as a monotone piecewise-linear map from a standard normal score to a slowdown factor.
 
-One mechanism carries every family into jitted code: draw z ~ N(0, 1), evaluate `a + b z + sum_k c_k max(z - z_k, 0)`. The coefficients
-are traced arrays, so another family or another spread costs no compilation.
+One mechanism carries every family into jitted code: draw z ~ N(0, 1), evaluate `a + b z + sum_k c_k max(z - z_k, 0)`. The
+coefficients are traced arrays, so another family or another spread costs no compilation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import SpecError
 from .families import Array, Family
 from .knots import fit_knots
 
-N_KNOTS = 65  # at most; most families need 9 to 17
+N_KNOTS = 97  # at most; most families need 5 to 45
 TOLERANCE = 1e-3  # largest error over the larger of the spread and the distance from one
 Z_MAX = 6.5  # one draw in 2.5e10 lies beyond; the map continues linearly
 _N_FINE = 6501
@@ -38,7 +38,9 @@ class NormalScoreMap:
 
     def __post_init__(self) -> None:
         if len(self.knots_z) < 2 or len(self.knots_z) != len(self.values):
-            raise SpecError(f"NormalScoreMap: {len(self.knots_z)} knots and {len(self.values)} values; give two or more pairs")
+            raise SpecError(
+                f"NormalScoreMap: {len(self.knots_z)} knots and {len(self.values)} values; give two or more pairs"
+            )
         if np.any(np.diff(self.knots_z) <= 0.0) or np.any(np.diff(self.values) < 0.0):
             raise SpecError("NormalScoreMap: knots_z must increase and values must not decrease")
 

@@ -26,7 +26,9 @@ class Gamma:
     cv: float
 
     def __post_init__(self) -> None:
-        check_in_range(self, "cv", MIN_CV, 5.0, remedy="Use log_normal for a smaller spread, the difference is below cv^2")
+        check_in_range(
+            self, "cv", MIN_CV, 5.0, remedy="Use log_normal for a smaller spread, the difference is below cv^2"
+        )
 
     def ppf_normal(self, z: ArrayLike) -> Array:
         # Each half through its own tail probability, so that neither loses digits to 1 - p.

@@ -33,7 +33,10 @@ class Pool:
             raise SpecError(f"Pool: {values.size} factors, but at least 2 are needed. Use constant for no variation")
         if not np.all(np.isfinite(values)) or values[0] <= 0.0:
             raise SpecError(f"Pool: factors must be finite and > 0, but they span {values[0]:g} to {values[-1]:g}")
-        object.__setattr__(self, "factors", tuple((values / values.mean()).tolist()))
+        mean = float(values.mean())
+        if abs(mean - 1.0) > 1e-12:  # otherwise normalising again would change the last bit and so the identity
+            values = values / mean
+        object.__setattr__(self, "factors", tuple(values.tolist()))
 
     @property
     def cv(self) -> float:

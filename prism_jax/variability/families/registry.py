@@ -41,7 +41,9 @@ def family_from_dict(section: Mapping[str, Any] | float, where: str = "family") 
     if isinstance(section, (int, float)) and not isinstance(section, bool):
         section = {"kind": "log_normal", "cv": float(section)} if section else {"kind": "constant"}
     if not isinstance(section, Mapping):
-        raise SpecError(f"{where}: {section!r} is not a family; write {{kind: log_normal, cv: 0.02}} or a number (its cv)")
+        raise SpecError(
+            f"{where}: {section!r} is not a family; write {{kind: log_normal, cv: 0.02}} or a number (its cv)"
+        )
     if "kind" not in section:
         raise SpecError(f"{where}.kind: missing; kinds are {', '.join(KINDS)}")
     kind = section["kind"]
