@@ -1,7 +1,7 @@
 """How steps of one run vary: bulk, autocorrelation, one-sided spikes, and how spikes grow with the number of GPUs.
 
 From the MLPerf Training series of single steps (`step_s` with one step per point: GPT-3 175B and Llama-3.1 405B). Left out:
-re-submitted runs, the first ten steps, the three steps after every evaluation. Slow drift is removed by a running median of 41 steps.
+re-submitted runs, the first ten steps, the three steps after every evaluation. A running median of 41 steps takes out slow drift.
 """
 
 from __future__ import annotations
