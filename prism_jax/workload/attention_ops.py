@@ -50,7 +50,7 @@ def _unfused(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[O
         traffic = element * (n_score + heads * (rows + keys) * dim)
         k, n = (float(dim), keys) if name == "scores" else (keys, float(dim))
         product = Op(name, "F", "gemm", flops, traffic, 1.0, rows, n, k, heads, dtype="bf16")
-        ops += [product, product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, n_launch=2.0)]
+        ops += [product, product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0)]
     ops += [stream("softmax", "F", 2 * element * n_score), stream("softmax", "B", 3 * element * n_score)]
     if shard.dropout:
         ops += [stream("attention_dropout", phase, (2 * element + 1) * n_score) for phase in ("F", "B")]

@@ -1,0 +1,211 @@
+"""Seconds of a collective over a group of devices in a tiered network; the cheapest algorithm and protocol is chosen.
+
+A group is `size` devices, `stride` apart. On every tier it has some members per domain; the innermost tier (NVLink) and the
+network work at the same time, network tiers share the network port of a device. With `n` members and `S` bytes per device,
+
+    ring            latency of n - 1 hops (all-reduce: twice), the slowest link carries (n - 1)/n S (all-reduce: twice)
+    rail_ring       the same hops, but as many rings as the node has k members: every port carries (n - 1)/n S/k
+    tree            all-reduce in 2 log2(nodes) network hops
+    hierarchical    all-reduce as reduce-scatter in the node, tree between nodes on 1/k of the bytes, all-gather in the node
+    in_switch       the switch adds and multicasts: S (1 + 1/n) per link, no hops; in_switch_tree across nodes
+    pairwise, chain, direct    all-to-all, broadcast, send and receive
+
+`S` is the buffer of an all-reduce or broadcast, the gathered size of an all-gather, the unreduced size of a reduce-scatter, what
+one device sends to everybody (itself included) in an all-to-all, the message of a send.
+
+Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for the bandwidth terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..system.hardware import Cluster, Tier
+from . import nccl
+
+Array = NDArray[np.float64]
+
+
+class CollectiveTime(NamedTuple):
+    """Seconds of one collective and how it is done."""
+
+    seconds: float
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members of a group by tier.
+
+    Attributes:
+        tiers: of the cluster that the group uses, innermost first.
+        members: per tier, how many branches of the tier below it joins (product = size).
+        network_share: what this generation's clusters reach of the usual share of the port rate.
+    """
+
+    tiers: tuple[Tier, ...]
+    members: tuple[int, ...]
+    network_share: float = 1.0
+
+    @classmethod
+    def of(cls, cluster: Cluster, stride: int, size: int) -> Group:
+        members, inside = [], 1
+        for i, tier in enumerate(cluster.tiers):
+            last = i == len(cluster.tiers) - 1
+            within = size if last else min(size, max(1, tier.n_devices // stride))
+            within = max(inside, within)
+            members.append(-(-within // inside))
+            inside = within
+        return cls(cluster.tiers, tuple(members), nccl.GENERATION_NETWORK_SHARE.get(cluster.device.generation, 1.0))
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.members))
+
+    @property
+    def in_node(self) -> int:
+        """Members in one domain of the innermost tier."""
+        return self.members[0]
+
+    @property
+    def n_node(self) -> int:
+        return self.size // self.in_node
+
+    @property
+    def outermost(self) -> Tier:
+        used = [tier for tier, count in zip(self.tiers, self.members, strict=True) if count > 1]
+        return used[-1] if used else self.tiers[0]
+
+
+def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
+    """Seconds of `kind` over `size` devices `stride` apart, and the algorithm that takes them.
+
+    Args:
+        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p (then `size` is 2).
+        n_bytes: see the module's definition of S.
+    """
+    if size <= 1 or n_bytes <= 0.0:
+        return CollectiveTime(0.0, "none")
+    options = candidates(kind, n_bytes, Group.of(cluster, stride, size))
+    name = min(options, key=lambda key: float(options[key]))
+    return CollectiveTime(float(options[name]), name)
+
+
+def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Array]:
+    """Seconds of every algorithm that `kind` has on this group, each with its best protocol; arrays over `n_bytes`."""
+    size = np.asarray(n_bytes, dtype=np.float64)
+    if kind == "p2p":
+        return {"direct": _best(kind, group, 1, 1, *_direct(size, group))}
+    if kind == "all_to_all":
+        return {"pairwise": _pairwise(size, group)}
+    if kind == "broadcast":
+        hops = group.size - 1
+        return {"chain": _best(kind, group, hops, group.n_node - 1, *_chain(size, group))}
+    rounds = 2 if kind == "all_reduce" else 1
+    hops, net_hops = rounds * (group.size - 1), rounds * (group.n_node - 1)
+    name = "rail_ring" if 1 < group.in_node < group.size else "ring"
+    options = {name: _best(kind, group, hops, net_hops, *_rails(rounds * size, group))}
+    if name == "rail_ring":
+        options["ring"] = _best(kind, group, hops, net_hops, *_flat(rounds * size, group))
+    if kind == "all_reduce":
+        options |= _tree_options(size, group)
+        if group.in_node > 1 and group.tiers[0].in_switch:
+            options |= _in_switch_options(size, group)
+    return options
+
+
+def _best(kind: str, group: Group, hops: int, net_hops: int, scale_up: Array, network: Array, tree: bool = False) -> Array:
+    """Latency plus the longer of the two concurrent wires, for the fastest protocol; wires are bytes over link rate."""
+    inner, outer = group.tiers[0], group.outermost
+    alone = group.n_node == 1
+    network = network / (nccl.NETWORK_SHARE[kind] * group.network_share)
+    scale_up = scale_up / nccl.SCALE_UP_SHARE[kind]
+    fill_s = 1.0 / (inner.effective_bytes_per_s * nccl.SCALE_UP_SHARE[kind]) if group.in_node > 1 else 0.0
+    seconds: Array | None = None
+    for protocol in nccl.PROTOCOLS:
+        base = protocol.base_tree_s if tree else protocol.base_ring_s
+        scale_up_hops = hops - net_hops
+        latency = base + scale_up_hops * inner.latency_s * protocol.scale_up_hop
+        latency += 0.0 if alone else net_hops * outer.latency_s * protocol.network_hop
+        wire = np.maximum(scale_up + protocol.fill_bytes * fill_s, network) / protocol.bandwidth
+        seconds = latency + wire if seconds is None else np.minimum(seconds, latency + wire)
+    assert seconds is not None
+    return seconds
+
+
+def _rails(size: Array, group: Group) -> tuple[Array, Array]:
+    """Wire seconds of one ring per member of the node, each with its own port; domains further out share their uplinks."""
+    n, k = group.size, group.in_node
+    scale_up = size * (k - 1) / k / group.tiers[0].effective_bytes_per_s
+    network, inside = np.zeros_like(size), k
+    for tier, count in zip(group.tiers[1:], group.members[1:], strict=True):
+        if count > 1:  # a ring leaves a domain of `inside` members once
+            network = network + size * (n - 1) / n / inside / tier.effective_bytes_per_s
+        inside *= count
+    return scale_up, network
+
+
+def _flat(size: Array, group: Group) -> tuple[Array, Array]:
+    """Wire seconds of one ring through all members: every link carries (n - 1)/n S."""
+    carried = size * (group.size - 1) / group.size
+    return carried / group.tiers[0].effective_bytes_per_s, carried / group.outermost.effective_bytes_per_s
+
+
+def _direct(size: Array, group: Group) -> tuple[Array, Array]:
+    seconds = size / group.outermost.effective_bytes_per_s
+    return (seconds, np.zeros_like(size)) if group.n_node == 1 else (np.zeros_like(size), seconds)
+
+
+def _chain(size: Array, group: Group) -> tuple[Array, Array]:
+    scale_up = size / group.tiers[0].effective_bytes_per_s if group.in_node > 1 else np.zeros_like(size)
+    network = size / group.outermost.effective_bytes_per_s if group.n_node > 1 else np.zeros_like(size)
+    return scale_up, network
+
+
+def _pairwise(size: Array, group: Group) -> Array:
+    """All-to-all: to each tier goes the share of peers that are first met there; peers are served a few at a time."""
+    scale_up, network, inside = np.zeros_like(size), np.zeros_like(size), 1
+    for i, (tier, count) in enumerate(zip(group.tiers, group.members, strict=True)):
+        seconds = size * (inside * count - inside) / group.size / tier.effective_bytes_per_s
+        if i == 0:
+            scale_up = seconds
+        else:
+            network = network + seconds
+        inside *= count
+    hops = -(-(group.size - 1) // nccl.PEERS_IN_FLIGHT)
+    net_hops = -(-(group.size - group.in_node) // nccl.PEERS_IN_FLIGHT)
+    return _best("all_to_all", group, hops, min(hops, net_hops), scale_up, network)
+
+
+def _tree_options(size: Array, group: Group) -> dict[str, Array]:
+    if group.n_node == 1:
+        return {}
+    depth = int(np.ceil(np.log2(group.n_node)))
+    net_hops = 2 * depth
+    hops = 2 * (group.in_node - 1) + net_hops
+    scale_up, network = _rails(2.0 * size, group)
+    options = {"tree": _best("all_reduce", group, hops, net_hops, scale_up, network, tree=True)}
+    if group.in_node > 1:
+        inside = Group(group.tiers[:1], group.members[:1])
+        between = Group(group.tiers, (1, *group.members[1:]), group.network_share)
+        share = size / group.in_node
+        outside = _tree_options(share, between)["tree"]
+        options["hierarchical"] = outside + sum(
+            _best(kind, inside, group.in_node - 1, 0, *_rails(size, inside)) for kind in ("reduce_scatter", "all_gather")
+        )
+    return options
+
+
+def _in_switch_options(size: Array, group: Group) -> dict[str, Array]:
+    inner = group.tiers[0]
+    link = (size * (1.0 + 1.0 / group.in_node) + nccl.PROTOCOLS[-1].fill_bytes) / (inner.effective_bytes_per_s * nccl.IN_SWITCH_SHARE)
+    if group.n_node == 1:
+        return {"in_switch": nccl.IN_SWITCH_BASE_S + link}
+    _, network = _rails(2.0 * size, group)
+    net_hops = 2 * int(np.ceil(np.log2(group.n_node)))
+    base = nccl.IN_SWITCH_BASE_S + net_hops * group.outermost.latency_s * nccl.PROTOCOLS[-1].network_hop
+    return {"in_switch_tree": base + np.maximum(link, network / (nccl.NETWORK_SHARE["all_reduce"] * group.network_share))}

@@ -1,0 +1,95 @@
+"""Seconds of kernels on one device: a roofline whose two roofs depend on the size of the kernel.
+
+    t = max(FLOPs / (peak e), bytes / (bandwidth e_mem)) / in_step + launches x launch gap
+
+For a matrix product, `FLOPs / e` is the time of whole waves of output tiles over the multiprocessors, each tile with
+`k + k_half` steps, for the best of a few tile shapes: tile and wave quantisation as in NVIDIA's "Matrix Multiplication
+Background User's Guide". Every function is arithmetic on arrays of any (broadcastable) shape.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..system.hardware import Device
+from ..workload.op_table import KERNELS, PHASES, OpTable
+from .efficiency import Efficiency
+
+Array = NDArray[np.float64]
+
+_BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (FlashAttention-2, arXiv 2307.08691 section 3.3)
+
+
+def gemm_s(
+    m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike, peak_flops_per_s: ArrayLike, n_sm: int, eff: Efficiency
+) -> Array:
+    """Compute-bound seconds of `batch` products m x k times k x n, without launch; zero for an empty product."""
+    m, n, k, batch = (np.asarray(x, dtype=np.float64) for x in (m, n, k, batch))
+    per_sm = np.asarray(peak_flops_per_s, dtype=np.float64) * eff.gemm_max / n_sm
+    best: Array | None = None
+    for rows, columns, relative in eff.gemm_tiles:
+        n_wave = np.ceil(np.ceil(m / rows) * np.ceil(n / columns) * batch / n_sm)
+        seconds = n_wave * 2.0 * rows * columns * (k + eff.gemm_k_half) / (per_sm * relative)
+        best = seconds if best is None else np.minimum(best, seconds)
+    assert best is not None
+    return np.where(m * n * k * batch > 0.0, best, 0.0)
+
+
+def attention_s(
+    flops: ArrayLike,
+    rows: ArrayLike,
+    heads: ArrayLike,
+    backward: ArrayLike,
+    peak_flops_per_s: ArrayLike,
+    n_sm: int,
+    eff: Efficiency,
+) -> Array:
+    """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries each."""
+    waves = np.ceil(np.asarray(rows, dtype=np.float64) / _BLOCK_ROWS) * np.asarray(heads, dtype=np.float64) / n_sm
+    top = np.where(np.asarray(backward, dtype=bool), eff.attention_backward, eff.attention_forward)
+    reached = top * waves / (waves + eff.attention_half_waves)
+    flops = np.asarray(flops, dtype=np.float64)
+    return np.where(flops > 0.0, flops / (peak_flops_per_s * np.where(reached > 0.0, reached, 1.0)), 0.0)
+
+
+def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, eff: Efficiency) -> Array:
+    """Seconds of memory-bound passes over `hbm_bytes` in `n_launch` equal kernels, without launch gaps.
+
+    Notes:
+        `bytes / (B e s / (s + s_half))` with s the bytes of one kernel, which is `(bytes + n_launch s_half) / (B e)`.
+    """
+    size = np.asarray(hbm_bytes, dtype=np.float64)
+    filled = size + np.asarray(n_launch, dtype=np.float64) * eff.memory_half_bytes
+    return np.where(size > 0.0, filled / (hbm_bytes_per_s * eff.memory), 0.0)
+
+
+def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> Array:
+    """Seconds of every op of `table` inside a step, nothing beside it, shape [op]; `dtype` is the plan's."""
+    if not len(table):
+        return np.zeros(0)
+    kernel = table.kernel_index
+    flops, hbm = table.column("flops"), table.column("hbm_bytes")
+    m, n, k, batch = (table.column(name) for name in ("m", "n", "k", "batch"))
+    launches = table.column("n_launch")
+    peak = np.array([device.peak(dtype if op.dtype == "plan" or dtype == "fp32" else _half(device, dtype)) for op in table.ops])
+    product = gemm_s(m, n, k, batch, peak, device.n_sm, eff)
+    fused = attention_s(flops, m, batch, table.column("flash_backward"), peak, device.n_sm, eff)
+    busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
+    memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
+    return np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
+
+
+def _half(device: Device, dtype: str) -> str:
+    """The 16-bit type that runs beside an fp8 plan, or the plan's own."""
+    if dtype in ("fp16", "bf16"):
+        return dtype
+    return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
+
+
+def class_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> Array:
+    """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `StepCost.compute_s`."""
+    total = np.zeros((len(PHASES), len(KERNELS)))
+    if len(table):
+        np.add.at(total, (table.phase_index, table.kernel_index), op_seconds(table, device, dtype, eff))
+    return total

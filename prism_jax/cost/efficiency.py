@@ -1,0 +1,69 @@
+"""Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml` (every number with its source)."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ..errors import SpecError
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Constants of one GPU generation; shares of the datasheet peak unless the name says otherwise.
+
+    Attributes:
+        gemm_max: of a large matrix product with perfectly filled waves.
+        gemm_k_half: inner dimension at which a tile spends half its time on prologue and epilogue.
+        gemm_tiles: (rows, columns, efficiency relative to `gemm_max`) of the kernels the library chooses from.
+        attention_forward, attention_backward: fused attention, useful FLOPs (causal half; backward = 2 x forward).
+        attention_half_waves: waves of 128-row blocks at which fused attention reaches half of that.
+        memory: of the HBM bandwidth in a large memory-bound pass.
+        memory_half_bytes: size at which a pass reaches half of that.
+        launch_s: gap between two kernels on the stream.
+        in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
+            small kernels that no list names. The one constant per generation that is fitted to whole training steps.
+        overlap_slowdown: extra time of compute per second of communication beside it.
+    """
+
+    gemm_max: float
+    gemm_k_half: float
+    gemm_tiles: tuple[tuple[float, float, float], ...]
+    attention_forward: float
+    attention_backward: float
+    attention_half_waves: float
+    memory: float
+    memory_half_bytes: float
+    launch_s: float
+    in_step: float
+    overlap_slowdown: float
+
+
+def efficiency(generation: str) -> Efficiency:
+    """The preset of a GPU generation.
+
+    Raises:
+        SpecError: no preset for that generation.
+    """
+    table = _table()
+    if generation not in table:
+        raise SpecError(
+            f"no efficiency preset for generation {generation!r}. Set device.generation to one of {', '.join(table)}."
+        )
+    return _build(generation)
+
+
+@cache
+def _build(generation: str) -> Efficiency:
+    entry = dict(_table()[generation])
+    entry["gemm_tiles"] = tuple(tuple(float(x) for x in tile) for tile in entry["gemm_tiles"])
+    return Efficiency(**entry)
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    text = files(__package__).joinpath("presets", "efficiency.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

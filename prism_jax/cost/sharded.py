@@ -1,0 +1,47 @@
+"""Gathering of sharded parameters (FSDP, HSDP, ZeRO-3) inside the ops, and scattering of their gradients.
+
+Every layer's weights are gathered before its forward and again before its backward pass, its gradients are reduced and scattered
+after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next layer is prefetched.
+"""
+
+from __future__ import annotations
+
+from ..plan import ParallelPlan
+from .traffic import Comm
+
+
+def weight_bytes(plan: ParallelPlan) -> float:
+    """Bytes of one parameter as it is gathered."""
+    return 4.0 if plan.dtype == "fp32" else 2.0
+
+
+def gradient_bytes(plan: ParallelPlan) -> float:
+    """Bytes of one gradient as it is reduced across replicas.
+
+    Notes:
+        Megatron-LM reduces fp32 main gradients in bf16 training and fp16 gradients in fp16 training; parameter sharding
+        reduces in the parameters' 16-bit type (the `PURE` and `bfSixteen` policies of llm-foundry and fms-fsdp).
+    """
+    if plan.dtype == "fp32":
+        return 4.0
+    return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 else 4.0
+
+
+def gather_comms(plan: ParallelPlan, dense: float, expert: float) -> list[Comm]:
+    """Communication of one unit of `dense` and `expert` parameters per device (after tp and ep)."""
+    if plan.shard_group == 1:
+        return []
+    stride = plan.stride("dp")
+    comms = _unit(plan, dense, stride, plan.shard_group)
+    if expert:
+        comms += _unit(plan, expert, stride * plan.ep, max(plan.shard_group // plan.ep, 1))
+    return comms
+
+
+def _unit(plan: ParallelPlan, count: float, stride: int, size: int) -> list[Comm]:
+    if size == 1 or count == 0.0:
+        return []
+    beside = "chunk" if plan.overlap.dp else ""
+    gather = Comm("dp", "all_gather", "F", weight_bytes(plan) * count, stride, size, beside)
+    scatter = gather._replace(kind="reduce_scatter", phase="B", n_bytes=gradient_bytes(plan) * count)
+    return [gather, gather._replace(phase="B"), scatter]

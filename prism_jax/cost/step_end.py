@@ -1,0 +1,99 @@
+"""What a stage does after its last backward pass: gradient reduction across replicas, optimizer, gathering of updated parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.transformer import TransformerSpec
+from .collective import collective_s
+from .efficiency import Efficiency
+from .overlap import bucketed
+from .sharded import gradient_bytes, weight_bytes
+from .traffic import data_group
+from .weights import StageWeights
+
+# HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments read and written 24, 16-bit weight 2;
+# gradient norm reads 4, zeroing writes 4. Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
+OPTIMIZER_BYTES = 38.0
+BUCKET_ELEMENTS = 40e6  # Megatron-LM `ddp_bucket_size` default, constant part
+
+
+@dataclass(frozen=True)
+class StageEnd:
+    """Seconds after the last backward pass of a stage."""
+
+    compute_s: float
+    exposed_s: float
+    hidden_s: float
+
+
+def stage_end(
+    model: TransformerSpec,
+    cluster: Cluster,
+    plan: ParallelPlan,
+    weights: StageWeights,
+    eff: Efficiency,
+    *,
+    backward_s: float,
+    forward_s: float,
+    shares_embedding: bool,
+) -> StageEnd:
+    """End of the step on one stage.
+
+    Args:
+        backward_s, forward_s: of one micro-batch through all chunks of the stage: what reductions (of the last micro-batch)
+            and gatherings (before the first of the next step) hide behind under `overlap.dp`.
+        shares_embedding: the stage holds a copy of a tied embedding that another stage holds too.
+    """
+    reduce_s, gather_s = _reduction_s(cluster, plan, weights), _gathering_s(cluster, plan, weights)
+    n_bucket = int(weights.count // BUCKET_ELEMENTS) if plan.overlap.dp else 0
+    reduced = bucketed(reduce_s, backward_s, n_bucket)
+    gathered = bucketed(gather_s, forward_s, n_bucket)
+    hidden = reduced.hidden_s + gathered.hidden_s
+    exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden
+    if shares_embedding:
+        exposed += _embedding_s(model, cluster, plan)
+    optimizer = OPTIMIZER_BYTES * _updated(plan, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
+    return StageEnd(optimizer, exposed, hidden)
+
+
+def _updated(plan: ParallelPlan, weights: StageWeights) -> float:
+    """Parameters one device updates."""
+    if plan.shard_group > 1:
+        return weights.sharded_parameters(plan)
+    return weights.sharded_states(plan) if plan.zero_stage >= 1 else weights.count
+
+
+def _reduction_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
+    """All-reduce of gradients, or reduce-scatter if the optimizer is sharded; HSDP: between copies of the sharding group."""
+    stride, size = data_group(plan)
+    wide = gradient_bytes(plan)
+    if plan.shard_group > 1:
+        between = plan.dp // plan.shard_group * plan.cp
+        n_bytes = wide * weights.sharded_parameters(plan)
+        return collective_s("all_reduce", n_bytes, cluster, stride * plan.shard_group, between).seconds
+    kind = "reduce_scatter" if plan.zero_stage >= 1 else "all_reduce"
+    dense = collective_s(kind, wide * weights.dense, cluster, stride, size).seconds
+    expert = collective_s(kind, wide * weights.expert, cluster, stride * plan.ep, max(size // plan.ep, 1)).seconds
+    return dense + expert
+
+
+def _gathering_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
+    """Updated parameters back to every rank (ZeRO-1 and 2)."""
+    if plan.shard_group > 1 or plan.zero_stage == 0:
+        return 0.0
+    stride, size = data_group(plan)
+    wide = weight_bytes(plan)
+    dense = collective_s("all_gather", wide * weights.dense, cluster, stride, size).seconds
+    expert = collective_s("all_gather", wide * weights.expert, cluster, stride * plan.ep, max(size // plan.ep, 1)).seconds
+    return dense + expert
+
+
+def _embedding_s(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> float:
+    """Gradients of the tied embedding are added between the first and the last stage."""
+    n_bytes = gradient_bytes(plan) * model.vocab * model.hidden / plan.tp
+    return collective_s("all_reduce", n_bytes, cluster, plan.stride("pp") * (plan.pp - 1), 2).seconds
+
+
