@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from .. import units
-from ..cost.memory import MemoryBreakdown, memory
-from ..job import Job
 from .options import JobFile, Json, Overrides
 from .output import print_facts, print_json
 from .talk import say, talks
+
+if TYPE_CHECKING:
+    from ..cost.memory import MemoryBreakdown
+    from ..job import Job
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +23,8 @@ def register(app: typer.Typer) -> None:
 
 def check(job: JobFile, overrides: Overrides = None, json: Json = False) -> None:
     """Validate a job and print what follows from it, without simulating anything."""
-    from ..io.config import load_job  # here, so that --help does not pay for pydantic
+    from ..cost.memory import memory  # here, so that --help does not pay for numpy and pydantic
+    from ..io.config import load_job
 
     loaded = load_job(job, overrides or [])
     needed = memory(loaded.model, loaded.cluster, loaded.plan)

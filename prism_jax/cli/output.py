@@ -10,8 +10,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ..io.write import to_json
-
 UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines
 
 
@@ -22,6 +20,8 @@ def console() -> Console:
 
 def print_json(value: object) -> None:
     """One JSON value."""
+    from ..io.write import to_json  # here, so that --help does not pay for numpy
+
     print(to_json(value))
 
 

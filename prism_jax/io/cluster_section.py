@@ -6,7 +6,7 @@ a list of tiers replaces them all, innermost first; the outermost spans the whol
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..plan import ParallelPlan
@@ -27,66 +27,70 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[str]
     data = mapping_at(document, AT, found, words)
     if data is None or choose_source(data, ("preset",), document, AT, found) is None:
         return None
+    n_before = len(found)
     checked = validated(cluster_section(), data, document, AT, found)
-    device = _read_device(document, found) if data.get("device") is not None else None
-    if checked is None or (device is None and "device" in data):
-        return None
     n_devices = getattr(checked, "n_devices", None) or (plan.n_devices if plan else 1)
-    base = _base(data, device, n_devices, document, found)
-    if base is None:
+    base = _preset(data, n_devices, document, found)
+    device = _read_device(document, base, found) if "device" in data else None
+    base = base or _reference(data, device, n_devices, document, found)
+    tiers = _read_tiers(data, base, n_devices, document, found) if "tiers" in data else None
+    if checked is None or len(found) > n_before:
         return None
-    tiers = _read_tiers(data, base, n_devices, document, found) if "tiers" in data else base.tiers
-    if tiers is None:
-        return None
-    changes = {name: value for name, value in fields_of(checked, {}).items() if name in ("name", "node_size", "source")}
-    if device is not None:
-        changes["device"] = device
-    return attempt(lambda: replace(base, tiers=tiers, **changes), document, AT, found)
+    start = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
+    read = fields_of(checked, {}) | {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers}
+    changes = {name: value for name, value in read.items() if value is not None}
+    return attempt(lambda: Cluster(**({"name": "inline"} | start | changes)), document, AT, found)
 
 
-def _base(
+def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[str]) -> Cluster | None:
+    if "preset" not in data:
+        return None
+    return attempt(lambda: catalog.cluster(data["preset"], n_devices), document, (*AT, "preset"), found)
+
+
+def _reference(
     data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[str]
 ) -> Cluster | None:
-    """The preset, the reference design of the device, or a bare cluster whose tiers are about to be replaced."""
-    if "preset" in data:
-        return attempt(lambda: catalog.cluster(data["preset"], n_devices), document, (*AT, "preset"), found)
-    if device is None:
-        found.append(
-            document.mistake(AT, "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)")
-        )
+    """The reference design of the device, if tiers are not written out; without a device that is a mistake."""
+    if "preset" in data or (isinstance(data.get("tiers"), list) and device is not None):
         return None
-    if isinstance(data.get("tiers"), list):
-        whole = Tier(name="all", n_devices=n_devices, bytes_per_s=1.0, latency_s=0.0)
-        return Cluster(name="inline", device=device, tiers=(whole,), n_devices=n_devices)
-    return attempt(lambda: catalog.default_cluster(device.name, n_devices), document, (*AT, "device"), found)
+    if device is not None:
+        return attempt(lambda: catalog.default_cluster(device.name, n_devices), document, (*AT, "device"), found)
+    if "device" not in data:
+        remedy = "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)"
+        found.append(document.mistake(AT, remedy))
+    return None
 
 
-def _read_device(document: Document, found: list[str]) -> Device | None:
-    """A device by name, a changed preset, or all fields."""
+def _read_device(document: Document, base: Cluster | None, found: list[str]) -> Device | None:
+    """A device by name, a changed preset, changes to the device of the preset cluster, or all fields."""
     path: Path = (*AT, "device")
     data = mapping_at(document, path, found, "the name of a device (`prism-jax show devices`) or a mapping of fields")
     source = None if data is None else choose_source(data, ("preset",), document, path, found)
     if data is None or source is None:
         return None
     changes = {key: item for key, item in data.items() if key != "preset"}
-    if not source:
+    start = attempt(lambda: catalog.device(data["preset"]), document, path, found) if source else base and base.device
+    whole = start is None and not source
+    if whole:
         changes = {"name": "inline", "source": "job file"} | changes
-    checked = validated(device_section(bool(source)), changes, document, path, found)
-    if source:
-        base = attempt(lambda: catalog.device(data["preset"]), document, path, found)
-        return None if base is None or checked is None else replace(base, **fields_of(checked, DEVICE_NAMES))
-    return None if checked is None else Device(**fields_of(checked, DEVICE_NAMES))
+    checked = validated(device_section(not whole), changes, document, path, found)
+    if checked is None or (start is None and source):
+        return None
+    given = fields_of(checked, DEVICE_NAMES)
+    return Device(**given) if start is None else replace(start, **given)
 
 
 def _read_tiers(
-    data: dict[str, Any], base: Cluster, n_devices: int, document: Document, found: list[str]
+    data: dict[str, Any], base: Cluster | None, n_devices: int, document: Document, found: list[str]
 ) -> tuple[Tier, ...] | None:
     """All tiers from a list, or the tiers of `base` changed by name."""
     value, path = data["tiers"], (*AT, "tiers")
-    if isinstance(value, dict):
-        return _changed_tiers(value, base, document, found)
+    if isinstance(value, dict) and value:
+        return None if base is None else _changed_tiers(value, base, document, found)
     if not isinstance(value, list) or not value:
-        message = f"{short(value)}, but it must be a list of tiers, innermost first, or changes by tier name"
+        state = "is empty;" if value is None else f"{short(value)}, but"
+        message = f"{state} it must be a list of tiers, innermost first, or changes by tier name"
         found.append(document.mistake(path, message))
         return None
     tiers = [

@@ -104,7 +104,7 @@ def test_a_device_alone_means_its_reference_design(job_file):
 
 
 def test_device_and_single_tiers_of_a_preset_can_be_changed(job_file):
-    change = "  device: {preset: h100-sxm, hbm: 96 GiB, power: 0.5 kW}\n  tiers: {nvlink: {latency: 5 us}}\n"
+    change = "  device: {hbm: 96 GiB, power: 0.5 kW}\n  tiers: {nvlink: {latency: 5 us}}\n"
     cluster = load_job(job_file(JOB.replace("  n_devices: 64\n", "  n_devices: 64\n" + change))).cluster
     assert cluster.device.hbm_bytes == 96 * 2**30
     assert cluster.device.power_watts == 500
@@ -234,6 +234,15 @@ BROKEN = [
     ("  preset: dgx-h100\n", "", "job.yaml:3:1 cluster: needs a preset"),
     ("  n_devices: 64", "  n_gpus: 64", "job.yaml:5:3 cluster.n_gpus: unknown field, did you mean n_devices?"),
     ("  n_devices: 64", "  n_devices: '64'", "cluster.n_devices: '64', but it must be an integer"),
+    ("  n_devices: 64", "  device:", "job.yaml:5:3 cluster.device: is empty; it must be the name of a device"),
+    ("  n_devices: 64", "  n_devices:", "job.yaml:5:3 cluster.n_devices: is empty"),
+    ("  n_devices: 64", "  tiers:", "job.yaml:5:3 cluster.tiers: is empty"),
+    ("  n_devices: 64", "  node_size: 0", "cluster.node_size: 0, but it must be at least 1"),
+    ("  preset: dgx-h100", "  device: {n_sm: 0}", "cluster.device.peak: is missing"),
+    ("  preset: dgx-h100", "  device: {preset: h100-sxm, preset: x}", "written twice"),
+    ("  preset: dgx-h100", "  device: {preset: h100-sxm, generatoin: x}", "unknown field, did you mean generation?"),
+    ("  preset: dgx-h100", "  tiers: {a: {}}", "job.yaml:3:1 cluster: needs a preset"),
+    ("cluster:\n  preset: dgx-h100\n  n_devices: 64\n", "cluster: []\n", "job.yaml:3:1 cluster: []; it must be"),
     ("  n_devices: 64", "  device: h1000", "job.yaml:5:3 cluster.device: unknown device 'h1000'. Did you mean"),
     ("  n_devices: 64", "  device: 5", "job.yaml:5:3 cluster.device: 5; it must be the name of a device"),
     (
@@ -241,7 +250,7 @@ BROKEN = [
         "  device: {preset: h100-sxm, hbm: 96}",
         "cluster.device.hbm: 96 has no unit. Write memory with its unit",
     ),
-    ("  n_devices: 64", "  device: {hbm: 1 GB}", "cluster.device.peak: is missing"),
+    ("  n_devices: 64", "  device: {hbm: 1}", "cluster.device.hbm: 1 has no unit"),
     (
         "  n_devices: 64",
         "  tiers: {nvlnk: {}}",
@@ -272,6 +281,7 @@ BROKEN = [
 def test_mistake_names_place_field_value_and_remedy(job_file, old, new, message):
     assert old in JOB
     found = mistakes_of(job_file(JOB.replace(old, new, 1)))
+    assert found
     assert any(message in line for line in found), found
     assert all(line.startswith("job.yaml") for line in found)
 

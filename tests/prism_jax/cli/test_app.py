@@ -1,0 +1,148 @@
+"""The command line: exit codes, streams, what is imported, and what becomes of errors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import prism_jax
+from prism_jax.cli import app as command_line
+from prism_jax.cli.app import main
+from prism_jax.errors import PlanError
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = {"jax", "jaxlib", "equinox", "numpyro", "optax", "pandas", "pyarrow", "matplotlib", "scipy.stats", "inference"}
+JOB = """\
+model: llama-2-7b
+cluster: dgx-h100
+plan: {micro_batch: 1, global_batch: 64, seq_len: 4096, tp: 2, pp: 4, dp: 8}
+variability: none
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A command `fail` that raises what it is given."""
+
+    def add(error):
+        app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+        @app.callback()
+        def root() -> None: ...
+
+        def fail() -> None:
+            raise error
+
+        app.command("fail")(fail)
+        monkeypatch.setattr(command_line, "app", app)
+
+    return add
+
+
+def test_version_goes_to_stdout(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"prism-jax {prism_jax.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["show", "--help"], ["check", "--help"]])
+def test_help_is_shown_on_stdout(arguments, capsys):
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert "Usage: prism-jax" in captured.out
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["chek"], ["check"], ["check", "a", "b"], ["check", "a", "--st", "x=1"], ["show"], ["-z"]]
+)
+def test_wrong_usage_exits_with_2_and_says_so_on_stderr(arguments, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Usage" in captured.err or "Error" in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["show", "models"], ["show", "devices"], ["show", "clusters"], ["show", "schedules"]]
+    + [
+        ["show", "variability"],
+        ["show", "examples"],
+        ["check", "JOB"],
+        ["check", "JOB", "--json"],
+        ["check", "absent.yaml"],
+    ],
+)
+def test_quick_commands_import_nothing_heavy(arguments, job):
+    code = (
+        "import sys; from prism_jax.cli.app import main; code = main(sys.argv[1:]); "
+        "print(code, *sys.modules, file=sys.stderr)"
+    )
+    arguments = [job if argument == "JOB" else argument for argument in arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=Path(job).parent, env=environment, capture_output=True, text=True, check=True)
+    code, *modules = done.stderr.splitlines()[-1].split()
+    assert code == ("2" if "absent.yaml" in arguments else "0")
+    assert set(modules) & HEAVY == set()
+
+
+def test_user_mistake_is_one_message_and_exit_2(failing, capsys):
+    failing(PlanError("tp = 3, but hidden = 8. Try tp=2."))
+    assert main(["fail"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "error: tp = 3, but hidden = 8. Try tp=2.\n"
+
+
+def test_unexpected_error_is_one_line_and_exit_1(failing, capsys):
+    failing(RuntimeError("two\nlines"))
+    assert main(["fail"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "RuntimeError: two lines" in captured.err
+    assert "--debug" in captured.err
+
+
+def test_interrupt_exits_with_130_and_no_traceback(failing, capsys):
+    failing(KeyboardInterrupt())
+    assert main(["fail"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback_before_the_message(tmp_path, capsys):
+    assert main(["check", str(tmp_path / "absent.yaml"), "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+    assert main(["check", str(tmp_path / "absent.yaml")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_reader_that_stops_early_is_no_error(job):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    code = "import sys; from prism_jax.cli.app import main; sys.exit(main(['show', 'models', '--json']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=60)
+    assert errors == ""
+
+
+def test_a_writer_of_reports_can_read_the_json(job, capsys):
+    assert main(["check", job, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_devices"] == 64

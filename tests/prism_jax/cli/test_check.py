@@ -1,0 +1,82 @@
+"""`prism-jax check`: what follows from a job, and what is wrong with it."""
+
+import json
+
+import pytest
+
+from prism_jax.cli.app import main
+from prism_jax.cost.memory import memory
+from prism_jax.io.config import load_job
+
+JOB = """\
+name: small
+model: llama-2-7b
+cluster: dgx-h100
+plan: {micro_batch: 1, global_batch: 64, seq_len: 4096, tp: 2, pp: 4, dp: 8, zero_stage: 1}
+variability: none
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+def checked(capsys, *arguments):
+    assert main(["check", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_says_what_follows_from_the_job(job, capsys):
+    summary = checked(capsys, job)
+    loaded = load_job(job)
+    assert summary["name"] == "small"
+    assert (summary["n_devices"], summary["n_micro_batch"], summary["n_chunk"]) == (64, 8, 4)
+    assert (summary["n_member"], summary["n_replica"]) == (2, 8)
+    assert summary["tokens_per_step"] == 64 * 4096
+    assert summary["n_params"] == loaded.model.n_params()
+    needed = memory(loaded.model, loaded.cluster, loaded.plan)
+    assert summary["memory_bytes_per_gpu"] == pytest.approx(needed.as_dict())
+    assert summary["fits"] == needed.fits
+
+
+def test_overrides_are_checked_too(job, capsys):
+    assert checked(capsys, job, "--set", "plan.tp=4", "--set", "plan.dp=4")["n_replica"] == 4
+    assert main(["check", job, "--set", "plan.tpp=4"]) == 2
+    assert "--set plan.tpp=4: unknown field, did you mean tp?" in capsys.readouterr().err
+
+
+def test_text_names_the_parts_and_the_verdict(job, capsys):
+    assert main(["check", job]) == 0
+    captured = capsys.readouterr()
+    for word in (
+        "llama-2-7b",
+        "64 x h100-sxm",
+        "tp 2 x cp 1 x pp 4 x dp 8",
+        "8 replicas",
+        "memory",
+        "activations",
+        ": fits",
+    ):
+        assert word in captured.out
+    assert captured.err == ""
+
+
+def test_a_job_that_does_not_fit_is_valid_but_warned_about(job, capsys):
+    arguments = ["check", job, "--set", "cluster.device.hbm=4 GiB"]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert "DOES NOT FIT" in captured.out
+    assert "warning: does not fit: needs" in captured.err
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_mistakes_are_all_listed_on_stderr(job, tmp_path, capsys):
+    (tmp_path / "bad.yaml").write_text(JOB.replace("name:", "nmae:").replace("tp: 2", "tp: two"))
+    assert main(["check", str(tmp_path / "bad.yaml")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 2

@@ -1,0 +1,62 @@
+"""`prism-jax show`: every shelf can be listed, every entry opened, in text and JSON."""
+
+import json
+
+import pytest
+
+from prism_jax.cli.app import main
+from prism_jax.cli.shelves import SHELVES, readable
+from prism_jax.plan import SCHEDULES
+
+
+@pytest.mark.parametrize("kind", list(SHELVES))
+def test_every_shelf_is_listed(kind, capsys):
+    assert main(["show", kind]) == 0
+    out = capsys.readouterr().out
+    for name in SHELVES[kind]().names:
+        assert name in out
+
+
+@pytest.mark.parametrize("kind", list(SHELVES))
+def test_every_entry_opens_as_json(kind, capsys):
+    assert main(["show", kind, "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in entries] == list(SHELVES[kind]().names)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SHELVES if SHELVES[kind]().names])
+def test_one_entry_is_shown_with_all_its_facts(kind, capsys):
+    name = SHELVES[kind]().names[0]
+    assert main(["show", kind, name]) == 0
+    assert name in capsys.readouterr().out
+    assert main(["show", kind, name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == name
+
+
+@pytest.mark.parametrize("kind", list(SHELVES))
+def test_unknown_name_gets_a_remedy_and_exit_2(kind, capsys):
+    assert main(["show", kind, "zzzzz"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "unknown" in captured.err
+
+
+def test_unknown_kind_gets_a_hint(capsys):
+    assert main(["show", "model"]) == 2
+    assert "unknown kind 'model', did you mean models?" in capsys.readouterr().err
+
+
+def test_all_schedules_of_a_plan_are_on_the_shelf():
+    assert set(SHELVES["schedules"]().names) == set(SCHEDULES)
+
+
+def test_facts_carry_their_units():
+    entry = {
+        "name": "x",
+        "hbm_bytes": 80 * 2**30,
+        "peak": {"peak_flops_per_s": 1e15},
+        "tiers": [{"latency_s": 2e-6}],
+        "empty": "",
+    }
+    expected = {"hbm_bytes": "80 GiB", "peak.peak_flops_per_s": "1 PFLOP/s", "tiers.0.latency_s": "2 us"}
+    assert readable(entry) == expected
