@@ -77,14 +77,35 @@ class CallNoise(eqx.Module):
     comm: ScoreChain | None
 
 
+class Trail(eqx.Module):
+    """Start, end and compute part of every op at the first network score, seconds [level, lane, column]."""
+
+    start_s: Array
+    end_s: Array
+    compute_s: Array
+
+
 def propagate(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Array:
     """End of the step without the wait for other replicas, seconds [score, column]."""
+    return _scan(graph, members, network, noise, record=False)[0]
+
+
+def trail(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Trail:
+    """Every op of the same run, for timelines."""
+    recorded = _scan(graph, members, network, noise, record=True)[1]
+    assert recorded is not None
+    return recorded
+
+
+def _scan(
+    graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None, *, record: bool
+) -> tuple[Array, Trail | None]:
     n_level, n_lane, _ = graph.compute_s.shape
     n_column = network.link.shape[-1]
     n_score = network.regime.shape[0]
     dtype = network.link.dtype
 
-    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Trail | None]:
         free, ring = carry
         level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
         words = _words(noise, members, level, n_lane, n_column)
@@ -92,25 +113,27 @@ def propagate(graph: GraphArrays, members: Members, network: Network, noise: Cal
         score_value = _comm_score(noise, words)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
-        ends = []
+        starts, ends = [], []
         for score in range(n_score):
             op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
             start = free[:, score]
             for d in range(dep.shape[1]):
                 lag = lag_s[:, d, None] * network.regime[score, -2] * transfer
                 start = jnp.maximum(start, ring[dep[:, d], score] + lag)
+            starts.append(start)
             ends.append(start + op_s)
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
-        return (end, lax.dynamic_update_slice(ring, end, (row, 0, 0))), None
+        seen = Trail(starts[0], ends[0], duration_s) if record else None
+        return (end, lax.dynamic_update_slice(ring, end, (row, 0, 0))), seen
 
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
     rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
-    (free, _), _ = lax.scan(body, (free, ring), (jnp.arange(n_level, dtype=jnp.int32), *rows))
+    (free, _), recorded = lax.scan(body, (free, ring), (jnp.arange(n_level, dtype=jnp.int32), *rows))
     end_s = free + members.duration(graph.end_compute_s, None, None, None)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
-    return end_s.max(axis=0)
+    return end_s.max(axis=0), recorded
 
 
 def _words(noise: CallNoise | None, members: Members, level: Array, n_lane: int, n_column: int) -> Array | None:

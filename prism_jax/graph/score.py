@@ -47,16 +47,18 @@ class ScoreChain(eqx.Module):
         return score
 
 
-def chain_of(score_map: NormalScoreMap, *, shift: float = 0.0, scale: float = 1.0) -> ScoreChain:
-    """Device form of `(score_map - shift) * scale`."""
-    terms = score_map.relu_terms()
+def chain_of(
+    score_map: NormalScoreMap, *, shift: float = 0.0, scale: float = 1.0, n_terms: int | None = None
+) -> ScoreChain:
+    """Device form of `(score_map - shift) * scale`, padded to `n_terms` knots."""
+    terms = score_map.relu_terms(n_terms)
     values = (float(terms.intercept) - shift) * scale, float(terms.slope) * scale, terms.knots, terms.dslopes * scale
     return ScoreChain(*(jnp.asarray(v, float) for v in values))
 
 
-def family_chain(family: Family) -> ScoreChain:
+def family_chain(family: Family, n_terms: int | None = None) -> ScoreChain:
     """Factor of `family` (mean one) as a function of a normal score."""
-    return chain_of(NormalScoreMap.from_family(family))
+    return chain_of(NormalScoreMap.from_family(family), n_terms=n_terms)
 
 
 def residual_map(family: Family) -> NormalScoreMap:

@@ -14,6 +14,7 @@ from ..result import StepTimeDistribution
 from .columns import Chunk, column_times
 from .fold import finish, lattice
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
+from .known import KnownGpus
 from .program import Program
 
 Floats = NDArray[np.float64]
@@ -22,11 +23,13 @@ CHUNKS_PER_CALL = 64
 N_BATCH = 8
 
 
-def brute_force(program: Program, key: Array, n_steps: int) -> StepTimeDistribution:
+def brute_force(
+    program: Program, key: Array, n_steps: int, known: KnownGpus | None = None
+) -> StepTimeDistribution:
     """`n_steps` independent steps, each the maximum over all its replicas' columns."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     network_u = rng.random(n_steps)
-    core = replica_maxima(program, key, n_steps, network_u)
+    core = replica_maxima(program, key, n_steps, network_u, known)
     shared = shared_of(program, np.zeros(1))
     scores = ndtri(network_u)
     end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
@@ -42,21 +45,31 @@ def brute_force(program: Program, key: Array, n_steps: int) -> StepTimeDistribut
     )
 
 
-def replica_maxima(program: Program, key: Array, n_steps: int, network_u: Floats) -> Floats:
+def replica_maxima(
+    program: Program, key: Array, n_steps: int, network_u: Floats, known: KnownGpus | None = None
+) -> Floats:
     """Slowest replica of every step, seconds [step]; `network_u` [step] is the step's network score as a probability."""
     total = n_steps * program.n_replica
     n_chunk = -(-total // N_COLUMN)
     per_call = min(CHUNKS_PER_CALL, n_chunk + n_chunk % 2)
-    factors = regime_factors(program, ndtri(np.clip(network_u, 1e-12, 1 - 1e-12))) if program.has_regime else None
+    factors = regime_factors(program, ndtri(np.clip(network_u, 1e-12, 1 - 1e-12))) if program.varying_regime else None
     inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=True)
     times = []
     for first in range(0, n_chunk, per_call):
         index = np.arange(first, first + per_call)
         step = np.minimum((index[:, None] * N_COLUMN + np.arange(N_COLUMN)) // program.n_replica, n_steps - 1)
         regime = None if factors is None else jnp.asarray(factors[step].transpose(0, 2, 1), float)
-        chunks = Chunk(jnp.asarray(index), regime=regime)
+        chunks = Chunk(jnp.asarray(index), regime=regime, known=_known_columns(program, known, index))
         times.append(np.asarray(column_times(inputs, key, chunks, N_COLUMN), dtype=np.float64).ravel())
     return np.concatenate(times)[:total].reshape(n_steps, program.n_replica).max(axis=1)
+
+
+def _known_columns(program: Program, known: KnownGpus | None, index: NDArray[np.int64]) -> Array | None:
+    """Known factors [chunk, class, member, lane, column] of the replicas in some chunks."""
+    if known is None:
+        return None
+    replica = (index[:, None] * N_COLUMN + np.arange(N_COLUMN)) % program.n_replica
+    return jnp.asarray(np.moveaxis(known.by_replica(program.job.plan)[..., replica], -2, 0), float)
 
 
 assert N_COLUMN <= MAX_COLUMNS

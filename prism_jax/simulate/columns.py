@@ -20,7 +20,7 @@ from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jax.sharding import Mesh, PartitionSpec
 
 from ..graph.members import ExplicitMembers, Members
-from ..graph.propagate import CallNoise, GraphArrays, Network, propagate
+from ..graph.propagate import CallNoise, GraphArrays, Network, Trail, propagate, trail
 from ..graph.score import ScoreChain
 from .member_table import member_table
 
@@ -114,12 +114,23 @@ def _compiler_options(backend: str) -> dict[str, Any] | None:
 
 
 def one_chunk(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Array:
-    """Columns of one chunk [score, column]."""
+    """Times of one chunk's columns [score, column]."""
+    return propagate(*_drawn(inputs, key, chunk, n_column))
+
+
+def trail_of_chunk(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Trail:
+    """Every op of the same columns."""
+    return trail(*_drawn(inputs, key, chunk, n_column))
+
+
+def _drawn(
+    inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int
+) -> tuple[GraphArrays, Members, Network, CallNoise | None]:
+    """One chunk's persistent factors, links and residuals: the arguments of the engine."""
     key = jax.random.fold_in(key, chunk.index)
     chip = persistent_factors(inputs, key, chunk, n_column)
     network = Network(link_factors(inputs, key, chunk, n_column), inputs.regime)
-    noise = call_noise(inputs, key)
-    return propagate(inputs.graph, members_of(inputs, chip), network, noise)
+    return inputs.graph, members_of(inputs, chip), network, call_noise(inputs, key)
 
 
 def named(key: Array, name: str) -> Array:

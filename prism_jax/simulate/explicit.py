@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
@@ -17,8 +16,8 @@ from ..variability._names import did_you_mean
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import GraphArrays, Network, propagate
 from ..job import Job
-from ..plan import ParallelPlan
-from .program import NETWORK_AXES, class_arrays, lower
+from .layout import device_layout
+from .program import NETWORK_AXES, Program, by_class, lower
 
 
 def step_time(job: Job, slowdown: Array | Mapping[str, Array]) -> Array:
@@ -42,24 +41,16 @@ def step_time(job: Job, slowdown: Array | Mapping[str, Array]) -> Array:
             raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, COMPUTE_CLASSES)}")
         if value.ndim != 2 or value.shape[0] != n_devices:
             raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
-    arrays = class_arrays(lower(job))
+    arrays = _class_arrays(lower(job))
     place = jnp.asarray(device_layout(job.plan))
     n_sample = next(iter(given.values())).shape[1]
     stacked = jnp.stack([jnp.broadcast_to(jnp.asarray(given.get(name, 1.0)), (n_devices, n_sample)) for name in COMPUTE_CLASSES])
     return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
 
 
-def device_layout(plan: ParallelPlan) -> NDArray[np.int32]:
-    """Device index [member, lane, replica] of every rank, under the plan's axis order.
-
-    Members count tp fastest, then cp, then the dp ranks tied to the group (neighbours along dp); replicas are the rest of dp.
-    """
-    grid = {axis: np.arange(getattr(plan, axis)) * plan.stride(axis) for axis in ("tp", "cp", "dp", "pp")}
-    tied = plan.n_member // (plan.tp * plan.cp)
-    dp = grid["dp"].reshape(-1, tied)  # [replica, tied]
-    member = dp.T[:, None, None, :] + grid["cp"][None, :, None, None] + grid["tp"][None, None, :, None]
-    member = member.reshape(plan.n_member, 1, -1)
-    return (member + grid["pp"][None, :, None]).astype(np.int32)
+@lru_cache(maxsize=32)
+def _class_arrays(program: Program) -> GraphArrays:
+    return by_class(program).arrays
 
 
 @jax.jit

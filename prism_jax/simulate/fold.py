@@ -54,13 +54,22 @@ class Shared:
         return sum(s * NormalScoreMap.from_family(f)(score) for f, s in self.regime) / total  # type: ignore[return-value]
 
 
-def step_samples(time_s: Floats, weight: Floats, n_replica: int, shared: Shared, n: int, rng: np.random.Generator) -> Floats:
+def step_samples(
+    time_s: Floats,
+    weight: Floats,
+    n_replica: int,
+    shared: Shared,
+    n: int,
+    rng: np.random.Generator,
+    known_s: Floats | None = None,
+) -> Floats:
     """`n` equally likely step times, seconds, sorted.
 
     Args:
         time_s: [score, column] times of independent replica columns.
         weight: [column] importance weights.
-        n_replica: columns a step takes the maximum of.
+        n_replica: columns a step takes the maximum of; may be zero if there are known replicas.
+        known_s: [replica, score, column] times of replicas that differ from the others.
     """
     n = -(-n // N_STRATA) * N_STRATA
     u = lattice(n, rng)
@@ -71,10 +80,20 @@ def step_samples(time_s: Floats, weight: Floats, n_replica: int, shared: Shared,
     maxima = np.empty(n)
     for k in range(strata):
         low, fraction = position[0][k], position[1][k]
-        column = time_s[low] if strata == 1 else (1 - fraction) * time_s[low] + fraction * time_s[low + 1]
-        maxima[k::strata] = maximum_quantile(column, weight, n_replica, u[0, k::strata])
+        slowest = np.zeros(n // strata)
+        if n_replica > 0:
+            slowest = maximum_quantile(_between(time_s, low, fraction), weight, n_replica, u[0, k::strata])
+        for own in () if known_s is None else known_s:
+            drawn = np.quantile(_between(own, low, fraction), rng.random(n // strata))
+            slowest = np.maximum(slowest, drawn)
+        maxima[k::strata] = slowest
     end_s = np.interp(np.resize(shared.factor(scores), n), shared.factor(shared.scores), shared.end_s)
     return np.sort(finish(maxima, end_s, shared, u[1:]))
+
+
+def _between(time_s: Floats, low: int, fraction: float) -> Floats:
+    """Times [column] between two carried scores."""
+    return time_s[low] if fraction == 0.0 else (1.0 - fraction) * time_s[low] + fraction * time_s[low + 1]
 
 
 def finish(core_s: Floats, end_s: Floats, shared: Shared, u: Floats) -> Floats:

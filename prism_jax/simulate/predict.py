@@ -18,7 +18,8 @@ from .columns import Chunk, column_times
 from .fold import step_samples
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
-from .program import Program, lower
+from .known import MAX_KNOWN_REPLICAS, KnownGpus, known_times
+from .program import Program, by_class, lower
 
 Floats = NDArray[np.float64]
 N_RANDOMISATION = 8
@@ -27,6 +28,9 @@ REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column
 N_STEP_SAMPLES = 1 << 14
 MIN_TAIL_COLUMNS = 20.0  # effective columns beyond the median of the maximum
 FALLBACK_STEPS = 1000
+MANY_KNOWN = (
+    f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full (brute force)"
+)
 
 
 def predict(
@@ -35,6 +39,7 @@ def predict(
     key: Array,
     n_samples: int = DEFAULT_COLUMNS,
     method: str = "symmetric",
+    known: KnownGpus | None = None,
 ) -> StepTimeDistribution:
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
 
@@ -43,40 +48,46 @@ def predict(
         n_samples: replica columns (symmetric; rounded up to a power of two per randomisation) or steps (brute force).
         method: "symmetric" simulates replica columns and raises their distribution to the number of replicas;
             "brute_force" draws every GPU of every replica.
+        known: persistent slowdowns of GPUs that were measured; all others are drawn.
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
         sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
     """
-    program = lower(job)
+    program = lower(job) if known is None else by_class(lower(job))
+    many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
-        return brute_force(program, key, n_samples)
-    result = symmetric(program, key, n_samples)
+        return brute_force(program, key, n_samples, known)
+    if many:
+        return replace(brute_force(program, key, FALLBACK_STEPS, known), notes=(MANY_KNOWN,))
+    result = symmetric(program, key, n_samples, known)
     if result.tail_columns >= MIN_TAIL_COLUMNS:
         return result
     note = (
         f"only {result.tail_columns:.0f} effective columns reach the upper half of the step time: the tail does not come from slow "
         f"GPUs, importance sampling is out of its depth, and {FALLBACK_STEPS} steps were simulated in full instead"
     )
-    return replace(brute_force(program, key, FALLBACK_STEPS), notes=(note,))
+    return replace(brute_force(program, key, FALLBACK_STEPS, known), notes=(note,))
 
 
-def symmetric(program: Program, key: Array, n_samples: int) -> StepTimeDistribution:
+def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | None = None) -> StepTimeDistribution:
     """Replica columns by importance-sampled Sobol points, raised to the number of replicas."""
     n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples, 1) / N_RANDOMISATION))))
     seed = int(jax.random.randint(key, (), 0, 1 << 30))
     design = column_design(program, n_column, seed)
-    scores = REGIME_SCORES if program.has_regime else np.zeros(1)
+    scores = REGIME_SCORES if program.varying_regime else np.zeros(1)
     inputs = column_inputs(program, regime_factors(program, scores))
     peak = jnp.asarray(design.peak_score, float) if program.has_persistent else None
     chunks = Chunk(jnp.arange(N_RANDOMISATION), peak)
     time_s = np.asarray(column_times(inputs, key, chunks, n_column), dtype=np.float64)
     shared = shared_of(program, scores)
+    known_s = None if known is None else known_times(program, known, key, scores)
+    n_alike = program.n_replica - (0 if known_s is None else len(known_s))
     rng = np.random.default_rng(seed)
     pooled = time_s.transpose(1, 0, 2).reshape(len(scores), -1)
-    samples = step_samples(pooled, design.weight.ravel(), program.n_replica, shared, N_STEP_SAMPLES, rng)
+    samples = step_samples(pooled, design.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s)
     batches = np.stack([
-        step_samples(t, w, program.n_replica, shared, N_STEP_SAMPLES // N_RANDOMISATION, rng)
+        step_samples(t, w, n_alike, shared, N_STEP_SAMPLES // N_RANDOMISATION, rng, known_s)
         for t, w in zip(time_s, design.weight, strict=True)
     ])  # fmt: skip
     middle = pooled[len(scores) // 2]

@@ -6,7 +6,7 @@ residuals of an op's kernel classes become one residual: its standard deviation 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+from ..cost.step import step_cost
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
 from ..graph.propagate import GraphArrays
@@ -40,6 +41,7 @@ class Program:
         compute_residual, comm_residual: standardised call residuals, None where nothing varies.
         regime: per network axis, factor family of the step's network score.
         end_call: residual family of the communication that ends the step.
+        varying_links, varying_regime: whether the original tree has them; fixed under `variant`.
     """
 
     job: Job
@@ -53,6 +55,8 @@ class Program:
     comm_residual: ScoreChain | None
     regime: tuple[Family, ...]
     end_call: Family
+    varying_links: bool
+    varying_regime: bool
 
     @property
     def n_lane(self) -> int:
@@ -75,21 +79,11 @@ class Program:
     def has_persistent(self) -> bool:
         return len(self.gpu) > 0
 
-    @property
-    def varying_links(self) -> bool:
-        names = {self.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES}
-        return any(self.job.variability.of(name).node.cv > 0 for name in names)
-
-    @property
-    def has_regime(self) -> bool:
-        return any(family.cv > 0 for family in self.regime)
-
 
 @lru_cache(maxsize=32)
 def lower(job: Job) -> Program:
     """The program of `job`; jobs are compared by identity, so lowering the same object again is free."""
     plan = job.plan
-    from ..cost.step import step_cost
     cost = step_cost(job.model, job.cluster, plan)
     schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
     return program_of(job, cost, build_graph(schedule, cost))
@@ -114,6 +108,8 @@ def program_of(job: Job, cost: StepCost, graph: StepGraph) -> Program:
         comm_residual=comm.chain,
         regime=tuple(tree.of(c).regime for c in collectives),
         end_call=tree.of(cost.collective_of["end"]).call,
+        varying_links=any(tree.of(c).node.cv > 0 for c in collectives),
+        varying_regime=any(tree.of(c).regime.cv > 0 for c in collectives),
     )
 
 
@@ -149,12 +145,41 @@ def graph_arrays(graph: StepGraph, groups: list[list[int]], call_sd: Floats, com
     )
 
 
-@lru_cache(maxsize=32)
-def class_arrays(program: Program) -> GraphArrays:
-    """The graph with every compute class as a factor of its own, for slowdowns given per class."""
+def variant(program: Program, tree: Variability) -> Program:
+    """The same program under a tree with less variability: same shapes and draws, so nothing is compiled again.
+
+    `tree` may only set whole factor groups of the original constant, not split them.
+    """
+    groups = factor_groups(program.job.variability)
+    compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
+    collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
+    factors = [tree.of(COMPUTE_CLASSES[members[0]]) for members in groups]
+    old = [*zip(factors, program.gpu, program.node, strict=True)]
+    return replace(
+        program,
+        job=replace(program.job, variability=tree),
+        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd),
+        gpu=tuple(family_chain(f.gpu, len(gpu.knots)) for f, gpu, _ in old),
+        node=tuple(family_chain(f.node, len(node.knots)) for f, _, node in old),
+        link=tuple(
+            family_chain(tree.of(c).node, len(link.knots)) for c, link in zip(collectives, program.link, strict=True)
+        ),
+        regime=tuple(tree.of(c).regime for c in collectives),
+        end_call=tree.of(program.cost.collective_of["end"]).call,
+    )
+
+
+def by_class(program: Program) -> Program:
+    """The same program with every compute class as a factor of its own, constant or not."""
+    tree = program.job.variability
     groups = [[index] for index in range(len(COMPUTE_CLASSES))]
-    still = np.zeros((program.graph.n_level, program.graph.n_lane))
-    return graph_arrays(program.graph, groups, still, still, np.zeros(()))
+    compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
+    return replace(
+        program,
+        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd),
+        gpu=tuple(family_chain(tree.of(name).gpu) for name in COMPUTE_CLASSES),
+        node=tuple(family_chain(tree.of(name).node) for name in COMPUTE_CLASSES),
+    )
 
 
 def end_by_class(graph: StepGraph) -> Floats:

@@ -1,0 +1,33 @@
+"""Words that a person reads for the keys of an Explanation; plain data, no JAX."""
+
+from __future__ import annotations
+
+_WORDS = {
+    "tp_comm": "tp communication",
+    "cp_comm": "cp communication",
+    "ep_comm": "ep communication",
+    "dp_comm": "dp communication",
+    "pp_comm": "pp communication",
+    "bubble": "pipeline bubble",
+    "waiting_for_stragglers": "waiting for stragglers",
+    "gemm": "GEMM",
+    "memory": "memory-bound",
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+    "p2p": "send/receive",
+    "gemm+attention+memory": "GPUs (all compute)",
+}
+
+
+def words(key: str) -> str:
+    """Name of a part of the step, an op class or an owner of variance; classes joined by "+" are named one by one.
+
+    Example:
+        >>> words("gemm+memory")
+        'GEMM + memory-bound'
+    """
+    if key in _WORDS:
+        return _WORDS[key]
+    return " + ".join(_WORDS.get(part, part.replace("_", " ")) for part in key.split("+"))
