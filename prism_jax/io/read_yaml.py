@@ -69,7 +69,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         raise ConfigError([f"{name}: not valid YAML: a character that text does not contain{where}"]) from None
 
 
-def _place(name: str, mark: yaml.Mark) -> str:
+def _place(name: str, mark: Any) -> str:  # the C and the Python reader have Mark types of their own
     """File, line and column; an option of the command line has no lines."""
     return name if name.startswith("--") else f"{name}:{mark.line + 1}:{mark.column + 1}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from ...errors import SpecError
 Array = NDArray[np.float64]
 
 
+@runtime_checkable
 class Family(Protocol):
     """Distribution of a positive slowdown factor with mean one; frozen and hashable."""
 
