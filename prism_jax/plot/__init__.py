@@ -1,0 +1,7 @@
+"""Pictures of predictions. Takes results and draws them; computes, shows and writes nothing."""
+
+from .bars import plot_breakdown as plot_breakdown, plot_owners as plot_owners
+from .figure import figure_bytes as figure_bytes
+from .prediction import plot_prediction as plot_prediction
+from .step_time import plot_step_time as plot_step_time
+from .style import style as style

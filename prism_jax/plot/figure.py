@@ -1,0 +1,34 @@
+"""Figures without a window system, and figures as bytes. Writing files is the business of `io` and `cli`."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ..errors import DataError
+
+FORMATS = ("png", "pdf", "svg", "jpg", "webp")
+
+
+def new_axes(width_in: float = 7.0, height_in: float = 4.2) -> Axes:
+    """Axes on a figure of their own, which no global state refers to."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def figure_bytes(figure: Figure, suffix: str) -> bytes:
+    """The picture in the format of a file ending (".png", ".pdf", ".svg", ".jpg", ".webp").
+
+    Raises:
+        DataError: no such format.
+    """
+    kind = suffix.lower().lstrip(".")
+    if kind not in FORMATS:
+        raise DataError(f"picture format {suffix!r} is unknown. Name a file that ends in .{', .'.join(FORMATS)}.")
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind)
+    return buffer.getvalue()

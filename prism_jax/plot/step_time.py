@@ -1,0 +1,103 @@
+"""The distribution of the step time as a picture: empirical distribution function, quantiles, errors, guarantee. Seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from ..result import StepTimeDistribution
+from .figure import new_axes
+from .style import INDIGO, WINE
+
+MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
+LEGEND_WIDTH, LEGEND_HEIGHT = 0.56, 0.34  # of the axes, at most
+BAND_ERRORS = 2.0  # standard errors on either side
+LEVELS = np.concatenate([np.linspace(0.001, 0.99, 400), np.linspace(0.99, 0.9995, 60)[1:]])
+
+
+def plot_step_time(distribution: StepTimeDistribution, *, ax: Axes | None = None) -> Axes:
+    """Draws the share of steps that take at most a given time.
+
+    The band is two standard errors of every quantile, from independent randomisations; the dashed line is the step without
+    variability; the upright stroke is the upper confidence bound of the p95. The last half percent of steps may lie outside.
+
+    Args:
+        distribution: what `predict` returns.
+        ax: where to draw; a new figure if not given.
+    """
+    ax = new_axes() if ax is None else ax
+    if np.ptp(distribution.samples_s) == 0.0:
+        return _plot_constant(distribution, ax)
+    time_s, error_s = _curve(distribution)
+    band = BAND_ERRORS * error_s
+    ax.fill_betweenx(
+        LEVELS, time_s - band, time_s + band, color=INDIGO, alpha=0.22, linewidth=0, label="± 2 standard errors"
+    )
+    ax.plot(time_s, LEVELS, color=INDIGO)
+    ax.axvline(
+        distribution.deterministic_s,
+        color="#444444",
+        linestyle="--",
+        linewidth=1.2,
+        label=f"without variability {distribution.deterministic_s:.4g} s",
+    )
+    for p, marker in MARKS.items():
+        _mark(ax, distribution, p, marker)
+    bound = distribution.guarantee()
+    label = f"95% within {bound.bound_s:.5g} s ({bound.confidence:.0%} confidence)"
+    ax.plot(bound.bound_s, bound.p, "|", color=WINE, markersize=17, markeredgewidth=1.6, label=label, zorder=5)
+    _frame(ax, *_limits(distribution))
+    ax.legend(loc="lower right", handlelength=1.4)
+    return ax
+
+
+def error_digits(value: float, error: float) -> int:
+    """Decimals down to the first digit of the error; four significant digits of the value where there is no error."""
+    smallest = error if error > 0 else abs(value) / 1e3
+    return int(np.clip(np.ceil(-np.log10(max(smallest, 1e-9))), 0, 6))
+
+
+def _plot_constant(distribution: StepTimeDistribution, ax: Axes) -> Axes:
+    """A step that always takes the same time."""
+    time_s = float(distribution.samples_s[0])
+    margin = 0.02 * time_s
+    label = f"every step takes {time_s:.5g} s"
+    ax.plot([time_s - margin, time_s, time_s, time_s + margin], [0, 0, 1, 1], color=INDIGO, label=label)
+    _frame(ax, time_s - margin, time_s + margin)
+    ax.legend(loc="lower right")
+    return ax
+
+
+def _curve(distribution: StepTimeDistribution) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles at LEVELS and their standard errors."""
+    time_s = np.quantile(distribution.samples_s, LEVELS)
+    estimates = np.quantile(distribution.batches_s, LEVELS, axis=1)
+    return time_s, estimates.std(axis=1, ddof=1) / np.sqrt(estimates.shape[1])
+
+
+def _mark(ax: Axes, distribution: StepTimeDistribution, p: float, marker: str) -> None:
+    """A quantile as a point on the curve, with its value and error in the legend."""
+    value, error = distribution.quantile(p), distribution.mc_error(p)
+    digits = error_digits(value, error)
+    label = f"p{100 * p:g}  {value:.{digits}f} ± {error:.{digits}f} s"
+    ax.plot(value, p, marker=marker, color=INDIGO, markeredgecolor="white", linestyle="none", label=label, zorder=4)
+
+
+def _limits(distribution: StepTimeDistribution) -> tuple[float, float]:
+    """Step times between which the picture is drawn: the tail beyond p99 may not squeeze the rest, the legend needs its room."""
+    low = min(distribution.quantile(LEVELS[0]), distribution.deterministic_s)
+    past_p99 = distribution.quantile(0.99) + 0.3 * (distribution.quantile(0.99) - low)
+    beside_legend = low + (distribution.quantile(LEGEND_HEIGHT) - low) / (1.0 - LEGEND_WIDTH)
+    return low, max(min(past_p99, distribution.quantile(0.9995)), beside_legend)
+
+
+def _frame(ax: Axes, low_s: float, high_s: float) -> None:
+    """Limits, grid and names of the axes."""
+    margin = 0.03 * (high_s - low_s)
+    ax.set_xlim(low_s - margin, high_s + margin)
+    ax.set_ylim(0.0, 1.02)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.grid(True)
+    ax.set_xlabel("step time (s)")
+    ax.set_ylabel("steps that take at most this long")

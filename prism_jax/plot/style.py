@@ -1,0 +1,52 @@
+"""How prism-jax pictures look: one style sheet, one colour per kind of work. Nothing global is changed at import."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+STYLE_SHEET = Path(__file__).with_name("prism.mplstyle")
+
+# Paul Tol's "muted" scheme (SRON/EPS/TN/09-002). A kind of work has its colour in every picture.
+INDIGO, CYAN, TEAL, GREEN, OLIVE = "#332288", "#88CCEE", "#44AA99", "#117733", "#999933"
+SAND, ROSE, WINE, PURPLE, GREY = "#DDCC77", "#CC6677", "#882255", "#AA4499", "#BBBBBB"
+
+_COLOURS = {
+    "compute": INDIGO,
+    "gemm": INDIGO,
+    "attention": CYAN,
+    "memory": TEAL,
+    "optimizer": TEAL,
+    "tp_comm": SAND,
+    "all_gather": SAND,
+    "cp_comm": OLIVE,
+    "broadcast": OLIVE,
+    "ep_comm": GREEN,
+    "all_to_all": GREEN,
+    "dp_comm": ROSE,
+    "all_reduce": ROSE,
+    "reduce_scatter": ROSE,
+    "pp_comm": PURPLE,
+    "p2p": PURPLE,
+    "bubble": GREY,
+    "waiting_for_stragglers": WINE,
+    "stalls": "#444444",
+    "step regime": "#777777",
+}
+
+
+def style() -> AbstractContextManager[None]:
+    """Context in which figures have the looks of this package.
+
+    Example:
+        >>> with style():  # doctest: +SKIP
+        ...     ax = plot_step_time(distribution)
+    """
+    from matplotlib import style as mpl_style
+
+    return mpl_style.context(str(STYLE_SHEET))
+
+
+def colour(kind: str) -> str:
+    """Colour of a kind of work; of joined kinds ("gemm+memory") that of the first, grey if it has none."""
+    return _COLOURS.get(kind.split("+", maxsplit=1)[0], GREY)

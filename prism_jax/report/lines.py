@@ -1,0 +1,126 @@
+"""A prediction as lines of plain text that a performance engineer reads in ten seconds. Takes the object of `summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..explain.words import words
+from ..units import format_bytes, format_s
+from .quantity import bar, decimals, prob, with_error
+
+BAR_WIDTH = 24
+SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
+SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
+MOST_OWNERS = 5
+Summary = Mapping[str, Any]
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """The report, line by line."""
+    blocks = [
+        _headline(summary),
+        _quantiles(summary),
+        _rates(summary),
+        _memory(summary),
+        _breakdown(summary),
+        _owners(summary),
+        _footer(summary),
+    ]
+    lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
+    return lines[:-1]
+
+
+def _headline(summary: Summary) -> list[str]:
+    job = summary["job"]
+    axes = " x ".join(f"{axis} {job[axis]}" for axis in ("tp", "cp", "pp", "dp") if job[axis] > 1) or "one device"
+    expert = f", ep {job['ep']}" if job["ep"] > 1 else ""
+    schedule = f", {job['schedule']}" if job["pp"] > 1 else ""
+    return [
+        f"{job['name']}: {job['model']} on {job['n_devices']:,} x {job['device']} ({job['cluster']})",
+        f"{axes}{expert}{schedule}, {job['n_micro_batch']:,} micro-batches, {job['tokens_per_step']:,} tokens per step",
+    ]
+
+
+def _quantiles(summary: Summary) -> list[str]:
+    """Quantiles with Monte Carlo error, moments, the guarantee, and chances of a slow step."""
+    times, errors, fixed = summary["step_time_s"], summary["mc_error_s"], summary["deterministic_s"]
+    if times["std"] == 0.0:
+        return [f"every step takes {times['p50']:.5g} s: nothing varies"]
+    digits = decimals(times["std"] / 10)
+    chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in summary["prob_slower"].items())
+    return [
+        "step time",
+        *(
+            f"  {name:<5} {_estimate(times[name], errors[name]):<22}{_over(times, name)}"
+            for name in ("p50", "p95", "p99")
+        ),
+        f"  mean  {times['mean']:.{digits}f} s, std {times['std']:.{digits}f} s",
+        f"  without variability {fixed:.{digits}f} s; the median lies {times['p50'] / fixed - 1.0:.1%} above",
+        f"  {summary['guarantee']['sentence']}",
+        f"  chance of a step slower than the median by {', by '.join(chances)}",
+    ]
+
+
+def _estimate(value: float, error: float) -> str:
+    return "{} ± {} s".format(*with_error(value, error))
+
+
+def _over(times: Mapping[str, float], name: str) -> str:
+    return f"{times[name] / times['p50'] - 1.0:+.1%} over p50" if name != "p50" else ""
+
+
+def _rates(summary: Summary) -> list[str]:
+    rates = f"{summary['tflops_per_gpu']:.0f} TFLOP/s per GPU, {summary['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU"
+    recompute = f" (HFU {summary['hfu']:.1%})" if summary["hfu"] > 1.001 * summary["mfu"] else ""
+    return [f"at the median: MFU {summary['mfu']:.1%}{recompute}, {rates}"]
+
+
+def _memory(summary: Summary) -> list[str]:
+    memory = summary["memory_bytes_per_gpu"]
+    total, capacity = format_bytes(memory["total"], 3), format_bytes(memory["capacity"], 3)
+    left = format_bytes(abs(memory["headroom"]), 3)
+    verdict = f"fits, {left} left" if summary["fits"] else f"DOES NOT FIT, {left} over"
+    known = ("total", "capacity", "headroom", "stage")
+    parts = sorted(((size, name) for name, size in memory.items() if name not in known and size > 0), reverse=True)
+    listed = ", ".join(f"{name} {format_bytes(size, 3)}" for size, name in parts[:4])
+    return [f"memory {total} of {capacity} on stage {memory['stage']}, the fullest: {verdict}", f"  {listed}"]
+
+
+def _breakdown(summary: Summary) -> list[str]:
+    """Parts of the mean step with bars, largest first."""
+    parts, whole_s = summary["breakdown_s"], sum(summary["breakdown_s"].values())
+    ranked = sorted(parts.items(), key=lambda item: -item[1])
+    kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
+    digits = decimals(whole_s / 1e3)
+    width = max(len(words(name)) for name, _ in kept)
+    return [
+        "where the mean step goes, average GPU",
+        *(
+            f"  {words(name):<{width}}  {value:>{digits + 4}.{digits}f} s {value / whole_s:>6.1%}  {bar(value / whole_s, BAR_WIDTH)}"
+            for name, value in kept
+        ),
+    ]
+
+
+def _owners(summary: Summary) -> list[str]:
+    """By how much p95 would fall without each owner's variability, and how much of the variance the fleet decides."""
+    ranked = sorted(summary["p95_owner_s"].items(), key=lambda item: -item[1])
+    largest = max((abs(value) for _, value in ranked), default=0.0)
+    kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest > 0.0][:MOST_OWNERS]
+    if not kept:
+        return []
+    width = max(len(words(name)) for name, _ in kept)
+    p95 = summary["step_time_s"]["p95"]
+    share = summary["fleet_share"]
+    return [
+        "p95 would fall by this much if one thing did not vary",
+        *(f"  {words(name):<{width}}  {format_s(value, 3):>9} {value / p95:>7.2%}" for name, value in kept),
+        f"  {share:.0%} of the variance is which GPUs the job gets, {1.0 - share:.0%} varies from step to step",
+    ]
+
+
+def _footer(summary: Summary) -> list[str]:
+    elapsed = ", ".join(f"{name} {format_s(value, 2)}" for name, value in summary["elapsed_s"].items())
+    done = f"{summary['method'].replace('_', ' ')}, {summary['n_samples']:,} samples, seed {summary['seed']}; {elapsed}"
+    return [*(f"note: {note}" for note in summary["notes"]), done]

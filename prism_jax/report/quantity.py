@@ -1,0 +1,35 @@
+"""Numbers as a person reads them: an estimate to the digits that its error allows, and bars of characters."""
+
+from __future__ import annotations
+
+import math
+
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def with_error(value: float, error: float) -> tuple[str, str]:
+    """An estimate and its error, both down to the first digit of the error; no error: four decimals of the value's scale.
+
+    Example:
+        >>> with_error(6.51025, 0.00054)
+        ('6.5103', '0.0005')
+    """
+    digits = decimals(error if error > 0 else abs(value) / 1e3)
+    return f"{value:.{digits}f}", f"{error:.{digits}f}"
+
+
+def decimals(smallest: float) -> int:
+    """Decimals that show a number down to the size of `smallest`, 0-6."""
+    return max(0, min(6, math.ceil(-math.log10(max(smallest, 1e-9)))))
+
+
+def bar(share: float, width: int) -> str:
+    """A horizontal bar of `share` (0-1) of `width` characters, to an eighth of a character."""
+    n_eighth = round(max(0.0, min(1.0, share)) * width * 8)
+    whole, rest = divmod(n_eighth, 8)
+    return ("█" * whole + (EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def prob(value: float) -> str:
+    """A probability as a percentage with two significant digits."""
+    return f"{100 * value:.2g}%" if 0 < value < 0.995 else f"{100 * value:.0f}%"
