@@ -1,0 +1,5 @@
+"""Why a step takes as long as it takes."""
+
+from .explain import explain as explain
+from .types import Explanation as Explanation
+from .types import Timeline as Timeline

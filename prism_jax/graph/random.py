@@ -76,6 +76,16 @@ def exponential_pairs(words: Array) -> Array:
     return lax.optimization_barrier(pair)
 
 
+def normals(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
+    """Standard normals [member, lane, column]; a draw depends on its place only, not on how many there are."""
+    return both(normal_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
+
+
+def uniforms(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
+    """Uniforms in (0, 1) [member, lane, column], with the same property."""
+    return jnp.exp(-both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2))))
+
+
 def both(pairs: Array) -> Array:
     """The 2n draws of n packed pairs, along the last axis."""
     return jnp.concatenate([lax.real(pairs), lax.imag(pairs)], axis=-1)

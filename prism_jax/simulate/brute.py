@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from ..graph.random import MAX_COLUMNS
 from ..result import StepTimeDistribution
 from .columns import Chunk, column_times
-from .fold import finish, lattice
+from .fold import finish
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import KnownGpus
 from .program import Program
@@ -33,7 +33,7 @@ def brute_force(
     shared = shared_of(program, np.zeros(1))
     scores = ndtri(network_u)
     end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
-    steps = finish(core, end_s, shared, rng.random((lattice(1, rng).shape[0] - 1, n_steps)))
+    steps = finish(core, end_s, shared, rng.random((2 + len(shared.stalls), n_steps)))
     usable = n_steps - n_steps % N_BATCH
     return StepTimeDistribution(
         samples_s=np.sort(steps),

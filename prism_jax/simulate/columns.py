@@ -21,6 +21,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from ..graph.members import ExplicitMembers, Members
 from ..graph.propagate import CallNoise, GraphArrays, Network, Trail, propagate, trail
+from ..graph.random import normals, uniforms
 from ..graph.score import ScoreChain
 from .member_table import member_table
 
@@ -134,15 +135,15 @@ def _drawn(
 
 
 def named(key: Array, name: str) -> Array:
-    """Key of one kind of draw."""
-    return jax.random.fold_in(key, crc32(name.encode()))
+    """The two key words of one kind of draw."""
+    return jax.random.key_data(jax.random.fold_in(key, crc32(name.encode())))
 
 
 def call_noise(inputs: ColumnInputs, key: Array) -> CallNoise | None:
     """Call residuals under this chunk's key; None if nothing varies from call to call."""
     if inputs.compute is None and inputs.comm is None:
         return None
-    return CallNoise(jax.random.key_data(named(key, "call")), inputs.compute, inputs.comm)
+    return CallNoise(named(key, "call"), inputs.compute, inputs.comm)
 
 
 def members_of(inputs: ColumnInputs, chip: Array) -> Members:
@@ -159,19 +160,18 @@ def persistent_factors(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column:
         return jnp.ones((0, *shape), inputs.graph.compute_s.dtype)
     node_shape = (inputs.n_node, *shape[1:])
     if chunk.peak_score is None:
-        gpu_z = jax.random.normal(named(key, "gpu"), shape)
-        node_z = jax.random.normal(named(key, "node"), node_shape)
+        gpu_z = normals(named(key, "gpu"), *shape)
+        node_z = normals(named(key, "node"), *node_shape)
     else:
         gpu_z = below_peak(named(key, "gpu"), chunk.peak_score[0], inputs.n_member)
-        others = jax.random.normal(named(key, "node"), (inputs.n_node - 1, *shape[1:]))
-        node_z = jnp.concatenate([chunk.peak_score[1][None], others])
+        node_z = normals(named(key, "node"), *node_shape).at[0].set(chunk.peak_score[1])
     host = jnp.minimum(jnp.arange(inputs.n_member) // inputs.node_size, inputs.n_node - 1)
     factors = [gpu(gpu_z) * node(node_z)[host] for gpu, node in zip(inputs.gpu, inputs.node, strict=True)]
     chip = jnp.stack(factors)
     return chip if chunk.known is None else jnp.where(jnp.isnan(chunk.known), chip, chunk.known)
 
 
-def below_peak(key: Array, peak_score: Array, n_member: int) -> Array:
+def below_peak(key_data: Array, peak_score: Array, n_member: int) -> Array:
     """Scores of `n_member` exchangeable GPUs whose maximum has score `peak_score` on its own probability scale.
 
     The maximum of n has probability U^(1/n) at uniform U = Phi(peak_score); given it, the others are independent below it. The
@@ -181,9 +181,9 @@ def below_peak(key: Array, peak_score: Array, n_member: int) -> Array:
     top = -ndtri(tail)
     if n_member == 1:
         return top[None]
-    uniform = jax.random.uniform(key, (n_member - 1, *peak_score.shape), minval=1e-7, maxval=1.0)
-    others = jnp.minimum(ndtri(uniform * ndtr(top)), top)
-    return jnp.concatenate([top[None], others])
+    uniform = uniforms(key_data, n_member, *peak_score.shape)
+    others = jnp.minimum(ndtri(jnp.maximum(uniform * ndtr(top), 1e-30)), top)
+    return others.at[0].set(top)
 
 
 def link_factors(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Array:
@@ -191,7 +191,7 @@ def link_factors(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) 
     shape = (len(inputs.link), inputs.n_lane, n_column)
     factors = jnp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
-        score = jax.random.normal(named(key, "link"), shape[1:])
+        score = normals(named(key, "link"), 1, *shape[1:])[0]
         worst = -ndtri(-jnp.expm1(log_ndtr(score) / inputs.n_node))
         factors = jnp.stack([chain(worst) for chain in inputs.link])
     return factors if chunk.regime is None else factors * chunk.regime[:, None, :]

@@ -3,7 +3,8 @@
     F(t | g) = P(column <= t | network score g)        P(max <= t | g) = F(t | g)^n
 
 Columns carry times at a few scores g; between them a column's time is interpolated in the regime's mean factor, in which it is nearly
-linear. Steps are then drawn on a low-discrepancy lattice over (g, maximum, step factor, stall, end-of-step call), in float64.
+linear. Steps are then drawn from strata of g and, inside each, of the maximum, crossed with a Latin hypercube over step factor, stalls and
+the end-of-step call, in float64.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from ..variability.tree import Stall
 
 Floats = NDArray[np.float64]
 N_STRATA = 32  # of the network score
-_DIMENSION = 8
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def step_samples(
         known_s: [replica, score, column] times of replicas that differ from the others.
     """
     n = -(-n // N_STRATA) * N_STRATA
-    u = lattice(n, rng)
+    u = latin_hypercube(2 + len(shared.stalls), n, rng)
     strata = N_STRATA if len(shared.scores) > 1 else 1
-    u_score = (np.arange(strata) + rng.random()) / strata if strata > 1 else np.array([0.5])
+    u_score = stratified(strata, rng) if strata > 1 else np.array([0.5])
     scores = ndtri(np.clip(u_score, 1e-9, 1 - 1e-9))
     position = interpolation(shared.factor(scores), shared.factor(shared.scores))
     maxima = np.empty(n)
@@ -82,13 +82,13 @@ def step_samples(
         low, fraction = position[0][k], position[1][k]
         slowest = np.zeros(n // strata)
         if n_replica > 0:
-            slowest = maximum_quantile(_between(time_s, low, fraction), weight, n_replica, u[0, k::strata])
+            slowest = maximum_quantile(_between(time_s, low, fraction), weight, n_replica, stratified(n // strata, rng))
         for own in () if known_s is None else known_s:
             drawn = np.quantile(_between(own, low, fraction), rng.random(n // strata))
             slowest = np.maximum(slowest, drawn)
         maxima[k::strata] = slowest
     end_s = np.interp(np.resize(shared.factor(scores), n), shared.factor(shared.scores), shared.end_s)
-    return np.sort(finish(maxima, end_s, shared, u[1:]))
+    return np.sort(finish(maxima, end_s, shared, u))
 
 
 def _between(time_s: Floats, low: int, fraction: float) -> Floats:
@@ -137,11 +137,12 @@ def interpolation(x: Floats, nodes: Floats) -> tuple[NDArray[np.intp], Floats]:
     return low, np.where(gap > 0, (x - nodes[low]) / np.where(gap > 0, gap, 1.0), 0.0)
 
 
-def lattice(n: int, rng: np.random.Generator) -> Floats:
-    """Randomly shifted Kronecker points [dimension, n] with the generalised golden ratio (Roberts 2018)."""
-    phi = 2.0
-    for _ in range(32):
-        phi = (1.0 + phi) ** (1.0 / (_DIMENSION + 1))
-    alpha = phi ** -np.arange(1.0, _DIMENSION + 1)
-    points = (rng.random(_DIMENSION)[:, None] + alpha[:, None] * np.arange(n)) % 1.0
-    return np.clip(points, 1e-12, 1.0 - 1e-12)
+def stratified(n: int, rng: np.random.Generator) -> Floats:
+    """Uniforms [n], one per cell of width 1/n, increasing."""
+    return (np.arange(n) + np.clip(rng.random(n), 1e-9, 1.0 - 1e-9)) / n
+
+
+def latin_hypercube(dimension: int, n: int, rng: np.random.Generator) -> Floats:
+    """Uniforms [dimension, n], each coordinate stratified into n cells and shuffled on its own."""
+    cells = np.stack([rng.permutation(n) for _ in range(dimension)])
+    return (cells + np.clip(rng.random((dimension, n)), 1e-9, 1.0 - 1e-9)) / n

@@ -15,7 +15,7 @@ from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from .brute import brute_force
 from .columns import Chunk, column_times
-from .fold import step_samples
+from .fold import maximum_quantile, step_samples
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import MAX_KNOWN_REPLICAS, KnownGpus, known_times
@@ -26,7 +26,7 @@ N_RANDOMISATION = 8
 DEFAULT_COLUMNS = 2048
 REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
 N_STEP_SAMPLES = 1 << 14
-MIN_TAIL_COLUMNS = 20.0  # effective columns beyond the median of the maximum
+MIN_TAIL_COLUMNS = 20.0  # effective columns beyond the median of the replicas' maximum
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
     f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full (brute force)"
@@ -90,15 +90,15 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
         step_samples(t, w, n_alike, shared, N_STEP_SAMPLES // N_RANDOMISATION, rng, known_s)
         for t, w in zip(time_s, design.weight, strict=True)
     ])  # fmt: skip
-    middle = pooled[len(scores) // 2]
-    median = np.quantile(samples, 0.5)
+    weight, middle = design.weight.ravel(), pooled[len(scores) // 2]
+    median_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([0.5]))[0]
     return StepTimeDistribution(
         samples_s=samples,
         batches_s=batches,
         deterministic_s=deterministic(program),
         method="symmetric",
         n_samples=N_RANDOMISATION * n_column,
-        tail_columns=effective_tail(design.weight.ravel(), middle, min(median, np.quantile(middle, 0.999))),
+        tail_columns=effective_tail(weight, middle, median_s),
     )
 
 

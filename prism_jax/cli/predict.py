@@ -1,0 +1,149 @@
+"""`prism-jax predict JOB`: the distribution of the step time, why, and a picture."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import JobFile, Json, Overrides
+from .output import print_json
+from .talk import say, talks
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..result import StepTimeDistribution
+    from ..simulate.known import KnownGpus
+
+Samples = Annotated[
+    int | None,
+    typer.Option("--samples", min=1, max=10_000_000, help="Replica columns (symmetric) or steps (brute-force)."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
+Method = Annotated[str, typer.Option("--method", help="symmetric, or brute-force: every GPU of every replica.")]
+Slowdowns = Annotated[
+    str | None,
+    typer.Option("--slowdowns", metavar="CSV", help="Measured slowdowns: gpu or node, slowdown (1.05 = 5 % slower)."),
+]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
+Trace = Annotated[
+    str | None,
+    typer.Option("--trace", metavar="FILE", help="Write a Perfetto timeline of a median and a p99 step (.json, .json.gz)."),
+]
+METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("predict")(talks(predict))
+
+
+def predict(
+    job: JobFile,
+    overrides: Overrides = None,
+    samples: Samples = None,
+    seed: Seed = 0,
+    method: Method = "symmetric",
+    slowdowns: Slowdowns = None,
+    plot: Plot = None,
+    trace: Trace = None,
+    json: Json = False,
+) -> None:
+    """Predict the distribution of the step time of a job."""
+    from ..errors import DataError
+    from ..io.config import load_job
+
+    if method not in METHODS:
+        raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
+    _check_endings(plot, trace)
+    loaded = load_job(job, overrides or [])
+    known = _known(loaded, slowdowns)
+    summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, slowdowns)
+    if plot is not None:
+        from ..io.write import write_bytes
+        from ..plot import figure_bytes, plot_prediction
+
+        write_bytes(plot, figure_bytes(plot_prediction(distribution, explanation, _title(loaded)), _ending(plot)))
+        say(f"wrote {plot}")
+    if trace is not None:
+        _write_trace(trace, loaded, distribution, seed)
+        say(f"wrote {trace}")
+    if json:
+        print_json(summary)
+    else:
+        from ..report import summary_lines
+
+        print("\n".join(summary_lines(summary)))
+
+
+def _run(
+    job: Job, method: str, samples: int | None, seed: int, known: KnownGpus | None, slowdowns: str | None
+) -> tuple[dict[str, Any], StepTimeDistribution, Any]:
+    """Everything that needs JAX, with a spinner while it runs on a terminal."""
+    from .spinner import spinner
+    from .start_jax import start_jax
+
+    start_jax()
+    started = time.perf_counter()
+    with spinner("loading JAX") as tell:
+        import jax
+
+        from ..explain import explain
+        from ..report import summary_dict
+        from ..simulate.predict import DEFAULT_COLUMNS, predict as simulate
+
+        key = jax.random.key(seed)
+        count = samples or (DEFAULT_COLUMNS if method == "symmetric" else 1000)
+        tell("compiling and simulating")
+        simulate(job, key=key, n_samples=count if method == "symmetric" else 8, method=method, known=known)
+        compiled = time.perf_counter()
+        tell("simulating")
+        distribution = simulate(job, key=key, n_samples=count, method=method, known=known)
+        ran = time.perf_counter()
+        tell("explaining")
+        explanation = explain(job, distribution, key=key)
+    elapsed = {"compile": compiled - started, "run": ran - compiled, "explain": time.perf_counter() - ran}
+    inputs = {"job": job.name, "method": method, "samples": count, "slowdowns": slowdowns}
+    return summary_dict(job, distribution, explanation, seed=seed, elapsed_s=elapsed, inputs=inputs), distribution, explanation
+
+
+def _known(job: Job, path: str | None) -> KnownGpus | None:
+    if path is None:
+        return None
+    from ..io.slowdowns import read_slowdowns
+    from .start_jax import start_jax
+
+    found = read_slowdowns(path, job.plan.n_devices, job.cluster.node_size)
+    start_jax()
+    from ..simulate.known import known_gpus
+
+    return known_gpus(found, job.plan.n_devices)
+
+
+def _write_trace(path: str, job: Job, distribution: StepTimeDistribution, seed: int) -> None:
+    import jax
+
+    from ..explain.timeline import timelines
+    from ..io.perfetto import write_trace
+    from ..simulate.program import lower
+
+    write_trace(path, timelines(lower(job), distribution, jax.random.key(seed)), job.name)
+
+
+def _title(job: Job) -> str:
+    return f"{job.name}: {job.model.name} on {job.plan.n_devices:,} x {job.cluster.device.name}"
+
+
+def _ending(path: str) -> str:
+    return path.rsplit(".", 1)[-1].lower() if "." in path else ""
+
+
+def _check_endings(plot: str | None, trace: str | None) -> None:
+    """Before minutes of work, not after."""
+    from ..errors import DataError
+
+    if plot is not None and _ending(plot) not in ("png", "pdf", "svg"):
+        raise DataError(f"--plot: {plot}: the name must end in .png, .pdf or .svg")
+    if trace is not None and not trace.endswith((".json", ".json.gz")):
+        raise DataError(f"--trace: {trace}: the name must end in .json or .json.gz")
