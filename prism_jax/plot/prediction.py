@@ -17,11 +17,9 @@ def plot_prediction(distribution: StepTimeDistribution, explanation: Explanation
     with style():
         figure = Figure(figsize=(12.0, 5.6), layout="constrained")
         FigureCanvasAgg(figure)
-        left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1.0), wspace=0.03)
+        grid = figure.add_gridspec(2, 2, width_ratios=(1.2, 1.0))
         figure.suptitle(title, x=0.01, ha="left")
-        ax = plot_step_time(distribution, ax=left.add_subplot())
-        ax.set_title("Step time")
-        upper, lower = right.subplots(2, 1)
-        plot_breakdown(explanation, ax=upper).set_title("Where the mean step goes")
-        plot_owners(explanation, ax=lower).set_title("Whose variability owns the p95")
+        plot_step_time(distribution, ax=figure.add_subplot(grid[:, 0])).set_title("Step time")
+        plot_breakdown(explanation, ax=figure.add_subplot(grid[0, 1])).set_title("Where the mean step goes")
+        plot_owners(explanation, ax=figure.add_subplot(grid[1, 1])).set_title("Whose variability owns the p95")
     return figure

@@ -94,13 +94,10 @@ def _breakdown(summary: Summary) -> list[str]:
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
     digits = decimals(whole_s / 1e3)
     width = max(len(words(name)) for name, _ in kept)
-    return [
-        "where the mean step goes, average GPU",
-        *(
-            f"  {words(name):<{width}}  {value:>{digits + 4}.{digits}f} s {value / whole_s:>6.1%}  {bar(value / whole_s, BAR_WIDTH)}"
-            for name, value in kept
-        ),
-    ]
+    rows = (f"  {words(name):<{width}}  {value:>{digits + 4}.{digits}f} s" for name, value in kept)
+    shares = (value / whole_s for _, value in kept)
+    drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
+    return ["where the mean step goes, average GPU", *drawn]
 
 
 def _owners(summary: Summary) -> list[str]:
