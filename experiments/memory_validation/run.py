@@ -1,12 +1,13 @@
 """Does the memory model know which layouts run out of memory? Prints the figures of the README; `--json` for one object.
 
-python experiments/memory_validation/run.py [--data TABLE] [--json]
+python experiments/memory_validation/run.py [--data TABLE] [--steps TABLE] [--json]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.cost.memory_options import NANOTRON, MemoryOptions
+from prism_jax.cost.memory import memory
+from prism_jax.cost.memory_options import GIB, NANOTRON, MemoryOptions
 from prism_jax.io.memory_table import Classified, Confusion, MemorySummary, classify_rows
+from prism_jax.io.steps_record import read_records
+from prism_jax.io.steps_table import read_step_rows
 
-DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "memory_oom.csv.gz"
+STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
+_ALLOCATED = re.compile(r"real_alloc_gib ([\d.]+)")
 FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 VARIANTS = {
     "shipped": NANOTRON,
@@ -91,11 +96,29 @@ def summary_record(summary: MemorySummary) -> dict[str, Any]:
     }
 
 
-def study(path: Path) -> dict[str, Any]:
+def megatron_record(path: Path) -> dict[str, float]:
+    """Peak allocated memory of the Megatron-LM rows that report it: the model without fragmentation and context."""
+    measured = {record.id: _ALLOCATED.search(record.notes) for record in read_records(path)}
+    errors = []
+    for row in read_step_rows(path):
+        found = measured[row.id]
+        if found and not row.unsupported:
+            worst = memory(*row.job).worst
+            errors.append((worst.allocator_bytes - worst.fragmentation_bytes) / (float(found[1]) * GIB) - 1.0)
+    return {
+        "n": len(errors),
+        "mean": round(float(np.mean(errors)), 4),
+        "median_abs": round(float(np.median(np.abs(errors))), 4),
+        "max_abs": round(float(np.max(np.abs(errors))), 4),
+    }
+
+
+def study(path: Path, steps: Path) -> dict[str, Any]:
     variants: dict[str, MemoryOptions] = VARIANTS
     return {
         **{name: summary_record(classify_rows(path, options)) for name, options in variants.items()},
         "leave_one_model_out": leave_one_model_out(path),
+        "megatron_allocated_error": megatron_record(steps),
     }
 
 
@@ -119,13 +142,18 @@ def print_study(found: dict[str, Any]) -> None:
         rest = f"{row['median_abs_error']:6.1%}  {row['fragmentation']}" if "fragmentation" in row else ""
         print(f"{name:18s} {row['accuracy']:6.1%}  {rest}")
 
+    row = found["megatron_allocated_error"]
+    print(f"\nMegatron-LM on 8 B200, {row['n']} rows: peak allocated, median |error| {row['median_abs']:.1%}, "
+          f"bias {row['mean']:+.1%}, largest {row['max_abs']:.1%}")  # fmt: skip
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=STEPS / "memory_oom.csv.gz")
+    parser.add_argument("--steps", type=Path, default=STEPS / "steps.csv.gz")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found = study(arguments.data)
+    found = study(arguments.data, arguments.steps)
     if arguments.json:
         print(json.dumps(found, indent=1))
     else:

@@ -1,0 +1,130 @@
+"""Steps tables: measured step times of real training jobs as (model, cluster, plan) triples, seconds per optimizer step.
+
+Rows that cannot be turned into a job stay in the list and say why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..cost.chunks import layers_of_chunks
+from ..errors import DataError, PrismError
+from ..plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.transformer import TransformerSpec
+from .steps_cluster import cluster_of_record
+from .steps_model import UnsupportedRowError, model_of_record
+from .steps_plan import plan_of_record
+from .steps_record import StepRecord, read_records
+
+# Sources whose TFLOP/s count the recomputed forward pass.
+_HARDWARE_FLOPS = (
+    "bigscience", "2104.04473", "Megatron-LM", "2201.11990", "Azure", "FSDP on AWS", "argonne", "libai", "GLM", "ColossalAI",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One measured configuration.
+
+    Attributes:
+        measured_s: seconds per step, as published or derived; None where neither is possible.
+        measured_range: lowest and highest value that unstated conventions leave.
+        unsupported: why there is no job; empty when model, cluster and plan are given.
+        flagged: the table's own checks found the row suspicious (CHECK in its notes).
+    """
+
+    id: str
+    source: str
+    measured_s: float | None
+    measured_range: tuple[float, float] | None = None
+    model: TransformerSpec | None = None
+    cluster: Cluster | None = None
+    plan: ParallelPlan | None = None
+    unsupported: str = ""
+    flagged: bool = False
+
+    @property
+    def job(self) -> tuple[TransformerSpec, Cluster, ParallelPlan]:
+        """The triple of a supported row.
+
+        Raises:
+            DataError: the row is unsupported.
+        """
+        if self.model is None or self.cluster is None or self.plan is None:
+            raise DataError(f"row {self.id} cannot be simulated: {self.unsupported}")
+        return self.model, self.cluster, self.plan
+
+
+@dataclass(frozen=True)
+class SupportCount:
+    """How many rows became jobs, and why the others did not."""
+
+    n: int
+    n_supported: int
+    by_reason: dict[str, int]
+
+
+def read_step_rows(path: str | Path) -> list[StepRow]:
+    """Rows of a steps table in either schema; JSON or CSV, gzipped or not, by content.
+
+    Raises:
+        DataError: the file cannot be read or a row is malformed; names row and field.
+    """
+    return [_row(record) for record in read_records(path)]
+
+
+def read_reference_rows(path: str | Path) -> list[StepRow]:
+    """Rows in the schema of `reference_rows.json`; alias of `read_step_rows`."""
+    return read_step_rows(path)
+
+
+def read_steps_csv(path: str | Path) -> list[StepRow]:
+    """Rows in the schema of `steps.csv`; alias of `read_step_rows`."""
+    return read_step_rows(path)
+
+
+def count_support(rows: Iterable[StepRow]) -> SupportCount:
+    """Supported rows, and the others by reason, most frequent first."""
+    reasons = Counter(row.unsupported for row in rows)
+    n_supported = reasons.pop("", 0)
+    return SupportCount(n_supported + reasons.total(), n_supported, dict(reasons.most_common()))
+
+
+def _row(record: StepRecord) -> StepRow:
+    flagged = "CHECK" in record.notes
+    try:
+        cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
+        measured_s = _measured_s(record, model, plan)
+        _check(model, cluster, plan)
+    except UnsupportedRowError as reason:
+        return StepRow(record.id, record.source, record.measured_s, unsupported=str(reason), flagged=flagged)
+    except PrismError as error:
+        return StepRow(record.id, record.source, record.measured_s, unsupported=f"impossible: {error}", flagged=flagged)
+    return StepRow(record.id, record.source, measured_s, record.measured_range, model, cluster, plan, flagged=flagged)
+
+
+def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None:
+    layers_of_chunks(model.n_layers, plan)
+    if plan.dtype not in cluster.device.peak_flops_per_s:
+        raise UnsupportedRowError(f"device has no {plan.dtype}")
+    if plan.n_chunk > model.n_layers + 2:
+        raise UnsupportedRowError("more model chunks than layers")
+
+
+def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) -> float:
+    """As published; else from tokens/s per GPU; else from TFLOP/s per GPU in the source's own convention."""
+    if record.measured_s:
+        return record.measured_s
+    tokens = plan.global_batch * plan.seq_len
+    if record.tokens_per_s_per_gpu:
+        return tokens / (record.tokens_per_s_per_gpu * plan.n_devices)
+    if record.tflops_per_gpu:
+        counts_recompute = any(name in record.source for name in _HARDWARE_FLOPS)
+        recompute = plan.recompute if counts_recompute else "none"
+        flops = tokens * model.train_flops_per_token(plan.seq_len, causal=False, recompute=recompute)
+        return flops / (record.tflops_per_gpu * 1e12 * plan.n_devices)
+    raise UnsupportedRowError("no time, token rate or FLOP rate")

@@ -1,0 +1,254 @@
+"""Steps tables: both schemas, their defaults, what is refused with a reason, and what is malformed."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prism_jax.errors import DataError
+from prism_jax.io.memory_table import classify_rows, cost_balanced_split
+from prism_jax.io.steps_cluster import network_bytes_per_s
+from prism_jax.io.steps_plan import is_before_flash_attention
+from prism_jax.io.steps_table import StepRow, count_support, read_reference_rows, read_step_rows, read_steps_csv
+from prism_jax.workload.transformer import TransformerSpec
+
+STEPS = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "steps"
+
+REFERENCE = {
+    "id": "gpt", "src": "2205.05198 Table 5", "sys": "a100", "h": 6144, "ffn": 24576, "heads": 64, "kv": 64, "L": 48,
+    "seq": 2048, "vocab": 51200, "gated": False, "gpus": 8, "tp": 8, "pp": 1, "dp": 1, "v": 1, "gbs": 4, "mbs": 4,
+    "recompute": "selective", "sp": True, "zero": 0, "measured_s": 1.1,
+}  # fmt: skip
+CSV = {
+    "id": "x-1", "source": "NVIDIA/NeMo", "model": "Llama3-8B", "layers": "32.0", "hidden": "4096.0", "ffn": "14336.0",
+    "heads": "32.0", "kv_heads": "8.0", "vocab": "128256.0", "seq_len": "8192.0", "gpu": "H100-SXM-80GB", "num_gpus": "16.0",
+    "gpus_per_node": "8.0", "tp": "2.0", "pp": "1.0", "vpp": "", "dp": "8.0", "cp": "", "ep": "", "sharding": "",
+    "micro_batch": "1.0", "global_batch": "128.0", "precision": "fp8", "recompute": "unknown", "seq_parallel": "",
+    "network": "", "measured_step_time_s": "2.5", "measured_tflops_per_gpu": "", "measured_tokens_per_s_per_gpu": "",
+    "notes": "",
+}  # fmt: skip
+
+
+def write_csv(path: Path, *changes: dict[str, str]) -> Path:
+    rows = [CSV | change for change in changes]
+    lines = [",".join(CSV), *(",".join(f'"{value}"' for value in row.values()) for row in rows)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def csv_row(tmp_path: Path, **changes: str) -> StepRow:
+    return read_step_rows(write_csv(tmp_path / "steps.csv", changes))[0]
+
+
+def json_row(tmp_path: Path, **changes: Any) -> StepRow:
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps([REFERENCE | changes]))
+    return read_step_rows(file)[0]
+
+
+def test_a_reference_row_becomes_model_cluster_and_plan(tmp_path: Path):
+    row = json_row(tmp_path, measured_range=[1.0, 1.2])
+    model, cluster, plan = row.job
+    assert (model.n_layers, model.hidden, model.gated, model.position) == (48, 6144, False, "learned")
+    assert cluster.name == "dgx-a100"
+    assert cluster.n_devices == plan.n_devices == 8
+    assert plan.sequence_parallel
+    assert plan.recompute == "selective"
+    assert plan.attention == "unfused"
+    assert (row.measured_s, row.measured_range) == (1.1, (1.0, 1.2))
+
+
+def test_llama_3_rows_run_on_their_own_cluster_interleaved(tmp_path: Path):
+    row = json_row(
+        tmp_path,
+        src="2407.21783 Table 4",
+        sys="h100",
+        gated=True,
+        kv=8,
+        gpus=256,
+        tp=8,
+        pp=4,
+        dp=8,
+        v=3,
+        gbs=64,
+        mbs=1,
+        zero=2,
+    )
+    model, cluster, plan = row.job
+    assert cluster.name == "llama3-h100"
+    assert model.norm == "rms"
+    assert (plan.schedule, plan.virtual_stages, plan.zero_stage, plan.attention) == ("interleaved", 3, 2, "flash")
+
+
+def test_blank_fields_take_their_documented_defaults(tmp_path: Path):
+    model, cluster, plan = csv_row(tmp_path).job
+    assert model.name == "llama-3-8b"
+    assert cluster.name == "dgx-h100"
+    assert (plan.cp, plan.ep, plan.virtual_stages, plan.schedule, plan.recompute) == (1, 1, 1, "1f1b", "none")
+    assert (plan.dtype, plan.attention, plan.zero_stage, plan.sequence_parallel) == ("fp8", "flash", 1, True)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "expected"),
+    [("fsdp", (0, "fsdp", 0)), ("hsdp", (0, "hsdp", 8)), ("zero2", (2, "none", 0)), ("none", (0, "none", 0))],
+)
+def test_sharding_columns_become_plan_fields(tmp_path: Path, sharding: str, expected: tuple[int, str, int]):
+    _, _, plan = csv_row(tmp_path, sharding=sharding).job
+    assert (plan.zero_stage, plan.sharding, plan.dp_shard) == expected
+
+
+def test_step_time_follows_from_the_token_rate(tmp_path: Path):
+    row = csv_row(tmp_path, measured_step_time_s="", measured_tokens_per_s_per_gpu="32768")
+    assert row.measured_s == pytest.approx(128 * 8192 / (32768 * 16))
+
+
+def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
+    row = csv_row(tmp_path, measured_step_time_s="", measured_tflops_per_gpu="500")
+    model, _, plan = row.job
+    flops = 128 * 8192 * model.train_flops_per_token(plan.seq_len, causal=False)
+    assert row.measured_s == pytest.approx(flops / (500e12 * 16))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"gpu": "TPU-v5p"}, "no preset of device TPU-v5p"),
+        ({"gpu": ""}, "device not stated"),
+        ({"model": "BERT L24 h1024"}, "not a decoder-only transformer"),
+        ({"model": "Llama3-8B [lora]"}, "LoRA fine-tuning"),
+        ({"tp": "", "pp": ""}, "parallel degrees not published"),
+        ({"dp": "4"}, "degrees do not multiply to the number of devices"),
+        ({"seq_len": ""}, "sequence length not stated"),
+        ({"micro_batch": "", "global_batch": ""}, "batch not stated"),
+        ({"precision": "nvfp4"}, "precision nvfp4 is not modelled"),
+        ({"notes": "activation offload on"}, "offload to the host"),
+        ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
+        ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
+    ],
+)
+def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str, str], reason: str):
+    row = csv_row(tmp_path, **changes)
+    assert row.unsupported == reason
+    with pytest.raises(DataError, match="cannot be simulated"):
+        _ = row.job
+
+
+def test_support_is_counted_by_reason(tmp_path: Path):
+    rows = read_step_rows(write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": ""}, {"model": "T5-3B"}))
+    found = count_support(rows)
+    assert (found.n, found.n_supported) == (4, 1)
+    assert found.by_reason == {"device not stated": 2, "not a decoder-only transformer": 1}
+
+
+def test_flagged_rows_are_kept_and_marked(tmp_path: Path):
+    row = csv_row(tmp_path, notes="CHECK: C7 tok/s*FLOPs/(peak*MFU)=0.85")
+    assert row.flagged
+    assert not row.unsupported
+
+
+def test_gzip_and_schema_are_told_by_content(tmp_path: Path):
+    plain = write_csv(tmp_path / "steps.csv", {})
+    packed = tmp_path / "table.json"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_steps_csv(packed) == read_steps_csv(plain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"L": "many"}, r"row 1 \(gpt\): L = 'many' is not a number"),
+        ({"h": None}, r"row 1 \(gpt\): field h is missing"),
+        ({"tp": 2.5}, "tp = 2.5 is not a whole number"),
+        ({"measured_s": -1}, "measured_s = -1, but it must be finite and not negative"),
+        ({"sp": "maybe"}, "sp = 'maybe', but it must be true or false"),
+        ({"measured_range": [2, 1]}, r"measured_range = \[2, 1\], but it must be \[low, high\]"),
+    ],
+)
+def test_malformed_reference_rows_name_row_and_field(tmp_path: Path, changes: dict[str, Any], message: str):
+    with pytest.raises(DataError, match=message):
+        json_row(tmp_path, **changes)
+
+
+def test_malformed_tables_name_what_is_wrong(tmp_path: Path):
+    with pytest.raises(DataError, match=r"steps.csv line 2 \(x-1\): tp = 'two' is not a number"):
+        csv_row(tmp_path, tp="two")
+    file = tmp_path / "other.csv"
+    file.write_text("id,model\n1,2\n")
+    with pytest.raises(DataError, match="no column source"):
+        read_step_rows(file)
+    file.write_text("[{]")
+    with pytest.raises(DataError, match="is not JSON"):
+        read_step_rows(file)
+    file.write_text('{"id": 1}')
+    with pytest.raises(DataError, match="a list of rows is needed"):
+        read_step_rows(file)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_step_rows(tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize(
+    ("network", "node_size", "gbit_per_s"),
+    [
+        ("1600 Gbps RoCE node-node", 8, 200.0),
+        ("Selene: 8x 200 Gb/s HDR InfiniBand per node", 8, 200.0),
+        ("Selene: 8x HDR 200 Gb/s InfiniBand per node", 8, 200.0),
+        ("RoCE 400 Gb/s per GPU, Grand Teton", 8, 400.0),
+        ("InfiniBand 400 Gb/s", 8, 400.0),
+        ("800 Gbps inter-node", 8, 100.0),
+    ],
+)
+def test_network_texts_become_bandwidth_per_device(network: str, node_size: int, gbit_per_s: float):
+    assert network_bytes_per_s(network, node_size) == pytest.approx(gbit_per_s * 1e9 / 8)
+
+
+def test_inventories_and_unknown_networks_keep_the_preset():
+    assert (
+        network_bytes_per_s("Storage: 2x ConnectX-7 IB NDR 400Gb/s, Compute: 8x ConnectX-7 IB NDR 400Gb/s", 8) is None
+    )
+    assert network_bytes_per_s("single node NVLink", 8) is None
+
+
+def test_attention_is_unfused_before_flash_attention():
+    assert is_before_flash_attention("Narayanan et al. 2021 (arXiv 2104.04473) Table 1")
+    assert is_before_flash_attention("NVIDIA/Megatron-LM", "A100-SXM-80GB")
+    assert not is_before_flash_attention("NVIDIA/Megatron-LM", "H100-SXM-80GB")
+    assert not is_before_flash_attention("2407.21783 Table 4")
+
+
+def test_cost_balanced_stages_count_the_head_as_a_block():
+    """nanotron's split of an 8.86B Llama over 8 stages: five layers beside the embedding, fewer beside the head."""
+    model = TransformerSpec("8.86B", 32, 4096, 32, 14336, 131072, gated=True, norm="rms", position="rope", bias=False)
+    sizes = cost_balanced_split(model, 8)
+    assert sum(sizes) == 32
+    assert sizes[0] == 5
+    assert sizes[-1] < 4
+
+
+@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
+def test_all_reference_rows_are_supported():
+    rows = read_reference_rows(STEPS / "reference_rows.json")
+    assert len(rows) == 28
+    assert count_support(rows).n_supported == 28
+
+
+@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
+def test_nine_of_ten_decoder_rows_on_preset_devices_are_supported():
+    rows = read_steps_csv(STEPS / "steps.csv.gz")
+    found = count_support(rows)
+    outside = sum(
+        count
+        for reason, count in found.by_reason.items()
+        if reason.startswith(("no preset of device", "not a decoder", "hybrid"))
+    )
+    assert len(rows) == 5385
+    assert found.n_supported / (found.n - outside) > 0.9
+    assert not any(reason.startswith("impossible") for reason in found.by_reason)
+
+
+@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
+def test_nine_of_ten_layouts_are_classified_right():
+    overall = classify_rows(STEPS / "memory_oom.csv.gz").overall
+    assert overall.n == 3682
+    assert overall.accuracy > 0.95 > overall.majority_accuracy
