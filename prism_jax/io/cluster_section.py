@@ -36,10 +36,11 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[str]
     tiers = _read_tiers(data, base, n_devices, document, found) if "tiers" in data else None
     if checked is None or len(found) > n_before:
         return None
-    start = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
+    start: dict[str, Any] = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
     read = fields_of(checked, {}) | {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers}
-    changes = {name: value for name, value in read.items() if value is not None}
-    return attempt(lambda: Cluster(**({"name": "inline"} | start | changes)), document, AT, found)
+    written: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
+    complete: dict[str, Any] = {"name": "inline", **start, **written}
+    return attempt(lambda: Cluster(**complete), document, AT, found)
 
 
 def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[str]) -> Cluster | None:

@@ -42,21 +42,26 @@ def _apply(data: dict[str, Any], marks: dict[Path, str], override: str) -> None:
     container: Any = data
     for key in keys[:-1]:
         step = _step(container, key, path, name)
-        child = container[step] if isinstance(container, list) else container.get(step)
         path = (*path, step)
-        if child is None or (len(path) == 1 and step in SHORTHAND and isinstance(child, str)):
-            if child is not None:
-                marks[(*path, "preset")] = marks.get(path, name)
-            child = {} if child is None else {"preset": child}
-            container[step] = child
-            marks.setdefault(path, name)
-        container = child
+        container = _opened(container, step, path, marks, name)
     last = _step(container, keys[-1], path, name)
     container[last] = value
     path = (*path, last)
     for old in [mark for mark in marks if mark[: len(path)] == path]:
         del marks[old]
     marks[path] = name
+
+
+def _opened(container: Any, step: Any, path: Path, marks: dict[Path, str], name: str) -> Any:
+    """What stands at `step`; an absent section is begun, a preset in shorthand is written out."""
+    child = container[step] if isinstance(container, list) else container.get(step)
+    if child is None:
+        child = container[step] = {}
+        marks.setdefault(path, name)
+    elif len(path) == 1 and step in SHORTHAND and isinstance(child, str):
+        child = container[step] = {"preset": child}
+        marks[(*path, "preset")] = marks.get(path, name)
+    return child
 
 
 def _step(container: Any, key: str, path: Path, name: str) -> Any:

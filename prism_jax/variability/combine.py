@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from ..errors import SpecError
 from .families import Array, Family, Normal
 from .score_map import N_KNOTS, Z_MAX, NormalScoreMap, map_through
+from .special import ndtr, ndtri
 
 N_GRID = 4096
 MAX_GRID = 1 << 16

@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from ..errors import SpecError
 from .families import Array, Family
 from .knots import fit_knots
+from .special import ndtr
 
 N_KNOTS = 97  # at most; most families need 5 to 45
 TOLERANCE = 1e-3  # largest error over the larger of the spread and the distance from one

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammainccinv, gammaincinv, ndtr
 
+from ..special import gammainccinv, gammaincinv, ndtr
 from .base import Array, Family, check_in_range, check_scale
 from .constant import CONSTANT
 from .log_normal import LogNormal

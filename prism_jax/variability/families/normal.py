@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
+from ..special import ndtr
 from .base import Array, Family, check_in_range, check_scale
 from .constant import CONSTANT
 

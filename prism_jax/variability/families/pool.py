@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from ...errors import SpecError
+from ..special import ndtr
 from .base import Array, Family, check_scale
 from .constant import CONSTANT
 

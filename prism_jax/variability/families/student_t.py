@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, ndtr, stdtrit
 
+from ..special import ndtr, stdtrit
 from .base import Array, Family, check_in_range, check_scale
 from .constant import CONSTANT
 
@@ -61,7 +61,7 @@ def _moments(s: float, df: float) -> tuple[float, float]:
     theta, weight = np.polynomial.legendre.leggauss(400)
     theta = 0.25 * math.pi * (theta + 1.0)
     t = np.tan(theta)
-    log_density = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * math.log(df * math.pi)
+    log_density = math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df) - 0.5 * math.log(df * math.pi)
     density = np.exp(log_density - 0.5 * (df + 1.0) * np.log1p(t * t / df)) * (1.0 + t * t) * weight * 0.25 * math.pi
     lower_mean = float(density @ (1.0 / (1.0 + s * t)))
     lower_second = float(density @ (1.0 / (1.0 + s * t) ** 2))
@@ -72,4 +72,4 @@ def _moments(s: float, df: float) -> tuple[float, float]:
 
 def _mean_abs(df: float) -> float:
     """E|t| = 2 sqrt(df / pi) Gamma((df + 1) / 2) / (Gamma(df / 2) (df - 1))."""
-    return 2.0 * math.sqrt(df / math.pi) * math.exp(gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)) / (df - 1.0)
+    return 2.0 * math.sqrt(df / math.pi) * math.exp(math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df)) / (df - 1.0)
