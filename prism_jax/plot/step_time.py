@@ -12,6 +12,7 @@ from .style import INDIGO, WINE
 
 MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
 LEGEND_WIDTH, LEGEND_HEIGHT = 0.56, 0.34  # of the axes, at most
+ROUNDING = 1e-6  # relative; a smaller range is float32 noise
 BAND_ERRORS = 2.0  # standard errors on either side
 LEVELS = np.concatenate([np.linspace(0.001, 0.99, 400), np.linspace(0.99, 0.9995, 60)[1:]])
 
@@ -27,7 +28,7 @@ def plot_step_time(distribution: StepTimeDistribution, *, ax: Axes | None = None
         ax: where to draw; a new figure if not given.
     """
     ax = new_axes() if ax is None else ax
-    if np.ptp(distribution.samples_s) == 0.0:
+    if np.ptp(distribution.samples_s) <= ROUNDING * distribution.mean_s:
         return _plot_constant(distribution, ax)
     time_s, error_s = _curve(distribution)
     band = BAND_ERRORS * error_s

@@ -13,6 +13,7 @@ BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
+ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 Summary = Mapping[str, Any]
 
 
@@ -45,7 +46,7 @@ def _headline(summary: Summary) -> list[str]:
 def _quantiles(summary: Summary) -> list[str]:
     """Quantiles with Monte Carlo error, moments, the guarantee, and chances of a slow step."""
     times, errors, fixed = summary["step_time_s"], summary["mc_error_s"], summary["deterministic_s"]
-    if times["std"] == 0.0:
+    if times["std"] <= ROUNDING * times["mean"]:
         return [f"every step takes {times['p50']:.5g} s: nothing varies"]
     digits = decimals(times["std"] / 10)
     chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in summary["prob_slower"].items())

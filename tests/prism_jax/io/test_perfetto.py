@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_slices_of_a_lane_nest_whatever_the_rounding():
     line = Timeline("t", start, end, compute, label, ("F0",), end[-1], float(end[-1, 0]))
     content = perfetto.trace([line], "a job")
     ops = slices(content, cat="op")
-    for before, after in zip(ops[:-1], ops[1:], strict=True):
+    for before, after in pairwise(ops):
         assert round(before["ts"] + before["dur"], 3) <= after["ts"]
     for inner in slices(content, cat="compute") + slices(content, cat="exposed communication"):
         assert any(

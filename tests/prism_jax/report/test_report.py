@@ -1,0 +1,117 @@
+"""The object and the lines of a prediction say what was computed, whatever the job."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from prism_jax.io.write import to_json
+from prism_jax.report import summary_lines
+from prism_jax.report.quantity import bar, prob, with_error
+from tests.synthetic import EXPLANATION, distribution, summary
+
+KEYS = {
+    "step_time_s": {"mean", "std", "p5", "p50", "p95", "p99", "p999"},
+    "mc_error_s": {"p50", "p95", "p99"},
+    "memory_bytes_per_gpu": {"total", "parameters", "gradients", "optimizer", "activations", "capacity", "headroom"},
+    "breakdown_s": set(EXPLANATION.breakdown_s),
+    "elapsed_s": {"compile", "run"},
+    "guarantee": {"p", "confidence", "bound_s", "sentence"},
+}
+PLAIN = (
+    "deterministic_s",
+    "mfu",
+    "tflops_per_gpu",
+    "tokens_per_s_per_gpu",
+    "fits",
+    "n_samples",
+    "seed",
+    "method",
+    "notes",
+)
+
+
+def test_the_object_has_every_promised_key_and_is_json():
+    made = json.loads(to_json(summary()))
+    for name, inner in KEYS.items():
+        assert inner <= made[name].keys(), name
+    assert set(PLAIN) <= made.keys()
+
+
+def test_the_object_repeats_the_distribution():
+    made, of = summary(), distribution()
+    assert made["step_time_s"]["p99"] == of.quantile(0.99)
+    assert made["mc_error_s"]["p95"] == of.mc_error(0.95)
+    assert made["prob_slower"]["0.01"] == of.prob_slower(0.01)
+    assert made["guarantee"]["bound_s"] == of.guarantee().bound_s
+
+
+def test_rates_agree_with_each_other():
+    made = summary()
+    tokens_per_step = 128 * 8192
+    assert made["tokens_per_s_per_gpu"] == pytest.approx(tokens_per_step / made["step_time_s"]["p50"] / 64)
+    assert made["mfu"] == pytest.approx(made["tflops_per_gpu"] / 989.4, rel=1e-3)  # H100 SXM, dense bf16
+
+
+@pytest.mark.parametrize("kind", ["usual", "constant", "narrow", "skewed", "long_tailed", "noisy"])
+@pytest.mark.parametrize("changes", [{}, {"pp": 2, "dp": 8, "recompute": "full"}, {"micro_batch": 8}])
+def test_lines_are_short_enough_for_a_terminal(kind: str, changes: dict[str, int]):
+    lines = summary_lines(summary(kind, **changes))
+    assert max(map(len, lines)) <= 110
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_quantiles_come_with_their_error():
+    text = "\n".join(summary_lines(summary("noisy")))
+    value, error = with_error(distribution("noisy").quantile(0.95), distribution("noisy").mc_error(0.95))
+    assert f"p95   {value} ± {error} s" in text
+    assert "with 99% confidence at least 95% of steps take at most" in text
+
+
+def test_the_mean_step_is_split_completely():
+    lines = summary_lines(summary())
+    first = lines.index("where the mean step goes, average GPU") + 1
+    shares = [float(line.split("%")[0].split()[-1]) for line in lines[first : lines.index("", first)]]
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_job_without_variability_says_so():
+    assert "every step takes 6.3 s: nothing varies" in summary_lines(summary("constant"))
+
+
+def test_memory_says_by_how_much_it_does_not_fit():
+    made = summary(micro_batch=8)
+    assert not made["fits"]
+    over = -made["memory_bytes_per_gpu"]["headroom"] / 2**30
+    line = next(line for line in summary_lines(made) if line.startswith("memory"))
+    assert line.endswith(f"DOES NOT FIT, {over:.1f} GiB over")
+
+
+def test_notes_reach_the_reader():
+    made = summary() | {"notes": ["the tail was simulated in full"]}
+    assert "note: the tail was simulated in full" in summary_lines(made)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [
+        (6.51025, 0.00054, ("6.5103", "0.0005")),
+        (12.3, 0.4, ("12.3", "0.4")),
+        (140.2, 3.0, ("140", "3")),
+        (6.3, 0.0, ("6.300", "0.000")),
+    ],
+)
+def test_estimates_show_the_digits_their_error_allows(value: float, error: float, shown: tuple[str, str]):
+    assert with_error(value, error) == shown
+
+
+def test_bars_are_proportional_to_an_eighth_of_a_character():
+    assert bar(0.5, 4) == "██  "
+    assert bar(1 / 32, 4) == "▏   "
+    assert bar(2.0, 4) == "████"
+
+
+def test_probabilities_are_percentages():
+    assert [prob(p) for p in (0.0, 0.00098, 0.052, 0.4961, 1.0)] == ["0%", "0.098%", "5.2%", "50%", "100%"]
