@@ -9,7 +9,12 @@ from ..errors import ConfigError
 from .document import Document, Path, dotted, short
 from .read_yaml import read_value
 
-SHORTHAND = ("model", "cluster", "variability")  # `model: llama3-405b` is short for `model: {preset: llama3-405b}`
+SHORTHAND = (
+    ("model",),
+    ("cluster",),
+    ("variability",),
+    ("cluster", "device"),
+)  # `model: x` is short for `model: {preset: x}`
 
 
 def apply_overrides(document: Document, overrides: list[str]) -> Document:
@@ -58,7 +63,7 @@ def _opened(container: Any, step: Any, path: Path, marks: dict[Path, str], name:
     if child is None:
         child = container[step] = {}
         marks.setdefault(path, name)
-    elif len(path) == 1 and step in SHORTHAND and isinstance(child, str):
+    elif isinstance(container, dict) and path in SHORTHAND and isinstance(child, str):
         child = container[step] = {"preset": child}
         marks[(*path, "preset")] = marks.get(path, name)
     return child

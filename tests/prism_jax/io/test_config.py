@@ -332,6 +332,19 @@ def test_overrides_replace_and_add_fields(job_file):
     assert job.cluster.tiers[0].bytes_per_s == pytest.approx(300e9)
 
 
+def test_overrides_reach_into_presets_written_as_bare_texts(job_file):
+    text = JOB.replace(PRESET_CLUSTER, "cluster: {device: h100-sxm}\n").replace(
+        "variability: none", "variability: h100-default"
+    )
+    overrides = ["cluster.device.hbm=96 GiB", "variability.scale=0.5", "model.vocab=32064"]
+    job = load_job(job_file(text), overrides)
+    assert (job.cluster.device.name, job.cluster.device.hbm_bytes) == ("h100-sxm", 96 * 2**30)
+    assert job.model.vocab == 32064
+    whole = preset("h100-default")
+    name = next(name for name, factors in whole.classes.items() if factors.gpu.cv > 0)
+    assert job.variability.of(name).gpu.cv == pytest.approx(whole.of(name).gpu.cv / 2, rel=0.1)
+
+
 def test_overrides_reach_into_lists(job_file):
     job = load_job(job_file(JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER)), ["cluster.tiers.1.oversubscription=2"])
     assert job.cluster.tiers[1].oversubscription == 2
