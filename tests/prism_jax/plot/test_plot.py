@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
@@ -25,6 +27,16 @@ SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 def rendered(figure: Figure) -> Figure:
     figure_bytes(figure, ".png")
     return figure
+
+
+def points(line: Line2D) -> np.ndarray:
+    """[point, 2] what a line goes through."""
+    return np.asarray(line.get_xydata())
+
+
+def curve_of(ax: Axes) -> np.ndarray:
+    """The line with most points."""
+    return max(map(points, ax.lines), key=len)
 
 
 def texts(figure: Figure) -> Iterator[tuple[str, Bbox]]:
@@ -73,21 +85,18 @@ def test_the_legend_leaves_the_curve_free(kind: str):
     rendered(ax.figure)  # pyright: ignore[reportArgumentType]
     legend = ax.get_legend()
     assert legend is not None
-    curve = max(ax.lines, key=lambda line: len(line.get_xydata()))
-    points = ax.transData.transform(curve.get_xydata())
-    assert not legend.get_window_extent().padded(-3.0).count_contains(points)
+    assert not legend.get_window_extent().padded(-3.0).count_contains(ax.transData.transform(curve_of(ax)))
 
 
 def test_the_curve_is_the_empirical_distribution():
     made = distribution()
-    curve = max(plot_step_time(made).lines, key=lambda line: len(line.get_xydata()))
-    times, shares = curve.get_data()
+    times, shares = curve_of(plot_step_time(made)).T
     np.testing.assert_allclose(times, np.quantile(made.samples_s, shares))
 
 
 def test_quantiles_and_the_step_without_variability_are_marked():
     made = distribution()
-    lines = {line.get_label(): line.get_xydata() for line in plot_step_time(made).lines}
+    lines = {line.get_label(): points(line) for line in plot_step_time(made).lines}
     for p in (0.5, 0.95, 0.99):
         found = next(data for label, data in lines.items() if str(label).startswith(f"p{100 * p:g}"))
         np.testing.assert_allclose(found, [[made.quantile(p), p]])
