@@ -59,7 +59,8 @@ def predict(
     _check_endings(plot, trace)
     loaded = load_job(job, overrides or [])
     known = _known(loaded, slowdowns)
-    summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, slowdowns)
+    inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
+    summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
     if plot is not None:
         from ..io.write import write_bytes
         from ..plot import figure_bytes, plot_prediction
@@ -78,7 +79,7 @@ def predict(
 
 
 def _run(
-    job: Job, method: str, samples: int | None, seed: int, known: KnownGpus | None, slowdowns: str | None
+    job: Job, method: str, samples: int | None, seed: int, known: KnownGpus | None, inputs: dict[str, Any]
 ) -> tuple[dict[str, Any], StepTimeDistribution, Any]:
     """Everything that needs JAX, with a spinner while it runs on a terminal."""
     from .spinner import spinner
@@ -89,9 +90,13 @@ def _run(
     with spinner("loading JAX") as tell:
         import jax
 
+        from ..cost.memory import memory
         from ..explain import explain
+        from ..io.write import run_record
         from ..report import summary_dict
-        from ..simulate.predict import DEFAULT_COLUMNS, predict as simulate
+        from ..simulate.predict import DEFAULT_COLUMNS
+        from ..simulate.predict import predict as simulate
+        from ..simulate.program import lower
 
         key = jax.random.key(seed)
         count = samples or (DEFAULT_COLUMNS if method == "symmetric" else 1000)
@@ -104,8 +109,10 @@ def _run(
         tell("explaining")
         explanation = explain(job, distribution, key=key)
     elapsed = {"compile": compiled - started, "run": ran - compiled, "explain": time.perf_counter() - ran}
-    inputs = {"job": job.name, "method": method, "samples": count, "slowdowns": slowdowns}
-    return summary_dict(job, distribution, explanation, seed=seed, elapsed_s=elapsed, inputs=inputs), distribution, explanation
+    record = run_record({**inputs, "method": method, "samples": count}, seed)
+    cost, needed = lower(job).cost, memory(job.model, job.cluster, job.plan)
+    summary = summary_dict(job, distribution, explanation, cost, needed, seed=seed, elapsed_s=elapsed, record=record)
+    return summary, distribution, explanation
 
 
 def _known(job: Job, path: str | None) -> KnownGpus | None:

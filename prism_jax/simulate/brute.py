@@ -33,11 +33,16 @@ def brute_force(
     shared = shared_of(program, np.zeros(1))
     scores = ndtri(network_u)
     end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
-    steps = finish(core, end_s, shared, rng.random((2 + len(shared.stalls), n_steps)))
     usable = n_steps - n_steps % N_BATCH
+    batches = [
+        finish(part, end, shared, rng)
+        for part, end in zip(
+            core[:usable].reshape(N_BATCH, -1), end_s[:usable].reshape(N_BATCH, -1), strict=True
+        )
+    ]  # fmt: skip
     return StepTimeDistribution(
-        samples_s=np.sort(steps),
-        batches_s=np.sort(steps[:usable].reshape(N_BATCH, -1), axis=1),
+        samples_s=finish(core, end_s, shared, rng),
+        batches_s=np.stack(batches),
         deterministic_s=deterministic(program),
         method="brute_force",
         n_samples=n_steps,

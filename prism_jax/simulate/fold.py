@@ -3,8 +3,8 @@
     F(t | g) = P(column <= t | network score g)        P(max <= t | g) = F(t | g)^n
 
 Columns carry times at a few scores g; between them a column's time is interpolated in the regime's mean factor, in which it is nearly
-linear. Steps are then drawn from strata of g and, inside each, of the maximum, crossed with a Latin hypercube over step factor, stalls and
-the end-of-step call, in float64.
+linear. Steps are then drawn by Latin hypercubes over g, the maximum, step factor and the end-of-step call, in float64;
+rare stalls are integrated exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 
 Floats = NDArray[np.float64]
-N_STRATA = 32  # of the network score
+N_FINER = 4  # interpolated regime factors from one carried score to the next
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,15 @@ class Shared:
 
     def factor(self, score: Floats) -> Floats:
         """Mean regime factor at network scores."""
-        total = sum(share for _, share in self.regime)
-        if total == 0.0:
-            return np.ones_like(score)
-        return sum(s * NormalScoreMap.from_family(f)(score) for f, s in self.regime) / total  # type: ignore[return-value]
+        shares: dict[Family, float] = {}
+        for family, share in self.regime:
+            shares[family] = shares.get(family, 0.0) + share
+        total = sum(shares.values())
+        value = np.zeros_like(score) if total > 0.0 else np.ones_like(score)
+        for family, share in shares.items():
+            if share > 0.0:
+                value += share / total * NormalScoreMap.from_family(family)(score)
+        return value
 
 
 def step_samples(
@@ -71,24 +76,37 @@ def step_samples(
         n_replica: columns a step takes the maximum of; may be zero if there are known replicas.
         known_s: [replica, score, column] times of replicas that differ from the others.
     """
-    n = -(-n // N_STRATA) * N_STRATA
-    u = latin_hypercube(2 + len(shared.stalls), n, rng)
-    strata = N_STRATA if len(shared.scores) > 1 else 1
-    u_score = stratified(strata, rng) if strata > 1 else np.array([0.5])
-    scores = ndtri(np.clip(u_score, 1e-9, 1 - 1e-9))
-    position = interpolation(shared.factor(scores), shared.factor(shared.scores))
-    maxima = np.empty(n)
-    for k in range(strata):
-        low, fraction = position[0][k], position[1][k]
-        slowest = np.zeros(n // strata)
-        if n_replica > 0:
-            slowest = maximum_quantile(_between(time_s, low, fraction), weight, n_replica, stratified(n // strata, rng))
-        for own in () if known_s is None else known_s:
-            drawn = np.quantile(_between(own, low, fraction), rng.random(n // strata))
-            slowest = np.maximum(slowest, drawn)
-        maxima[k::strata] = slowest
-    end_s = np.interp(np.resize(shared.factor(scores), n), shared.factor(shared.scores), shared.end_s)
-    return np.sort(finish(maxima, end_s, shared, u))
+    factor = shared.factor(ndtri(latin_hypercube(1, n, rng)[0])) if len(shared.scores) > 1 else np.ones(n)
+    maxima = np.zeros(n)
+    if n_replica > 0:
+        maxima = _maximum_given(factor, stratified(n, rng), time_s, weight, n_replica, shared)
+    for own_s in () if known_s is None else known_s:
+        u = latin_hypercube(1, n, rng)[0]
+        maxima = np.maximum(maxima, _maximum_given(factor, u, own_s, np.ones(own_s.shape[1]), 1, shared))
+    end_s = np.interp(factor, shared.factor(shared.scores), shared.end_s)
+    return finish(maxima, end_s, shared, rng)
+
+
+def _maximum_given(
+    factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_replica: int, shared: Shared
+) -> Floats:
+    """Quantile u of the maximum of `n_replica` columns in steps of the given mean regime factors [n].
+
+    Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles between grid points:
+    every step then has a factor of its own at the price of a few sorts.
+    """
+    carried = shared.factor(shared.scores)
+    share = np.arange(N_FINER) / N_FINER
+    grid = np.append((carried[:-1, None] + np.diff(carried)[:, None] * share).ravel(), carried[-1])
+    tables = [survival_table(_between(time_s, *at), weight) for at in zip(*interpolation(grid, carried), strict=True)]
+    wanted = -np.expm1(np.log(u) / n_replica)
+    low, fraction = interpolation(factor, grid)
+    value = np.empty(len(u))
+    for k in np.unique(low):
+        here = low == k
+        ends = [np.interp(wanted[here], *table) for table in tables[k : k + 2]]
+        value[here] = ends[0] + fraction[here] * (ends[-1] - ends[0])
+    return value
 
 
 def _between(time_s: Floats, low: int, fraction: float) -> Floats:
@@ -96,36 +114,54 @@ def _between(time_s: Floats, low: int, fraction: float) -> Floats:
     return time_s[low] if fraction == 0.0 else (1.0 - fraction) * time_s[low] + fraction * time_s[low + 1]
 
 
-def finish(core_s: Floats, end_s: Floats, shared: Shared, u: Floats) -> Floats:
-    """Step time from the maximum over replicas: residual of the final communication, step factor, stalls.
+def finish(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generator) -> Floats:
+    """Sorted step times from the maximum over replicas: residual of the final communication, step factor, stalls.
 
     Args:
-        core_s: [n]; end_s: [n] final communication contained in it; u: [2 + stall kinds, n] uniforms.
+        core_s: [n] maxima over replicas; end_s: [n] final communication contained in them.
     """
+    u = latin_hypercube(2, len(core_s), rng)
     total = core_s
     if shared.end_call.cv > 0:
         total = total + end_s * (NormalScoreMap.from_family(shared.end_call)(ndtri(u[0])) - 1.0)
     if shared.step.cv > 0:
         total = total * NormalScoreMap.from_family(shared.step)(ndtri(u[1]))
-    stretch = np.ones_like(total)
-    for row, stall in zip(u[2:], shared.stalls, strict=False):
-        prob = stall.prob(shared.n_devices)
-        if prob > 0.0:
-            # The uniform of a hit, rescaled, is again uniform and independent of the hit.
-            stretch = stretch - stall.mean_fraction * np.log(np.where(row < prob, row / prob, 1.0))
-    return total * stretch
+    total = np.sort(total)
+    for stall in shared.stalls:
+        total = stalled(total, stall.prob(shared.n_devices), stall.mean_fraction)
+    return total
+
+
+def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
+    """The same number of sorted samples of `time (1 + stall)`, the rare stall integrated exactly.
+
+        P(T > t) = (1 - prob) P(X > t) + prob E[min(1, exp(-(t / X - 1) / mean_fraction))]
+    """
+    if prob == 0.0 or mean_fraction == 0.0:
+        return time_s
+    n = len(time_s)
+    middle = (np.arange(n) + 0.5) / n
+    few = np.interp((np.arange(N_STALL_NODES) + 0.5) / N_STALL_NODES, middle, time_s)
+    reach = time_s[-1] * (1.0 + mean_fraction * np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, 512)[1:])
+    grid = np.concatenate([np.interp(np.linspace(0.0, 1.0, 1024), middle, time_s), reach])
+    beyond = np.exp(-np.maximum(grid[:, None] / few - 1.0, 0.0) / mean_fraction).mean(axis=1)
+    above = 1.0 - np.interp(grid, time_s, middle, left=0.0, right=1.0)
+    return np.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
 
 
 def maximum_quantile(time_s: Floats, weight: Floats, n: int, u: Floats) -> Floats:
-    """Quantile u of the maximum of n independent columns, from weighted columns.
+    """Quantile u of the maximum of n independent columns, from weighted columns."""
+    return np.interp(-np.expm1(np.log(u) / n), *survival_table(time_s, weight))
 
-    Survival is summed from the slow end, where the maximum lives, at mid-weights; between columns it is interpolated.
+
+def survival_table(time_s: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Survival probabilities, increasing, and the times that are exceeded with them.
+
+    Summed from the slow end, where the maximum lives, at mid-weights; between columns one interpolates.
     """
     order = np.argsort(time_s)[::-1]
     mass = weight[order] / weight.sum()
-    survival = np.cumsum(mass) - 0.5 * mass
-    wanted = -np.expm1(np.log(u) / n)
-    return np.interp(wanted, survival, time_s[order])
+    return np.cumsum(mass) - 0.5 * mass, time_s[order]
 
 
 def interpolation(x: Floats, nodes: Floats) -> tuple[NDArray[np.intp], Floats]:

@@ -1,10 +1,11 @@
-"""Where to put the columns: scrambled Sobol points, shifted towards the slow end of one stage at a time, and their weights.
+"""Where to put the columns: scrambled Sobol points, shifted towards slow stages, and their weights.
 
 The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is slow when one
-of its stages has a slow GPU or node. Coordinates: per lane the normal score y of its slowest GPU and w of that GPU's node. Proposal:
+of its stages has a slow GPU or node, or when many are a little slow (short pipelines pass through every stage). Coordinates: per
+lane the normal score of its slowest GPU and of that GPU's node, x_l. Proposal and weight:
 
-    q = pi_0 N(0, I) + sum_lanes pi_l N(shift along (y_l, w_l), I)
-    weight = N(0, I) / q = 1 / (pi_0 + sum_l pi_l exp(s.x_l - |s|^2 / 2))
+    q = pi_0 N(0, I) + sum_l pi_l N(s along x_l, I) + pi_a N(s_a along all x_l, I)
+    weight = N(0, I) / q = 1 / (pi_0 + sum_k pi_k exp(shift_k . x - |shift_k|^2 / 2))
 
 bounded by 1 / pi_0 (a defensive mixture). The shift grows with the number of (replica, lane) pairs whose maximum is sought.
 """
@@ -19,6 +20,8 @@ from scipy.special import ndtri
 
 Floats = NDArray[np.float64]
 NOMINAL_SHARE = 0.25  # pi_0; a single replica keeps most of its columns nominal instead
+ALL_LANES_SHARE = 0.25  # pi_a
+ALL_LANES_LENGTH = 0.7  # of the shift of one lane: several moderate scores are likelier than one large one
 MEDIAN_OF_MAXIMUM = 0.5
 
 
@@ -47,18 +50,29 @@ def importance_design(
         lane_weight: [lane] share of the shifted columns that goes to each lane.
         seed: of the scramblings.
     """
-    norm = float(np.hypot(*direction))
-    nominal = 1.0 if norm == 0.0 else max(NOMINAL_SHARE, 1.0 - 0.25 * np.log2(n_replica + 1))
-    shift = np.zeros(2) if norm == 0.0 else direction / norm * shift_length(n_replica * n_lane)
+    shares, shifts = _components(n_lane, n_replica, direction, lane_weight)
     uniform = np.stack([_scrambled_sobol(n_column, 2 * n_lane + 1, seed * 1000003 + c) for c in range(n_chunk)])
-    score = ndtri(uniform[..., 1:]).reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1)
-    bounds = nominal + (1.0 - nominal) * np.concatenate([[0.0], np.cumsum(lane_weight) / lane_weight.sum()])
-    lane = np.searchsorted(bounds, uniform[..., 0], side="right") - 1  # -1: nominal
-    picked = np.arange(n_lane)[:, None] == lane[:, None, :]  # [chunk, lane, column]
-    score = score + shift[:, None, None] * picked[:, None]
-    exponent = (score * shift[:, None, None]).sum(axis=1) - 0.5 * shift @ shift  # [chunk, lane, column]
-    shares = (1.0 - nominal) * lane_weight / lane_weight.sum()
-    return Design(score, 1.0 / (nominal + np.einsum("l,clj->cj", shares, np.exp(exponent))))
+    score = ndtri(uniform[..., 1:]).reshape(n_chunk, n_column, 2 * n_lane)
+    picked = np.minimum(np.searchsorted(np.cumsum(shares), uniform[..., 0]), len(shares) - 1)
+    score = score + shifts[picked]
+    exponent = score @ shifts.T - 0.5 * (shifts**2).sum(axis=1)
+    weight = 1.0 / (np.exp(exponent) @ shares)
+    return Design(score.reshape(n_chunk, n_column, 2, n_lane).transpose(0, 2, 3, 1), weight)
+
+
+def _components(n_lane: int, n_replica: int, direction: Floats, lane_weight: Floats) -> tuple[Floats, Floats]:
+    """Shares [component] and shifts [component, 2 * lane] of the proposal: nominal, one per lane, all lanes together."""
+    norm = float(np.hypot(*direction))
+    if norm == 0.0:
+        return np.ones(1), np.zeros((1, 2 * n_lane))
+    nominal = max(NOMINAL_SHARE, 1.0 - 0.25 * np.log2(n_replica + 1))
+    together = ALL_LANES_SHARE * (1.0 - nominal) / (1.0 - NOMINAL_SHARE) if n_lane > 1 else 0.0
+    length = shift_length(n_replica * n_lane)
+    single = np.einsum("p,lm->lpm", direction / norm * length, np.eye(n_lane))
+    every = np.repeat(direction[:, None], n_lane, axis=1) / norm * (ALL_LANES_LENGTH * length / np.sqrt(n_lane))
+    shifts = np.concatenate([np.zeros((1, 2, n_lane)), single, every[None]]).reshape(n_lane + 2, -1)
+    shares = np.concatenate([[nominal], (1.0 - nominal - together) * lane_weight / lane_weight.sum(), [together]])
+    return shares, shifts
 
 
 def shift_length(n: int) -> float:

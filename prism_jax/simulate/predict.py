@@ -26,7 +26,7 @@ N_RANDOMISATION = 8
 DEFAULT_COLUMNS = 2048
 REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
 N_STEP_SAMPLES = 1 << 14
-MIN_TAIL_COLUMNS = 20.0  # effective columns beyond the median of the replicas' maximum
+MIN_TAIL_COLUMNS = 12.0  # effective columns beyond the median of the replicas' maximum
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
     f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full (brute force)"
