@@ -15,7 +15,7 @@ from ..workload.op_table import KERNELS, PHASES, OpTable
 from ..workload.ops import embedding_ops, head_ops, layer_ops
 from ..workload.transformer import TransformerSpec
 from .collective import collective_s
-from .compute import class_seconds
+from .compute import class_seconds, launch_counts
 from .efficiency import Efficiency
 from .overlap import Exposure, behind, cut_up
 from .sharded import gather_comms
@@ -34,9 +34,11 @@ class PieceCost:
         compute_s: [kind, compute_class] alone on the device, recomputation included in B.
         comms: with recomputation included in B.
         comm_s: seconds of each of `comms`, all its collectives together.
+        n_launch: [kind] kernels and collectives that the host starts.
     """
 
     compute_s: Array
+    n_launch: Array
     comms: tuple[Comm, ...]
     comm_s: tuple[float, ...]
 
@@ -111,16 +113,20 @@ class CostModel:
     def _piece(self, ops: OpTable, comms: list[Comm], dense: float, expert: float) -> PieceCost:
         comms = comms + gather_comms(self.plan, dense, expert)
         seconds = tuple(self.comm_seconds(comm) for comm in comms)
-        return PieceCost(class_seconds(ops, self.cluster.device, self.plan.dtype, self.eff), tuple(comms), seconds)
+        launches = launch_counts(ops)
+        for comm in comms:
+            launches[PHASES.index(comm.phase)] += comm.count
+        compute = class_seconds(ops, self.cluster.device, self.plan.dtype, self.eff)
+        return PieceCost(compute, launches, tuple(comms), seconds)
 
     def chunk(self, layers: Iterable[int], *, has_embedding: bool, has_head: bool) -> ChunkCost:
         """Cost of a chunk that holds `layers`, and embedding or head if said so."""
         pieces = [self.layer(layer) for layer in layers]
         pieces = [self.embedding] * has_embedding + pieces + [self.head] * has_head
-        return combine(pieces, self.plan, self.eff.overlap_slowdown)
+        return combine(pieces, self.plan, self.eff)
 
 
-def combine(pieces: list[PieceCost], plan: ParallelPlan, slowdown: float) -> ChunkCost:
+def combine(pieces: list[PieceCost], plan: ParallelPlan, eff: Efficiency) -> ChunkCost:
     """Add up pieces and decide what of their communication hides behind what compute."""
     compute = sum((piece.compute_s for piece in pieces), np.zeros((len(PHASES), len(KERNELS))))
     exposed = np.zeros((len(PHASES), len(COMM_AXES)))
@@ -139,10 +145,23 @@ def combine(pieces: list[PieceCost], plan: ParallelPlan, slowdown: float) -> Chu
         exposed[kind, column] += part.exposed_s
         hidden[kind, column] += part.hidden_s
         if part.hidden_s > 0.0:
-            slowed[np.ix_(rows, classes)] *= 1.0 + slowdown * part.hidden_s / window
+            slowed[np.ix_(rows, classes)] *= 1.0 + eff.overlap_slowdown * part.hidden_s / window
     first = _unhidden_gather(pieces)
     exposed[_F, COMM_AXES.index("dp")] += first
-    return ChunkCost(slowed, exposed, hidden)
+    launches = sum((piece.n_launch for piece in pieces), np.zeros(len(PHASES)))
+    return ChunkCost(_at_host_pace(slowed, exposed, launches * eff.host_launch_s), exposed, hidden)
+
+
+def _at_host_pace(compute: Array, exposed: Array, host_s: Array) -> Array:
+    """`compute` stretched where the host needs longer to start the kernels than the device to run them; B and W run as one."""
+    paced = compute.copy()
+    for rows in ([_F], [_B, _W]):
+        device = float(compute[rows].sum() + exposed[rows].sum())
+        short = float(host_s[rows].sum()) - device
+        busy = float(compute[rows].sum())
+        if short > 0.0 and busy > 0.0:
+            paced[rows] *= 1.0 + short / busy
+    return paced
 
 
 def _window(kind: int, beside: str) -> tuple[list[int], list[int]]:

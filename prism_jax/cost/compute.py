@@ -47,8 +47,10 @@ def attention_s(
 ) -> Array:
     """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries each."""
     waves = np.ceil(np.asarray(rows, dtype=np.float64) / _BLOCK_ROWS) * np.asarray(heads, dtype=np.float64) / n_sm
-    top = np.where(np.asarray(backward, dtype=bool), eff.attention_backward, eff.attention_forward)
-    reached = top * waves / (waves + eff.attention_half_waves)
+    backward = np.asarray(backward, dtype=bool)
+    top = np.where(backward, eff.attention_backward, eff.attention_forward)
+    half = np.where(backward, eff.attention_backward_half_waves, eff.attention_forward_half_waves)
+    reached = top * waves / (waves + half)
     flops = np.asarray(flops, dtype=np.float64)
     return np.where(flops > 0.0, flops / (peak_flops_per_s * np.where(reached > 0.0, reached, 1.0)), 0.0)
 
@@ -72,7 +74,8 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
     flops, hbm = table.column("flops"), table.column("hbm_bytes")
     m, n, k, batch = (table.column(name) for name in ("m", "n", "k", "batch"))
     launches = table.column("n_launch")
-    peak = np.array([device.peak(dtype if op.dtype == "plan" or dtype == "fp32" else _half(device, dtype)) for op in table.ops])
+    dtypes = [dtype if op.dtype == "plan" or dtype == "fp32" else _half(device, dtype) for op in table.ops]
+    peak = np.array([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in dtypes])
     product = gemm_s(m, n, k, batch, peak, device.n_sm, eff)
     fused = attention_s(flops, m, batch, table.column("flash_backward"), peak, device.n_sm, eff)
     busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
@@ -85,6 +88,14 @@ def _half(device: Device, dtype: str) -> str:
     if dtype in ("fp16", "bf16"):
         return dtype
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
+
+
+def launch_counts(table: OpTable) -> Array:
+    """Kernels started per phase, shape [kind]."""
+    total = np.zeros(len(PHASES))
+    if len(table):
+        np.add.at(total, table.phase_index, table.column("n_launch"))
+    return total
 
 
 def class_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> Array:

@@ -17,27 +17,32 @@ class Efficiency:
 
     Attributes:
         gemm_max: of a large matrix product with perfectly filled waves.
+        gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`.
         gemm_k_half: inner dimension at which a tile spends half its time on prologue and epilogue.
         gemm_tiles: (rows, columns, efficiency relative to `gemm_max`) of the kernels the library chooses from.
         attention_forward, attention_backward: fused attention, useful FLOPs (causal half; backward = 2 x forward).
-        attention_half_waves: waves of 128-row blocks at which fused attention reaches half of that.
+        attention_forward_half_waves, attention_backward_half_waves: waves of 128-row blocks at which they reach half of that.
         memory: of the HBM bandwidth in a large memory-bound pass.
         memory_half_bytes: size at which a pass reaches half of that.
         launch_s: gap between two kernels on the stream.
+        host_launch_s: time of the host (Python, autograd, driver) per kernel: a chunk cannot run faster than its host launches it.
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
         overlap_slowdown: extra time of compute per second of communication beside it.
     """
 
     gemm_max: float
+    gemm_fp8: float
     gemm_k_half: float
     gemm_tiles: tuple[tuple[float, float, float], ...]
     attention_forward: float
     attention_backward: float
-    attention_half_waves: float
+    attention_forward_half_waves: float
+    attention_backward_half_waves: float
     memory: float
     memory_half_bytes: float
     launch_s: float
+    host_launch_s: float
     in_step: float
     overlap_slowdown: float
 

@@ -11,7 +11,7 @@ from .chunk_cost import ChunkCost, CostModel
 from .chunks import chunks_of_stage, layers_of_chunks
 from .efficiency import Efficiency, efficiency
 from .pipeline_edge import edge_seconds
-from .step_cost import StepCost
+from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
 from .step_end import StageEnd, stage_end
 from .weights import stage_weights
 
@@ -31,14 +31,15 @@ def step_cost(
     if eff is None:
         eff = efficiency(cluster.device.generation)
     chunks = _chunk_costs(model, cluster, plan, eff)
+    p2p_s = edge_seconds(model, cluster, plan)
     ends = _stage_ends(model, cluster, plan, eff, chunks)
     causal = plan.attention != "unfused"
     tokens = float(plan.global_batch * plan.seq_len)
     return StepCost(
-        compute_s=np.stack([chunk.compute_s for chunk in chunks], axis=1),
+        compute_s=_beside_sends(np.stack([chunk.compute_s for chunk in chunks], axis=1), p2p_s, plan, eff),
         comm_s=np.stack([chunk.comm_s for chunk in chunks], axis=1),
         hidden_comm_s=np.stack([chunk.hidden_s for chunk in chunks], axis=1),
-        p2p_s=edge_seconds(model, cluster, plan),
+        p2p_s=p2p_s,
         p2p_blocking=not plan.overlap.pp,
         end_compute_s=np.array([end.compute_s for end in ends]),
         end_comm_s=np.array([end.exposed_s for end in ends]),
@@ -59,6 +60,17 @@ def collective_classes(plan: ParallelPlan) -> dict[str, str]:
         "pp": "p2p",
         "end": "reduce_scatter" if plan.zero_stage >= 1 and plan.shard_group == 1 else "all_reduce",
     }
+
+
+def _beside_sends(compute_s: Array, p2p_s: Array, plan: ParallelPlan, eff: Efficiency) -> Array:
+    """`compute_s` slowed by the activations and gradients that are on their way beside it."""
+    if not plan.overlap.pp:
+        return compute_s
+    slowed = compute_s.copy()
+    gemm = COMPUTE_CLASSES.index("gemm")
+    slowed[KINDS.index("F"), :, gemm] += eff.overlap_slowdown * p2p_s
+    slowed[KINDS.index("B"), 1:, gemm] += eff.overlap_slowdown * p2p_s[:-1]
+    return slowed
 
 
 def _chunk_costs(

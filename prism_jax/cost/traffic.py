@@ -99,8 +99,8 @@ def _tensor_parallel(model: TransformerSpec, plan: ParallelPlan, n_block: float)
             _tp(plan, "all_gather", "F", size, cut),
             _tp(plan, "reduce_scatter", "F", size, cut),
             _tp(plan, "all_gather", "B", size, cut),
-            _tp(plan, "all_gather", "B", size, "input_grad"),
-            _tp(plan, "reduce_scatter", "B", size, "weight_grad"),
+            _tp(plan, "all_gather", "B", size, "input_grad" if plan.overlap.tp else ""),
+            _tp(plan, "reduce_scatter", "B", size, "weight_grad" if plan.overlap.tp else ""),
         ]
     return [comm._replace(count=n_block) for comm in comms]
 
