@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import PrismError
+from ..errors import ConfigError, PrismError
 from . import check, predict, show
 from .talk import TALK, say
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PrismError as error:
         if TALK.debug:
             traceback.print_exc()
-        say(f"error: {error}" if "\n" not in str(error) else str(error), always=True)
+        say(str(error) if isinstance(error, ConfigError) else f"error: {error}", always=True)
         return WRONG_INPUT
     except Exception as error:
         if TALK.debug:

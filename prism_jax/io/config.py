@@ -9,14 +9,14 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..job import Job
-from ..plan_check import check_plan
+from ..plan_check import problems
 from .cluster_section import read_cluster
 from .document import Document
 from .mistakes import validated
 from .override import apply_overrides
 from .read_job_file import read_job_file
 from .schema import Text, job_section
-from .sections import attempt, read_model, read_plan
+from .sections import placed, read_model, read_plan
 from .variability_section import read_variability
 
 SECTIONS: dict[str, Any] = {
@@ -55,7 +55,7 @@ def job_of(document: Document) -> Job:
     cluster = read_cluster(document, plan, found) if "cluster" in written else None
     variability = read_variability(document, cluster, found)
     if plan is not None and model is not None and cluster is not None:
-        attempt(lambda: check_plan(plan, model, cluster), document, ("plan",), found)
+        found += [placed(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
     if found or plan is None or model is None or cluster is None or variability is None:
         raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
     name = document.data.get("name") or Path(document.name).stem

@@ -30,11 +30,16 @@ def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: 
     except ConfigError as error:
         found += error.mistakes
     except PrismError as error:
-        first = re.match(r"\w+", str(error))
-        narrow = (*path, first[0]) if first and (*path, first[0]) in document.marks else path
-        text = str(error).removeprefix(str(narrow[-1])).lstrip(" =:") if narrow != path else str(error)
-        found.append(document.mistake(narrow, text))
+        found.append(placed(str(error), document, path))
     return None
+
+
+def placed(message: str, document: Document, path: FieldPath) -> str:
+    """A mistake in the section at `path`, moved to the field it starts with ("zero_stage = 7, but ...") if it was written."""
+    match = re.match(r"(\w+) = ", message)
+    if match and (*path, match[1]) in document.marks:
+        return document.mistake((*path, match[1]), message[match.end() :])
+    return document.mistake(path, message)
 
 
 def mapping_at(document: Document, path: FieldPath, found: list[str], words: str) -> dict[str, Any] | None:
