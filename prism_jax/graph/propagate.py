@@ -34,6 +34,7 @@ class GraphArrays(eqx.Module):
         lag_s: [level, lane, dep] point-to-point seconds.
         end_compute_s: [lane, factor + 1] after the last op.
         end_comm_s: [lane] exposed, across replicas.
+        n_used: [] levels to run, for graphs padded to a common shape; None to run them all.
         depth: levels the ring buffer holds.
         axes: network axis of every used axis of comm_s.
     """
@@ -47,6 +48,7 @@ class GraphArrays(eqx.Module):
     lag_s: Array
     end_compute_s: Array
     end_comm_s: Array
+    n_used: Array | None
     depth: int = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True)
 
@@ -130,10 +132,19 @@ def _scan(
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
     rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
-    (free, _), recorded = lax.scan(body, (free, ring), (jnp.arange(n_level, dtype=jnp.int32), *rows))
+    rows = (jnp.arange(n_level, dtype=jnp.int32), *rows)
+    if graph.n_used is None:
+        (free, _), recorded = lax.scan(body, (free, ring), rows)
+    else:
+        free, _ = lax.fori_loop(0, graph.n_used, lambda i, carry: body(carry, _row(rows, i))[0], (free, ring))
+        recorded = None
     end_s = free + members.duration(graph.end_compute_s, None, None, None)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
     return end_s.max(axis=0), recorded
+
+
+def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:
+    return tuple(lax.dynamic_index_in_dim(r, level, keepdims=False) for r in rows)
 
 
 def _words(noise: CallNoise | None, members: Members, level: Array, n_lane: int, n_column: int) -> Array | None:

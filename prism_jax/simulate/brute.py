@@ -21,12 +21,14 @@ Floats = NDArray[np.float64]
 N_COLUMN = 256  # of a chunk: the state of a scan stays in the second-level cache
 CHUNKS_PER_CALL = 64
 N_BATCH = 8
+TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
 
 
 def brute_force(
     program: Program, key: Array, n_steps: int, known: KnownGpus | None = None
 ) -> StepTimeDistribution:
-    """`n_steps` independent steps, each the maximum over all its replicas' columns."""
+    """`n_steps` independent steps, at least 16, each the maximum over all its replicas' columns."""
+    n_steps = max(n_steps, 2 * N_BATCH)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     network_u = rng.random(n_steps)
     core = replica_maxima(program, key, n_steps, network_u, known)
@@ -46,7 +48,7 @@ def brute_force(
         deterministic_s=deterministic(program),
         method="brute_force",
         n_samples=n_steps,
-        tail_columns=n_steps / 2,
+        tail_columns=n_steps * (1.0 - TAIL_PROB),
     )
 
 

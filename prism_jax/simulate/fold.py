@@ -20,7 +20,6 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 
 Floats = NDArray[np.float64]
-N_STALL_NODES = 64  # undisturbed times a stall is applied to
 N_FINER = 4  # interpolated regime factors from one carried score to the next
 N_STALL_NODES = 64  # of the step time without stall
 

@@ -10,11 +10,12 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from ..errors import DataError
 from ..job import Job
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
-from .brute import brute_force
-from .columns import Chunk, column_times
+from .brute import TAIL_PROB, brute_force
+from .columns import Chunk, ColumnInputs, column_times
 from .fold import maximum_quantile, step_samples
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
@@ -22,11 +23,15 @@ from .known import MAX_KNOWN_REPLICAS, KnownGpus, known_times
 from .program import Program, by_class, lower
 
 Floats = NDArray[np.float64]
+METHODS = ("symmetric", "brute_force")
 N_RANDOMISATION = 8
 DEFAULT_COLUMNS = 2048
 REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
 N_STEP_SAMPLES = 1 << 14
-MIN_TAIL_COLUMNS = 12.0  # effective columns beyond the median of the replicas' maximum
+# Effective columns beyond the p95 of the replicas' maximum, per DEFAULT_COLUMNS: a design that works leaves 24 or more, plain
+# columns of 64 replicas 2.
+MIN_TAIL_COLUMNS = 10.0
+CHUNK_COLUMNS = 256  # the state of a scan stays in the second-level cache
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
     f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full (brute force)"
@@ -40,6 +45,7 @@ def predict(
     n_samples: int = DEFAULT_COLUMNS,
     method: str = "symmetric",
     known: KnownGpus | None = None,
+    pad: bool = False,
 ) -> StepTimeDistribution:
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
 
@@ -49,22 +55,23 @@ def predict(
         method: "symmetric" simulates replica columns and raises their distribution to the number of replicas;
             "brute_force" draws every GPU of every replica.
         known: persistent slowdowns of GPUs that were measured; all others are drawn.
+        pad: pad the graph to a common shape, for sweeps over many jobs: fewer compilations, the same numbers.
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
         sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
     """
-    program = lower(job) if known is None else by_class(lower(job))
+    program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
         return brute_force(program, key, n_samples, known)
     if many:
         return replace(brute_force(program, key, FALLBACK_STEPS, known), notes=(MANY_KNOWN,))
     result = symmetric(program, key, n_samples, known)
-    if result.tail_columns >= MIN_TAIL_COLUMNS:
+    if result.tail_columns >= MIN_TAIL_COLUMNS * min(1.0, result.n_samples / DEFAULT_COLUMNS):
         return result
     note = (
-        f"only {result.tail_columns:.0f} effective columns reach the upper half of the step time: the tail does not come from slow "
+        f"only {result.tail_columns:.1f} effective columns lie beyond the p95 of the step time: the tail does not come from slow "
         f"GPUs, importance sampling is out of its depth, and {FALLBACK_STEPS} steps were simulated in full instead"
     )
     return replace(brute_force(program, key, FALLBACK_STEPS, known), notes=(note,))
@@ -78,8 +85,7 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
     scores = REGIME_SCORES if program.varying_regime else np.zeros(1)
     inputs = column_inputs(program, regime_factors(program, scores))
     peak = jnp.asarray(design.peak_score, float) if program.has_persistent else None
-    chunks = Chunk(jnp.arange(N_RANDOMISATION), peak)
-    time_s = np.asarray(column_times(inputs, key, chunks, n_column), dtype=np.float64)
+    time_s = _randomised_times(inputs, key, peak, n_column)
     shared = shared_of(program, scores)
     known_s = None if known is None else known_times(program, known, key, scores)
     n_alike = program.n_replica - (0 if known_s is None else len(known_s))
@@ -91,24 +97,38 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
         for t, w in zip(time_s, design.weight, strict=True)
     ])  # fmt: skip
     weight, middle = design.weight.ravel(), pooled[len(scores) // 2]
-    median_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([0.5]))[0]
+    tail_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([TAIL_PROB]))[0]
     return StepTimeDistribution(
         samples_s=samples,
         batches_s=batches,
         deterministic_s=deterministic(program),
         method="symmetric",
         n_samples=N_RANDOMISATION * n_column,
-        tail_columns=effective_tail(weight, middle, median_s),
+        tail_columns=effective_tail(weight, middle, tail_s),
     )
+
+
+def _randomised_times(inputs: ColumnInputs, key: Array, peak: Array | None, n_column: int) -> Floats:
+    """Times [randomisation, score, column]; long randomisations are cut into chunks, whose columns the random counter can tell apart."""
+    width = min(n_column, CHUNK_COLUMNS)
+    n_part = n_column // width
+    if peak is not None:
+        split = peak.reshape(*peak.shape[:-1], n_part, width)
+        peak = jnp.moveaxis(split, -2, 1).reshape(-1, *peak.shape[1:-1], width)
+    times = column_times(inputs, key, Chunk(jnp.arange(N_RANDOMISATION * n_part), peak), width)
+    whole = np.asarray(times, dtype=np.float64).reshape(N_RANDOMISATION, n_part, -1, width)
+    return whole.transpose(0, 2, 1, 3).reshape(N_RANDOMISATION, -1, n_column)
 
 
 def column_design(program: Program, n_column: int, seed: int) -> Design:
     """Importance design of a program; without persistent factors every column is nominal."""
-    busy = program.graph.compute_s.sum(axis=(0, 2))
+    busy = program.graph.compute_s.sum(axis=(0, 2))[: program.n_stage]
     direction = persistent_spread(program) if program.has_persistent else np.zeros(2)
-    return importance_design(
-        N_RANDOMISATION, n_column, program.n_lane, program.n_replica, direction, lane_shares(busy), seed
+    design = importance_design(
+        N_RANDOMISATION, n_column, program.n_stage, program.n_replica, direction, lane_shares(busy), seed
     )
+    idle = ((0, 0), (0, 0), (0, program.n_lane - program.n_stage), (0, 0))
+    return replace(design, peak_score=np.pad(design.peak_score, idle))
 
 
 def persistent_spread(program: Program) -> Floats:

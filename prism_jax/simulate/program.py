@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..cost.step import step_cost
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
+from ..graph.pad import pad_graph, padded_depth
 from ..graph.propagate import GraphArrays
 from ..graph.schedules import make_schedule
 from ..graph.score import ScoreChain, family_chain, map_sd, residual_map, standardised
@@ -35,6 +36,8 @@ class Program:
     """Everything `predict` needs of a job.
 
     Attributes:
+        n_stage: lanes that are stages; a padded graph has idle ones behind them.
+        n_used: levels that a padded graph runs; None where nothing is padded.
         arrays: the graph on the device, one factor per group of kernel classes.
         gpu, node: per factor, persistent chains.
         link: per network axis, chain of the group's worst link score.
@@ -47,6 +50,8 @@ class Program:
     job: Job
     cost: StepCost
     graph: StepGraph
+    n_stage: int
+    n_used: int | None
     arrays: GraphArrays
     gpu: tuple[ScoreChain, ...]
     node: tuple[ScoreChain, ...]
@@ -81,16 +86,23 @@ class Program:
 
 
 @lru_cache(maxsize=32)
-def lower(job: Job) -> Program:
-    """The program of `job`; jobs are compared by identity, so lowering the same object again is free."""
+def lower(job: Job, pad: bool = False) -> Program:
+    """The program of `job`; jobs are compared by identity, so lowering the same object again is free.
+
+    Args:
+        pad: pad the graph to a common shape: fewer compilations for a sweep over jobs, the same numbers, no derivatives.
+    """
     plan = job.plan
     cost = step_cost(job.model, job.cluster, plan)
     schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
-    return program_of(job, cost, build_graph(schedule, cost))
+    return program_of(job, cost, build_graph(schedule, cost), pad=pad)
 
 
-def program_of(job: Job, cost: StepCost, graph: StepGraph) -> Program:
+def program_of(job: Job, cost: StepCost, graph: StepGraph, *, pad: bool = False) -> Program:
     """Program of a graph under the job's variability."""
+    stages = graph.n_lane
+    n_used = graph.n_level if pad else None
+    graph = pad_graph(graph) if pad else graph
     tree = job.variability
     groups = factor_groups(tree)
     compute, comm, p2p = call_residuals(tree, cost, graph)
@@ -100,7 +112,9 @@ def program_of(job: Job, cost: StepCost, graph: StepGraph) -> Program:
         job=job,
         cost=cost,
         graph=graph,
-        arrays=graph_arrays(graph, groups, compute.sd, comm.sd, p2p.sd),
+        n_stage=stages,
+        n_used=n_used,
+        arrays=graph_arrays(graph, groups, compute.sd, comm.sd, p2p.sd, n_used),
         gpu=tuple(family_chain(f.gpu) for f in factors),
         node=tuple(family_chain(f.node) for f in factors),
         link=tuple(family_chain(tree.of(c).node) for c in collectives),
@@ -123,11 +137,12 @@ def factor_groups(tree: Variability) -> list[list[int]]:
     return list(groups.values())
 
 
-def graph_arrays(graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats) -> GraphArrays:
-    """StepGraph in device form."""
-    depth, n_lane = graph.ring_depth, graph.n_lane
+def graph_arrays(graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats, n_used: int | None) -> GraphArrays:
+    """StepGraph in device form; `n_used` levels of a padded one."""
+    depth, n_lane = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth), graph.n_lane
     comm_s = np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1)
-    axes = tuple(int(a) for a in np.flatnonzero(comm_s.any(axis=(0, 1))))
+    used = np.flatnonzero(comm_s.any(axis=(0, 1))) if n_used is None else range(comm_s.shape[-1])
+    axes = tuple(int(a) for a in used)
     inside = graph.dep_level >= 0
     dep = np.where(inside, (graph.dep_level % depth) * n_lane + graph.dep_lane, depth * n_lane)
     return GraphArrays(
@@ -140,6 +155,7 @@ def graph_arrays(graph: StepGraph, groups: list[list[int]], call_sd: Floats, com
         lag_s=jnp.asarray(graph.lag_s, float),
         end_compute_s=jnp.asarray(by_factor(end_by_class(graph), groups), float),
         end_comm_s=jnp.asarray(graph.end_comm_s, float),
+        n_used=None if n_used is None else jnp.asarray(n_used, jnp.int32),
         depth=depth,
         axes=axes,
     )
@@ -158,7 +174,7 @@ def variant(program: Program, tree: Variability) -> Program:
     return replace(
         program,
         job=replace(program.job, variability=tree),
-        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd),
+        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd, program.n_used),
         gpu=tuple(family_chain(f.gpu, len(gpu.knots)) for f, gpu, _ in old),
         node=tuple(family_chain(f.node, len(node.knots)) for f, _, node in old),
         link=tuple(
@@ -176,7 +192,7 @@ def by_class(program: Program) -> Program:
     compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
     return replace(
         program,
-        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd),
+        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd, program.n_used),
         gpu=tuple(family_chain(tree.of(name).gpu) for name in COMPUTE_CLASSES),
         node=tuple(family_chain(tree.of(name).node) for name in COMPUTE_CLASSES),
     )
