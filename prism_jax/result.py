@@ -23,7 +23,7 @@ class StepTimeDistribution:
         deterministic_s: step time without any variability.
         method: "symmetric" or "brute_force".
         n_samples: simulated columns (symmetric) or steps (brute force).
-        tail_columns: effective number of simulated columns (or steps) beyond the median; how much the upper quantiles rest on.
+        tail_columns: effective number of simulated columns (or steps) beyond the p95; how much the upper quantiles rest on.
         notes: what the user should know about how this was computed.
     """
 
