@@ -13,6 +13,7 @@ BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
+MOST_CRITICAL = 5
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 Summary = Mapping[str, Any]
 
@@ -37,9 +38,10 @@ def _headline(summary: Summary) -> list[str]:
     axes = " x ".join(f"{axis} {job[axis]}" for axis in ("tp", "cp", "pp", "dp") if job[axis] > 1) or "one device"
     expert = f", ep {job['ep']}" if job["ep"] > 1 else ""
     schedule = f", {job['schedule']}" if job["pp"] > 1 else ""
+    n = job["n_micro_batch"]
     return [
         f"{job['name']}: {job['model']} on {job['n_devices']:,} x {job['device']} ({job['cluster']})",
-        f"{axes}{expert}{schedule}, {job['n_micro_batch']:,} micro-batches, {job['tokens_per_step']:,} tokens per step",
+        f"{axes}{expert}{schedule}, {n:,} micro-batch{'es' if n > 1 else ''}, {job['tokens_per_step']:,} tokens per step",
     ]
 
 
@@ -98,7 +100,9 @@ def _breakdown(summary: Summary) -> list[str]:
     rows = (f"  {words(name):<{width}}  {value:>{digits + 4}.{digits}f} s" for name, value in kept)
     shares = (value / whole_s for _, value in kept)
     drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
-    return ["where the mean step goes, average GPU", *drawn]
+    critical = sorted(summary["criticality"].items(), key=lambda item: -item[1])[:MOST_CRITICAL]
+    path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
+    return ["where the mean step goes, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]
 
 
 def _owners(summary: Summary) -> list[str]:

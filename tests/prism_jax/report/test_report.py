@@ -72,7 +72,9 @@ def test_quantiles_come_with_their_error():
 def test_the_mean_step_is_split_completely():
     lines = summary_lines(summary())
     first = lines.index("where the mean step goes, average GPU") + 1
-    shares = [float(line.split("%")[0].split()[-1]) for line in lines[first : lines.index("", first)]]
+    *parts, critical = lines[first : lines.index("", first)]
+    shares = [float(line.split("%")[0].split()[-1]) for line in parts]
+    assert critical == "  critical path: GEMM 80%, attention 10%, tp communication 10%"
     assert sum(shares) == pytest.approx(100, abs=0.3)
     assert shares == sorted(shares, reverse=True)
 

@@ -1,0 +1,64 @@
+"""The shipped jobs are the published ones: sizes, plans, and whether they fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_jax.cost.memory import memory
+from prism_jax.graph.schedules import make_schedule
+from prism_jax.io.config import load_job
+from prism_jax.io.examples import example_files
+from prism_jax.job import Job
+
+# devices, tokens per step, billion parameters; sources in the files
+SIZES = {
+    "deepseek_v3_2048": (2048, 15360 * 4096, 671),
+    "gpt3_175b_1024": (1024, 1536 * 2048, 175),
+    "llama2_7b_fsdp_64": (64, 128 * 4096, 6.7),
+    "llama3_405b_16384": (16384, 2**24, 406),
+    "llama3_405b_16384_131k": (16384, 2**24, 406),
+    "llama3_405b_65536": (65536, 2**26, 406),
+    "llama3_405b_8192": (8192, 2**24, 406),
+}
+# Published runs that the memory model finds too large, by at most this factor; the files say why.
+TOO_LARGE = {"llama3_405b_8192": 1.05, "deepseek_v3_2048": 2.1}
+
+
+@pytest.fixture(params=sorted(SIZES))
+def example(request: pytest.FixtureRequest) -> Job:
+    return load_job(example_files()[request.param])
+
+
+def test_every_promised_job_is_shipped():
+    assert set(example_files()) == set(SIZES)
+
+
+def test_devices_tokens_and_parameters_are_the_published_ones(example: Job):
+    n_devices, n_tokens, n_billion = SIZES[example.name]
+    assert example.plan.n_devices == example.cluster.n_devices == n_devices
+    assert example.plan.global_batch * example.plan.seq_len == n_tokens
+    assert example.model.n_params() / 1e9 == pytest.approx(n_billion, rel=0.01)
+
+
+def test_jobs_vary_and_their_schedules_exist(example: Job):
+    plan = example.plan
+    assert not example.variability.is_zero
+    assert make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages).n_chunk == plan.n_chunk
+
+
+def test_jobs_fit_or_say_why_not(example: Job):
+    needed = memory(example.model, example.cluster, example.plan)
+    if example.name not in TOO_LARGE:
+        assert needed.fits
+        return
+    assert 1.0 < needed.total_bytes / needed.capacity_bytes <= TOO_LARGE[example.name]
+    assert "memory model" in example_files()[example.name].read_text()
+
+
+def test_every_job_cites_what_it_repeats(examples: Path):
+    for file in example_files().values():
+        assert file.parent == examples
+        comment = "".join(line for line in file.read_text().splitlines() if line.startswith("#"))
+        assert "arXiv" in comment or "README.md" in comment or "llama3_405b_16384.yaml" in comment
