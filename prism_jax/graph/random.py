@@ -4,8 +4,9 @@
 used. One Threefry-2x32-20 call (Salmon et al., SC 2011) gives two 32-bit words, one polynomial Box-Muller turns them into
 two normals. Both travel as *one* complex array: XLA would otherwise compute every word twice, once per output.
 
-The counter of a draw is (its place, its level), where the place is (member, lane, column) and does not depend on how many of
-them there are: padding never changes a number.
+The counter of a draw is (its place, its level), where the place is (member, lane, pair of columns) and does not depend on how many
+members, lanes and levels there are: padding never changes a number. Columns k and k + n_column / 2 share a pair, so a chunk's
+width is part of its identity.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from jax import Array, lax
 
 MAX_COLUMNS = 1 << 11  # column pairs of one chunk fit in 10 bits of the counter
 MAX_LANES = 1 << 11
+MAX_MEMBERS = 1 << 11  # in the first word of the counter; more go to the high bits of the second, above the level
+MAX_LEVELS = 1 << 20
 _TWO_M32 = float(np.float32(2.0**-32))
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
@@ -54,7 +57,10 @@ def word_pairs(key_data: Array, level: Array, n_member: int, n_lane: int, n_pair
     place = lax.broadcasted_iota(jnp.uint32, shape, 0) * jnp.uint32(MAX_LANES)
     place = (place + lax.broadcasted_iota(jnp.uint32, shape, 1)) * jnp.uint32(MAX_COLUMNS // 2)
     place = place + lax.broadcasted_iota(jnp.uint32, shape, 2)
-    b0, b1 = threefry2x32(key_data[0], key_data[1], place, jnp.broadcast_to(level.astype(jnp.uint32), shape))
+    time = jnp.broadcast_to(level.astype(jnp.uint32), shape)
+    if n_member > MAX_MEMBERS:
+        time = time + lax.broadcasted_iota(jnp.uint32, shape, 0) // jnp.uint32(MAX_MEMBERS) * jnp.uint32(MAX_LEVELS)
+    b0, b1 = threefry2x32(key_data[0], key_data[1], place, time)
     packed = lax.complex(lax.bitcast_convert_type(b0, jnp.float32), lax.bitcast_convert_type(b1, jnp.float32))
     return lax.optimization_barrier(packed)
 
@@ -72,17 +78,17 @@ def normal_pairs(words: Array) -> Array:
 
 def exponential_pairs(words: Array) -> Array:
     """Standard exponentials from packed words: real and imaginary part are independent, complex64, same shape."""
-    pair = lax.complex(_exponential(_bits(lax.real(words))), _exponential(_bits(lax.imag(words))))
+    pair = lax.complex(_resolved_exponential(_bits(lax.real(words))), _resolved_exponential(_bits(lax.imag(words))))
     return lax.optimization_barrier(pair)
 
 
 def normals(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
-    """Standard normals [member, lane, column]; a draw depends on its place only, not on how many there are."""
+    """Standard normals [member, lane, column]; a draw depends on its member, lane and column pair, not on how many there are."""
     return both(normal_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
 
 
 def uniforms(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
-    """Uniforms in (0, 1) [member, lane, column], with the same property."""
+    """Uniforms in (0, 1] [member, lane, column], with the same property."""
     return jnp.exp(-both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2))))
 
 
@@ -96,8 +102,15 @@ def _bits(x: Array) -> Array:
 
 
 def _exponential(bits: Array) -> Array:
-    """-log(u) with u = (bits + 1/2) / 2^32: never 0 or inf, the upper tail resolved to 2^-33."""
+    """-log(u) with u = (bits + 1/2) / 2^32: never infinite, the upper tail resolved to 2^-33; zero once in 3e7 draws."""
     return -jnp.log((bits.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(_TWO_M32))
+
+
+def _resolved_exponential(bits: Array) -> Array:
+    """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite: small values, the upper tail of a maximum, by their series."""
+    v = (bits.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(_TWO_M32)
+    series = v * (1.0 + v * (0.5 + v * jnp.float32(1.0 / 3.0)))
+    return jnp.where(bits < jnp.uint32(1 << 24), series, _exponential(~bits))
 
 
 def _horner(y: Array, coefficients: list[float]) -> Array:
