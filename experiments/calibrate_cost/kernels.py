@@ -24,6 +24,7 @@ GEMM_TABLES = (
     ("blackwell", "b200", "B200-SXM", "TensorRT-LLM", "fp8"),
     ("ada", "l40s", "L40S", "TensorRT-LLM", "bf16"),
 )
+GEMM_COLUMNS = ["generation", "gpu", "software", "dtype", "n", "gemm_max", "gemm_k_half", "mean_error", "bias"]
 SMALLEST_FLOPS = 2e10  # below, launch gaps decide
 
 
@@ -46,11 +47,11 @@ def gemm(data: Path) -> pd.DataFrame:
         found = least_squares(fit, [shipped.gemm_max, 100.0], x_scale=[0.1, 50.0], loss="soft_l1", f_scale=0.1).x
         error = np.expm1(log_error(shipped))
         out.append((generation, gpu, software, dtype, len(rows), *found, np.abs(error).mean(), error.mean()))
-    return pd.DataFrame(out, columns="generation gpu software dtype n gemm_max gemm_k_half mean_error bias".split())
+    return pd.DataFrame(out, columns=GEMM_COLUMNS)
 
 
 def attention(data: Path) -> pd.DataFrame:
-    """Fitted share of peak and half-waves of fused attention; SimuMax states FLOP/s of the full square, 2.5 x forward backwards."""
+    """Fitted share of peak and half-waves of fused attention; SimuMax counts the full square, backward 2.5 x forward."""
     table = pd.read_csv(data / "kernels" / "attention.csv")
     out = []
     for generation, device_name, gpu in (("ampere", "a100-pcie", "A100-PCIe"), ("blackwell", "b200", "B200-SXM")):
@@ -64,18 +65,22 @@ def attention(data: Path) -> pd.DataFrame:
                 length, heads, useful = rows
                 side = "backward" if backward else "forward"
                 eff = replace(shipped, **{f"attention_{side}": x[0], f"attention_{side}_half_waves": x[1]})
-                return np.log(attention_s(1.0, length, heads, backward, device.peak("bf16"), device.n_sm, eff) * useful)
+                return np.log(
+                    attention_s(1.0, length, heads, 128, backward, device.peak("bf16"), device.n_sm, eff) * useful
+                )
 
             found = least_squares(log_error, [0.5, 1.0])
             out.append((generation, op, len(rows), *found.x, np.abs(np.expm1(found.fun)).mean()))
-    return pd.DataFrame(out, columns="generation op n share half_waves mean_error".split())
+    return pd.DataFrame(out, columns=["generation", "op", "n", "share", "half_waves", "mean_error"])
 
 
 def host(data: Path) -> pd.DataFrame:
     """Milliseconds per layer and micro-batch where the layer is too small to keep the device busy."""
     steps = pd.read_csv(data / "steps" / "steps.csv.gz", low_memory=False)
     steps = steps[(steps.pp == 1) & (steps.micro_batch == 1)]
-    small = steps[steps.model.str.startswith("GPT-h1024", na=False) | (steps.source.str.contains("nanotron") & (steps.tp == 8))]
+    small = steps[
+        steps.model.str.startswith("GPT-h1024", na=False) | (steps.source.str.contains("nanotron") & (steps.tp == 8))
+    ]
     small = small[small.num_gpus <= 8]
     per_layer = small.measured_step_time_s / (small.global_batch / small.dp * small.layers)
     return (1e3 * per_layer).groupby([small.source, small.model, small.tp]).agg(["size", "median", "std"]).reset_index()

@@ -66,7 +66,19 @@ def table(data: Path) -> pd.DataFrame:
             (row.id, row.measured_s, low, high, seconds, seconds / (row.measured_s or np.nan) - 1.0, gemm, attention)
             + (memory, share * cost.comm_s.sum(), (cost.end_compute_s + cost.end_comm_s).max() / seconds)
         )
-    columns = "id measured_s low_s high_s predicted_s error gemm attention memory comm end".split()
+    columns = [
+        "id",
+        "measured_s",
+        "low_s",
+        "high_s",
+        "predicted_s",
+        "error",
+        "gemm",
+        "attention",
+        "memory",
+        "comm",
+        "end",
+    ]
     return pd.DataFrame(out, columns=columns)
 
 

@@ -88,7 +88,9 @@ class CostModel:
     @cached_property
     def embedding(self) -> PieceCost:
         comms = embedding_comms(self.model, self.plan)
-        return self._piece(embedding_ops(self.model, self.plan), comms, self.model.embedding_params() / self.plan.tp, 0.0)
+        return self._piece(
+            embedding_ops(self.model, self.plan), comms, self.model.embedding_params() / self.plan.tp, 0.0
+        )
 
     @cached_property
     def head(self) -> PieceCost:
@@ -199,5 +201,3 @@ def _unhidden_gather(pieces: list[PieceCost]) -> float:
             if comm.axis == "dp" and comm.phase == "F" and comm.beside:
                 return seconds
     return 0.0
-
-

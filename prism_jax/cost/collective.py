@@ -118,7 +118,9 @@ def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Array]:
     return options
 
 
-def _best(kind: str, group: Group, hops: int, net_hops: int, scale_up: Array, network: Array, tree: bool = False) -> Array:
+def _best(
+    kind: str, group: Group, hops: int, net_hops: int, scale_up: Array, network: Array, tree: bool = False
+) -> Array:
     """Latency plus the longer of the two concurrent wires, for the fastest protocol; wires are bytes over link rate."""
     inner, outer = group.tiers[0], group.outermost
     alone = group.n_node == 1
@@ -195,17 +197,22 @@ def _tree_options(size: Array, group: Group) -> dict[str, Array]:
         share = size / group.in_node
         outside = _tree_options(share, between)["tree"]
         options["hierarchical"] = outside + sum(
-            _best(kind, inside, group.in_node - 1, 0, *_rails(size, inside)) for kind in ("reduce_scatter", "all_gather")
+            _best(kind, inside, group.in_node - 1, 0, *_rails(size, inside))
+            for kind in ("reduce_scatter", "all_gather")
         )
     return options
 
 
 def _in_switch_options(size: Array, group: Group) -> dict[str, Array]:
     inner = group.tiers[0]
-    link = (size * (1.0 + 1.0 / group.in_node) + nccl.PROTOCOLS[-1].fill_bytes) / (inner.effective_bytes_per_s * nccl.IN_SWITCH_SHARE)
+    link = (size * (1.0 + 1.0 / group.in_node) + nccl.PROTOCOLS[-1].fill_bytes) / (
+        inner.effective_bytes_per_s * nccl.IN_SWITCH_SHARE
+    )
     if group.n_node == 1:
         return {"in_switch": nccl.IN_SWITCH_BASE_S + link}
     _, network = _rails(2.0 * size, group)
     net_hops = 2 * int(np.ceil(np.log2(group.n_node)))
     base = nccl.IN_SWITCH_BASE_S + net_hops * group.outermost.latency_s * nccl.PROTOCOLS[-1].network_hop
-    return {"in_switch_tree": base + np.maximum(link, network / (nccl.NETWORK_SHARE["all_reduce"] * group.network_share))}
+    return {
+        "in_switch_tree": base + np.maximum(link, network / (nccl.NETWORK_SHARE["all_reduce"] * group.network_share))
+    }

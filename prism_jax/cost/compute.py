@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..system.hardware import Device
-from ..workload.op_table import KERNELS, PHASES, OpTable
+from ..workload.op_table import KERNELS, PHASES, Op, OpTable
 from .efficiency import Efficiency
 
 Array = NDArray[np.float64]
 
-_BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (FlashAttention-2, arXiv 2307.08691 section 3.3)
+_BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
+_FULL_WIDTH = 128.0  # head width that the attention shares are stated for
 
 
 def gemm_s(
@@ -40,19 +41,23 @@ def attention_s(
     flops: ArrayLike,
     rows: ArrayLike,
     heads: ArrayLike,
+    width: ArrayLike,
     backward: ArrayLike,
     peak_flops_per_s: ArrayLike,
     n_sm: int,
     eff: Efficiency,
 ) -> Array:
-    """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries each."""
+    """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries and `width` dimensions."""
     waves = np.ceil(np.asarray(rows, dtype=np.float64) / _BLOCK_ROWS) * np.asarray(heads, dtype=np.float64) / n_sm
     backward = np.asarray(backward, dtype=bool)
     top = np.where(backward, eff.attention_backward, eff.attention_forward)
     half = np.where(backward, eff.attention_backward_half_waves, eff.attention_forward_half_waves)
-    reached = top * waves / (waves + half)
+    width = np.asarray(width, dtype=np.float64)
+    narrow = width / (width + eff.attention_half_width) * (_FULL_WIDTH + eff.attention_half_width) / _FULL_WIDTH
+    reached = top * np.minimum(narrow, 1.0) * waves / (waves + half)
     flops = np.asarray(flops, dtype=np.float64)
-    return np.where(flops > 0.0, flops / (peak_flops_per_s * np.where(reached > 0.0, reached, 1.0)), 0.0)
+    peak = np.asarray(peak_flops_per_s, dtype=np.float64)
+    return np.where(flops > 0.0, flops / (peak * np.where(reached > 0.0, reached, 1.0)), 0.0)
 
 
 def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, eff: Efficiency) -> Array:
@@ -74,18 +79,20 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
     flops, hbm = table.column("flops"), table.column("hbm_bytes")
     m, n, k, batch = (table.column(name) for name in ("m", "n", "k", "batch"))
     launches = table.column("n_launch")
-    dtypes = [dtype if op.dtype == "plan" or dtype == "fp32" else _half(device, dtype) for op in table.ops]
+    dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
     peak = np.array([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in dtypes])
     product = gemm_s(m, n, k, batch, peak, device.n_sm, eff)
-    fused = attention_s(flops, m, batch, table.column("flash_backward"), peak, device.n_sm, eff)
+    fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
     return np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
 
 
-def _half(device: Device, dtype: str) -> str:
-    """The 16-bit type that runs beside an fp8 plan, or the plan's own."""
-    if dtype in ("fp16", "bf16"):
+def _dtype_of(op: Op, device: Device, dtype: str) -> str:
+    """What the tensor cores run `op` in: fp32 plans as TF32 where there is one, ops that leave fp8 in 16 bits."""
+    if dtype == "fp32":
+        return "tf32" if "tf32" in device.peak_flops_per_s else "fp32"
+    if op.dtype == "plan" or dtype in ("fp16", "bf16"):
         return dtype
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
 

@@ -1,14 +1,13 @@
-"""Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml` (every number with its source)."""
+"""Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml`, with the sources there."""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from ..errors import SpecError
+from ..system.names import load_toml
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,11 @@ class Efficiency:
         gemm_tiles: (rows, columns, efficiency relative to `gemm_max`) of the kernels the library chooses from.
         attention_forward, attention_backward: fused attention, useful FLOPs (causal half; backward = 2 x forward).
         attention_forward_half_waves, attention_backward_half_waves: waves of 128-row blocks at which they reach half of that.
+        attention_half_width: head width at which they would reach half of an infinitely wide head (the shares hold for 128).
         memory: of the HBM bandwidth in a large memory-bound pass.
         memory_half_bytes: size at which a pass reaches half of that.
         launch_s: gap between two kernels on the stream.
-        host_launch_s: time of the host (Python, autograd, driver) per kernel: a chunk cannot run faster than its host launches it.
+        host_launch_s: time of the host (Python, autograd, driver) per listed kernel; no chunk runs faster than it is launched.
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
         overlap_slowdown: extra time of compute per second of communication beside it.
@@ -39,6 +39,7 @@ class Efficiency:
     attention_backward: float
     attention_forward_half_waves: float
     attention_backward_half_waves: float
+    attention_half_width: float
     memory: float
     memory_half_bytes: float
     launch_s: float
@@ -70,5 +71,4 @@ def _build(generation: str) -> Efficiency:
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    text = files(__package__).joinpath("presets", "efficiency.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return load_toml(__name__.rpartition(".")[0], "efficiency.toml")

@@ -29,7 +29,7 @@ class Protocol(NamedTuple):
 
 
 # baseLat ring 6.6 / 14 / 8.4, tree 6.8 / 14 / 8.4; hwLat NVLink ring 0.6 / 1.9 / 3.4, network ring 2.7 / 4.0 / 14.
-# LL sends a flag with every 4 bytes and reaches half of that again (NCCL tuner: 1/4 of the ring bandwidth); LL128: 120 of 128 bytes.
+# LL sends a flag with every 4 bytes (the tuner gives it 1/4 of the ring bandwidth); LL128 carries data in 120 of 128 bytes.
 # fill_bytes: two A100 (H100) take 42 (29) us longer for 16 MiB than their rate at 512 MiB says (aiconfigurator tables).
 PROTOCOLS = (
     Protocol("LL", 0.25, 6.6e-6, 6.8e-6, 0.6 / 1.9, 2.7 / 4.0, 0.0),
@@ -63,4 +63,6 @@ NETWORK_SHARE = {
 }
 # A100 clusters reach less of it: 129 of 200 GB/s per node on Azure ND A100 v4, 16 to 64 GPUs (Echo, nccl-tests).
 GENERATION_NETWORK_SHARE = {"ampere": 0.73, "volta": 0.73}
-PEERS_IN_FLIGHT = 8  # point-to-point transfers an all-to-all keeps going at a time (NCCL's default channels per peer set)
+PEERS_IN_FLIGHT = (
+    8  # point-to-point transfers an all-to-all keeps going at a time (NCCL's default channels per peer set)
+)

@@ -24,7 +24,7 @@ def behind(comm_s: float, window_s: float) -> Exposure:
 
 
 def cut_up(comm_s: float, window_s: float, n_piece: int) -> Exposure:
-    """Communication in `n_piece` pieces interleaved with pieces of its product: the first (or last) piece has nothing to hide behind."""
+    """Communication cut into `n_piece` pieces like the compute it belongs to: one piece has nothing to hide behind."""
     first = comm_s / n_piece
     rest = behind(comm_s - first, window_s)
     return Exposure(first + rest.exposed_s, rest.hidden_s)

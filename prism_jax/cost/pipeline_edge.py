@@ -1,4 +1,4 @@
-"""Seconds to hand the activations of one micro-batch from a model chunk to the next, on the tier that lies between their stages."""
+"""Seconds to hand the activations of a micro-batch from a model chunk to the next, on the tier between their stages."""
 
 from __future__ import annotations
 

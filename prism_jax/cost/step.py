@@ -16,9 +16,7 @@ from .step_end import StageEnd, stage_end
 from .weights import stage_weights
 
 
-def step_cost(
-    model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency | None = None
-) -> StepCost:
+def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency | None = None) -> StepCost:
     """Cost of one training step.
 
     Args:
@@ -73,9 +71,7 @@ def _beside_sends(compute_s: Array, p2p_s: Array, plan: ParallelPlan, eff: Effic
     return slowed
 
 
-def _chunk_costs(
-    model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency
-) -> list[ChunkCost]:
+def _chunk_costs(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[ChunkCost]:
     """Cost of every chunk; chunks with equal layers and ends share one."""
     cost_model = CostModel(model, cluster, plan, eff)
     known: dict[tuple[int, int, bool, bool], ChunkCost] = {}

@@ -1,4 +1,4 @@
-"""What a stage does after its last backward pass: gradient reduction across replicas, optimizer, gathering of updated parameters."""
+"""What a stage does after its last backward pass: gradient reduction, optimizer, gathering of updated parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sharded import gradient_bytes, weight_bytes
 from .traffic import data_group
 from .weights import StageWeights
 
-# HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments read and written 24, 16-bit weight 2;
+# HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments in and out 24, 16-bit weight 2;
 # gradient norm reads 4, zeroing writes 4. Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
 OPTIMIZER_BYTES = 38.0
 BUCKET_ELEMENTS = 40e6  # Megatron-LM `ddp_bucket_size` default, constant part
@@ -87,7 +87,9 @@ def _gathering_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) ->
     stride, size = data_group(plan)
     wide = weight_bytes(plan)
     dense = collective_s("all_gather", wide * weights.dense, cluster, stride, size).seconds
-    expert = collective_s("all_gather", wide * weights.expert, cluster, stride * plan.ep, max(size // plan.ep, 1)).seconds
+    expert = collective_s(
+        "all_gather", wide * weights.expert, cluster, stride * plan.ep, max(size // plan.ep, 1)
+    ).seconds
     return dense + expert
 
 
@@ -95,5 +97,3 @@ def _embedding_s(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -
     """Gradients of the tied embedding are added between the first and the last stage."""
     n_bytes = gradient_bytes(plan) * model.vocab * model.hidden / plan.tp
     return collective_s("all_reduce", n_bytes, cluster, plan.stride("pp") * (plan.pp - 1), 2).seconds
-
-

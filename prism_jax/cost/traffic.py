@@ -56,12 +56,13 @@ def head_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
     comms: list[Comm] = []
     if plan.tp > 1:
         size = _activation_bytes(model, plan)
+        beside = "weight_grad" if plan.overlap.tp else ""
         tokens = Shard.of(model, plan).tokens
         comms.append(_tp(plan, "all_reduce", "F", FP32_BYTES * tokens)._replace(count=3.0))
         if plan.sequence_parallel:
-            comms += [_tp(plan, "all_gather", "F", size), _tp(plan, "reduce_scatter", "B", size, "weight_grad")]
+            comms += [_tp(plan, "all_gather", "F", size), _tp(plan, "reduce_scatter", "B", size, beside)]
         else:
-            comms.append(_tp(plan, "all_reduce", "B", size, "weight_grad" if plan.overlap.tp else ""))
+            comms.append(_tp(plan, "all_reduce", "B", size, beside))
     for _ in range(model.n_mtp):
         comms += layer_comms(model, plan, model.n_layers - 1)
     return comms
@@ -84,23 +85,26 @@ def _activation_bytes(model: TransformerSpec, plan: ParallelPlan) -> float:
 def _tensor_parallel(model: TransformerSpec, plan: ParallelPlan, n_block: float) -> list[Comm]:
     """Per block (attention, MLP) an all-reduce per pass, or the all-gather and reduce-scatter it splits into.
 
-    Source: arXiv 1909.08053 section 3; 2205.05198 section 4.2.2 (the gathering of the input for the weight gradient hides under
-        the input gradient, the scattering of the input gradient under the weight gradient).
+    Notes:
+        `overlap.tp` stands for what Megatron-Core calls `tp_comm_overlap`: forward and output gradient are cut up with their
+        products (sequence parallelism only), the input is gathered again under the input gradient, and what follows the
+        input gradient runs under the weight gradient. Without it all of it shows.
+
+    Source: arXiv 1909.08053 section 3; 2205.05198 section 4.2.2.
     """
     if plan.tp == 1:
         return []
     size = _activation_bytes(model, plan)
-    cut = "product" if plan.overlap.tp else ""
+    cut, input_grad, weight_grad = ("product", "input_grad", "weight_grad") if plan.overlap.tp else ("", "", "")
     if not plan.sequence_parallel:
-        hidden = "weight_grad" if plan.overlap.tp else ""  # Megatron-LM `async_tensor_model_parallel_allreduce`, 2022
-        comms = [_tp(plan, "all_reduce", "F", size), _tp(plan, "all_reduce", "B", size, hidden)]
+        comms = [_tp(plan, "all_reduce", "F", size), _tp(plan, "all_reduce", "B", size, weight_grad)]
     else:
         comms = [
             _tp(plan, "all_gather", "F", size, cut),
             _tp(plan, "reduce_scatter", "F", size, cut),
             _tp(plan, "all_gather", "B", size, cut),
-            _tp(plan, "all_gather", "B", size, "input_grad" if plan.overlap.tp else ""),
-            _tp(plan, "reduce_scatter", "B", size, "weight_grad" if plan.overlap.tp else ""),
+            _tp(plan, "all_gather", "B", size, input_grad),
+            _tp(plan, "reduce_scatter", "B", size, weight_grad),
         ]
     return [comm._replace(count=n_block) for comm in comms]
 

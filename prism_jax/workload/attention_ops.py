@@ -1,6 +1,6 @@
-"""Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain of kernels before FlashAttention.
+"""Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain it replaced.
 
-Flash: FLOPs of the causal half; traffic of queries, keys, values and output; the backward kernel runs five products instead of two,
+Flash: FLOPs of the causal half; traffic of queries, keys, values and output; the backward kernel runs five products, not two,
 one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22): two batched products over the whole
 square, a fused scale-mask-softmax, dropout with a one-byte mask, every pass through device memory (arXiv 2205.05198 section 4.1).
 """
@@ -50,7 +50,10 @@ def _unfused(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[O
         traffic = element * (n_score + heads * (rows + keys) * dim)
         k, n = (float(dim), keys) if name == "scores" else (keys, float(dim))
         product = Op(name, "F", "gemm", flops, traffic, 1.0, rows, n, k, heads, dtype="bf16")
-        ops += [product, product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0)]
+        ops += [
+            product,
+            product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0),
+        ]
     ops += [stream("softmax", "F", 2 * element * n_score), stream("softmax", "B", 3 * element * n_score)]
     if shard.dropout:
         ops += [stream("attention_dropout", phase, (2 * element + 1) * n_score) for phase in ("F", "B")]

@@ -12,9 +12,9 @@ from .shard import Shard, gemm, stream
 from .transformer import TransformerSpec
 
 
-def mlp_ops(model: TransformerSpec, shard: Shard, name: str, width: int, tokens: float | None = None) -> list[Op]:
+def mlp_ops(model: TransformerSpec, shard: Shard, name: str, width: int) -> list[Op]:
     """A dense MLP of inner width `width` split over tp; SwiGLU if the model is gated."""
-    rows = shard.tokens if tokens is None else tokens
+    rows = shard.tokens
     inner = width / shard.tp
     n_in = 2 if model.gated else 1
     ops = gemm(f"{name}_in", rows, n_in * inner, model.hidden, shard)

@@ -1,0 +1,94 @@
+"""Collectives: bandwidth and latency limits, which algorithm wins where, and measured figures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from prism_jax.cost import nccl
+from prism_jax.cost.collective import Group, candidates, collective_s
+from prism_jax.system import catalog
+
+A100 = catalog.cluster("dgx-a100", 1024)
+H100 = catalog.cluster("dgx-h100", 1024)
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+HUGE = 1e12  # bytes: latency and ramp vanish
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("all_gather", 1), ("reduce_scatter", 1), ("all_reduce", 2)])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_large_ring_moves_n_minus_one_nths_of_the_buffer(kind: str, rounds: int, size: int) -> None:
+    bandwidth = A100.tiers[0].bytes_per_s * nccl.SCALE_UP_SHARE[kind]
+    expected = rounds * (size - 1) / size * HUGE / bandwidth
+    assert collective_s(kind, HUGE, A100, 1, size).seconds == pytest.approx(expected, rel=1e-3)
+
+
+def test_small_ring_costs_its_hops() -> None:
+    for size in (2, 8):
+        hops = 2 * (size - 1)
+        low_latency = nccl.PROTOCOLS[0]
+        expected = low_latency.base_ring_s + hops * A100.tiers[0].latency_s * low_latency.scale_up_hop
+        assert collective_s("all_reduce", 8.0, A100, 1, size).seconds == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [2, 8, 16, 128])
+def test_no_bytes_or_no_peers_take_no_time(kind: str, size: int) -> None:
+    assert collective_s(kind, 0.0, A100, 1, size).seconds == 0.0
+    assert collective_s(kind, 1e9, A100, 1, 1) == (0.0, "none")
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.sampled_from(KINDS), st.sampled_from([2, 8, 16, 64]), st.sampled_from([1, 8]), st.floats(3, 10))
+def test_more_bytes_never_take_less_time(kind: str, size: int, stride: int, exponent: float) -> None:
+    small = collective_s(kind, 10**exponent, H100, stride, size).seconds
+    assert collective_s(kind, 1.5 * 10**exponent, H100, stride, size).seconds >= small
+
+
+@pytest.mark.parametrize("n_bytes", [1e4, 1e6, 1e8, 1e10])
+def test_hierarchical_and_rail_rings_beat_one_flat_ring_across_nodes(n_bytes: float) -> None:
+    options = candidates("all_reduce", n_bytes, Group.of(A100, 1, 128))
+    assert options["hierarchical"] < options["ring"]
+    assert options["rail_ring"] <= options["ring"]
+
+
+def test_reduction_in_the_switch_beats_the_ring_on_eight_h100() -> None:
+    chosen = collective_s("all_reduce", 1e9, H100, 1, 8)
+    assert chosen.algorithm == "in_switch"
+    assert chosen.seconds < candidates("all_reduce", 1e9, Group.of(H100, 1, 8))["ring"]
+
+
+def test_a100_switches_do_not_reduce() -> None:
+    assert collective_s("all_reduce", 1e9, A100, 1, 8).algorithm == "ring"
+
+
+def test_trees_win_for_small_messages_on_many_nodes() -> None:
+    assert "tree" in collective_s("all_reduce", 1e4, A100, 8, 128).algorithm
+
+
+def test_members_one_node_apart_have_a_port_each() -> None:
+    one_rail = Group.of(A100, 8, 16)
+    assert one_rail.in_node == 1
+    assert one_rail.n_node == 16
+    whole_nodes = Group.of(A100, 1, 16)
+    assert (whole_nodes.in_node, whole_nodes.n_node) == (8, 2)
+    # the same buffer over the same number of members: eight ports per node against one
+    assert (
+        collective_s("all_reduce", 1e9, A100, 1, 16).seconds < collective_s("all_reduce", 1e9, A100, 8, 16).seconds / 5
+    )
+
+
+def test_oversubscribed_spine_slows_an_all_to_all() -> None:
+    oversubscribed, full = catalog.cluster("llama3-h100", 16384), catalog.cluster("dgx-h100", 16384)
+    args = ("all_to_all", 1e9)
+    assert collective_s(*args, oversubscribed, 1, 16384).seconds > 2 * collective_s(*args, full, 1, 16384).seconds
+
+
+@pytest.mark.parametrize(
+    ("size", "n_bytes", "measured_s"),
+    # nccl-tests all-reduce, in place, Azure ND A100 v4 (NetX-lab/Echo, MIT)
+    [(8, 134217728, 1119.8e-6), (8, 1073741824, 8139.6e-6), (16, 1073741824, 16166e-6), (64, 1073741824, 17143e-6)],
+)
+def test_large_all_reduces_are_within_ten_percent_of_measurements(size: int, n_bytes: int, measured_s: float) -> None:
+    azure = catalog.cluster("azure-nd-a100-v4", 64)
+    assert collective_s("all_reduce", n_bytes, azure, 1, size).seconds == pytest.approx(measured_s, rel=0.1)

@@ -1,0 +1,92 @@
+"""The roofline: closed forms of its limits, monotonicity, and the shapes it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from prism_jax.cost.compute import attention_s, class_seconds, gemm_s, op_seconds, stream_s
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.errors import SpecError
+from prism_jax.system import catalog
+from prism_jax.workload.op_table import Op, OpTable
+
+A100 = catalog.device("a100-80gb")
+EFF = efficiency("ampere")
+PEAK = A100.peak("bf16")
+LARGE = st.integers(256, 16384)
+
+
+def test_large_product_reaches_gemm_max() -> None:
+    size = 256 * 108.0  # whole waves in both directions
+    seconds = gemm_s(size, size, 1e6, 1, PEAK, A100.n_sm, EFF)
+    assert 2 * size**2 * 1e6 / (seconds * PEAK) == pytest.approx(EFF.gemm_max, rel=1e-3)
+
+
+def test_one_tile_takes_as_long_as_a_full_wave() -> None:
+    one = gemm_s(256, 128, 4096, 1, PEAK, A100.n_sm, replace(EFF, gemm_tiles=((256, 128, 1.0),)))
+    wave = gemm_s(256 * 108, 128, 4096, 1, PEAK, A100.n_sm, replace(EFF, gemm_tiles=((256, 128, 1.0),)))
+    assert one == wave
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(LARGE, LARGE, LARGE)
+def test_product_time_grows_with_every_size_and_never_beats_the_peak(m: int, n: int, k: int) -> None:
+    seconds = gemm_s(m, n, k, 1, PEAK, A100.n_sm, EFF)
+    assert seconds >= 2.0 * m * n * k / PEAK
+    for larger in ((2 * m, n, k), (m, 2 * n, k), (m, n, 2 * k)):
+        assert gemm_s(*larger, 1, PEAK, A100.n_sm, EFF) >= seconds
+
+
+def test_functions_take_arrays() -> None:
+    m = np.array([1024.0, 2048.0])
+    seconds = gemm_s(m, 4096, 4096, 1, PEAK, A100.n_sm, EFF)
+    assert seconds.tolist() == [float(gemm_s(x, 4096, 4096, 1, PEAK, A100.n_sm, EFF)) for x in m]
+
+
+def test_nothing_takes_no_time() -> None:
+    assert gemm_s(0, 128, 128, 1, PEAK, A100.n_sm, EFF) == 0.0
+    assert stream_s(0.0, 1.0, A100.hbm_bytes_per_s, EFF) == 0.0
+    assert attention_s(0.0, 0.0, 0.0, 128, False, PEAK, A100.n_sm, EFF) == 0.0
+
+
+def test_large_stream_reaches_its_share_of_bandwidth() -> None:
+    assert 1e12 / stream_s(1e12, 1, A100.hbm_bytes_per_s, EFF) == pytest.approx(
+        EFF.memory * A100.hbm_bytes_per_s, rel=1e-3
+    )
+
+
+def test_backward_attention_is_slower_per_flop() -> None:
+    forward, backward = (attention_s(1e12, 4096, 64, 128, side, PEAK, A100.n_sm, EFF) for side in (False, True))
+    assert backward > forward
+
+
+def test_narrow_heads_are_slower() -> None:
+    narrow, wide = (attention_s(1e12, 4096, 64, width, False, PEAK, A100.n_sm, EFF) for width in (64, 128))
+    assert narrow > wide
+
+
+def test_classes_add_up_to_the_ops() -> None:
+    table = OpTable.of(
+        [
+            Op("p", "F", "gemm", 2.0 * 1024**3, 6.0 * 1024**2, 1, 1024, 1024, 1024),
+            Op("a", "B", "attention", 1e11, 1e8, 1, 2048, 2048, 128, 32, True, "bf16"),
+            Op("s", "W", "memory", 0.0, 1e9),
+        ]
+    )
+    by_class = class_seconds(table, A100, "bf16", EFF)
+    assert by_class.sum() == pytest.approx(op_seconds(table, A100, "bf16", EFF).sum())
+    assert np.count_nonzero(by_class) == 3
+
+
+@pytest.mark.parametrize("name", catalog.device_names())
+def test_every_preset_device_has_constants(name: str) -> None:
+    assert 0.0 < efficiency(catalog.device(name).generation).in_step <= 1.0
+
+
+def test_unknown_generation_names_the_known_ones() -> None:
+    with pytest.raises(SpecError, match="ampere"):
+        efficiency("tpu")

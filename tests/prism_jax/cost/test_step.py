@@ -1,0 +1,141 @@
+"""step_cost: identities over plans, and the published step times the constants were calibrated on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prism_jax.cost.step import step_cost
+from prism_jax.cost.step_cost import COMM_AXES, StepCost
+from prism_jax.io.steps_table import read_step_rows
+from prism_jax.plan import Overlap, ParallelPlan
+from prism_jax.system import catalog
+from prism_jax.workload.transformer import MoESpec, TransformerSpec
+
+F, B, W = 0, 1, 2
+TP, CP, EP, DP = range(len(COMM_AXES))
+GPT = TransformerSpec(name="gpt", n_layers=8, hidden=4096, n_heads=32, ffn_hidden=16384, vocab=51200)
+MOE = replace(GPT, gated=True, norm="rms", position="rope", bias=False, moe=MoESpec(8, 2, 4096))
+PLAN = ParallelPlan(micro_batch=2, global_batch=64, seq_len=2048, pp=4, dp=2)
+REFERENCE = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "steps" / "reference_rows.json"
+
+
+def cost_of(plan: ParallelPlan, model: TransformerSpec = GPT) -> StepCost:
+    return step_cost(model, catalog.cluster("dgx-a100", plan.n_devices), plan)
+
+
+def test_shapes_follow_chunks_and_stages() -> None:
+    cost = cost_of(replace(PLAN, virtual_stages=2, schedule="interleaved"))
+    assert cost.compute_s.shape == (3, 8, 3)
+    assert cost.comm_s.shape == cost.hidden_comm_s.shape == (3, 8, 4)
+    assert cost.p2p_s.shape == (8,)
+    assert cost.p2p_s[-1] == 0.0
+    assert np.all(cost.p2p_s[:-1] > 0.0)
+    assert cost.end_comm_s.shape == cost.end_compute_s.shape == (4,)
+    for array in (cost.compute_s, cost.comm_s, cost.hidden_comm_s, cost.p2p_s, cost.end_comm_s):
+        assert np.all(np.isfinite(array))
+        assert np.all(array >= 0.0)
+
+
+def test_model_flops_are_those_of_the_model() -> None:
+    tokens = PLAN.global_batch * PLAN.seq_len
+    assert cost_of(PLAN).model_flops == tokens * GPT.train_flops_per_token(2048, causal=True)
+    full = cost_of(replace(PLAN, recompute="full", attention="unfused"))
+    assert full.hardware_flops == tokens * GPT.train_flops_per_token(2048, causal=False, recompute="full")
+    assert full.model_flops < full.hardware_flops
+
+
+def test_full_recomputation_adds_one_forward_of_every_middle_chunk() -> None:
+    plan = replace(PLAN, tp=2, overlap=Overlap(pp=False))
+    plain, full = cost_of(plan), cost_of(replace(plan, recompute="full"))
+    middle = slice(1, 3)
+    assert full.compute_s[B, middle] - plain.compute_s[B, middle] == pytest.approx(plain.compute_s[F, middle])
+    assert full.comm_s[B, middle, TP] - plain.comm_s[B, middle, TP] == pytest.approx(plain.comm_s[F, middle, TP])
+    assert full.compute_s[W] == pytest.approx(plain.compute_s[W])
+
+
+def test_selective_recomputation_lies_between_none_and_full() -> None:
+    none, selective, full = (
+        cost_of(replace(PLAN, recompute=r)).compute_s[B].sum() for r in ("none", "selective", "full")
+    )
+    assert none < selective < full
+
+
+def test_without_parallel_axes_there_is_no_communication() -> None:
+    cost = cost_of(ParallelPlan(micro_batch=1, global_batch=8, seq_len=2048))
+    assert cost.comm_s.sum() == cost.hidden_comm_s.sum() == cost.p2p_s.sum() == cost.end_comm_s.sum() == 0.0
+
+
+def test_every_axis_communicates_on_its_own_column() -> None:
+    assert cost_of(replace(PLAN, tp=2)).comm_s[..., TP].sum() > 0.0
+    assert cost_of(replace(PLAN, dp=4, ep=4), MOE).comm_s[..., EP].sum() > 0.0
+    ring = cost_of(replace(PLAN, cp=2))
+    assert ring.comm_s[..., CP].sum() + ring.hidden_comm_s[..., CP].sum() > 0.0
+    sharded = cost_of(replace(PLAN, pp=1, dp=16, sharding="fsdp"))
+    assert sharded.comm_s[..., DP].sum() + sharded.hidden_comm_s[..., DP].sum() > 0.0
+    assert cost_of(PLAN).comm_s.sum() == 0.0
+
+
+@pytest.mark.parametrize("change", [{"tp": 8, "sequence_parallel": True}, {"tp": 8}], ids=["sp", "no_sp"])
+def test_overlapping_tensor_parallel_communication_hides_some_of_it(change: dict) -> None:
+    shown, overlapped = (cost_of(replace(PLAN, overlap=Overlap(tp=tp), **change)) for tp in (False, True))
+    assert shown.hidden_comm_s[..., TP].sum() == 0.0
+    assert overlapped.comm_s[..., TP].sum() < shown.comm_s[..., TP].sum()
+    assert overlapped.comm_s[..., TP].sum() + overlapped.hidden_comm_s[..., TP].sum() == pytest.approx(
+        shown.comm_s[..., TP].sum()
+    )
+    assert overlapped.compute_s.sum() > shown.compute_s.sum()  # what runs beside compute slows it
+
+
+def test_overlap_of_gradient_reduction_shortens_the_end() -> None:
+    plan = replace(PLAN, pp=1, dp=32, tp=1)
+    shown, hidden = (cost_of(replace(plan, overlap=Overlap(dp=dp))).end_comm_s[0] for dp in (False, True))
+    assert hidden < 0.6 * shown
+
+
+def test_sharding_the_optimizer_divides_its_time() -> None:
+    plan = replace(PLAN, pp=1, dp=32)
+    whole, sharded = (cost_of(replace(plan, zero_stage=z)).end_compute_s[0] for z in (0, 1))
+    assert sharded == pytest.approx(whole / 32)
+
+
+def test_tied_embeddings_add_a_reduction_between_first_and_last_stage() -> None:
+    tied, untied = (cost_of(replace(PLAN, dp=1), replace(GPT, tied_embeddings=t)) for t in (True, False))
+    assert untied.end_comm_s.tolist() == [0.0] * 4
+    assert tied.end_comm_s[0] == tied.end_comm_s[3] > 0.0
+    assert tied.end_comm_s[1] == 0.0
+
+
+def test_126_layers_on_128_chunks_leave_one_out_at_both_ends() -> None:
+    model = replace(GPT, n_layers=126)
+    plan = ParallelPlan(1, 32, 2048, pp=16, virtual_stages=8, schedule="interleaved")
+    cost = cost_of(plan, model)
+    gemm = cost.compute_s[F, :, 0]
+    assert gemm[0] < 1e-9 + gemm[1] * 0.1  # embedding only
+    assert gemm[1] == pytest.approx(gemm[126])
+
+
+def test_more_replicas_cost_nothing_per_micro_batch() -> None:
+    plan = replace(PLAN, overlap=Overlap(pp=False))  # more replicas move the stages of a pipeline apart
+    few, many = cost_of(plan), cost_of(replace(plan, dp=16, global_batch=512))
+    assert np.array_equal(few.compute_s, many.compute_s)
+
+
+def test_small_layers_run_at_the_pace_of_the_host() -> None:
+    small = replace(GPT, hidden=256, n_heads=4, ffn_hidden=1024)
+    one, two = (cost_of(ParallelPlan(mb, 8, 128), small).compute_s.sum() for mb in (1, 2))
+    assert one == pytest.approx(two)
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the shared measurements are not here")
+def test_llama3_busiest_stage_stays_below_the_published_step() -> None:
+    for row in read_step_rows(REFERENCE):
+        model, cluster, plan = row.job
+        cost = step_cost(model, cluster, plan)
+        chunk = cost.compute_s.sum((0, 2)) + cost.comm_s.sum((0, 2))
+        busiest = plan.n_micro_batch * max(chunk[s :: plan.pp].sum() for s in range(plan.pp))
+        assert row.measured_s is not None
+        assert 0.6 * row.measured_s < busiest < 1.15 * row.measured_s, row.id
