@@ -13,7 +13,7 @@ BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
-MOST_CRITICAL = 5
+MOST_CRITICAL = 4
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 Summary = Mapping[str, Any]
 
