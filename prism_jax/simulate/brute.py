@@ -18,8 +18,8 @@ from .known import KnownGpus
 from .program import Program
 
 Floats = NDArray[np.float64]
-N_COLUMN = 256  # of a chunk: the state of a scan stays in the second-level cache
-CHUNKS_PER_CALL = 64
+N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
+CHUNKS_PER_CALL = 32
 N_BATCH = 8
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
 

@@ -85,7 +85,12 @@ def column_times(inputs: ColumnInputs, key: Array, chunks: Chunk, n_column: int)
     """
     n_chunk = chunks.index.shape[0]
     n_device = _shards(n_chunk)
-    return _compiled(n_device, n_column, jax.default_backend())(inputs, key, chunks)
+    times = _compiled(n_device, n_column, jax.default_backend())(inputs, key, chunks)
+    if jax.process_count() == 1:
+        return times
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(times, tiled=True)
 
 
 def _shards(n_chunk: int) -> int:

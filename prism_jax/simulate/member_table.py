@@ -2,8 +2,9 @@
 
     F(x) = prod_i Phi_r((x / S_i - 1) / sd)        y(x) = -log(-log F(x))
 
-with S_i the member's factor (weighted over kernel classes as the lane uses them) and Phi_r the residual's distribution. F is evaluated on
-an even grid of x around the largest S_i; y(x) is nearly straight, so the inverse is taken piecewise-linear between those points.
+with S_i the member's factor (weighted over kernel classes as the lane uses them) and Phi_r the residual's distribution. The table needs x at
+given y, and F is known at given x. In the residual's normal score z, with x = S_max (1 + sd r(z)), y(z) is smooth for any residual, however
+heavy its tail: a coarse table of it tells which x belong to the wanted y, and F there is exact again.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import log_ndtr
 
-from ..graph.members import MemberTable
+from ..graph.members import MemberTable, piecewise
 from ..graph.propagate import GraphArrays
 from ..graph.score import ScoreChain
 
-N_KNOT = 16
-REACH_BELOW_SD, REACH_ABOVE_SD = 4.0, 6.5  # of the residual, around the slowest member
+COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
+# Wanted knots: F from 6e-4 to 1 - 1.5e-8, dense where most maxima lie.
+WANTED_Y = (-2.0, -1.2, -0.5, 0.1, 0.7, 1.4, 2.2, 3.2, 4.5, 6.0, 8.0, 10.5, 14.0, 18.0)
 
 
 def member_table(graph: GraphArrays, chip: Array, residual: ScoreChain | None) -> MemberTable:
@@ -32,20 +34,25 @@ def member_table(graph: GraphArrays, chip: Array, residual: ScoreChain | None) -
         flat = jnp.zeros((2, *peak.shape), peak.dtype)
         return MemberTable(peak, flat.at[1].set(1.0), flat, peak)
     sd = jnp.maximum(mean_sd, 1e-9)[:, None]
-    reach = jnp.linspace(-REACH_BELOW_SD, REACH_ABOVE_SD, N_KNOT, dtype=peak.dtype)
-    x = peak * (1.0 + sd * reach[:, None, None])  # [knot, lane, column]
+    score = jnp.asarray(COARSE_SCORES, peak.dtype)[:, None, None]
+    rough = _gumbel(peak * (1.0 + sd * residual(score)), factor, sd, residual)
+    wanted = jnp.asarray(WANTED_Y, peak.dtype)[:, None, None]
+    fine = piecewise(wanted, score[0], rough[:-1], jnp.diff(score, axis=0) / _gap(rough))
+    x = peak * (1.0 + sd * residual(fine))  # [knot, lane, column]
+    y = _gumbel(x, factor, sd, residual)
+    return MemberTable(x[0], y[:-1], jnp.diff(x, axis=0) / _gap(y), peak)
+
+
+def _gumbel(x: Array, factor: Array, sd: Array, residual: ScoreChain) -> Array:
+    """-log(-log P(slowest <= x)) [knot, lane, column], from factor [member, lane, column]."""
     log_cdf = lax.fori_loop(
         0,
         factor.shape[0],
-        lambda i, total: total + _log_cdf((x / factor[i] - 1.0) / sd, residual),
+        lambda i, total: total + log_ndtr(residual.inverse((x / factor[i] - 1.0) / sd)),
         jnp.zeros_like(x),
     )
-    y = -jnp.log(jnp.maximum(-log_cdf, 1e-30))
-    gap = jnp.maximum(jnp.diff(y, axis=0), 1e-6)
-    slopes = jnp.diff(x, axis=0) / gap
-    return MemberTable(x[0], y[:-1], slopes, peak)
+    return -jnp.log(jnp.maximum(-log_cdf, 1e-30))
 
 
-def _log_cdf(value: Array, residual: ScoreChain) -> Array:
-    """log P(residual <= value)."""
-    return log_ndtr(residual.inverse(value))
+def _gap(y: Array) -> Array:
+    return jnp.maximum(jnp.diff(y, axis=0), 1e-6)

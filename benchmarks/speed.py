@@ -1,0 +1,83 @@
+"""Warm speed: the default method at two sizes, and brute force per core against straightforward NumPy on the same step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+
+from prism_jax.cli.start_jax import start_jax
+
+start_jax()
+
+import jax  # noqa: E402
+
+from prism_jax import load_job, predict  # noqa: E402
+from prism_jax.simulate.program import Program, lower  # noqa: E402
+
+REPEATS = 15
+BRUTE_STEPS = 128
+SIZES = ("examples/llama3_405b_16384.yaml", "examples/llama3_405b_65536.yaml")
+
+
+def main() -> None:
+    print(f"jax {jax.__version__}, {len(jax.devices())} devices")
+    jobs = [load_job(path) for path in SIZES]
+    warm = [_wall(lambda seed, j=job: predict(j, key=jax.random.key(seed))) for job in jobs]
+    for job, wall in zip(jobs, warm, strict=True):
+        print(f"default method, {job.plan.n_devices} GPUs, warm: median {1e3 * median(wall):.1f} ms, min {1e3 * min(wall):.1f} ms")
+    print(f"  ratio of the larger to the smaller: {median(warm[1]) / median(warm[0]):.2f}")
+    job = jobs[0]
+    brute = _processor(
+        lambda seed: predict(job, key=jax.random.key(seed), n_samples=BRUTE_STEPS, method="brute_force")
+    )
+    ours = BRUTE_STEPS * job.plan.n_devices / min(brute)
+    program = lower(job)
+    numpy = 2 * job.plan.n_devices / min(_processor(lambda seed: numpy_steps(program, 2, seed)))
+    draws = int((program.graph.label >= 0).sum()) * program.n_member * program.n_replica / job.plan.n_devices
+    print(f"brute force: {ours / 1e6:.2f} M GPU-steps per processor second ({draws:.0f} op draws each)")
+    print(f"  NumPy, vectorised over replicas: {numpy / 1e6:.2f} M; ratio {ours / numpy:.1f}")
+
+
+def numpy_steps(program: Program, n_steps: int, seed: int) -> np.ndarray:
+    """The same brute-force step, an op at a time over all replicas, as one would write it in NumPy (no network regime)."""
+    rng = np.random.Generator(np.random.SFC64(seed))
+    graph, n_column = program.graph, n_steps * program.n_replica
+    shape = (program.n_member, graph.n_lane, n_column)
+    chip = (1.0 + 0.01 * rng.standard_normal(shape, dtype=np.float32)).astype(np.float32)
+    end = np.zeros((graph.n_level + 1, graph.n_lane, n_column), dtype=np.float32)
+    busy, comm = graph.compute_s.sum(axis=-1).astype(np.float32), graph.comm_s.sum(axis=-1).astype(np.float32)
+    free = np.zeros((graph.n_lane, n_column), dtype=np.float32)
+    for level in range(graph.n_level):
+        start = free
+        for d in range(graph.dep_level.shape[-1]):
+            before = end[graph.dep_level[level, :, d], graph.dep_lane[level, :, d]]  # level -1 is all zeros
+            start = np.maximum(start, before + graph.lag_s[level, :, d, None].astype(np.float32))
+        residual = 1.0 + 0.001 * rng.standard_normal(shape, dtype=np.float32)
+        free = start + busy[level, :, None] * (chip * residual).max(axis=0) + comm[level, :, None]
+        end[level] = free
+    return free.max(axis=0).reshape(n_steps, -1).max(axis=1)
+
+
+def _wall(run: Callable[[int], object]) -> list[float]:
+    return _times(run, time.perf_counter)
+
+
+def _processor(run: Callable[[int], object]) -> list[float]:
+    return _times(run, time.process_time, repeats=4)
+
+
+def _times(run: Callable[[int], object], clock: Callable[[], float], repeats: int = REPEATS) -> list[float]:
+    run(0)
+    found = []
+    for seed in range(1, repeats + 1):
+        started = clock()
+        run(seed)
+        found.append(clock() - started)
+    return found
+
+
+if __name__ == "__main__":
+    main()
