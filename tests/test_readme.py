@@ -1,7 +1,7 @@
 """The README is true: its code runs, its output is what the code prints, its job loads, its links lead somewhere.
 
-Blocks after `<!-- run -->` are executed, `<!-- output -->` blocks are compared with what the block before printed (quantiles within
-2 %), `<!-- job -->` blocks are loaded.
+Blocks after `<!-- run -->` are executed, `<!-- output -->` blocks are compared with what the block before printed (quantiles
+within 2 %), `<!-- job -->` blocks are loaded.
 """
 
 from __future__ import annotations
