@@ -102,12 +102,15 @@ class MemberTable(eqx.Module):
         return total_s * jnp.concatenate(factor, axis=-1)
 
     def _at(self, exponential: Array, columns: slice) -> Array:
-        y = -jnp.log(exponential)
-        knots, slopes = self.knots[..., columns], self.slopes[..., columns]
-        value = self.start[..., columns] + jnp.minimum(y - knots[0], 0.0) * slopes[0]
-        for k in range(knots.shape[0]):
-            step = jnp.maximum(y - knots[k], 0.0)
-            if k + 1 < knots.shape[0]:
-                step = jnp.minimum(step, knots[k + 1] - knots[k])
-            value = value + step * slopes[k]
-        return value
+        return piecewise(-jnp.log(exponential), self.start[..., columns], self.knots[..., columns], self.slopes[..., columns])
+
+
+def piecewise(x: Array, start: Array, knots: Array, slopes: Array) -> Array:
+    """Piecewise-linear function: `start` at the first knot, slopes [knot, ...] after each, the first and last continued."""
+    value = start + jnp.minimum(x - knots[0], 0.0) * slopes[0]
+    for k in range(knots.shape[0]):
+        step = jnp.maximum(x - knots[k], 0.0)
+        if k + 1 < knots.shape[0]:
+            step = jnp.minimum(step, knots[k + 1] - knots[k])
+        value = value + step * slopes[k]
+    return value
