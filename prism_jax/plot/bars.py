@@ -14,6 +14,7 @@ from .style import colour
 
 SMALLEST_SHARE = 0.001  # of the step; below, a part is not drawn
 MOST_OWNERS = 6
+FEWEST_ROWS = 4  # room is kept for, so that two bars are not blocks
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 
 
@@ -22,7 +23,7 @@ def plot_breakdown(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     ax = new_axes() if ax is None else ax
     whole_s = sum(explanation.breakdown_s.values())
     parts = {name: value for name, value in explanation.breakdown_s.items() if abs(value) >= SMALLEST_SHARE * whole_s}
-    digits = max(0, 2 - int(np.floor(np.log10(whole_s))))
+    digits = max(2, 2 - int(np.floor(np.log10(whole_s))))
     labels = {name: f"{value:.{digits}f} s  {value / whole_s:.1%}" for name, value in parts.items()}
     _bars(ax, parts, labels)
     ax.set_xlabel("seconds of the mean step, average GPU")
@@ -51,5 +52,6 @@ def _bars(ax: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -> N
     for row, name in enumerate(names):
         ax.text(max(values[name], 0.0) + 0.02 * largest, row, labels[name], va="center", fontsize="small")
     ax.set_xlim(min(0.0, 1.1 * min(values.values(), default=0.0)), 1.45 * largest)
+    ax.set_ylim(len(names) - max(len(names), FEWEST_ROWS) - 0.6, len(names) - 0.4)
     ax.tick_params(axis="y", length=0)
     ax.grid(True, axis="x")
