@@ -14,13 +14,13 @@ from ..workload.attention_ops import CORE
 from ..workload.op_table import KERNELS, PHASES, OpTable
 from ..workload.ops import embedding_ops, head_ops, layer_ops
 from ..workload.transformer import TransformerSpec
-from .collective import collective_s
+from .collective import Group, collective_s
 from .compute import class_seconds, launch_counts
 from .efficiency import Efficiency
 from .overlap import Exposure, behind, cut_up
 from .sharded import gather_comms
 from .step_cost import COMM_AXES, Array
-from .traffic import Comm, embedding_comms, head_comms, layer_comms
+from .traffic import Comm, dispatch_share, embedding_comms, head_comms, layer_comms
 
 _F, _B, _W = 0, 1, 2
 _GEMM, _ATTENTION = KERNELS.index("gemm"), KERNELS.index("attention")
@@ -75,7 +75,10 @@ class CostModel:
     eff: Efficiency
 
     def comm_seconds(self, comm: Comm) -> float:
-        return comm.count * collective_s(comm.kind, comm.n_bytes, self.cluster, comm.stride, comm.size).seconds
+        n_bytes = comm.n_bytes
+        if comm.axis == "ep":
+            n_bytes *= dispatch_share(Group.of(self.cluster, comm.stride, comm.size).n_node, self.model.top_k)
+        return comm.count * collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
 
     @cached_property
     def dense_layer(self) -> PieceCost:

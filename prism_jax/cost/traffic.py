@@ -68,6 +68,19 @@ def head_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
     return comms
 
 
+def dispatch_share(n_node: int, top_k: int) -> float:
+    """Share of token-expert pairs that cross the network when a token goes to every node once, whoever needs it there.
+
+    Notes:
+        A token with k experts spread evenly over N nodes meets `N (1 - (1 - 1/N)^k)` of them; the copies are made over NVLink.
+
+    Source: arXiv 2412.19437 section 3.2.2 and deepseek-ai/DeepEP; Megatron-Core's flex dispatcher does the same.
+    """
+    if n_node == 1:
+        return 1.0
+    return n_node * (1.0 - (1.0 - 1.0 / n_node) ** top_k) / top_k
+
+
 def data_group(plan: ParallelPlan) -> tuple[int, int]:
     """(stride, size) of the ranks that share dense parameters: dp and cp together."""
     return min(plan.stride("dp"), plan.stride("cp")), plan.dp * plan.cp

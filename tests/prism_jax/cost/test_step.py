@@ -10,9 +10,11 @@ import pytest
 
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_cost import COMM_AXES, StepCost
+from prism_jax.cost.traffic import dispatch_share
 from prism_jax.io.steps_table import read_step_rows
 from prism_jax.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
+from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer import MoESpec, TransformerSpec
 
 F, B, W = 0, 1, 2
@@ -116,6 +118,26 @@ def test_126_layers_on_128_chunks_leave_one_out_at_both_ends() -> None:
     gemm = cost.compute_s[F, :, 0]
     assert gemm[0] < 1e-9 + gemm[1] * 0.1  # embedding only
     assert gemm[1] == pytest.approx(gemm[126])
+
+
+def test_a_token_goes_to_every_node_once() -> None:
+    assert dispatch_share(1, 8) == 1.0
+    assert dispatch_share(8, 1) == pytest.approx(1.0)
+    assert dispatch_share(2, 2) == pytest.approx(0.75)
+    assert dispatch_share(1000, 2) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_deepseek_v3_trains_at_the_published_rate() -> None:
+    # 180 thousand H800 hours per 10^12 tokens (arXiv 2412.19437 section 1), all but communication of experts at full speed:
+    # the busiest stage alone must take less than the step, and more than half of it.
+    model, cluster = catalog_model("deepseek-v3"), catalog.cluster("h800", 2048)
+    plan = ParallelPlan(
+        1, 15360, 4096, pp=16, dp=128, ep=64, schedule="dualpipe", zero_stage=1, recompute="selective", dtype="fp8"
+    )
+    cost = step_cost(model, cluster, plan)
+    published_s = 15360 * 4096 / (1e12 / (180e3 * 3600)) / 2048
+    compute = cost.compute_s.sum() * plan.n_micro_batch / plan.pp
+    assert 0.5 * published_s < compute < published_s
 
 
 def test_more_replicas_cost_nothing_per_micro_batch() -> None:
