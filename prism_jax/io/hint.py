@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+
+from ..hints import nearest
 
 # Names from Megatron-LM, DeepSpeed and Hugging Face configurations -> ours.
 ELSEWHERE = {
@@ -47,5 +48,5 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     lowered = str(name).lower()
     if ELSEWHERE.get(lowered) in names:
         return f", did you mean {ELSEWHERE[lowered]}?"
-    near = get_close_matches(lowered, names, n=1, cutoff=0.6)
-    return f", did you mean {near[0]}?" if near else ""
+    near = nearest(lowered, names)
+    return f", did you mean {near}?" if near else ""

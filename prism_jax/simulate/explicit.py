@@ -12,9 +12,9 @@ from jax import Array
 
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
-from ..variability._names import did_you_mean
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import GraphArrays, Network, propagate
+from ..hints import did_you_mean
 from ..job import Job
 from .layout import device_layout
 from .program import NETWORK_AXES, Program, by_class, lower

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
+from ..hints import did_you_mean
 from ..plan import ParallelPlan
-from ..variability._names import did_you_mean
 from .columns import Chunk, column_times
 from .inputs import column_inputs, regime_factors
 from .layout import device_layout

@@ -10,7 +10,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from ..errors import DataError
 from ..job import Job
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
@@ -25,7 +24,7 @@ from .program import Program, by_class, lower
 Floats = NDArray[np.float64]
 METHODS = ("symmetric", "brute_force")
 N_RANDOMISATION = 8
-DEFAULT_COLUMNS = 2048
+DEFAULT_COLUMNS = 1024
 REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
 N_STEP_SAMPLES = 1 << 14
 # Effective columns beyond the p95 of the replicas' maximum, per DEFAULT_COLUMNS: a design that works leaves 24 or more, plain

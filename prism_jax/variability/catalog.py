@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import SpecError
-from ._names import did_you_mean
+from ..hints import did_you_mean
 from .config import variability_from_dict
 from .tree import Variability
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from ..errors import SpecError
-from ._names import did_you_mean
+from ..hints import did_you_mean
 from .families import Constant, Family, family_from_dict, family_to_dict
 from .tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import SpecError
-from ._names import did_you_mean
+from ..hints import did_you_mean
 from .families import CONSTANT, Constant, Family
 from .families.base import check_in_range
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, SpecError
+from ..hints import did_you_mean
 from .hf_fields import Fields
 from .transformer import MLASpec, MoESpec, TransformerSpec
 
@@ -79,9 +79,7 @@ def transformer_from_hf(config: Mapping[str, Any], name: str | None = None) -> T
         raise SpecError(f"model_type is missing. Known are {', '.join(MODEL_TYPES)}.")
     kind = str(config["model_type"])
     if kind not in _READERS:
-        near = get_close_matches(kind, _READERS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise SpecError(f"model_type = {kind!r} is unknown.{hint} Known are {', '.join(MODEL_TYPES)}.")
+        raise SpecError(f"model_type = {kind!r} is unknown{did_you_mean(kind, MODEL_TYPES)}")
     fields = Fields(kind, config)
     label = name or str(config.get("_name_or_path") or kind)
     return TransformerSpec(name=label, source=f"Hugging Face config.json, model_type {kind}", **_READERS[kind](fields))

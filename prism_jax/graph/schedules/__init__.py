@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from ...errors import PlanError
+from ...hints import did_you_mean
 from .base import Op as Op, Part as Part, Schedule as Schedule
 from .dual_pipe import dual_pipe as dual_pipe
 from .gpipe import gpipe as gpipe
@@ -38,9 +38,7 @@ def make_schedule(name: str, pp: int, n_micro_batch: int, virtual_stages: int = 
         PlanError: an unknown name, or numbers with which the schedule cannot be laid out.
     """
     if name not in SCHEDULES:
-        near = get_close_matches(name, SCHEDULES, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Try one of {', '.join(SCHEDULES)}."
-        raise PlanError(f"schedule = {name!r} is unknown. {hint}")
+        raise PlanError(f"schedule = {name!r} is unknown{did_you_mean(name, SCHEDULES)}")
     for what, value in (("pp", pp), ("n_micro_batch", n_micro_batch), ("virtual_stages", virtual_stages)):
         if value < 1:
             raise PlanError(f"{what} = {value}, but schedule {name} needs at least 1. Try {what}=1.")

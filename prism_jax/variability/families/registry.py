@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ...errors import SpecError
-from .._names import did_you_mean
+from ...hints import did_you_mean
 from .base import Family
 from .constant import CONSTANT, Constant
 from .gamma import Gamma
