@@ -161,7 +161,7 @@ def test_dualpipe_bubble(pp: int, n_micro_batch: int, f_s: float, w_s: float, be
         ("dualpipe", 4, 9, 1, "n_micro_batch=10"),
         ("dualpipe", 4, 6, 1, "n_micro_batch=8"),
         ("zb_h1", 4, 0, 1, "n_micro_batch = 0"),
-        ("1f1bb", 4, 8, 1, "Did you mean '1f1b'"),
+        ("1f1bb", 4, 8, 1, "did you mean 1f1b"),
         ("fastest", 4, 8, 1, "gpipe, 1f1b"),
     ],
 )

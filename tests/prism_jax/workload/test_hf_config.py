@@ -189,7 +189,7 @@ def test_a_configuration_describes_the_preset_of_the_same_model() -> None:
     ("config", "message"),
     [
         ({}, "model_type is missing. Known are llama"),
-        ({"model_type": "lama"}, "model_type = 'lama' is unknown. Did you mean llama"),
+        ({"model_type": "lama"}, "model_type = 'lama' is unknown, did you mean llama"),
         ({"model_type": ["llama"]}, "is unknown"),
         ({k: v for k, v in LLAMA_2_7B.items() if k != "hidden_size"}, "llama config: key hidden_size is missing"),
         (LLAMA_2_7B | {"hidden_size": None}, "key hidden_size is missing"),
