@@ -127,7 +127,7 @@ def _scan(
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
         seen = Trail(starts[0], ends[0], duration_s) if record else None
-        return (end, lax.dynamic_update_slice(ring, end, (row, 0, 0))), seen
+        return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), seen
 
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
