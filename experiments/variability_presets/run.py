@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from collectives import collective_facts
 from spatial import DRAIN_FACTOR, spatial_facts
-from temporal import run_table, temporal_facts
+from stalls import fit_stalls
+from temporal import step_series, temporal_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 # Share of a step that large jobs wait for communication: turns an excess of the step into a slowdown of its communication.
@@ -22,19 +24,17 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broa
 
 PAL = "PAL Longhorn V100 per-GPU kernel times (hal-uw/blox-pal, MIT)"
 SUPERBENCH = "SuperBench v0.2.1 results (microsoft/superbench-results, MIT)"
-MLPERF = (
-    "MLPerf Training v3.0-v5.1 step series of GPT-3 175B and Llama-3.1 405B (mlcommons/training_results_*, Apache-2.0)"
-)
+MLPERF = "MLPerf Training v3.0-v5.1 step series of GPT-3 175B, Llama-3.1 405B and 8B (mlcommons/training_results_*, Apache-2.0)"
 NCCL = "nccl-tests all-reduce on 2-64 A100 with 8 x 200 Gb/s InfiniBand (NetX-lab/Echo, MIT)"
 
 
 def measure(data: Path) -> dict[str, float]:
     """All facts the presets are made of, by name; dimensionless (shares of a time)."""
-    runs = run_table(data)
+    series = step_series(data)
     facts = spatial_facts(data) | collective_facts(data)
     for family in ("hopper", "blackwell"):
-        facts |= {f"{family}_{name}": value for name, value in temporal_facts(runs, family).items()}
-    return facts
+        facts |= {f"{family}_{name}": value for name, value in temporal_facts(series, family).items()}
+    return facts | {f"stall_{name}": value for name, value in asdict(fit_stalls(series)).items()}
 
 
 def presets(facts: dict[str, float]) -> dict[str, dict[str, Any]]:
@@ -49,16 +49,16 @@ def presets(facts: dict[str, float]) -> dict[str, dict[str, Any]]:
         f"beyond {DRAIN_FACTOR:g} times the median, {pal:.2%}, {PAL}); "
         "slow component from the same cluster, scaled alike. Memory-bound likewise. "
     )
-    hopper = f"Step, spikes and network regime: {MLPERF}, H100. "
+    hopper = f"Step and network regime: {MLPERF}, H100 and H200. "
     return {
         "v100-longhorn": _preset(
             facts, "hopper", "pal_sgemm", 1.0, facts["pal_pagerank_cv"],
             f"GPUs, nodes and repeats: {PAL}, every GPU kept: GEMM from SGEMM, memory-bound from PageRank, attention as GEMM. "
-            f"Step, spikes and network regime: no V100 series, nearest is H100 of {MLPERF}. ",
+            f"Step and network regime: no V100 series, nearest is H100 of {MLPERF}. ",
         ),
         "a100-default": _preset(
             facts, "hopper", "pal_drained", tuned / pal, memory,
-            between + f"Step, spikes and network regime: no A100 series of single steps, nearest is H100 of {MLPERF}. ",
+            between + f"Step and network regime: no A100 series of single steps, nearest is H100 of {MLPERF}. ",
         ),
         "h100-default": _preset(
             facts, "hopper", "pal_drained", tuned / pal, memory,
@@ -67,14 +67,14 @@ def presets(facts: dict[str, float]) -> dict[str, dict[str, Any]]:
         "b200-default": _preset(
             facts, "blackwell", "pal_drained", tuned / pal, memory,
             between + "No per-GPU table of Blackwell is public: spread between GPUs as A100. "
-            f"Step, spikes and network regime: {MLPERF}, B200, GB200 and GB300 (no growth of spikes with GPU count was found). ",
+            f"Step and network regime: {MLPERF}, Blackwell. ",
         ),
         "mi300x-default": _preset(
             facts, "hopper", "pal_drained", amd / pal, memory,
             f"GEMM spread between GPUs: geometric mean of the median over matrix-core kernels of an MI100 node "
             f"({facts['mi100_gemm_cv']:.2%}, {SUPERBENCH}) and of {PAL} without slow GPUs ({pal:.2%}); no per-GPU "
             "table of MI300X is public. Memory-bound: A100 and V100, as a100-default. "
-            f"Step, spikes and network regime: nearest is H100 of {MLPERF}. ",
+            f"Step and network regime: nearest is H100 of {MLPERF}. ",
         ),
     }  # fmt: skip
 
@@ -97,6 +97,7 @@ def _preset(
     shared = (
         f"Node share and repeats on one GPU: {PAL}. Repeats of collectives: {NCCL}, all-reduce, used for every collective. "
         f"Slow network regime: mild excess of steps (3 to 6 sd) over an assumed exposed share of {EXPOSED_COMM_SHARE:.0%}. "
+        "Stalls: the same series, all GPUs together; large ones whatever the size of the job, small ones that grow with it. "
         f"Attention varies like GEMM for want of data. Links of nodes: no data, left constant."
     )
     section: dict[str, Any] = {"source": source + shared}
@@ -104,8 +105,14 @@ def _preset(
     section |= dict.fromkeys(COLLECTIVES, network)
     section["step"] = _normal(facts[f"{family}_step_cv"])
     section["step_ar1"] = facts[f"{family}_step_ar1"]
-    stall = {"step_prob": "stall_step_prob", "gpu_prob": "stall_gpu_prob", "mean_fraction": "stall_fraction"}
-    section["stalls"] = [{field: facts[f"{family}_{name}"] for field, name in stall.items()}]
+    section["stalls"] = [
+        {"step_prob": facts["stall_large_prob"], "mean_fraction": facts["stall_large"]},
+        {
+            "gpu_prob": facts["stall_gpu_prob"],
+            "gpu_exponent": facts["stall_gpu_exponent"],
+            "mean_fraction": facts["stall_small"],
+        },
+    ]
     return section
 
 

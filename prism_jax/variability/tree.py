@@ -54,20 +54,23 @@ class Stall:
         step_prob: probability per step whatever the size of the job.
         gpu_prob: probability per GPU and step, on top.
         mean_fraction: mean of the (exponential) extra time over the step time.
+        gpu_exponent: power of the number of GPUs with which the hazard grows; 1 where every GPU adds its own.
     """
 
     step_prob: float = 0.0
     gpu_prob: float = 0.0
     mean_fraction: float = 0.0
+    gpu_exponent: float = 1.0
 
     def __post_init__(self) -> None:
         check_in_range(self, "step_prob", 0.0, 1.0)
         check_in_range(self, "gpu_prob", 0.0, 1.0)
+        check_in_range(self, "gpu_exponent", 0.0)
         check_in_range(self, "mean_fraction", 0.0)
 
     def prob(self, n_devices: int) -> float:
         """Probability that a step of `n_devices` devices stalls."""
-        return 1.0 - (1.0 - self.step_prob) * (1.0 - self.gpu_prob) ** n_devices
+        return 1.0 - (1.0 - self.step_prob) * (1.0 - self.gpu_prob) ** (n_devices**self.gpu_exponent)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ def test_stall_probability_grows_with_devices() -> None:
     stall = Stall(step_prob=0.1, gpu_prob=0.01, mean_fraction=0.1)
     assert stall.prob(0) == pytest.approx(0.1)
     assert stall.prob(2) == pytest.approx(1.0 - 0.9 * 0.99**2)
+    assert Stall(gpu_prob=0.01, gpu_exponent=2.0).prob(3) == pytest.approx(1.0 - 0.99**9)
     with pytest.raises(SpecError, match="step_prob"):
         Stall(step_prob=1.5)
 
