@@ -49,7 +49,9 @@ def main() -> None:
         print(f"symmetric, {n} columns, {given.seeds} seeds, {fallen} fell back")
         _row("RMSE, %", np.sqrt((relative**2).mean(axis=0)))
         _row("bias, %", relative.mean(axis=0))
-        _row("reported error, %", 100 * np.mean([[d.mc_error(p) for p in QUANTILES] for d in found], axis=0) / reference)
+        _row(
+            "reported error, %", 100 * np.mean([[d.mc_error(p) for p in QUANTILES] for d in found], axis=0) / reference
+        )
 
 
 def _row(name: str, values: np.ndarray) -> None:

@@ -1,4 +1,5 @@
-"""Whole commands from the outside: wall seconds with an empty compilation cache, with a filled one, and of the commands without JAX."""
+"""Whole commands from the outside: wall seconds with an empty compilation cache, with a filled one, and of the
+commands without JAX."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def _seconds(arguments: list[str], cache: str) -> float:
     environment = {**os.environ, "PRISM_JAX_CACHE": cache}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "prism_jax", *arguments], env=environment, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "prism_jax", *arguments], env=environment, stdout=subprocess.DEVNULL, check=True
+    )
     return time.perf_counter() - started
 
 

@@ -27,12 +27,12 @@ def main() -> None:
     jobs = [load_job(path) for path in SIZES]
     warm = [_wall(lambda seed, j=job: predict(j, key=jax.random.key(seed))) for job in jobs]
     for job, wall in zip(jobs, warm, strict=True):
-        print(f"default method, {job.plan.n_devices} GPUs, warm: median {1e3 * median(wall):.1f} ms, min {1e3 * min(wall):.1f} ms")
+        print(
+            f"default method, {job.plan.n_devices} GPUs, warm: median {1e3 * median(wall):.1f} ms, min {1e3 * min(wall):.1f} ms"
+        )
     print(f"  ratio of the larger to the smaller: {median(warm[1]) / median(warm[0]):.2f}")
     job = jobs[0]
-    brute = _processor(
-        lambda seed: predict(job, key=jax.random.key(seed), n_samples=BRUTE_STEPS, method="brute_force")
-    )
+    brute = _processor(lambda seed: predict(job, key=jax.random.key(seed), n_samples=BRUTE_STEPS, method="brute_force"))
     ours = BRUTE_STEPS * job.plan.n_devices / min(brute)
     program = lower(job)
     numpy = 2 * job.plan.n_devices / min(_processor(lambda seed: numpy_steps(program, 2, seed)))

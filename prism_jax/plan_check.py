@@ -55,7 +55,11 @@ def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[str]:
         return
     rest = plan.tp * plan.cp * plan.pp
     product = f"tp*cp*dp*pp = {plan.tp}*{plan.cp}*{plan.dp}*{plan.pp} = {plan.n_devices}"
-    remedy = f"Try dp={cluster.n_devices // rest}." if cluster.n_devices % rest == 0 else f"Set cluster.n_devices to {plan.n_devices}."
+    remedy = (
+        f"Try dp={cluster.n_devices // rest}."
+        if cluster.n_devices % rest == 0
+        else f"Set cluster.n_devices to {plan.n_devices}."
+    )
     yield f"{product}, but the cluster has {cluster.n_devices} devices. {remedy}"
 
 
@@ -104,11 +108,14 @@ def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[str]:
     if fixed is not None and plan.virtual_stages != fixed:
         yield f"schedule = {plan.schedule} runs {fixed} model chunk(s) per stage, but virtual_stages = {plan.virtual_stages}"
     if plan.schedule == "interleaved" and plan.n_micro_batch < plan.pp:
-        yield f"schedule = interleaved needs at least pp = {plan.pp} micro-batches per replica, but there are {plan.n_micro_batch}"
+        yield (
+            f"schedule = interleaved needs at least pp = {plan.pp} micro-batches per replica, "
+            f"but there are {plan.n_micro_batch}"
+        )
     if plan.schedule == "dualpipe" and (plan.pp % 2 or plan.n_micro_batch % 2 or plan.n_micro_batch < 2 * plan.pp):
         yield (
-            f"schedule = dualpipe needs an even pp and an even number of at least 2*pp micro-batches, but pp = {plan.pp} and there are "
-            f"{plan.n_micro_batch}"
+            f"schedule = dualpipe needs an even pp and an even number of at least 2*pp micro-batches, "
+            f"but pp = {plan.pp} and there are {plan.n_micro_batch}"
         )
     if plan.layer_split:
         if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != model.n_layers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,9 @@ Slowdowns = Annotated[
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 Trace = Annotated[
     str | None,
-    typer.Option("--trace", metavar="FILE", help="Write a Perfetto timeline of a median and a p99 step (.json, .json.gz)."),
+    typer.Option(
+        "--trace", metavar="FILE", help="Write a Perfetto timeline of a median and a p99 step (.json, .json.gz)."
+    ),
 ]
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 
@@ -61,6 +64,13 @@ def predict(
     known = _known(loaded, slowdowns)
     inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
+    if json:
+        print_json(summary)
+    else:
+        from ..report import summary_lines
+
+        print("\n".join(summary_lines(summary)))
+    sys.stdout.flush()
     if plot is not None:
         from ..io.write import write_bytes
         from ..plot import figure_bytes, plot_prediction
@@ -70,12 +80,6 @@ def predict(
     if trace is not None:
         _write_trace(trace, loaded, distribution, seed)
         say(f"wrote {trace}")
-    if json:
-        print_json(summary)
-    else:
-        from ..report import summary_lines
-
-        print("\n".join(summary_lines(summary)))
 
 
 def _run(
@@ -94,17 +98,25 @@ def _run(
         from ..explain import explain
         from ..io.write import run_record
         from ..report import summary_dict
-        from ..simulate.predict import DEFAULT_COLUMNS
-        from ..simulate.predict import predict as simulate
+        from ..simulate.brute import COLUMNS_PER_CALL
+        from ..simulate.predict import DEFAULT_COLUMNS, predict as simulate
         from ..simulate.program import lower
 
         key = jax.random.key(seed)
         count = samples or (DEFAULT_COLUMNS if method == "symmetric" else 1000)
         tell("compiling and simulating")
-        simulate(job, key=key, n_samples=count if method == "symmetric" else 8, method=method, known=known)
+        compile_for = {"symmetric": count, "brute_force": min(count, COLUMNS_PER_CALL // job.plan.n_replica + 1)}
+        distribution = simulate(job, key=key, n_samples=compile_for[method], method=method, known=known)
         compiled = time.perf_counter()
-        tell("simulating")
-        distribution = simulate(job, key=key, n_samples=count, method=method, known=known)
+        if method == "brute_force" or distribution.method == method:  # not where brute force has already stepped in
+            distribution = simulate(
+                job,
+                key=key,
+                n_samples=count,
+                method=method,
+                known=known,
+                progress=lambda f: tell(f"simulating, {f:.0%}"),
+            )
         ran = time.perf_counter()
         tell("explaining")
         explanation = explain(job, distribution, key=key)

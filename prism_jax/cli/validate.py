@@ -20,7 +20,9 @@ validate_app = typer.Typer(name="validate", help="Compare predictions with measu
 
 Table = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="JSON in the schema of reference_rows.json, or CSV in that of steps.csv; .gz too."),
+    typer.Argument(
+        metavar="FILE", help="JSON in the schema of reference_rows.json, or CSV in that of steps.csv; .gz too."
+    ),
 ]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Leave variability out of the prediction.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
@@ -51,11 +53,17 @@ def steps(file: Table, deterministic: Deterministic = False, seed: Seed = 0, jso
         print_json({**asdict(outcome), **run_record({"file": file, "deterministic": deterministic}, seed)})
         return
     ranked = sorted(outcome.rows, key=lambda r: -abs(r.error) if r.error is not None else 1.0)
-    print_table("rows, worst first", ("row", "measured s", "predicted s", "error", "in range"), [_row(r) for r in ranked[:WORST_ROWS]])
+    print_table(
+        "rows, worst first",
+        ("row", "measured s", "predicted s", "error", "in range"),
+        [_row(r) for r in ranked[:WORST_ROWS]],
+    )
     if len(ranked) > WORST_ROWS:
         say(f"{len(ranked) - WORST_ROWS} more rows; --json has them all")
     groups = [*outcome.by_source.items(), ("overall", outcome.overall)]
-    print_table("by source", ("source", "n", "unsupported", "MAPE", "median", "bias", "p90"), [_score(*g) for g in groups])
+    print_table(
+        "by source", ("source", "n", "unsupported", "MAPE", "median", "bias", "p90"), [_score(*g) for g in groups]
+    )
 
 
 def _row(row: RowError) -> list[str]:

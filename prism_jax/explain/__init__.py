@@ -1,5 +1,4 @@
 """Why a step takes as long as it takes."""
 
 from .explain import explain as explain
-from .types import Explanation as Explanation
-from .types import Timeline as Timeline
+from .types import Explanation as Explanation, Timeline as Timeline

@@ -1,7 +1,8 @@
 """Where the mean step goes, for an average GPU: parts that sum to the mean step time.
 
-Busy time is averaged over pipeline stages. What remains of the noise-free step is bubble; what transfers between stages add to it is
-exposed pp communication. What randomness adds is waiting for stragglers, except for stalls of the whole step.
+Busy time is averaged over pipeline stages. What remains of the noise-free step is bubble; what transfers between
+stages add to it is exposed pp communication. What randomness adds is waiting for stragglers, except for stalls of the
+whole step.
 """
 
 from __future__ import annotations

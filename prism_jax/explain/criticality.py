@@ -4,7 +4,8 @@ A step is a maximum of sums of durations, so it is homogeneous of degree one in 
 
     step = sum_k seconds_k  d step / d seconds_k
 
-The gradient is one on the critical path of a draw and zero off it; averaged over draws, weighted by the probability that a column is the
+The gradient is one on the critical path of a draw and zero off it; averaged over draws, weighted by the probability
+that a column is the
 slowest of its step, `w F(t)^(n-1)`, the terms are the expected seconds of each class on the critical path.
 """
 
@@ -48,8 +49,8 @@ def criticality(program: Program, key: Array) -> Mapping[str, float]:
 def _critical_seconds(inputs: ColumnInputs, key: Array, chunk: Chunk, weight: Array, n: Array) -> Array:
     """Mean seconds of each class on the slowest replica's critical path.
 
-    One scale per class, all at one: the derivative of the step in a scale is that class's critical seconds. There are few scales and
-    thousands of durations behind each, so forward mode is the cheap direction.
+    One scale per class, all at one: the derivative of the step in a scale is that class's critical seconds. There
+    are few scales and thousands of durations behind each, so forward mode is the cheap direction.
     """
     n_scale = len(COMPUTE_CLASSES) + 1 + len(inputs.graph.axes) + 2
 

@@ -1,7 +1,7 @@
 """Whose variability owns the p95: remove one owner's variability at a time, on the same random numbers.
 
-The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths of a percent are
-visible with two thousand columns. Effects need not add up to the whole: maxima are not additive.
+The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths
+of a percent are visible with two thousand columns. Effects need not add up to the whole: maxima are not additive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ..variability.families import CONSTANT
 from ..variability.tree import Variability
 
 
-
 def p95_owners(program: Program, key: Array, p: float = 0.95) -> tuple[Mapping[str, float], float]:
     """Seconds by which the p-quantile falls without each owner, and the fleet's share of the variance.
 
@@ -28,7 +27,8 @@ def p95_owners(program: Program, key: Array, p: float = 0.95) -> tuple[Mapping[s
     tree = program.job.variability
     whole = symmetric(program, key, DEFAULT_COLUMNS)
     removed = {
-        name: symmetric(variant(program, other), key, DEFAULT_COLUMNS).quantile(p) for name, other in removals(program).items()
+        name: symmetric(variant(program, other), key, DEFAULT_COLUMNS).quantile(p)
+        for name, other in removals(program).items()
     }
     falls = {name: whole.quantile(p) - value for name, value in removed.items()}
     still = symmetric(variant(program, tree.without_temporal()), key, DEFAULT_COLUMNS)

@@ -47,4 +47,3 @@ def _timeline(program: Program, title: str, trail: Trail, column: int, ends: np.
         end_of_lane_s=end[-1] + program.graph.end_compute_s + program.graph.end_comm_s,
         step_s=float(ends[column]),
     )
-

@@ -6,6 +6,7 @@ any. `MemberTable` draws the maximum directly for large groups, from its distrib
 
 from __future__ import annotations
 
+import functools
 from typing import Protocol
 
 import equinox as eqx
@@ -14,6 +15,8 @@ from jax import Array, lax
 
 from .random import exponential_pairs, normal_pairs
 from .score import ScoreChain
+
+MAX_UNROLLED = 32
 
 
 class Members(Protocol):
@@ -58,23 +61,26 @@ class ExplicitMembers(eqx.Module):
 
     @staticmethod
     def _slowest(chip: Array, compute_s: Array, call_sd: Array | None, residual: Array | None) -> Array:
-        """Unrolled over members: a reduction over the axis would not vectorise."""
-        slowest = None
-        for member in range(chip.shape[1]):
-            seconds = compute_s[:, -1, None] + sum(
-                compute_s[:, f, None] * chip[f, member] for f in range(chip.shape[0])
-            )
-            if residual is not None and call_sd is not None:
-                seconds = seconds * (1.0 + call_sd[:, None] * residual[member])
-            slowest = seconds if slowest is None else jnp.maximum(slowest, seconds)
-        return jnp.broadcast_to(slowest, chip.shape[-2:])
+        """Unrolled over the members of a small group: a reduction over their axis would not vectorise."""
+
+        def seconds(chip: Array, residual: Array | None) -> Array:
+            value = compute_s[:, -1, None] + sum(compute_s[:, f, None] * chip[f] for f in range(chip.shape[0]))
+            if residual is None or call_sd is None:
+                return jnp.broadcast_to(value, chip.shape[1:])
+            return value * (1.0 + call_sd[:, None] * residual)
+
+        n_member = chip.shape[1]
+        if n_member > MAX_UNROLLED:
+            return seconds(chip, residual).max(axis=0)
+        each = [seconds(chip[:, m], None if residual is None else residual[m]) for m in range(n_member)]
+        return functools.reduce(jnp.maximum, each)
 
 
 class MemberTable(eqx.Module):
     """The maximum over many members of persistent x residual, drawn directly.
 
-    A piecewise-linear quantile function of the maximum on Gumbel scale y = -log(-log F): nearly a straight line for any maximum, so
-    few knots suffice. One exponential draw E gives the maximum at y = -log E.
+    A piecewise-linear quantile function of the maximum on Gumbel scale y = -log(-log F): nearly a straight line for
+    any maximum, so few knots suffice. One exponential draw E gives the maximum at y = -log E.
 
     Attributes:
         start: [lane, column] maximum (as a factor of the op's noise-free seconds) at the first knot.
@@ -102,7 +108,9 @@ class MemberTable(eqx.Module):
         return total_s * jnp.concatenate(factor, axis=-1)
 
     def _at(self, exponential: Array, columns: slice) -> Array:
-        return piecewise(-jnp.log(exponential), self.start[..., columns], self.knots[..., columns], self.slopes[..., columns])
+        return piecewise(
+            -jnp.log(exponential), self.start[..., columns], self.knots[..., columns], self.slopes[..., columns]
+        )
 
 
 def piecewise(x: Array, start: Array, knots: Array, slopes: Array) -> Array:

@@ -1,7 +1,7 @@
 """Graphs padded to a few common shapes, so that a sweep over many jobs compiles a few times instead of once per job.
 
-Idle lanes and levels do nothing and cost (nearly) nothing: the engine stops after the levels that are used, and a draw depends on its
-place only, so padding never changes a number.
+Idle lanes and levels do nothing and cost (nearly) nothing: the engine stops after the levels that are used, and a
+draw depends on its place only, so padding never changes a number.
 """
 
 from __future__ import annotations

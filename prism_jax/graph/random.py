@@ -4,7 +4,8 @@
 used. One Threefry-2x32-20 call (Salmon et al., SC 2011) gives two 32-bit words, one polynomial Box-Muller turns them into
 two normals. Both travel as *one* complex array: XLA would otherwise compute every word twice, once per output.
 
-The counter of a draw is (its place, its level), where the place is (member, lane, pair of columns) and does not depend on how many
+The counter of a draw is (its place, its level), where the place is (member, lane, pair of columns) and does not
+depend on how many
 members, lanes and levels there are: padding never changes a number. Columns k and k + n_column / 2 share a pair, so a chunk's
 width is part of its identity.
 """
@@ -89,7 +90,9 @@ def normals(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array
 
 def uniforms(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
     """Uniforms in (0, 1] [member, lane, column], with the same property."""
-    return jnp.exp(-both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2))))
+    return jnp.exp(
+        -both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
+    )
 
 
 def both(pairs: Array) -> Array:
@@ -107,7 +110,8 @@ def _exponential(bits: Array) -> Array:
 
 
 def _resolved_exponential(bits: Array) -> Array:
-    """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite: small values, the upper tail of a maximum, by their series."""
+    """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite: small values, the upper tail of a maximum, by
+    their series."""
     v = (bits.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(_TWO_M32)
     series = v * (1.0 + v * (0.5 + v * jnp.float32(1.0 / 3.0)))
     return jnp.where(bits < jnp.uint32(1 << 24), series, _exponential(~bits))

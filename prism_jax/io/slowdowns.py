@@ -1,7 +1,7 @@
 """Measured slowdowns of single GPUs, from a CSV table.
 
-Columns: `gpu` (index along the plan's axis order) or `node` (all GPUs of that host), and `slowdown` (factor, 1.05 = 5 % slower) or one
-column per kernel class (`gemm`, `attention`, `memory`). GPUs that are not listed stay unknown.
+Columns: `gpu` (index along the plan's axis order) or `node` (all GPUs of that host), and `slowdown` (factor, 1.05 =
+5 % slower) or one column per kernel class (`gemm`, `attention`, `memory`). GPUs that are not listed stay unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Mapping[
     """Kernel class (or "all") -> device -> factor.
 
     Raises:
-        DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, an index lies outside the
+        DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, an
+        index lies outside the
             job, or a GPU is listed twice; names row and field.
     """
     try:
@@ -45,7 +46,9 @@ def _read(rows: csv.DictReader[str], path: str, n_devices: int, node_size: int) 
         index = _index(row[place], place, where)
         devices = [index] if place == "gpu" else range(index * node_size, (index + 1) * node_size)
         if devices[-1] >= n_devices:
-            raise DataError(f"{where} {place}: {index}, but the job has {n_devices} GPUs (counted from 0, {node_size} per node)")
+            raise DataError(
+                f"{where} {place}: {index}, but the job has {n_devices} GPUs (counted from 0, {node_size} per node)"
+            )
         for column in columns:
             factor = _factor(row[column], column, where)
             for device in devices:

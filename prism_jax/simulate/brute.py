@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,18 +22,37 @@ from .program import Program
 Floats = NDArray[np.float64]
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
 CHUNKS_PER_CALL = 32
+COLUMNS_PER_CALL = CHUNKS_PER_CALL * N_COLUMN
 N_BATCH = 8
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
 
 
+Progress = Callable[[float], None]
+
+
+def silent(_: float) -> None:
+    """Progress that nobody watches."""
+
+
 def brute_force(
-    program: Program, key: Array, n_steps: int, known: KnownGpus | None = None
+    program: Program,
+    key: Array,
+    n_steps: int,
+    known: KnownGpus | None = None,
+    progress: Progress = silent,
+    *,
+    explicit: bool = True,
 ) -> StepTimeDistribution:
-    """`n_steps` independent steps, at least 16, each the maximum over all its replicas' columns."""
+    """`n_steps` independent steps, at least 16, each the maximum over all its replicas' columns.
+
+    Args:
+        progress: called with the fraction done.
+        explicit: draw the residual of every member of however large a group; otherwise large groups draw their maximum directly.
+    """
     n_steps = max(n_steps, 2 * N_BATCH)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     network_u = rng.random(n_steps)
-    core = replica_maxima(program, key, n_steps, network_u, known)
+    core = replica_maxima(program, key, network_u, known, progress, explicit)
     shared = shared_of(program, np.zeros(1))
     scores = ndtri(network_u)
     end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
@@ -53,14 +74,15 @@ def brute_force(
 
 
 def replica_maxima(
-    program: Program, key: Array, n_steps: int, network_u: Floats, known: KnownGpus | None = None
+    program: Program, key: Array, network_u: Floats, known: KnownGpus | None, progress: Progress, explicit: bool
 ) -> Floats:
     """Slowest replica of every step, seconds [step]; `network_u` [step] is the step's network score as a probability."""
+    n_steps = len(network_u)
     total = n_steps * program.n_replica
     n_chunk = -(-total // N_COLUMN)
     per_call = min(CHUNKS_PER_CALL, n_chunk + n_chunk % 2)
     factors = regime_factors(program, ndtri(np.clip(network_u, 1e-12, 1 - 1e-12))) if program.varying_regime else None
-    inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=True)
+    inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=explicit)
     times = []
     for first in range(0, n_chunk, per_call):
         index = np.arange(first, first + per_call)
@@ -68,6 +90,7 @@ def replica_maxima(
         regime = None if factors is None else jnp.asarray(factors[step].transpose(0, 2, 1), float)
         chunks = Chunk(jnp.asarray(index), regime=regime, known=_known_columns(program, known, index))
         times.append(np.asarray(column_times(inputs, key, chunks, N_COLUMN), dtype=np.float64).ravel())
+        progress(min(1.0, (first + per_call) / n_chunk))
     return np.concatenate(times)[:total].reshape(n_steps, program.n_replica).max(axis=1)
 
 

@@ -1,7 +1,8 @@
 """Replica columns on the device: persistent scores -> factors -> max-plus, in chunks spread over all devices.
 
-A chunk is a fixed number of columns with its own key, `fold_in(key, chunk index)`, whatever device it runs on: results do not depend on
-how many devices there are. Draws are derived by name inside a chunk, so that adding one kind of draw leaves the others alone.
+A chunk is a fixed number of columns with its own key, `fold_in(key, chunk index)`, whatever device it runs on:
+results do not depend on how many devices there are. Draws are derived by name inside a chunk, so that adding one kind
+of draw leaves the others alone.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Chunk(eqx.Module):
 
     Attributes:
         index: [] position of the chunk, folded into the key.
-        peak_score: [2, lane, column] normal score of a lane's slowest GPU (of the *maximum*: uniform on probability scale) and of its
+        peak_score: [2, lane, column] normal score of a lane's slowest GPU (of the *maximum*: uniform on probability
+        scale) and of its
             node; None to draw every GPU and node independently.
         regime: [axis, column] factor of the step a column belongs to; None where `ColumnInputs.regime` carries it.
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.

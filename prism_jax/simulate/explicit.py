@@ -44,7 +44,9 @@ def step_time(job: Job, slowdown: Array | Mapping[str, Array]) -> Array:
     arrays = _class_arrays(lower(job))
     place = jnp.asarray(device_layout(job.plan))
     n_sample = next(iter(given.values())).shape[1]
-    stacked = jnp.stack([jnp.broadcast_to(jnp.asarray(given.get(name, 1.0)), (n_devices, n_sample)) for name in COMPUTE_CLASSES])
+    stacked = jnp.stack(
+        [jnp.broadcast_to(jnp.asarray(given.get(name, 1.0)), (n_devices, n_sample)) for name in COMPUTE_CLASSES]
+    )
     return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
 
 
@@ -73,6 +75,6 @@ def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> Network:
 @eqx.filter_jit
 def unit_step(arrays: GraphArrays) -> Array:
     """Step time with every factor one, seconds []."""
-    n_level, n_lane, n_factor = arrays.compute_s.shape
+    _, n_lane, n_factor = arrays.compute_s.shape
     chip = jnp.ones((n_factor - 1, 1, n_lane, 1), arrays.compute_s.dtype)
     return propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, 1, chip.dtype), None)[0, 0]

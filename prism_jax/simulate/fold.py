@@ -2,9 +2,9 @@
 
     F(t | g) = P(column <= t | network score g)        P(max <= t | g) = F(t | g)^n
 
-Columns carry times at a few scores g; between them a column's time is interpolated in the regime's mean factor, in which it is nearly
-linear. Steps are then drawn by Latin hypercubes over g, the maximum, step factor and the end-of-step call, in float64;
-rare stalls are integrated exactly.
+Columns carry times at a few scores g; between them a column's time is interpolated in the regime's mean factor, in
+which it is nearly linear. Steps are then drawn by Latin hypercubes over g, the maximum, step factor and the
+end-of-step call, in float64; rare stalls are integrated exactly.
 """
 
 from __future__ import annotations
@@ -88,13 +88,11 @@ def step_samples(
     return finish(maxima, end_s, shared, rng)
 
 
-def _maximum_given(
-    factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_replica: int, shared: Shared
-) -> Floats:
+def _maximum_given(factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> Floats:
     """Quantile u of the maximum of `n_replica` columns in steps of the given mean regime factors [n].
 
-    Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles between grid points:
-    every step then has a factor of its own at the price of a few sorts.
+    Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles
+    between grid points: every step then has a factor of its own at the price of a few sorts.
     """
     carried = shared.factor(shared.scores)
     share = np.arange(N_FINER) / N_FINER
@@ -136,7 +134,7 @@ def finish(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generat
 def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
     """The same number of sorted samples of `time (1 + stall)`, the rare stall integrated exactly.
 
-        P(T > t) = (1 - prob) P(X > t) + prob E[min(1, exp(-(t / X - 1) / mean_fraction))]
+    P(T > t) = (1 - prob) P(X > t) + prob E[min(1, exp(-(t / X - 1) / mean_fraction))]
     """
     if prob == 0.0 or mean_fraction == 0.0:
         return time_s

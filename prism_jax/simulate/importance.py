@@ -1,7 +1,8 @@
 """Where to put the columns: scrambled Sobol points, shifted towards slow stages, and their weights.
 
-The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is slow when one
-of its stages has a slow GPU or node, or when many are a little slow (short pipelines pass through every stage). Coordinates: per
+The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is
+slow when one of its stages has a slow GPU or node, or when many are a little slow (short pipelines pass through every
+stage). Coordinates: per
 lane the normal score of its slowest GPU and of that GPU's node, x_l. Proposal and weight:
 
     q = pi_0 N(0, I) + sum_l pi_l N(s along x_l, I) + pi_a N(s_a along all x_l, I)

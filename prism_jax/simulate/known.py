@@ -65,7 +65,9 @@ def known_gpus(slowdown: Mapping[str, Mapping[int, float]], n_devices: int) -> K
             if not 0 <= device < n_devices:
                 raise DataError(f"slowdowns: GPU {device}, but the job has GPUs 0 to {n_devices - 1}")
             if not (np.isfinite(value) and value > 0):
-                raise DataError(f"slowdowns: factor {value} of GPU {device}, but it must be a positive number (1.05 = 5 % slower)")
+                raise DataError(
+                    f"slowdowns: factor {value} of GPU {device}, but it must be a positive number (1.05 = 5 % slower)"
+                )
             factor[rows, device] = value
     return KnownGpus(factor)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..job import Job
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
-from .brute import TAIL_PROB, brute_force
+from .brute import TAIL_PROB, Progress, brute_force, silent
 from .columns import Chunk, ColumnInputs, column_times
 from .fold import maximum_quantile, step_samples
 from .importance import Design, effective_tail, importance_design, lane_shares
@@ -33,7 +33,8 @@ MIN_TAIL_COLUMNS = 10.0
 CHUNK_COLUMNS = 256  # the state of a scan stays in the second-level cache
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
-    f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full (brute force)"
+    f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full "
+    "(brute force)"
 )
 
 
@@ -45,6 +46,7 @@ def predict(
     method: str = "symmetric",
     known: KnownGpus | None = None,
     pad: bool = False,
+    progress: Progress = silent,
 ) -> StepTimeDistribution:
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
 
@@ -55,6 +57,7 @@ def predict(
             "brute_force" draws every GPU of every replica.
         known: persistent slowdowns of GPUs that were measured; all others are drawn.
         pad: pad the graph to a common shape, for sweeps over many jobs: fewer compilations, the same numbers.
+        progress: called with the fraction done, 0-1, while brute force runs.
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
@@ -63,9 +66,9 @@ def predict(
     program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
-        return brute_force(program, key, n_samples, known)
+        return brute_force(program, key, n_samples, known, progress)
     if many:
-        return replace(brute_force(program, key, FALLBACK_STEPS, known), notes=(MANY_KNOWN,))
+        return replace(_in_full(program, key, known, progress), notes=(MANY_KNOWN,))
     result = symmetric(program, key, n_samples, known)
     if result.tail_columns >= MIN_TAIL_COLUMNS * min(1.0, result.n_samples / DEFAULT_COLUMNS):
         return result
@@ -73,7 +76,12 @@ def predict(
         f"only {result.tail_columns:.1f} effective columns lie beyond the p95 of the step time: the tail does not come from slow "
         f"GPUs, importance sampling is out of its depth, and {FALLBACK_STEPS} steps were simulated in full instead"
     )
-    return replace(brute_force(program, key, FALLBACK_STEPS, known), notes=(note,))
+    return replace(_in_full(program, key, known, progress), notes=(note,))
+
+
+def _in_full(program: Program, key: Array, known: KnownGpus | None, progress: Progress) -> StepTimeDistribution:
+    """Every replica of every step, where the symmetric method does not serve."""
+    return brute_force(program, key, FALLBACK_STEPS, known, progress, explicit=False)
 
 
 def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | None = None) -> StepTimeDistribution:
@@ -108,7 +116,8 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
 
 
 def _randomised_times(inputs: ColumnInputs, key: Array, peak: Array | None, n_column: int) -> Floats:
-    """Times [randomisation, score, column]; long randomisations are cut into chunks, whose columns the random counter can tell apart."""
+    """Times [randomisation, score, column]; long randomisations are cut into chunks, whose columns the random
+    counter can tell apart."""
     width = min(n_column, CHUNK_COLUMNS)
     n_part = n_column // width
     if peak is not None:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-
 from ..cost.step import step_cost
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
@@ -137,7 +136,9 @@ def factor_groups(tree: Variability) -> list[list[int]]:
     return list(groups.values())
 
 
-def graph_arrays(graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats, n_used: int | None) -> GraphArrays:
+def graph_arrays(
+    graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats, n_used: int | None
+) -> GraphArrays:
     """StepGraph in device form; `n_used` levels of a padded one."""
     depth, n_lane = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth), graph.n_lane
     comm_s = np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1)
@@ -218,7 +219,9 @@ class CallResidual:
     chain: ScoreChain | None
 
 
-def call_residuals(tree: Variability, cost: StepCost, graph: StepGraph) -> tuple[CallResidual, CallResidual, CallResidual]:
+def call_residuals(
+    tree: Variability, cost: StepCost, graph: StepGraph
+) -> tuple[CallResidual, CallResidual, CallResidual]:
     """Residual of compute [level, lane], of communication inside ops [level, lane], and of transfers between stages."""
     compute = _mixed_residual([tree.of(name).call for name in COMPUTE_CLASSES], graph.compute_s)
     axes = [tree.of(cost.collective_of.get(axis, "all_reduce")).call for axis in COMM_AXES]
