@@ -27,9 +27,9 @@ N_RANDOMISATION = 8
 DEFAULT_COLUMNS = 1024
 REGIME_SCORES = np.array([-2.5, -0.7, 0.7, 2.0, 3.3])  # network scores a column is evaluated at
 N_STEP_SAMPLES = 1 << 14
-# Effective columns beyond the p95 of the replicas' maximum, per DEFAULT_COLUMNS: a design that works leaves 24 or more, plain
-# columns of 64 replicas 2.
-MIN_TAIL_COLUMNS = 10.0
+# Effective columns beyond the p95 of the replicas' maximum, per DEFAULT_COLUMNS: a design that works leaves 12 or more, plain
+# columns of 64 replicas 1.
+MIN_TAIL_COLUMNS = 5.0
 CHUNK_COLUMNS = 256  # the state of a scan stays in the second-level cache
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
