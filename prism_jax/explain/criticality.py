@@ -5,8 +5,8 @@ A step is a maximum of sums of durations, so it is homogeneous of degree one in 
     step = sum_k seconds_k  d step / d seconds_k
 
 The gradient is one on the critical path of a draw and zero off it; averaged over draws, weighted by the probability
-that a column is the
-slowest of its step, `w F(t)^(n-1)`, the terms are the expected seconds of each class on the critical path.
+that a column is the slowest of its step, `w F(t)^(n-1)`, the terms are the expected seconds of each class on the
+critical path.
 """
 
 from __future__ import annotations

@@ -17,12 +17,11 @@ class Explanation:
 
     Attributes:
         breakdown_s: where the mean step goes, for an average GPU; sums to the mean step time. Keys: compute, exposed
-        tp, cp, ep, dp and pp
-            communication, bubble, waiting for stragglers, stalls.
+            tp, cp, ep, dp and pp communication, bubble, waiting for stragglers, stalls.
         criticality: op class -> share of the critical path (d step / d seconds x seconds / step); sums to one.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls when its variability is removed.
         fleet_share: share of the step-time variance that is decided by which GPUs the job gets, 0-1; the rest varies
-        from step to step.
+            from step to step.
     """
 
     breakdown_s: Mapping[str, float]

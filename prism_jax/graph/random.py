@@ -5,9 +5,8 @@ used. One Threefry-2x32-20 call (Salmon et al., SC 2011) gives two 32-bit words,
 two normals. Both travel as *one* complex array: XLA would otherwise compute every word twice, once per output.
 
 The counter of a draw is (its place, its level), where the place is (member, lane, pair of columns) and does not
-depend on how many
-members, lanes and levels there are: padding never changes a number. Columns k and k + n_column / 2 share a pair, so a chunk's
-width is part of its identity.
+depend on how many members, lanes and levels there are: padding never changes a number. Columns k and
+k + n_column / 2 share a pair, so a chunk's width is part of its identity.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ class Chunk(eqx.Module):
     Attributes:
         index: [] position of the chunk, folded into the key.
         peak_score: [2, lane, column] normal score of a lane's slowest GPU (of the *maximum*: uniform on probability
-        scale) and of its
-            node; None to draw every GPU and node independently.
+            scale) and of its node; None to draw every GPU and node independently.
         regime: [axis, column] factor of the step a column belongs to; None where `ColumnInputs.regime` carries it.
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.
     """

@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from ..errors import DataError
+from ..errors import DataError
 from ..job import Job
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
@@ -59,10 +61,20 @@ def predict(
         pad: pad the graph to a common shape, for sweeps over many jobs: fewer compilations, the same numbers.
         progress: called with the fraction done, 0-1, while brute force runs.
 
+    Raises:
+        DataError: an unknown method.
+
+    Raises:
+        DataError: unknown method.
+
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
         sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
     """
+    if method not in METHODS:
+        raise DataError(f"method = {method!r}, but it must be one of {', '.join(METHODS)}")
+    if method not in METHODS:
+        raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
     program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
