@@ -35,19 +35,26 @@ def step_time(job: Job, slowdown: Array | Mapping[str, Array]) -> Array:
         Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown.
     """
     given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(COMPUTE_CLASSES, slowdown)
-    n_devices = job.plan.n_devices
+    given = {name: jnp.asarray(value) for name, value in given.items()}
+    _check(given, job.plan.n_devices)
+    arrays = _class_arrays(lower(job))
+    place = jnp.asarray(device_layout(job.plan))
+    ones = jnp.ones_like(next(iter(given.values())))
+    stacked = jnp.stack([given.get(name, ones) for name in COMPUTE_CLASSES])
+    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
+
+
+def _check(given: Mapping[str, Array], n_devices: int) -> None:
+    if not given:
+        raise DataError(f"slowdown: no kernel class given; give at least one of {', '.join(COMPUTE_CLASSES)}")
     for name, value in given.items():
         if name not in COMPUTE_CLASSES:
             raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, COMPUTE_CLASSES)}")
         if value.ndim != 2 or value.shape[0] != n_devices:
             raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
-    arrays = _class_arrays(lower(job))
-    place = jnp.asarray(device_layout(job.plan))
-    n_sample = next(iter(given.values())).shape[1]
-    stacked = jnp.stack(
-        [jnp.broadcast_to(jnp.asarray(given.get(name, 1.0)), (n_devices, n_sample)) for name in COMPUTE_CLASSES]
-    )
-    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
+    n_sample = {name: value.shape[1] for name, value in given.items()}
+    if len(set(n_sample.values())) > 1:
+        raise DataError(f"slowdown: every class needs as many samples as the others, got {n_sample}")
 
 
 @lru_cache(maxsize=32)
