@@ -30,7 +30,7 @@ class Guarantee:
     def sentence(self) -> str:
         """The guarantee in words."""
         return (
-            f"with {self.confidence:.0%} confidence at least {self.p:.0%} of steps take at most {self.bound_s:.4g} s "
+            f"with {100 * self.confidence:.6g}% confidence at least {100 * self.p:.6g}% of steps take at most {self.bound_s:.4g} s "
             "under this model"
         )
 

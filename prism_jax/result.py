@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .guarantee import Guarantee, upper_bound
+from .guarantee import Guarantee, order_statistic_bound, smallest_sample, upper_bound
 
 Floats = NDArray[np.float64]
 QUANTILES = (0.05, 0.5, 0.95, 0.99, 0.999)
@@ -61,5 +61,10 @@ class StepTimeDistribution:
         return self.prob_above((1.0 + fraction) * self.quantile(0.5))
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
-        """Upper confidence bound of a quantile of the *modelled* distribution; see `guarantee.upper_bound`."""
+        """Upper confidence bound of a quantile of the *modelled* distribution.
+
+        By order statistic where steps are independent (brute force) and numerous enough, else from the randomisations' spread.
+        """
+        if self.method == "brute_force" and len(self.samples_s) >= smallest_sample(p, confidence):
+            return order_statistic_bound(self.samples_s, p, confidence)
         return upper_bound(self.quantile(p), self.batches_s, p, confidence)

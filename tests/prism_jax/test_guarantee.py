@@ -1,0 +1,58 @@
+"""Confidence bounds hold as often as they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from prism_jax.errors import DataError
+from prism_jax.guarantee import order_statistic_bound, smallest_sample, upper_bound
+
+
+@pytest.mark.parametrize(
+    ("p", "confidence", "n"), [(0.95, 0.95, 59), (0.99, 0.99, 459), (0.95, 0.99, 90), (0.99, 0.95, 299), (0.5, 0.75, 2)]
+)
+def test_smallest_sample_is_that_of_wilks(p: float, confidence: float, n: int) -> None:
+    """59 for 95/95: Wilks 1941, the table every reliability handbook prints."""
+    assert smallest_sample(p, confidence) == n
+    assert 1 - p**n >= confidence > 1 - p ** (n - 1)
+
+
+def test_too_few_samples_are_refused_with_the_number_needed() -> None:
+    with pytest.raises(DataError, match="58 samples .* 59 can"):
+        order_statistic_bound(np.arange(58.0), 0.95, 0.95)
+
+
+@pytest.mark.parametrize(("n", "p", "confidence"), [(59, 0.95, 0.95), (200, 0.95, 0.99), (1000, 0.5, 0.9), (500, 0.99, 0.99)])
+def test_order_statistic_is_the_first_that_bounds(n: int, p: float, confidence: float) -> None:
+    """The k-th of n uniforms is Beta(k, n + 1 - k): it must exceed p often enough, and the one before must not."""
+    k = round(order_statistic_bound(np.arange(1.0, n + 1), p, confidence).bound_s)
+    assert stats.beta.sf(p, k, n + 1 - k) >= confidence
+    assert stats.beta.sf(p, k - 1, n + 2 - k) < confidence
+
+
+def test_order_statistic_covers_as_often_as_promised() -> None:
+    """4,000 samples of 200: coverage at least 90 %, binomial 1e-4 limit; the order of the samples does not matter."""
+    rng = np.random.default_rng(0)
+    samples = rng.exponential(size=(4000, 200))
+    covered = sum(order_statistic_bound(s, 0.95, 0.9).bound_s >= -np.log(0.05) for s in samples)
+    assert covered >= stats.binom.ppf(1e-4, 4000, 0.9)
+
+
+def test_bound_from_randomisations_covers_as_often_as_promised() -> None:
+    """Eight randomisations with normal errors, pooled by their mean: Student's t is exact; binomial 1e-4 limits."""
+    rng = np.random.default_rng(1)
+    shift = rng.standard_normal((4000, 8, 1))
+    bounds = [upper_bound(float(s.mean()), s + np.zeros(16), 0.95, 0.99).bound_s for s in shift]
+    low, high = stats.binom.ppf([1e-4, 1 - 1e-4], 4000, 0.99)
+    assert low <= np.sum(np.array(bounds) >= 0.0) <= high
+
+
+def test_sentence_says_what_is_guaranteed() -> None:
+    bound = order_statistic_bound(np.linspace(1.0, 2.0, 1000), 0.95, 0.99)
+    assert bound.sentence().startswith("with 99% confidence at least 95% of steps take at most 1.9")
+
+
+def test_sentence_does_not_round_a_high_quantile_to_all_steps() -> None:
+    assert "at least 99.9% of steps" in order_statistic_bound(np.arange(9000.0), 0.999, 0.99).sentence()

@@ -1,0 +1,55 @@
+"""What a distribution of step times answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prism_jax.guarantee import order_statistic_bound
+from prism_jax.result import StepTimeDistribution
+
+
+def distribution(method: str = "symmetric", n: int = 8000) -> StepTimeDistribution:
+    rng = np.random.default_rng(0)
+    samples = rng.gamma(20.0, 0.1, n)
+    return StepTimeDistribution(np.sort(samples), np.sort(samples.reshape(8, -1), axis=1), 1.5, method, n, 0.05 * n)
+
+
+def test_quantiles_and_probabilities_turn_each_other_round() -> None:
+    result = distribution()
+    for p in (0.05, 0.5, 0.95, 0.99):
+        assert result.prob_above(result.quantile(p)) == pytest.approx(1 - p, abs=2e-4)
+    assert result.prob_slower(0.2) == result.prob_above(1.2 * result.quantile(0.5))
+    assert result.prob_above(0.0) == 1.0
+    assert result.prob_above(1e9) == 0.0
+
+
+def test_moments_are_those_of_the_samples() -> None:
+    result = distribution()
+    assert result.mean_s == pytest.approx(2.0, abs=0.02)
+    assert result.std_s == pytest.approx(0.447, abs=0.02)
+
+
+def test_error_of_a_quantile_is_that_of_independent_batches() -> None:
+    """Median of n samples: 1 / (2 f sqrt n); 7 degrees of freedom, so within a factor 2.5."""
+    result = distribution()
+    expected = 0.5 / (0.9 * np.sqrt(8000))  # density 0.90 at the median of Gamma(20, 0.1)
+    assert expected / 2.5 < result.mc_error(0.5) < 2.5 * expected
+
+
+def test_brute_force_guarantees_by_order_statistic() -> None:
+    """Its steps are independent; symmetric samples are not."""
+    result = distribution("brute_force")
+    bound = result.guarantee(0.95, 0.99)
+    assert bound == order_statistic_bound(result.samples_s, 0.95, 0.99)
+    assert bound.bound_s > result.quantile(0.95)
+    assert distribution().guarantee().kind == "randomisations"
+
+
+def test_a_guarantee_beyond_what_order_statistics_can_give_rests_on_the_batches() -> None:
+    assert distribution("brute_force", 800).guarantee(0.999, 0.99).kind == "randomisations"
+
+
+def test_guarantee_lies_above_the_quantile_and_rises_with_confidence() -> None:
+    bounds = [distribution().guarantee(0.95, c).bound_s for c in (0.9, 0.99, 0.999)]
+    assert distribution().quantile(0.95) < bounds[0] < bounds[1] < bounds[2]
