@@ -2,7 +2,7 @@
 
 python experiments/variability_presets/score.py [--data ../shared/data] [--rivals]
 
-`--rivals` also scores stalls in proportion to the GPUs, a fitted exponent, and one fit for each GPU family (about 7 min).
+`--rivals` also scores stalls in proportion to the GPUs, a fitted exponent, and one fit for each GPU family (some minutes).
 """
 
 from __future__ import annotations

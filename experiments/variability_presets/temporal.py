@@ -63,7 +63,9 @@ def temporal_facts(series: pd.DataFrame, family: str) -> dict[str, float]:
         "step_ar1": max(float(long_steps.ar1.median()), 0.0),
         "mild_prob": float(long_steps.mild.median()),
         "mild_excess": float(long_steps.mild_excess.median()),
-        "mild_excess_sd": float(long_steps.mild_excess_sd.median()),
+        "mild_excess_sd": float(
+            np.hypot(long_steps.mild_excess_sd.median(), _robust_sd(long_steps.mild_excess.dropna()))
+        ),
     }
 
 
@@ -79,6 +81,10 @@ def _detrended(points: pd.DataFrame, every: int) -> np.ndarray:
     base = pd.Series(value).where(~skip).rolling(41, center=True, min_periods=5).median().to_numpy()
     x = (value / base)[~skip]
     return x[np.isfinite(x)] - 1.0
+
+
+def _robust_sd(x: pd.Series) -> float:
+    return 1.4826 * float((x - x.median()).abs().median())
 
 
 def _statistics(x: np.ndarray) -> dict[str, float]:
