@@ -30,8 +30,8 @@ class Guarantee:
     def sentence(self) -> str:
         """The guarantee in words."""
         return (
-            f"with {100 * self.confidence:.6g}% confidence at least {100 * self.p:.6g}% of steps take at most {self.bound_s:.4g} s "
-            "under this model"
+            f"with {100 * self.confidence:.6g}% confidence at least {100 * self.p:.6g}% of steps "
+            f"take at most {self.bound_s:.4g} s under this model"
         )
 
 

@@ -36,14 +36,13 @@ def _run(inputs: ColumnInputs, key: Array, chunk: Chunk) -> tuple[Array, Trail]:
 
 
 def _timeline(program: Program, title: str, trail: Trail, column: int, ends: np.ndarray) -> Timeline:
-    end = np.asarray(trail.end_s[..., column], dtype=np.float64)
     return Timeline(
         title=title,
         start_s=np.asarray(trail.start_s[..., column], dtype=np.float64),
-        end_s=end,
+        end_s=np.asarray(trail.end_s[..., column], dtype=np.float64),
         compute_s=np.asarray(trail.compute_s[..., column], dtype=np.float64),
         label=program.graph.label,
         labels=program.graph.labels,
-        end_of_lane_s=end[-1] + program.graph.end_compute_s + program.graph.end_comm_s,
+        end_of_lane_s=np.asarray(trail.end_of_lane_s[..., column], dtype=np.float64),
         step_s=float(ends[column]),
     )

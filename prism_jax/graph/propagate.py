@@ -80,34 +80,41 @@ class CallNoise(eqx.Module):
 
 
 class Trail(eqx.Module):
-    """Start, end and compute part of every op at the first network score, seconds [level, lane, column]."""
+    """Every op at the first network score, in seconds.
+
+    Attributes:
+        start_s, end_s, compute_s: start, end and compute part of every op [level, lane, column].
+        end_of_lane_s: [lane, column] end of the work that follows the last op.
+    """
 
     start_s: Array
     end_s: Array
     compute_s: Array
+    end_of_lane_s: Array
 
 
 def propagate(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Array:
     """End of the step without the wait for other replicas, seconds [score, column]."""
-    return _scan(graph, members, network, noise, record=False)[0]
+    return _scan(graph, members, network, noise, record=False)[0].max(axis=0)
 
 
 def trail(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Trail:
     """Every op of the same run, for timelines."""
-    recorded = _scan(graph, members, network, noise, record=True)[1]
+    end_s, recorded = _scan(graph, members, network, noise, record=True)
     assert recorded is not None
-    return recorded
+    return Trail(*recorded, end_of_lane_s=end_s[:, 0])
 
 
 def _scan(
     graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None, *, record: bool
-) -> tuple[Array, Trail | None]:
+) -> tuple[Array, tuple[Array, ...] | None]:
+    """End of every lane [lane, score, column]; start, end and compute part of every op if they are to be recorded."""
     n_level, n_lane, _ = graph.compute_s.shape
     n_column = network.link.shape[-1]
     n_score = network.regime.shape[0]
     dtype = network.link.dtype
 
-    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Trail | None]:
+    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Array, ...] | None]:
         free, ring = carry
         level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
         words = _words(noise, members, level, n_lane, n_column)
@@ -126,7 +133,7 @@ def _scan(
             ends.append(start + op_s)
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
-        seen = Trail(starts[0], ends[0], duration_s) if record else None
+        seen = (starts[0], ends[0], duration_s) if record else None
         return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), seen
 
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
@@ -140,7 +147,7 @@ def _scan(
         recorded = None
     end_s = free + members.duration(graph.end_compute_s, None, None, None)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
-    return end_s.max(axis=0), recorded
+    return end_s, recorded
 
 
 def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:

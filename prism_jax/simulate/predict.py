@@ -11,7 +11,6 @@ from jax import Array
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from ..errors import DataError
 from ..job import Job
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
@@ -71,8 +70,6 @@ def predict(
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
         sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
     """
-    if method not in METHODS:
-        raise DataError(f"method = {method!r}, but it must be one of {', '.join(METHODS)}")
     if method not in METHODS:
         raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
     program = lower(job, pad) if known is None else by_class(lower(job, pad))

@@ -24,7 +24,9 @@ def test_too_few_samples_are_refused_with_the_number_needed() -> None:
         order_statistic_bound(np.arange(58.0), 0.95, 0.95)
 
 
-@pytest.mark.parametrize(("n", "p", "confidence"), [(59, 0.95, 0.95), (200, 0.95, 0.99), (1000, 0.5, 0.9), (500, 0.99, 0.99)])
+@pytest.mark.parametrize(
+    ("n", "p", "confidence"), [(59, 0.95, 0.95), (200, 0.95, 0.99), (1000, 0.5, 0.9), (500, 0.99, 0.99)]
+)
 def test_order_statistic_is_the_first_that_bounds(n: int, p: float, confidence: float) -> None:
     """The k-th of n uniforms is Beta(k, n + 1 - k): it must exceed p often enough, and the one before must not."""
     k = round(order_statistic_bound(np.arange(1.0, n + 1), p, confidence).bound_s)

@@ -67,7 +67,9 @@ def drawn_from_table(inputs: ColumnInputs, factor: np.ndarray) -> np.ndarray:
     @jax.jit
     def draws(graph: GraphArrays, chip: jax.Array) -> jax.Array:
         table = member_table(graph, chip, inputs.compute)
-        one = jax.vmap(lambda level: table.duration(graph.compute_s[0], graph.call_sd[0], words(1, 1, level), inputs.compute))
+        one = jax.vmap(
+            lambda level: table.duration(graph.compute_s[0], graph.call_sd[0], words(1, 1, level), inputs.compute)
+        )
         return one(jnp.arange(N_LEVEL)) / graph.compute_s[0].sum()
 
     return np.asarray(draws(inputs.graph, chip), np.float64).ravel()
@@ -115,7 +117,11 @@ def test_table_draws_the_maximum_of_the_group(residual: str, fleet: str, n_membe
         error = 5 * np.sqrt(2 * p * (1 - p) / explicit.size)
         low, high = np.quantile(explicit, np.clip([p - error, p + error], 0.0, 1.0))
         value = np.quantile(table, p)
-        assert low - allowed * spread <= value <= high + allowed * spread, (p, (value - low) / spread, (value - high) / spread)
+        assert low - allowed * spread <= value <= high + allowed * spread, (
+            p,
+            (value - low) / spread,
+            (value - high) / spread,
+        )
 
 
 def test_table_of_equal_members_agrees_with_order_statistics() -> None:

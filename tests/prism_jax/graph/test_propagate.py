@@ -14,7 +14,7 @@ from prism_jax.graph.build import build_graph
 from prism_jax.graph.members import ExplicitMembers
 from prism_jax.graph.propagate import CallNoise, GraphArrays, Network, propagate, trail
 from prism_jax.graph.random import key_words
-from prism_jax.graph.schedules import Schedule, make_schedule
+from prism_jax.graph.schedules import Part, Schedule, make_schedule
 from prism_jax.graph.score import residual_map, standardised
 from prism_jax.graph.step_graph import StepGraph
 from prism_jax.simulate.explicit import unit_network, unit_step
@@ -54,7 +54,9 @@ def random_network(graph: StepGraph, n_column: int = N_COLUMN) -> Network:
     return Network(jnp.asarray(link), jnp.asarray(rng.lognormal(0.0, 0.2, (2, len(NETWORK_AXES)))))
 
 
-def simulated_s(schedule: Schedule, graph: StepGraph, chip: np.ndarray, network: Network, score: int, column: int) -> float:
+def simulated_s(
+    schedule: Schedule, graph: StepGraph, chip: np.ndarray, network: Network, score: int, column: int
+) -> float:
     """The event simulator on the same seconds, op by op and member by member."""
     regime = np.asarray(network.regime)[score]
     link = np.asarray(network.link)[:, :, column] * regime[:, None]
@@ -71,8 +73,8 @@ def simulated_s(schedule: Schedule, graph: StepGraph, chip: np.ndarray, network:
     def transfer_s(replica: int, part: tuple[str, int, int]) -> float:
         """The lag in front of the op that needs the part, which lies on the receiver's links."""
         kind, micro_batch, chunk = part
-        reader = (kind, micro_batch, chunk + (1 if kind == "F" else -1))
-        (level, lane), sender = where[reader], where[part]
+        reader = Part(kind, micro_batch, chunk + (1 if kind == "F" else -1))
+        (level, lane), sender = where[reader], where[Part(*part)]
         for d in range(graph.dep_level.shape[-1]):
             if (graph.dep_level[level, lane, d], graph.dep_lane[level, lane, d]) == sender:
                 return float(graph.lag_s[level, lane, d] * link[-2, lane])
@@ -117,7 +119,7 @@ def test_a_deeper_ring_buffer_changes_nothing(small: StepGraph) -> None:
     dep = np.where(inside, (small.dep_level % depth) * small.n_lane + small.dep_lane, depth * small.n_lane)
     deeper = replace(graph, depth=depth, dep=jnp.asarray(dep, jnp.int32))
     times = [np.asarray(propagate(g, members, network, noise())) for g in (graph, deeper)]
-    np.testing.assert_array_equal(*times)
+    np.testing.assert_array_equal(times[0], times[1])
 
 
 def test_twice_the_seconds_take_twice_the_time(small: StepGraph) -> None:
@@ -148,7 +150,9 @@ def test_without_variability_every_column_is_the_deterministic_step(shape: tuple
     schedule = make_schedule(*shape)
     graph = lowered(build_graph(schedule, random_cost(schedule, 7)))
     chip = jnp.ones((3, 4, schedule.pp, 64), jnp.float32)
-    times = np.asarray(jax.jit(propagate)(graph, ExplicitMembers(chip), unit_network(schedule.pp, 64, chip.dtype), None))
+    times = np.asarray(
+        jax.jit(propagate)(graph, ExplicitMembers(chip), unit_network(schedule.pp, 64, chip.dtype), None)
+    )
     assert (times == np.asarray(unit_step(graph))).all()
 
 
@@ -170,13 +174,20 @@ def test_gradient_equals_finite_differences_and_obeys_euler(x64: None, small: St
         for flat in rng.choice(array.size, min(4, array.size), replace=False):
             at = np.unravel_index(flat, array.shape)
             h = 1e-6
-            ends = [step((*values[:which], array.at[at].add(d), *values[which + 1 :]), graph, chip, network) for d in (h, -h)]
+            ends = [
+                step((*values[:which], array.at[at].add(d), *values[which + 1 :]), graph, chip, network)
+                for d in (h, -h)
+            ]
             assert float(ends[0] - ends[1]) / (2 * h) == pytest.approx(float(slope[at]), abs=1e-6)
 
 
 def test_trail_tells_how_the_time_came_about(x64: None, small: StepGraph) -> None:
     """Starts wait for the lane and for predecessors, ends follow starts, and the last ends make the step."""
-    graph, members, network = lowered(small, 0.1), ExplicitMembers(jnp.asarray(random_chip(small))), random_network(small)
+    graph, members, network = (
+        lowered(small, 0.1),
+        ExplicitMembers(jnp.asarray(random_chip(small))),
+        random_network(small),
+    )
     seen = trail(graph, members, network, noise())
     start, end, compute = (np.asarray(x) for x in (seen.start_s, seen.end_s, seen.compute_s))
     assert (end >= start + compute * (1 - 1e-6)).all()
@@ -188,6 +199,7 @@ def test_trail_tells_how_the_time_came_about(x64: None, small: StepGraph) -> Non
     after += graph.end_comm_s[:, None] * network.regime[0, -1] * network.link[-1]
     step = np.asarray(propagate(graph, members, network, noise()))[0]
     np.testing.assert_allclose((end[-1] + np.asarray(after)).max(axis=0), step, rtol=1e-12)
+    np.testing.assert_array_equal(np.asarray(seen.end_of_lane_s).max(axis=0), step)
 
 
 def test_other_numbers_do_not_compile_again(small: StepGraph) -> None:

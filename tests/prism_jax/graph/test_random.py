@@ -1,4 +1,5 @@
-"""Random numbers of the scan: the published block function, normals and exponentials that are what they say, padding that changes none."""
+"""Random numbers of the scan: the published block function, normals and exponentials that are what they say, padding
+that changes none."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ KNOWN_ANSWERS = [
     ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
 ]
 EXTREME = np.array(
-    [0, 1, 2, 0x7F, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800001, 0xFFFFFF7F, 0xFFFFFF80, 0xFFFFFFFF],
+    [0, 1, 2, 0x7F, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800001, 0xFFFFFF7F,
+    0xFFFFFF80, 0xFFFFFFFF],
     np.uint32,
 )  # fmt: skip
 
@@ -125,7 +127,10 @@ def test_draws_do_not_change_when_the_shape_grows() -> None:
 
 def test_another_key_or_level_gives_other_draws() -> None:
     level = jnp.asarray(3, jnp.uint32)
-    words = [np.asarray(word_pairs(k, at, 1, 4, 64)).ravel() for k, at in ((key(1), level), (key(2), level), (key(1), level + 1))]
+    words = [
+        np.asarray(word_pairs(k, at, 1, 4, 64)).ravel()
+        for k, at in ((key(1), level), (key(2), level), (key(1), level + 1))
+    ]
     assert not np.intersect1d(words[0], words[1]).size
     assert not np.intersect1d(words[0], words[2]).size
 
@@ -148,6 +153,8 @@ def test_extreme_words_give_finite_draws() -> None:
 
 def test_exponentials_equal_the_logarithm_of_their_word() -> None:
     """Small ones too: the maximum of many lives where they are tiny."""
-    bits = np.unique(np.concatenate([EXTREME, 2 ** np.arange(32, dtype=np.uint64), 2**24 + np.arange(-3, 4)]).astype(np.uint32))
-    e = np.asarray(exponential_pairs(packed(bits, bits))).real
+    bits = np.unique(
+        np.concatenate([EXTREME, 2 ** np.arange(32, dtype=np.uint64), 2**24 + np.arange(-3, 4)]).astype(np.uint32)
+    )
+    e = np.real(np.asarray(exponential_pairs(packed(bits, bits))))
     np.testing.assert_allclose(e, -np.log1p(-(bits + 0.5) / 2.0**32), rtol=3e-5)

@@ -1,4 +1,4 @@
-"""What predict promises: the same answer for the same seed on any number of devices, no noise without variability, a way out of its depth."""
+"""What predict promises: the same answer for the same seed on any number of devices, and a way out when out of its depth."""
 
 from __future__ import annotations
 

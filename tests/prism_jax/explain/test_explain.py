@@ -1,0 +1,154 @@
+"""Why a step takes as long as it takes: parts that sum to the whole, owners, criticality, timelines."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from prism_jax.explain import explain
+from prism_jax.explain.breakdown import breakdown
+from prism_jax.explain.criticality import criticality, slowest_weight
+from prism_jax.explain.owners import p95_owners
+from prism_jax.explain.timeline import timelines
+from prism_jax.explain.types import Timeline
+from prism_jax.explain.words import words
+from prism_jax.simulate.predict import predict, symmetric
+from prism_jax.simulate.program import Program
+from prism_jax.variability.families import LogNormal, Normal
+from prism_jax.variability.tree import Stall, Variability
+from tests.jobs import EVERYTHING, compute_varies, make_job, make_program, network_varies
+
+KEY = jax.random.key(0)
+ONLY = {
+    "gemm+attention+memory": Variability("t", compute_varies(gpu=LogNormal(0.03), call=Normal(0.02))),
+    "all_gather": Variability(
+        "t", {"all_gather": network_varies(node=LogNormal(0.1), regime=LogNormal(0.1))["all_gather"]}
+    ),
+    "step regime": Variability("t", step=LogNormal(0.02)),
+    "stalls": Variability("t", stalls=(Stall(0.1, 0.0, 0.2),)),
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return make_program(EVERYTHING, dp=8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"blocking": True}, {"pp": 1}, {"schedule": "dualpipe"}], ids=str)
+def test_breakdown_sums_to_the_mean_step(settings: dict[str, object]) -> None:
+    program = make_program(EVERYTHING, **settings)
+    result = symmetric(program, KEY, 512)
+    parts = breakdown(program, result)
+    assert sum(parts.values()) == pytest.approx(result.mean_s, rel=1e-6)
+    assert all(value >= 0.0 for value in parts.values())
+    assert parts["waiting_for_stragglers"] > 0.0
+
+
+def test_breakdown_of_a_pipeline_without_communication_is_compute_and_bubble() -> None:
+    """1F1B, equal stages: bubble / compute = (pp - 1) / n_micro_batch."""
+    program = make_program(pp=4, n_micro_batch=8, tp_comm_s=0.0, p2p_s=0.0, end_comm_s=0.0, end_compute_s=0.0)
+    parts = breakdown(program, symmetric(program, KEY, 256))
+    assert parts["bubble"] / parts["compute"] == pytest.approx(3 / 8, rel=0.05)  # later stages are up to 3 % slower
+    assert {name for name, value in parts.items() if value > 1e-6} == {"compute", "bubble"}
+
+
+def test_stalls_are_told_from_stragglers() -> None:
+    program = make_program(ONLY["stalls"])
+    result = symmetric(program, KEY, 256)
+    parts = breakdown(program, result)
+    assert parts["stalls"] == pytest.approx(result.mean_s - result.deterministic_s, rel=0.05)
+    assert abs(parts["waiting_for_stragglers"]) < 0.05 * parts["stalls"]
+
+
+@pytest.mark.parametrize("owner", ONLY)
+def test_the_only_source_of_variability_owns_all_of_the_p95(owner: str) -> None:
+    """Without it the p95 is the noise-free step, up to single precision."""
+    program = make_program(ONLY[owner], dp=8)
+    falls, fleet_share = p95_owners(program, KEY)
+    result = symmetric(program, KEY, 2048)
+    assert [*falls] == [owner]
+    assert falls[owner] == pytest.approx(result.quantile(0.95) - result.deterministic_s, rel=0.08)
+    persistent = any(c.gpu.cv > 0 or c.node.cv > 0 for c in ONLY[owner].classes.values())
+    assert fleet_share > 0.02 if persistent else fleet_share == pytest.approx(0.0, abs=1e-9)
+
+
+def test_fleet_owns_all_the_variance_where_only_gpus_differ() -> None:
+    program = make_program(Variability("t", compute_varies(gpu=LogNormal(0.03))), dp=8)
+    assert p95_owners(program, KEY)[1] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_owners_are_sorted_and_name_what_varies(program: Program) -> None:
+    falls, fleet_share = p95_owners(program, KEY)
+    assert set(falls) == {"gemm", "attention", "memory", "all_gather", "reduce_scatter", "p2p", "step regime"}
+    assert [*falls.values()] == sorted(falls.values(), reverse=True)
+    assert 0.0 < fleet_share < 1.0
+
+
+def test_criticality_sums_to_one(program: Program) -> None:
+    shares = criticality(program, KEY)
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-6)
+    assert [*shares.values()] == sorted(shares.values(), reverse=True)
+    assert {"gemm", "attention", "memory", "tp communication", "pp communication"} < set(shares)
+
+
+def test_criticality_of_a_job_that_only_computes_is_its_mix_of_classes() -> None:
+    """One stage, one class ratio everywhere, no variability."""
+    program = make_program(pp=1, dp=1, tp_comm_s=0.0, p2p_s=0.0, end_comm_s=0.0, end_compute_s=0.0)
+    shares = criticality(program, KEY)
+    assert shares == pytest.approx({"gemm": 0.6, "attention": 0.3, "memory": 0.1}, abs=1e-5)
+
+
+def test_criticality_of_noise_free_seconds_is_their_share_of_the_critical_path() -> None:
+    """One stage: everything is on it."""
+    program = make_program(pp=1, dp=1, n_micro_batch=4)
+    shares, step = criticality(program, KEY), symmetric(program, KEY, 128).deterministic_s
+    assert shares["tp communication"] * step == pytest.approx(8 * 0.15, rel=1e-4)
+    assert shares["optimizer"] * step == pytest.approx(0.1, rel=1e-4)
+    assert shares["gradient and parameter exchange"] * step == pytest.approx(0.4, rel=1e-4)
+
+
+def test_slowest_column_of_many_replicas_carries_the_weight() -> None:
+    times, weight = jnp.arange(8.0), jnp.ones(8)
+    np.testing.assert_allclose(np.asarray(slowest_weight(times, weight, jnp.asarray(1.0))), 1 / 8, rtol=1e-5)
+    assert float(slowest_weight(times, weight, jnp.asarray(500.0))[-1]) > 0.999
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "dualpipe"])
+def test_timelines_are_possible(schedule: str) -> None:
+    """Ops of a lane follow each other, wait for what they need, and the last end makes the step."""
+    program = make_program(EVERYTHING, dp=8, schedule=schedule)
+    result = symmetric(program, KEY, 512)
+    graph = program.graph
+    lines = timelines(program, result, KEY)
+    assert [line.title for line in lines] == ["median step", "p99 step"]
+    for line in lines:
+        check_timeline(line, graph.dep_level, graph.dep_lane)
+    assert lines[0].step_s < lines[1].step_s
+
+
+def check_timeline(line: Timeline, dep_level: np.ndarray, dep_lane: np.ndarray) -> None:
+    assert (line.end_s >= line.start_s).all()
+    assert (line.start_s[1:] >= line.end_s[:-1] - 1e-6).all()
+    level, lane, d = np.nonzero(dep_level >= 0)
+    sent = line.end_s[dep_level[level, lane, d], dep_lane[level, lane, d]]
+    assert (line.start_s[level, lane] >= sent - 1e-6).all()
+    assert (line.end_s - line.start_s >= line.compute_s - 1e-5).all()
+    assert line.end_of_lane_s.max() == pytest.approx(line.step_s, rel=1e-6)
+    assert len(line.labels) == (line.label >= 0).sum()
+
+
+def test_everything_is_explained_at_once() -> None:
+    job = make_job(EVERYTHING)
+    result = predict(job, key=KEY, n_samples=512)
+    whole = explain(job, result, key=KEY)
+    assert sum(whole.breakdown_s.values()) == pytest.approx(result.mean_s, rel=1e-6)
+    assert sum(whole.criticality.values()) == pytest.approx(1.0, abs=1e-6)
+    assert 0.0 <= whole.fleet_share <= 1.0
+
+
+def test_words_are_what_people_say() -> None:
+    assert words("gemm+memory") == "GEMM + memory-bound"
+    assert words("gemm+attention+memory") == "GPUs (all compute)"
+    assert words("step regime") == "step regime"
