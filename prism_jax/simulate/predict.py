@@ -52,6 +52,7 @@ def predict(
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
 
     Args:
+        job: model, cluster, plan and variability.
         key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
         n_samples: replica columns (symmetric; rounded up to a power of two per randomisation) or steps (brute force).
         method: "symmetric" simulates replica columns and raises their distribution to the number of replicas;
@@ -61,17 +62,12 @@ def predict(
         progress: called with the fraction done, 0-1, while brute force runs.
 
     Raises:
-        DataError: an unknown method.
-
-    Raises:
         DataError: unknown method.
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
         sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
     """
-    if method not in METHODS:
-        raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
     program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
