@@ -68,6 +68,8 @@ def predict(
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
         sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
     """
+    if method not in METHODS:
+        raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
     program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
