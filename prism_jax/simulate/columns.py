@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Float, Int, Key, UInt32
 
 from ..graph.members import ExplicitMembers, Members
 from ..graph.propagate import CallNoise, GraphArrays, Network, Trail, propagate, trail
@@ -44,7 +45,7 @@ class ColumnInputs(eqx.Module):
     gpu: tuple[ScoreChain, ...]
     node: tuple[ScoreChain, ...]
     link: tuple[ScoreChain, ...]
-    regime: Array
+    regime: Float[Array, "score axis"]
     compute: ScoreChain | None
     comm: ScoreChain | None
     n_member: int = eqx.field(static=True)
@@ -59,7 +60,7 @@ class ColumnInputs(eqx.Module):
 
 
 class Chunk(eqx.Module):
-    """What differs from chunk to chunk.
+    """What differs from chunk to chunk; several chunks are stacked along a leading axis.
 
     Attributes:
         index: [] position of the chunk, folded into the key.
@@ -69,14 +70,16 @@ class Chunk(eqx.Module):
         known: [factor, member, lane, column] persistent factor of known GPUs, NaN where unknown; None if nothing is known.
     """
 
-    index: Array
-    peak_score: Array | None = None
-    regime: Array | None = None
-    known: Array | None = None
+    index: Int[Array, "*chunk"]
+    peak_score: Float[Array, "*chunk 2 lane column"] | None = None
+    regime: Float[Array, "*chunk axis column"] | None = None
+    known: Float[Array, "*chunk factor member lane column"] | None = None
 
 
-def column_times(inputs: ColumnInputs, key: Array, chunks: Chunk, n_column: int) -> Array:
-    """Step time of independent replica columns, seconds [chunk, score, column].
+def column_times(
+    inputs: ColumnInputs, key: Key[Array, ""], chunks: Chunk, n_column: int
+) -> Float[Array, "chunk score column"]:
+    """Step time of independent replica columns, seconds.
 
     Args:
         inputs: lowered job.
@@ -101,7 +104,7 @@ def _shards(n_chunk: int) -> int:
 
 @lru_cache(maxsize=64)
 def _compiled(n_device: int, n_column: int, backend: str) -> Any:
-    def run(inputs: ColumnInputs, key: Array, chunks: Chunk) -> Array:
+    def run(inputs: ColumnInputs, key: Key[Array, ""], chunks: Chunk) -> Float[Array, "chunk score column"]:
         return lax.map(lambda chunk: one_chunk(inputs, key, chunk, n_column), chunks)
 
     mesh = Mesh(np.array(jax.devices()[:n_device]), ("device",))
@@ -120,18 +123,18 @@ def _compiler_options(backend: str) -> dict[str, Any] | None:
     return {"xla_cpu_prefer_vector_width": 512} if wide else None
 
 
-def one_chunk(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Array:
-    """Times of one chunk's columns [score, column]."""
+def one_chunk(inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int) -> Float[Array, "score column"]:
+    """Step times of one chunk's columns, seconds."""
     return propagate(*_drawn(inputs, key, chunk, n_column))
 
 
-def trail_of_chunk(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Trail:
+def trail_of_chunk(inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int) -> Trail:
     """Every op of the same columns."""
     return trail(*_drawn(inputs, key, chunk, n_column))
 
 
 def _drawn(
-    inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int
+    inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
 ) -> tuple[GraphArrays, Members, Network, CallNoise | None]:
     """One chunk's persistent factors, links and residuals: the arguments of the engine."""
     key = jax.random.fold_in(key, chunk.index)
@@ -140,44 +143,48 @@ def _drawn(
     return inputs.graph, members_of(inputs, chip), network, call_noise(inputs, key)
 
 
-def named(key: Array, name: str) -> Array:
+def named(key: Key[Array, ""], name: str) -> UInt32[Array, "2"]:
     """The two key words of one kind of draw."""
     return jax.random.key_data(jax.random.fold_in(key, crc32(name.encode())))
 
 
-def call_noise(inputs: ColumnInputs, key: Array) -> CallNoise | None:
+def call_noise(inputs: ColumnInputs, key: Key[Array, ""]) -> CallNoise | None:
     """Call residuals under this chunk's key; None if nothing varies from call to call."""
     if inputs.compute is None and inputs.comm is None:
         return None
     return CallNoise(named(key, "call"), inputs.compute, inputs.comm)
 
 
-def members_of(inputs: ColumnInputs, chip: Array) -> Members:
+def members_of(inputs: ColumnInputs, chip: Float[Array, "factor member lane column"]) -> Members:
     """Every member drawn for small groups; the direct maximum for large ones."""
     if inputs.explicit or inputs.n_member <= MAX_EXPLICIT_MEMBERS:
         return ExplicitMembers(chip)
     return member_table(inputs.graph, chip, inputs.compute)
 
 
-def persistent_factors(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Array:
-    """Factors [factor, member, lane, column] of every GPU, node effect included."""
-    shape = (inputs.n_member, inputs.n_lane, n_column)
+def persistent_factors(
+    inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
+) -> Float[Array, "factor member lane column"]:
+    """Persistent factors of every GPU, node effect included."""
+    shape, dtype = (inputs.n_member, inputs.n_lane, n_column), inputs.graph.compute_s.dtype
     if not inputs.gpu:
-        return jnp.ones((0, *shape), inputs.graph.compute_s.dtype)
+        return jnp.ones((0, *shape), dtype)
     node_shape = (inputs.n_node, *shape[1:])
     if chunk.peak_score is None:
-        gpu_z = normals(named(key, "gpu"), *shape)
-        node_z = normals(named(key, "node"), *node_shape)
+        gpu_z = normals(named(key, "gpu"), *shape).astype(dtype)
+        node_z = normals(named(key, "node"), *node_shape).astype(dtype)
     else:
         gpu_z = below_peak(named(key, "gpu"), chunk.peak_score[0], inputs.n_member)
-        node_z = normals(named(key, "node"), *node_shape).at[0].set(chunk.peak_score[1])
+        node_z = normals(named(key, "node"), *node_shape).astype(dtype).at[0].set(chunk.peak_score[1])
     host = jnp.minimum(jnp.arange(inputs.n_member) // inputs.node_size, inputs.n_node - 1)
     factors = [gpu(gpu_z) * node(node_z)[host] for gpu, node in zip(inputs.gpu, inputs.node, strict=True)]
     chip = jnp.stack(factors)
     return chip if chunk.known is None else jnp.where(jnp.isnan(chunk.known), chip, chunk.known)
 
 
-def below_peak(key_data: Array, peak_score: Array, n_member: int) -> Array:
+def below_peak(
+    key_data: UInt32[Array, "2"], peak_score: Float[Array, "lane column"], n_member: int
+) -> Float[Array, "member lane column"]:
     """Scores of `n_member` exchangeable GPUs whose maximum has score `peak_score` on its own probability scale.
 
     The maximum of n has probability U^(1/n) at uniform U = Phi(peak_score); given it, the others are independent below it. The
@@ -187,17 +194,19 @@ def below_peak(key_data: Array, peak_score: Array, n_member: int) -> Array:
     top = -ndtri(tail)
     if n_member == 1:
         return top[None]
-    uniform = uniforms(key_data, n_member, *peak_score.shape)
+    uniform = uniforms(key_data, n_member, *peak_score.shape).astype(peak_score.dtype)
     others = jnp.minimum(ndtri(jnp.maximum(uniform * ndtr(top), 1e-30)), top)
     return others.at[0].set(top)
 
 
-def link_factors(inputs: ColumnInputs, key: Array, chunk: Chunk, n_column: int) -> Array:
-    """Link factors [axis, lane, column]: the worst of a group's nodes; the end of the step has its regime only."""
+def link_factors(
+    inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
+) -> Float[Array, "axis lane column"]:
+    """Link factors: the worst of a group's nodes; the end of the step has its regime only."""
     shape = (len(inputs.link), inputs.n_lane, n_column)
     factors = jnp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
-        score = normals(named(key, "link"), 1, *shape[1:])[0]
+        score = normals(named(key, "link"), 1, *shape[1:])[0].astype(factors.dtype)
         worst = -ndtri(-jnp.expm1(log_ndtr(score) / inputs.n_node))
         factors = jnp.stack([chain(worst) for chain in inputs.link])
     return factors if chunk.regime is None else factors * chunk.regime[:, None, :]

@@ -120,6 +120,15 @@ def test_an_unknown_method_is_refused() -> None:
         predict(make_job(), key=jax.random.key(0), method="brute")
 
 
+@pytest.mark.parametrize("tp", [2, 32])
+def test_double_precision_gives_the_same_answer(x64: None, tp: int) -> None:
+    """The same random words; rounding and the order of a maximum are all that differs."""
+    double = symmetric(make_program(EVERYTHING, dp=8, tp=tp), jax.random.key(1), 256)
+    jax.config.update("jax_enable_x64", False)
+    single = symmetric(make_program(EVERYTHING, dp=8, tp=tp), jax.random.key(1), 256)
+    np.testing.assert_allclose(single.samples_s, double.samples_s, rtol=1e-4)
+
+
 def test_padding_the_graph_changes_no_sample() -> None:
     job = cheap_job(EVERYTHING, pp=3, dp=4)
     plain, padded = (predict(job, key=jax.random.key(0), pad=pad) for pad in (False, True))
