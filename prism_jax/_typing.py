@@ -1,19 +1,33 @@
 """Names of array axes, one meaning each, for jaxtyping shapes such as `Float[Array, "row sample"]`.
 
 Glossary:
-    sample: Monte Carlo draw of a step; always the last axis.
-    row:    one operation instance on one lane.
-    level:  position in the execution order of a step graph; the scanned axis.
-    lane:   pipeline stage of the spec front end, rank or stream of a trace.
+    axis:   dimension of the network: tp, cp, ep, dp, then pp (transfers between stages) and the end of the step.
+    batch:  independent randomisation of an estimate.
+    cell:   any point of a table; `*cell` are the axes that argument and result share.
+    chunk:  columns that are drawn under one key on the device; elsewhere model chunk in model order.
+    batch_sample: draw of one such randomisation.
+    column: independent random draw of one replica; the last axis of the engine.
     dep:    predecessor slot of an operation.
-    op:     operation signature.
-    kind:   F, B, W.
-    chunk:  model chunk in model order.
-    stage:  pipeline stage.
     device: GPU of the job, in the order of the plan's axis order.
-    node:   host.
-    plan:   candidate plan of a sweep.
     draw:   posterior draw.
+    factor: group of kernel classes that are slowed by one factor per GPU.
+    kind:   F, B, W.
+    knot:   bend of a piecewise-linear function.
+    lane:   pipeline stage of the spec front end, rank or stream of a trace.
+    level:  position in the execution order of a step graph; the scanned axis.
+    member: rank of the group that synchronises inside every op of a lane.
+    node:   host.
+    op:     operation signature.
+    pair:   two columns that share one counter of the random numbers; half as many as columns.
+    part:   the factors, and after them the constant part that no factor slows.
+    plan:   candidate plan of a sweep.
+    replica: columns of lanes that meet at the end of the step only.
+    row:    one operation instance on one lane.
+    sample: Monte Carlo draw of a step; always the last axis.
+    score:  value of the step's network score; all share every random number.
+    stage:  pipeline stage.
+    used:   network axis that has any communication inside the ops.
+    word:   row of packed random words of an op: one per member, one more for its communication.
 """
 
 from __future__ import annotations

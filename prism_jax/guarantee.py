@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float
 from scipy.special import bdtr, stdtrit
 
 from .errors import DataError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Guarantee:
         )
 
 
-def order_statistic_bound(samples_s: Floats, p: float, confidence: float) -> Guarantee:
+def order_statistic_bound(samples_s: Float[np.ndarray, " sample"], p: float, confidence: float) -> Guarantee:
     """Distribution-free bound from independent samples.
 
     Raises:
@@ -56,8 +54,10 @@ def smallest_sample(p: float, confidence: float) -> int:
     return int(np.ceil(np.log1p(-confidence) / np.log(p)))
 
 
-def upper_bound(estimate_s: float, batches_s: Floats, p: float, confidence: float) -> Guarantee:
-    """One-sided Student bound from independent randomisations [batch, sample] around the pooled estimate."""
+def upper_bound(
+    estimate_s: float, batches_s: Float[np.ndarray, "batch sample"], p: float, confidence: float
+) -> Guarantee:
+    """One-sided Student bound from independent randomisations around the pooled estimate."""
     n = len(batches_s)
     error = np.quantile(batches_s, p, axis=1).std(ddof=1) / np.sqrt(n)
     return Guarantee(p, confidence, float(estimate_s + stdtrit(n - 1, confidence) * error), "randomisations")

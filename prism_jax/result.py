@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from .guarantee import Guarantee, order_statistic_bound, smallest_sample, upper_bound
 
-Floats = NDArray[np.float64]
 QUANTILES = (0.05, 0.5, 0.95, 0.99, 0.999)
 
 
@@ -19,7 +18,7 @@ class StepTimeDistribution:
 
     Attributes:
         samples_s: [sample] equally likely step times, sorted.
-        batches_s: [batch, sample] the same from independent randomisations, for the Monte Carlo error.
+        batches_s: [batch, batch_sample] the same from independent randomisations, for the Monte Carlo error.
         deterministic_s: step time without any variability.
         method: "symmetric" or "brute_force".
         n_samples: simulated columns (symmetric) or steps (brute force).
@@ -27,8 +26,8 @@ class StepTimeDistribution:
         notes: what the user should know about how this was computed.
     """
 
-    samples_s: Floats
-    batches_s: Floats
+    samples_s: Float[np.ndarray, " sample"]
+    batches_s: Float[np.ndarray, "batch batch_sample"]
     deterministic_s: float
     method: str
     n_samples: int

@@ -22,6 +22,22 @@ settings.register_profile("prism", deadline=None, derandomize=True, database=Non
 settings.load_profile("prism")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The run-time type checker looks at one item of a long list, at random, and so also inside strategies."""
+    if config.getoption("--jaxtyping-packages", default=None):
+        config.addinivalue_line("filterwarnings", "ignore:Do not use the `random` module")
+
+
+@pytest.fixture
+def untyped() -> Iterator[None]:
+    """A caller without a type checker: in runs with one, wrong types reach the function all the same."""
+    import jaxtyping
+
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """64-bit JAX for one test."""

@@ -7,11 +7,12 @@ any. `MemberTable` draws the maximum directly for large groups, from its distrib
 from __future__ import annotations
 
 import functools
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
+from jaxtyping import Complex64, Float
 
 from .random import exponential_pairs, normal_pairs
 from .score import ScoreChain
@@ -19,6 +20,7 @@ from .score import ScoreChain
 MAX_UNROLLED = 32
 
 
+@runtime_checkable  # the type checker of the tests asks
 class Members(Protocol):
     """What `propagate` asks of a group."""
 
@@ -27,28 +29,44 @@ class Members(Protocol):
         """Rows of random words an op needs."""
         ...
 
-    def duration(self, compute_s: Array, call_sd: Array | None, words: Array | None, chain: ScoreChain | None) -> Array:
+    def duration(
+        self,
+        compute_s: Float[Array, "lane part"],
+        call_sd: Float[Array, " lane"] | None,
+        words: Complex64[Array, "word lane pair"] | None,
+        chain: ScoreChain | None,
+    ) -> Float[Array, "lane column"]:
         """Seconds until the slowest member has finished an op [lane, column].
 
         Args:
-            compute_s: [lane, factor + 1] noise-free seconds, the last factor constant.
+            compute_s: [lane, part] noise-free seconds, the last part constant.
             call_sd: [lane] residual standard deviation over mean; None for no residual.
-            words: [n_draw, lane, column / 2] packed random words.
+            words: [word, lane, pair] packed random words, at least `n_draw` rows.
             chain: standardised residual of a normal score.
         """
         ...
 
 
 class ExplicitMembers(eqx.Module):
-    """Persistent factors of every member: chip [factor, member, lane, column]."""
+    """Every member's residual drawn.
 
-    chip: Array
+    Attributes:
+        chip: [factor, member, lane, column] persistent factors.
+    """
+
+    chip: Float[Array, "factor member lane column"]
 
     @property
     def n_draw(self) -> int:
         return self.chip.shape[1]
 
-    def duration(self, compute_s: Array, call_sd: Array | None, words: Array | None, chain: ScoreChain | None) -> Array:
+    def duration(
+        self,
+        compute_s: Float[Array, "lane part"],
+        call_sd: Float[Array, " lane"] | None,
+        words: Complex64[Array, "word lane pair"] | None,
+        chain: ScoreChain | None,
+    ) -> Float[Array, "lane column"]:
         if words is None or chain is None or call_sd is None:
             return self._slowest(self.chip, compute_s, None, None)
         pairs = normal_pairs(words)[: self.n_draw]  # all rows: one array, made once
@@ -89,16 +107,22 @@ class MemberTable(eqx.Module):
         peak: [lane, column] slowest persistent factor, for work without residual.
     """
 
-    start: Array
-    knots: Array
-    slopes: Array
-    peak: Array
+    start: Float[Array, "lane column"]
+    knots: Float[Array, "knot lane column"]
+    slopes: Float[Array, "knot lane column"]
+    peak: Float[Array, "lane column"]
 
     @property
     def n_draw(self) -> int:
         return 1
 
-    def duration(self, compute_s: Array, call_sd: Array | None, words: Array | None, chain: ScoreChain | None) -> Array:
+    def duration(
+        self,
+        compute_s: Float[Array, "lane part"],
+        call_sd: Float[Array, " lane"] | None,
+        words: Complex64[Array, "word lane pair"] | None,
+        chain: ScoreChain | None,
+    ) -> Float[Array, "lane column"]:
         total_s = compute_s.sum(axis=-1)[:, None]
         if words is None or chain is None or call_sd is None:
             return total_s * self.peak
@@ -113,8 +137,13 @@ class MemberTable(eqx.Module):
         )
 
 
-def piecewise(x: Array, start: Array, knots: Array, slopes: Array) -> Array:
-    """Piecewise-linear function: `start` at the first knot, slopes [knot, ...] after each, the first and last continued."""
+def piecewise(
+    x: Float[Array, "*#cell"],
+    start: Float[Array, "*#cell"],
+    knots: Float[Array, "knot *#cell"],
+    slopes: Float[Array, "knot *#cell"],
+) -> Float[Array, "*#cell"]:
+    """Piecewise-linear function: `start` at the first knot, a slope after each, the first and last continued."""
     value = start + jnp.minimum(x - knots[0], 0.0) * slopes[0]
     for k in range(knots.shape[0]):
         step = jnp.maximum(x - knots[k], 0.0)

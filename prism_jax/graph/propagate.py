@@ -15,6 +15,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
+from jaxtyping import Complex64, Float, Int, Int32, UInt32
 
 from .members import Members
 from .random import both, normal_pairs, word_pairs
@@ -22,33 +23,33 @@ from .score import ScoreChain
 
 
 class GraphArrays(eqx.Module):
-    """A StepGraph on the device; the last factor of `compute_s` is the part that does not vary between GPUs.
+    """A StepGraph on the device; the last part of `compute_s` is the one that does not vary between GPUs.
 
     Attributes:
-        compute_s: [level, lane, factor + 1].
+        compute_s: [level, lane, part] noise-free seconds.
         call_sd: [level, lane] standard deviation over mean of one call's compute residual.
-        comm_s: [level, lane, used axis].
+        comm_s: [level, lane, used] noise-free seconds.
         comm_sd: [level, lane] the same for communication.
         p2p_sd: [] the same for transfers between lanes.
         dep: [level, lane, dep] row of the ring buffer; the last row always holds zero ("no predecessor").
         lag_s: [level, lane, dep] point-to-point seconds.
-        end_compute_s: [lane, factor + 1] after the last op.
-        end_comm_s: [lane] exposed, across replicas.
+        end_compute_s: [lane, part] seconds after the last op.
+        end_comm_s: [lane] exposed seconds across replicas.
         n_used: [] levels to run, for graphs padded to a common shape; None to run them all.
         depth: levels the ring buffer holds.
         axes: network axis of every used axis of comm_s.
     """
 
-    compute_s: Array
-    call_sd: Array
-    comm_s: Array
-    comm_sd: Array
-    p2p_sd: Array
-    dep: Array
-    lag_s: Array
-    end_compute_s: Array
-    end_comm_s: Array
-    n_used: Array | None
+    compute_s: Float[Array, "level lane part"]
+    call_sd: Float[Array, "level lane"]
+    comm_s: Float[Array, "level lane used"]
+    comm_sd: Float[Array, "level lane"]
+    p2p_sd: Float[Array, ""]
+    dep: Int32[Array, "level lane dep"]
+    lag_s: Float[Array, "level lane dep"]
+    end_compute_s: Float[Array, "lane part"]
+    end_comm_s: Float[Array, " lane"]
+    n_used: Int32[Array, ""] | None
     depth: int = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True)
 
@@ -61,8 +62,8 @@ class Network(eqx.Module):
         regime: [score, axis] factor of the step's network regime.
     """
 
-    link: Array
-    regime: Array
+    link: Float[Array, "axis lane column"]
+    regime: Float[Array, "score axis"]
 
 
 class CallNoise(eqx.Module):
@@ -74,7 +75,7 @@ class CallNoise(eqx.Module):
         comm: the same for its communication.
     """
 
-    key_data: Array
+    key_data: UInt32[Array, "2"]
     compute: ScoreChain | None
     comm: ScoreChain | None
 
@@ -87,14 +88,16 @@ class Trail(eqx.Module):
         end_of_lane_s: [lane, column] end of the work that follows the last op.
     """
 
-    start_s: Array
-    end_s: Array
-    compute_s: Array
-    end_of_lane_s: Array
+    start_s: Float[Array, "level lane column"]
+    end_s: Float[Array, "level lane column"]
+    compute_s: Float[Array, "level lane column"]
+    end_of_lane_s: Float[Array, "lane column"]
 
 
-def propagate(graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None) -> Array:
-    """End of the step without the wait for other replicas, seconds [score, column]."""
+def propagate(
+    graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None
+) -> Float[Array, "score column"]:
+    """End of the step without the wait for other replicas, seconds."""
     return _scan(graph, members, network, noise, record=False)[0].max(axis=0)
 
 
@@ -107,8 +110,8 @@ def trail(graph: GraphArrays, members: Members, network: Network, noise: CallNoi
 
 def _scan(
     graph: GraphArrays, members: Members, network: Network, noise: CallNoise | None, *, record: bool
-) -> tuple[Array, tuple[Array, ...] | None]:
-    """End of every lane [lane, score, column]; start, end and compute part of every op if they are to be recorded."""
+) -> tuple[Float[Array, "lane score column"], tuple[Float[Array, "level lane column"], ...] | None]:
+    """End of every lane; start, end and compute part of every op if they are to be recorded."""
     n_level, n_lane, _ = graph.compute_s.shape
     n_column = network.link.shape[-1]
     n_score = network.regime.shape[0]
@@ -154,7 +157,9 @@ def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:
     return tuple(lax.dynamic_index_in_dim(r, level, keepdims=False) for r in rows)
 
 
-def _words(noise: CallNoise | None, members: Members, level: Array, n_lane: int, n_column: int) -> Array | None:
+def _words(
+    noise: CallNoise | None, members: Members, level: Int[Array, ""], n_lane: int, n_column: int
+) -> Complex64[Array, "word lane pair"] | None:
     """Packed random words of one level: the rows `members` needs, then one for communication."""
     if noise is None:
         return None
@@ -164,13 +169,18 @@ def _words(noise: CallNoise | None, members: Members, level: Array, n_lane: int,
     return word_pairs(noise.key_data, level, n_row, n_lane, n_column // 2)
 
 
-def _comm_score(noise: CallNoise | None, words: Array | None) -> Array | None:
-    """Standardised residual [lane, column] of an op's communication and of the transfer that feeds it."""
+def _comm_score(
+    noise: CallNoise | None, words: Complex64[Array, "word lane pair"] | None
+) -> Float[Array, "lane 2*pair"] | None:
+    """Standardised residual of an op's communication and of the transfer that feeds it."""
     if noise is None or noise.comm is None or words is None:
         return None
     return noise.comm(both(normal_pairs(words)[-1]))
 
 
-def _comm_seconds(axes: tuple[int, ...], comm_s: Array, network: Network, score: int) -> Array:
+def _comm_seconds(
+    axes: tuple[int, ...], comm_s: Float[Array, "lane used"], network: Network, score: int
+) -> Float[Array, "lane column"] | Float[Array, ""]:
+    """Seconds of an op's communication at one network score: one zero if the graph has none."""
     parts = [comm_s[:, i, None] * network.regime[score, a] * network.link[a] for i, a in enumerate(axes)]
     return sum(parts, jnp.zeros((), network.link.dtype))

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jaxtyping import Complex64, Float32, Integer, Key, UInt32
 
 MAX_COLUMNS = 1 << 11  # column pairs of one chunk fit in 10 bits of the counter
 MAX_LANES = 1 << 11
@@ -44,7 +45,9 @@ _SINE, _COSINE = _half_turn_coefficients()
 _LOG = _logarithm_coefficients()
 
 
-def threefry2x32(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
+def threefry2x32(
+    k0: UInt32[Array, ""], k1: UInt32[Array, ""], x0: UInt32[Array, "*cell"], x1: UInt32[Array, "*cell"]
+) -> tuple[UInt32[Array, "*cell"], UInt32[Array, "*cell"]]:
     """Two 32-bit words from a 64-bit key and a 64-bit counter, 20 rounds; equals `jax.random`'s own block function."""
     keys = (k0, k1, k0 ^ k1 ^ jnp.uint32(0x1BD11BDA))
     x0, x1 = x0 + keys[0], x1 + keys[1]
@@ -59,8 +62,10 @@ def threefry2x32(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Arr
     return x0, x1
 
 
-def word_pairs(key_data: Array, level: Array, n_member: int, n_lane: int, n_pair: int) -> Array:
-    """Random words for one level, two per element, packed as complex64 [member, lane, pair]."""
+def word_pairs(
+    key_data: UInt32[Array, "2"], level: Integer[Array, ""], n_member: int, n_lane: int, n_pair: int
+) -> Complex64[Array, "member lane pair"]:
+    """Random words for one level, two per element, packed as complex64."""
     shape = (n_member, n_lane, n_pair)
     place = lax.broadcasted_iota(jnp.uint32, shape, 0) * jnp.uint32(MAX_LANES)
     place = (place + lax.broadcasted_iota(jnp.uint32, shape, 1)) * jnp.uint32(MAX_COLUMNS // 2)
@@ -73,7 +78,7 @@ def word_pairs(key_data: Array, level: Array, n_member: int, n_lane: int, n_pair
     return lax.optimization_barrier(packed)
 
 
-def normal_pairs(words: Array) -> Array:
+def normal_pairs(words: Complex64[Array, "*cell"]) -> Complex64[Array, "*cell"]:
     """Standard normals from packed words: real and imaginary part are independent, complex64, same shape."""
     radius = jnp.sqrt(2.0 * _exponential(_bits(lax.real(words))))
     t = _bits(lax.imag(words)).astype(jnp.int32).astype(jnp.float32) * jnp.float32(_TWO_M32)  # half turns / 2
@@ -84,26 +89,30 @@ def normal_pairs(words: Array) -> Array:
     return lax.optimization_barrier(pair)
 
 
-def exponential_pairs(words: Array) -> Array:
+def exponential_pairs(words: Complex64[Array, "*cell"]) -> Complex64[Array, "*cell"]:
     """Standard exponentials from packed words: real and imaginary part are independent, complex64, same shape."""
     pair = lax.complex(_resolved_exponential(_bits(lax.real(words))), _resolved_exponential(_bits(lax.imag(words))))
     return lax.optimization_barrier(pair)
 
 
-def normals(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
-    """Standard normals [member, lane, column]; a draw depends on its member, lane and column pair, not on how many there are."""
+def normals(
+    key_data: UInt32[Array, "2"], n_member: int, n_lane: int, n_column: int
+) -> Float32[Array, "member lane column"]:
+    """Standard normals; a draw depends on its member, lane and column pair, not on how many there are."""
     return both(normal_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
 
 
-def uniforms(key_data: Array, n_member: int, n_lane: int, n_column: int) -> Array:
-    """Uniforms in (0, 1] [member, lane, column], with the same property."""
+def uniforms(
+    key_data: UInt32[Array, "2"], n_member: int, n_lane: int, n_column: int
+) -> Float32[Array, "member lane column"]:
+    """Uniforms in (0, 1], with the same property."""
     return jnp.exp(
         -both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
     )
 
 
-def both(pairs: Array) -> Array:
-    """The 2n draws of n packed pairs, along the last axis."""
+def both(pairs: Complex64[Array, "*cell pair"]) -> Float32[Array, "*cell 2*pair"]:
+    """The draws of packed pairs, along the last axis: first all real parts, then all imaginary ones."""
     return jnp.concatenate([lax.real(pairs), lax.imag(pairs)], axis=-1)
 
 
@@ -138,6 +147,6 @@ def _horner(y: Array, coefficients: list[float]) -> Array:
     return value
 
 
-def key_words(key: Array) -> Array:
+def key_words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
     """The two 32-bit words of a typed JAX key."""
     return jax.random.key_data(key)

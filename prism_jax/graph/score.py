@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from ..variability.families import Family, Normal
 from ..variability.score_map import NormalScoreMap
@@ -21,21 +22,28 @@ _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
 class ScoreChain(eqx.Module):
-    """Device form of a `NormalScoreMap`; `knots` and `bends` may be empty."""
+    """Device form of a `NormalScoreMap`.
 
-    offset: Array
-    slope: Array
-    knots: Array
-    bends: Array
+    Attributes:
+        offset: value at score 0 without bends.
+        slope: left of all knots.
+        knots: [knot] increasing scores; none for a linear function.
+        bends: [knot] what is added to the slope at each.
+    """
 
-    def __call__(self, z: Array) -> Array:
+    offset: Float[Array, ""]
+    slope: Float[Array, ""]
+    knots: Float[Array, " knot"]
+    bends: Float[Array, " knot"]
+
+    def __call__(self, z: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
         """Value at normal score `z`, any shape, in z's dtype."""
         value = self.offset.astype(z.dtype) + self.slope.astype(z.dtype) * z
         for k in range(self.knots.shape[0]):
             value = value + self.bends[k].astype(z.dtype) * jnp.maximum(z - self.knots[k].astype(z.dtype), 0.0)
         return value
 
-    def inverse(self, value: Array) -> Array:
+    def inverse(self, value: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
         """Normal score of `value`, piece by piece from the left; the chain must increase."""
         slope = self.slope.astype(value.dtype)
         at = self.offset.astype(value.dtype)  # the current piece is at + slope z

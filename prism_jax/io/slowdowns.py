@@ -7,7 +7,7 @@ Columns: `gpu` (index along the plan's axis order) or `node` (all GPUs of that h
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..cost.step_cost import COMPUTE_CLASSES
@@ -22,9 +22,8 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Mapping[
     """Kernel class (or "all") -> device -> factor.
 
     Raises:
-        DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, an
-        index lies outside the
-            job, or a GPU is listed twice; names row and field.
+        DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, an index lies
+            outside the job, or a GPU is listed twice; names row and field.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
@@ -60,7 +59,7 @@ def _read(rows: csv.DictReader[str], path: str, n_devices: int, node_size: int) 
     return found
 
 
-def _columns(header: list[str] | tuple[str, ...], path: str) -> tuple[str, list[str]]:
+def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
     known = ("gpu", "node", *FACTORS)
     for name in header:
         if name not in known:

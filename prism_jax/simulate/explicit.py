@@ -8,7 +8,9 @@ from functools import lru_cache
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jaxtyping import Float, Int
 
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
@@ -19,11 +21,14 @@ from ..job import Job
 from .layout import device_layout
 from .program import NETWORK_AXES, Program, by_class, lower
 
+Slowdown = Float[Array | np.ndarray, "device sample"]
 
-def step_time(job: Job, slowdown: Array | Mapping[str, Array]) -> Array:
-    """Step time of every sample, seconds [sample], for given slowdowns of every GPU.
+
+def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Array, " sample"]:
+    """Step time of every sample, seconds, for given slowdowns of every GPU.
 
     Args:
+        job: model, cluster and plan; its variability is not used.
         slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5 % slower), or a mapping from kernel class
             (gemm, attention, memory) to such an array; classes left out run at 1. Devices count along the plan's axis order,
             the first axis fastest.
@@ -63,8 +68,10 @@ def _class_arrays(program: Program) -> GraphArrays:
 
 
 @jax.jit
-def _step_time(arrays: GraphArrays, slowdown: Array, place: Array) -> Array:
-    """Slowdown [factor, device, sample] -> [sample]."""
+def _step_time(
+    arrays: GraphArrays, slowdown: Float[Array, "factor device sample"], place: Int[Array, "member lane replica"]
+) -> Float[Array, " sample"]:
+    """Slowest replica of every sample; `place` is the device that plays each part."""
     n_member, n_lane, n_replica = place.shape
     chip = slowdown[:, place]  # [factor, member, lane, replica, sample]
     n_column = n_replica * slowdown.shape[-1]
@@ -80,8 +87,8 @@ def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> Network:
 
 
 @eqx.filter_jit
-def unit_step(arrays: GraphArrays) -> Array:
-    """Step time with every factor one, seconds []."""
+def unit_step(arrays: GraphArrays) -> Float[Array, ""]:
+    """Step time with every factor one, seconds."""
     _, n_lane, n_factor = arrays.compute_s.shape
     chip = jnp.ones((n_factor - 1, 1, n_lane, 1), arrays.compute_s.dtype)
     return propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, 1, chip.dtype), None)[0, 0]

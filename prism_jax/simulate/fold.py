@@ -108,7 +108,7 @@ def _maximum_given(factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_
     return value
 
 
-def _between(time_s: Floats, low: int, fraction: float) -> Floats:
+def _between(time_s: Floats, low: np.intp, fraction: float) -> Floats:
     """Times [column] between two carried scores."""
     return time_s[low] if fraction == 0.0 else (1.0 - fraction) * time_s[low] + fraction * time_s[low + 1]
 

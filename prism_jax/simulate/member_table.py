@@ -14,6 +14,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import log_ndtr
+from jaxtyping import Float
 
 from ..graph.members import MemberTable, piecewise
 from ..graph.propagate import GraphArrays
@@ -24,10 +25,18 @@ COARSE_SCORES = (-4.0, -1.8, 0.4, 2.6, 4.8, 7.0)
 WANTED_Y = (-2.0, -1.2, -0.5, 0.1, 0.7, 1.4, 2.2, 3.2, 4.5, 6.0, 8.0, 10.5, 14.0, 18.0)
 
 
-def member_table(graph: GraphArrays, chip: Array, residual: ScoreChain | None) -> MemberTable:
-    """Table from chip [factor, member, lane, column]."""
+def member_table(
+    graph: GraphArrays, chip: Float[Array, "factor member lane column"], residual: ScoreChain | None
+) -> MemberTable:
+    """Table of every lane's group.
+
+    Args:
+        graph: seconds and residual standard deviations; those of a lane's ops are averaged, weighted by their seconds.
+        chip: persistent factors of all members.
+        residual: standardised residual of a normal score; None for none, so that the slowest factor decides.
+    """
     total = graph.compute_s.sum(axis=(0, 2))
-    share = graph.compute_s.sum(axis=0) / jnp.where(total > 0, total, 1.0)[:, None]  # [lane, factor + 1]
+    share = graph.compute_s.sum(axis=0) / jnp.where(total > 0, total, 1.0)[:, None]  # [lane, part]
     factor = share[:, -1, None] + jnp.einsum("lf,fmlc->mlc", share[:, :-1], chip)
     peak = factor.max(axis=0)
     weight = graph.compute_s.sum(axis=2)
@@ -45,8 +54,13 @@ def member_table(graph: GraphArrays, chip: Array, residual: ScoreChain | None) -
     return MemberTable(x[0], y[:-1], jnp.diff(x, axis=0) / _gap(y), peak)
 
 
-def _gumbel(x: Array, factor: Array, sd: Array, residual: ScoreChain) -> Array:
-    """-log(-log P(slowest <= x)) [knot, lane, column], from factor [member, lane, column]."""
+def _gumbel(
+    x: Float[Array, "knot lane column"],
+    factor: Float[Array, "member lane column"],
+    sd: Float[Array, "lane 1"],
+    residual: ScoreChain,
+) -> Float[Array, "knot lane column"]:
+    """-log(-log P(slowest <= x)) from the members' persistent factors."""
     log_cdf = lax.fori_loop(
         0,
         factor.shape[0],
@@ -56,5 +70,5 @@ def _gumbel(x: Array, factor: Array, sd: Array, residual: ScoreChain) -> Array:
     return -jnp.log(jnp.maximum(-log_cdf, 1e-30))
 
 
-def _gap(y: Array) -> Array:
+def _gap(y: Float[Array, "knot lane column"]) -> Float[Array, "knot-1 lane column"]:
     return jnp.maximum(jnp.diff(y, axis=0), 1e-6)

@@ -113,10 +113,10 @@ def test_only_gpus_on_the_critical_path_have_a_gradient() -> None:
         ({}, "at least one"),
     ],
 )
-def test_slowdowns_that_do_not_fit_are_refused(slowdown: object, message: str) -> None:
+def test_slowdowns_that_do_not_fit_are_refused(untyped: None, slowdown: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         step_time(JOB, slowdown)  # type: ignore[arg-type]
 
 
-def test_a_plain_list_is_an_array_too() -> None:
+def test_a_plain_list_is_an_array_too(untyped: None) -> None:
     assert step_time(JOB, [[1.0]] * N).shape == (1,)  # type: ignore[arg-type]
