@@ -202,7 +202,7 @@ def below_peak(
 def link_factors(
     inputs: ColumnInputs, key: Key[Array, ""], chunk: Chunk, n_column: int
 ) -> Float[Array, "axis lane column"]:
-    """Link factors: the worst of a group's nodes; the end of the step has its regime only."""
+    """Link factors: the worst of a group's nodes; the end of the step included."""
     shape = (len(inputs.link), inputs.n_lane, n_column)
     factors = jnp.ones(shape, inputs.graph.compute_s.dtype)
     if inputs.varying_links:
