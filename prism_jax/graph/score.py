@@ -11,13 +11,14 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from ..variability.families import Family, Normal
 from ..variability.score_map import NormalScoreMap
 
 N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
+MAX_UNROLLED_KNOTS = 12  # longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run
 _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
@@ -38,9 +39,16 @@ class ScoreChain(eqx.Module):
 
     def __call__(self, z: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
         """Value at normal score `z`, any shape, in z's dtype."""
-        value = self.offset.astype(z.dtype) + self.slope.astype(z.dtype) * z
-        for k in range(self.knots.shape[0]):
-            value = value + self.bends[k].astype(z.dtype) * jnp.maximum(z - self.knots[k].astype(z.dtype), 0.0)
+        offset, slope, knots, bends = (x.astype(z.dtype) for x in (self.offset, self.slope, self.knots, self.bends))
+
+        def add_bend(k: int | Array, value: Array) -> Array:
+            return value + bends[k] * jnp.maximum(z - knots[k], 0.0)
+
+        value = offset + slope * z
+        if len(knots) > MAX_UNROLLED_KNOTS:
+            return lax.fori_loop(0, len(knots), add_bend, value)
+        for k in range(len(knots)):
+            value = add_bend(k, value)
         return value
 
     def inverse(self, value: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
