@@ -18,7 +18,9 @@ from ..variability.families import Family, Normal
 from ..variability.score_map import NormalScoreMap
 
 N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
-MAX_UNROLLED_KNOTS = 12  # longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run
+MAX_UNROLLED_KNOTS = (
+    12  # longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run
+)
 _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
