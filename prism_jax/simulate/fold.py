@@ -21,7 +21,7 @@ from ..variability.tree import Stall
 
 Floats = NDArray[np.float64]
 N_FINER = 4  # interpolated regime factors from one carried score to the next
-N_STALL_NODES = 64  # of the step time without stall
+N_STALL_NODES = 96  # of the step time without stall
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,20 @@ def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
         return time_s
     n = len(time_s)
     middle = (np.arange(n) + 0.5) / n
-    few = np.interp((np.arange(N_STALL_NODES) + 0.5) / N_STALL_NODES, middle, time_s)
+    edges = fine_tail(N_STALL_NODES, n)
+    few, mass = np.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
     reach = time_s[-1] * (1.0 + mean_fraction * np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, 512)[1:])
-    grid = np.concatenate([np.interp(np.linspace(0.0, 1.0, 1024), middle, time_s), reach])
-    beyond = np.exp(-np.maximum(grid[:, None] / few - 1.0, 0.0) / mean_fraction).mean(axis=1)
+    grid = np.concatenate([np.interp(fine_tail(1024, n), middle, time_s), reach])
+    beyond = np.exp(-np.maximum(grid[:, None] / few - 1.0, 0.0) / mean_fraction) @ mass
     above = 1.0 - np.interp(grid, time_s, middle, left=0.0, right=1.0)
     return np.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
+
+
+def fine_tail(n_node: int, n: int) -> Floats:
+    """Increasing probabilities from 0 to 1, a third of them spread over the decades of the upper tail of `n` samples."""
+    n_tail = n_node // 3
+    tail = 1.0 - np.geomspace(0.02, 0.5 / n, n_tail) if n > 50 else np.linspace(0.98, 1.0, n_tail)
+    return np.concatenate([np.linspace(0.0, 0.98, n_node - n_tail, endpoint=False), tail, [1.0]])
 
 
 def maximum_quantile(time_s: Floats, weight: Floats, n: int, u: Floats) -> Floats:

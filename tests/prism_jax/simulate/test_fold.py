@@ -108,3 +108,19 @@ def test_effective_tail_counts_equal_weights_and_discounts_unequal_ones() -> Non
     assert effective_tail(np.ones(10), times, 6.0) == pytest.approx(4.0)
     assert effective_tail(np.array([1.0] * 9 + [1e9]), times, 6.0) == pytest.approx(1.0, rel=1e-6)
     assert effective_tail(np.ones(10), times, 11.0) == 0.0
+
+
+def test_a_frequent_small_stall_keeps_the_tail_of_a_rare_large_one() -> None:
+    """Against 400,000 direct draws: p99.5 lies in the large stall's tail, which the small one must carry along."""
+    rng = np.random.default_rng(5)
+    base = np.sort(1.0 + 0.003 * rng.standard_normal(1 << 14))
+    n = 400_000
+    large = np.where(rng.random(n) < 0.0068, rng.exponential(0.055, n), 0.0)
+    small = np.where(rng.random(n) < 0.97, rng.exponential(0.0059, n), 0.0)
+    drawn = rng.choice(base, n) * (1.0 + large) * (1.0 + small)
+    found = stalled(stalled(base, 0.0068, 0.055), 0.97, 0.0059)
+    for p in (0.5, 0.95, 0.99, 0.995, 0.999):
+        density = (np.quantile(drawn, p + 0.1 * (1 - p)) - np.quantile(drawn, p - 0.1 * (1 - p))) / (0.2 * (1 - p))
+        error = density * np.sqrt(p * (1 - p) / n)
+        assert abs(np.quantile(found, p) - np.quantile(drawn, p)) < 5 * error + 1e-4  # false alarm below 1e-5
+    assert found.mean() == pytest.approx(drawn.mean(), abs=2e-4)
