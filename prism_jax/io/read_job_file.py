@@ -32,6 +32,8 @@ def find_job_file(path: str | Path) -> Path:
     Raises:
         ConfigError: neither exists; names the nearest.
     """
+    if not str(path):
+        raise ConfigError(["the name of the job file is empty. `prism-jax show examples` lists the shipped jobs."])
     file = Path(path)
     try:
         exists = file.exists()
@@ -51,9 +53,10 @@ def _nearest(file: Path, shipped: list[str]) -> str:
         if file.parent.is_dir()
         else []
     )
-    near = get_close_matches(file.name, beside, n=1)
+    near = get_close_matches(file.stem, [Path(name).stem for name in beside], n=1, cutoff=0.65)
     if near:
-        return f" Did you mean {file.parent / near[0]}?"
+        found = next(name for name in beside if Path(name).stem == near[0])
+        return f" Did you mean {file.parent / found}?"
     near = get_close_matches(file.stem, shipped, n=1, cutoff=0.8)
     if near:
         return f" A shipped job is called {near[0]}."

@@ -31,12 +31,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         DataError: the folder does not exist or cannot be written, or `path` is a folder.
     """
     target = Path(path)
-    if target.is_dir():
-        raise DataError(f"{target}: a folder stands there. Name a file.")
+    check_target(target)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
     except OSError as error:
-        raise DataError(f"{target}: cannot be written: {error.strerror}. Make the folder, or name another.") from None
+        raise DataError(f"{target}: cannot be written: {error.strerror}. Name another file.") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -45,6 +44,21 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         temporary.replace(target)
     finally:  # Ctrl-C included
         temporary.unlink(missing_ok=True)
+
+
+def check_target(path: str | Path) -> None:
+    """Whether a file could be written at `path`, to be asked before long work.
+
+    Raises:
+        DataError: its folder does not exist or may not be written, or `path` is a folder.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise DataError(f"{target}: a folder stands there. Name a file.")
+    if not target.parent.is_dir():
+        raise DataError(f"{target}: there is no folder {target.parent}. Make it, or name another.")
+    if not os.access(target.parent, os.W_OK):
+        raise DataError(f"{target}: the folder {target.parent} cannot be written. Name another.")
 
 
 def write_text(path: str | Path, text: str) -> None:
