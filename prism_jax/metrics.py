@@ -25,12 +25,12 @@ def tokens_per_s_per_gpu(n_tokens: int, step_s: float, n_devices: int) -> float:
 
 
 def mfu(model_flops: float, step_s: float, cluster: Cluster, n_devices: int, dtype: str) -> float:
-    """Model FLOP/s over the dense peak of the device in `dtype`, 0-1.
+    """Model FLOP/s over the dense peak of the device in `dtype` (TF32 for fp32, where products run in it), 0-1.
 
     Raises:
         SpecError: the device has no such dtype.
     """
-    return flops_per_s_per_gpu(model_flops, step_s, n_devices) / cluster.device.peak(dtype)
+    return flops_per_s_per_gpu(model_flops, step_s, n_devices) / cluster.device.peak(cluster.device.product_dtype(dtype))
 
 
 def hfu(hardware_flops: float, step_s: float, cluster: Cluster, n_devices: int, dtype: str) -> float:

@@ -91,7 +91,7 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
 def _dtype_of(op: Op, device: Device, dtype: str) -> str:
     """What the tensor cores run `op` in: fp32 plans as TF32 where there is one, ops that leave fp8 in 16 bits."""
     if dtype == "fp32":
-        return "tf32" if "tf32" in device.peak_flops_per_s else "fp32"
+        return device.product_dtype(dtype)
     if op.dtype == "plan" or dtype in ("fp16", "bf16"):
         return dtype
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"

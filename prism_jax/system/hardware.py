@@ -52,6 +52,10 @@ class Device:
             raise SpecError(f"device {self.name} has no {dtype} peak; it has {known}")
         return self.peak_flops_per_s[dtype]
 
+    def product_dtype(self, dtype: str) -> str:
+        """What matrix products of a plan in `dtype` run in: fp32 as TF32 where there is one, everything else as it says."""
+        return "tf32" if dtype == "fp32" and "tf32" in self.peak_flops_per_s else dtype
+
 
 @dataclass(frozen=True)
 class Tier:
