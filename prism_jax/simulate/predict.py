@@ -93,7 +93,7 @@ def _in_full(program: Program, key: Array, known: KnownGpus | None, progress: Pr
 
 def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | None = None) -> StepTimeDistribution:
     """Replica columns by importance-sampled Sobol points, raised to the number of replicas."""
-    n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples, 1) / N_RANDOMISATION))))
+    n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples / N_RANDOMISATION, 1.0)))))
     seed = int(jax.random.randint(key, (), 0, 1 << 30, jnp.int32))
     design = column_design(program, n_column, seed)
     scores = REGIME_SCORES if program.varying_regime else np.zeros(1)
