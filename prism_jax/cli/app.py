@@ -16,6 +16,7 @@ import typer
 from .. import __version__
 from ..errors import ConfigError, PrismError
 from . import check, predict, show, validate
+from .streams import prepare_streams
 from .talk import TALK, say
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -53,6 +54,7 @@ for _module in COMMANDS:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `prism-jax` with `arguments` (those of the process by default) and returns its exit code."""
     TALK.reset()
+    prepare_streams()
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -68,6 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         say(str(error) if isinstance(error, ConfigError) else f"error: {error}", always=True)
         return WRONG_INPUT
+    except OSError as error:  # a full disk, too many open files
+        if TALK.debug:
+            traceback.print_exc()
+        place = f"{error.filename}: " if error.filename else ""
+        say(f"error: {place}{error.strerror or error}", always=True)
+        return FAILED
     except Exception as error:
         if TALK.debug:
             traceback.print_exc()
@@ -85,5 +93,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(None if arguments is None else list(arguments), prog_name="prism-jax")
     except SystemExit as end:
+        if end.code == INTERRUPTED:  # the parser has caught Ctrl-C
+            raise KeyboardInterrupt from None
         return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
     return OK

@@ -10,6 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from .streams import json_for_stdout
+
 UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines
 
 
@@ -22,7 +24,7 @@ def print_json(value: object) -> None:
     """One JSON value."""
     from ..io.write import to_json  # here, so that --help does not pay for numpy
 
-    print(to_json(value))
+    print(json_for_stdout(to_json(value)))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -13,6 +13,7 @@ from .output import print_json
 from .talk import say, talks
 
 if TYPE_CHECKING:
+    from ..cost.step_cost import StepCost
     from ..job import Job
     from ..result import StepTimeDistribution
     from ..simulate.known import KnownGpus
@@ -34,6 +35,7 @@ Trace = Annotated[
         "--trace", metavar="FILE", help="Write a Perfetto timeline of a median and a p99 step (.json, .json.gz)."
     ),
 ]
+FOREVER_S = 1e9  # 30 years for one operation
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 
 
@@ -54,13 +56,15 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict the distribution of the step time of a job."""
+    from ..cost.step import step_cost
     from ..errors import DataError
     from ..io.config import load_job
 
     if method not in METHODS:
         raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
-    _check_endings(plot, trace)
+    _check_targets(plot, trace)
     loaded = load_job(job, overrides or [])
+    _check_finite(step_cost(loaded.model, loaded.cluster, loaded.plan))
     known = _known(loaded, slowdowns)
     inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
@@ -127,6 +131,18 @@ def _run(
     return summary, distribution, explanation
 
 
+def _check_finite(cost: StepCost) -> None:
+    """Before times that single precision cannot hold reach the simulation."""
+    from ..errors import SpecError
+
+    parts = (cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s)
+    longest_s = max(float(part.max(initial=0.0)) for part in parts)
+    if not longest_s < FOREVER_S:  # NaN too
+        raise SpecError(
+            f"one operation takes {longest_s:.3g} s. Look for a bandwidth, latency or size that is out of all proportion."
+        )
+
+
 def _known(job: Job, path: str | None) -> KnownGpus | None:
     if path is None:
         return None
@@ -158,11 +174,15 @@ def _ending(path: str) -> str:
     return path.rsplit(".", 1)[-1].lower() if "." in path else ""
 
 
-def _check_endings(plot: str | None, trace: str | None) -> None:
+def _check_targets(plot: str | None, trace: str | None) -> None:
     """Before minutes of work, not after."""
     from ..errors import DataError
+    from ..io.write import check_target
 
     if plot is not None and _ending(plot) not in ("png", "pdf", "svg"):
         raise DataError(f"--plot: {plot}: the name must end in .png, .pdf or .svg")
     if trace is not None and not trace.endswith((".json", ".json.gz")):
         raise DataError(f"--trace: {trace}: the name must end in .json or .json.gz")
+    for path in (plot, trace):
+        if path is not None:
+            check_target(path)

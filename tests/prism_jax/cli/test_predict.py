@@ -1,0 +1,63 @@
+"""`prism-jax predict` on a small job: the numbers hang together, whatever the options."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from prism_jax.cli.app import main
+
+JOB = """\
+model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
+cluster: dgx-a100
+plan: {micro_batch: 1, global_batch: 16, seq_len: 1024, dp: 8}
+variability: a100-default
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+def predicted(job: str, capsys, *options: str) -> dict:
+    assert main(["predict", job, "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_numbers_hang_together(job, capsys):
+    found = predicted(job, capsys)
+    times = found["step_time_s"]
+    assert found["deterministic_s"] <= times["p5"] <= times["p50"] <= times["p95"] <= times["p99"] <= times["p999"]
+    assert sum(found["breakdown_s"].values()) == pytest.approx(times["mean"], rel=0.01)
+    assert sum(found["criticality"].values()) == pytest.approx(1.0, abs=0.01)
+    assert 0.0 < found["mfu"] < 1.0
+    again = predicted(job, capsys)
+    assert {**again, "elapsed_s": None} == {**found, "elapsed_s": None}
+
+
+@pytest.mark.parametrize("method", ["symmetric", "brute-force"])
+def test_one_sample_is_enough_to_run(job, method, capsys):
+    found = predicted(job, capsys, "--samples", "1", "--method", method)
+    assert found["step_time_s"]["p5"] <= found["step_time_s"]["p95"]
+
+
+def test_without_variability_everything_is_the_deterministic_step(job, capsys):
+    found = predicted(job, capsys, "--set", "variability=none")
+    times = found["step_time_s"]
+    assert times.pop("std") == 0.0
+    assert set(times.values()) == {found["deterministic_s"]}
+    assert set(found["mc_error_s"].values()) == {0.0}
+
+
+def test_products_of_an_fp32_plan_cannot_beat_their_peak(job, capsys):
+    assert predicted(job, capsys, "--set", "plan.dtype=fp32")["mfu"] < 1.0
+
+
+@pytest.mark.parametrize("link", ["bandwidth=1e-300 Gbit/s", "latency=1e300 s"])
+def test_a_step_that_never_ends_is_refused(job, link, capsys):
+    assert main(["predict", job, "--set", "plan.dp=16", "--set", f"cluster.tiers.infiniband.{link}"]) == 2
+    assert "out of all proportion" in capsys.readouterr().err

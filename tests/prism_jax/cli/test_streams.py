@@ -1,0 +1,117 @@
+"""The command line with closed, full and narrow streams: it runs, or says in one line why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from prism_jax.cli.app import main
+from prism_jax.report.quantity import bar
+
+ROOT = Path(__file__).resolve().parents[3]
+JOB = """\
+name: "Lama — ± 🦙"
+model: llama-2-7b
+cluster: dgx-h100
+plan: {micro_batch: 1, global_batch: 64, seq_len: 4096, tp: 2, pp: 4, dp: 8}
+variability: none
+"""
+RUN = f"{sys.executable} -m prism_jax"
+posix = pytest.mark.skipif(os.name != "posix", reason="streams are closed by a POSIX shell")
+
+
+@pytest.fixture
+def job(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB, encoding="utf-8")
+    return file
+
+
+def shell(command: str, job: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`command` in the folder of the job."""
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(
+        command, shell=True, cwd=job.parent, env=env, capture_output=True, text=True, encoding="utf-8", errors="replace"
+    )
+
+
+@posix
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_error(closed, job):
+    done = shell(f"{RUN} check job.yaml {closed}", job)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@posix
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_full_disk_is_one_line_and_exit_1(option, job):
+    done = shell(f"{RUN} check job.yaml {option} > /dev/full", job)
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_text_is_spelt_in_what_the_locale_has(encoding, job):
+    done = shell(f"{RUN} check job.yaml", job, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Lama ")
+
+
+def test_json_is_escaped_where_the_locale_lacks_characters(job):
+    done = shell(f"{RUN} check job.yaml --json", job, PYTHONIOENCODING="ascii")
+    assert json.loads(done.stdout)["name"] == "Lama — ± 🦙"
+    assert "🦙" in shell(f"{RUN} check job.yaml --json", job, PYTHONIOENCODING="utf-8").stdout
+
+
+def test_bars_and_errors_have_an_ascii_spelling():
+    code = f"from prism_jax.cli.streams import prepare_streams; prepare_streams(); print({bar(0.4, 6)!r}, '2 ± 1', 'é')"
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["##", "2", "+/-", "1", "?"]
+
+
+@posix
+def test_ctrl_c_says_interrupted_and_exits_with_130(job):
+    """While the command waits for its job file, which is a pipe that nobody writes to."""
+    os.mkfifo(job.parent / "pipe.yaml")
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "prism_jax", "check", "pipe.yaml"]
+    process = subprocess.Popen(command, cwd=job.parent, env=env, stderr=subprocess.PIPE, text=True)
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "target", "message"),
+    [
+        ("--plot", "absent/x.png", "there is no folder"),
+        ("--trace", "absent/x.json", "there is no folder"),
+        ("--plot", "folder.png", "a folder stands there"),
+        ("--plot", "x.gif", "must end in .png"),
+        ("--trace", "x.txt", "must end in .json"),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(option, target, message, job, monkeypatch, capsys):
+    monkeypatch.setattr("prism_jax.io.config.load_job", lambda *_: pytest.fail("work has begun"))
+    (job.parent / "folder.png").mkdir()
+    assert main(["predict", str(job), option, str(job.parent / target)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_empty_name_and_a_far_name_get_no_wild_guess(job, capsys):
+    assert main(["check", ""]) == 2
+    assert "empty" in capsys.readouterr().err
+    assert main(["check", str(job.parent / "missing.yaml")]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+    assert main(["check", str(job.parent / "jobb.yaml")]) == 2
+    assert "Did you mean" in capsys.readouterr().err
