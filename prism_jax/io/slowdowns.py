@@ -12,9 +12,11 @@ from pathlib import Path
 
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
+from .document import short
 from .hint import did_you_mean
 
 MAX_ROWS = 1_000_000
+MAX_DIGITS = 30
 FACTORS = {"slowdown": "all", **{name: name for name in COMPUTE_CLASSES}}
 
 
@@ -34,7 +36,8 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Mapping[
 
 
 def _read(rows: csv.DictReader[str], path: str, n_devices: int, node_size: int) -> Mapping[str, Mapping[int, float]]:
-    place, columns = _columns(rows.fieldnames or [], path)
+    header = rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+    place, columns = _columns(header, path)
     found: dict[str, dict[int, float]] = {FACTORS[column]: {} for column in columns}
     for number, row in enumerate(rows, start=2):
         if number > MAX_ROWS:
@@ -64,6 +67,8 @@ def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
     for name in header:
         if name not in known:
             raise DataError(f"{path}:1 {name}: unknown column{did_you_mean(name, known)}; known are {', '.join(known)}")
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}:1: a column is there twice. Keep one.")
     places = [name for name in ("gpu", "node") if name in header]
     factors = [name for name in FACTORS if name in header]
     if len(places) != 1 or not factors or ("slowdown" in factors and len(factors) > 1):
@@ -72,8 +77,8 @@ def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
 
 
 def _index(text: str, field: str, where: str) -> int:
-    if not text.strip().isdecimal():
-        raise DataError(f"{where} {field}: {text!r} is not a whole number from 0")
+    if not text.strip().isdecimal() or len(text) > MAX_DIGITS:
+        raise DataError(f"{where} {field}: {short(text)} is not a whole number from 0")
     return int(text)
 
 
@@ -81,7 +86,7 @@ def _factor(text: str, field: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise DataError(f"{where} {field}: {text!r} is not a number") from None
+        raise DataError(f"{where} {field}: {short(text)} is not a number") from None
     if not 0.01 <= value <= 100.0:
         raise DataError(f"{where} {field}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5 % slower)")
     return value
