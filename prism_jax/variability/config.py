@@ -56,7 +56,8 @@ def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variab
             source=str(section.get("source", base.source)),
         )
     except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
+        named = str(error).startswith(KERNEL_CLASSES)
+        raise SpecError(f"{where}{'.' if named else ': '}{error}") from error
 
 
 def variability_to_dict(variability: Variability) -> dict[str, Any]:

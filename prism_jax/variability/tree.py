@@ -14,6 +14,7 @@ COMPUTE = ("gemm", "attention", "memory")
 COMMUNICATION = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
 KERNEL_CLASSES = COMPUTE + COMMUNICATION
 PARTS = ("gpu", "node", "regime", "call")
+MEANINGLESS = {**dict.fromkeys(COMPUTE, "regime"), **dict.fromkeys(COMMUNICATION, "gpu")}  # part that nothing reads
 PERSISTENT, TEMPORAL = ("gpu", "node"), ("regime", "call")
 
 
@@ -92,8 +93,9 @@ class Variability:
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name in self.classes:
+        for name, factors in self.classes.items():
             _check_class(name)
+            _check_parts(name, factors)
         if not -1.0 < self.step_ar1 < 1.0:
             raise SpecError(f"step_ar1 = {self.step_ar1:g}, but an autocorrelation must lie between -1 and 1")
 
@@ -144,3 +146,15 @@ class Variability:
 def _check_class(name: str) -> None:
     if name not in KERNEL_CLASSES:
         raise SpecError(f"unknown kernel class {name!r}{did_you_mean(name, KERNEL_CLASSES)}")
+
+
+def _check_parts(name: str, factors: ClassVariability) -> None:
+    """Refuses a part that would be ignored."""
+    part = MEANINGLESS[name]
+    if not isinstance(getattr(factors, part), Constant):
+        remedy = (
+            "a slow GPU slows compute classes, a slow link is `node`"
+            if part == "gpu"
+            else "what slows the compute of a whole step is `step`, outside the classes"
+        )
+        raise SpecError(f"{name}.{part}: has no meaning there: {remedy}")

@@ -47,14 +47,13 @@ def family_from_dict(section: Mapping[str, Any] | float, where: str = "family") 
     if "kind" not in section:
         raise SpecError(f"{where}.kind: missing; kinds are {', '.join(KINDS)}")
     kind = section["kind"]
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise SpecError(f"{where}.kind: unknown {kind!r}{did_you_mean(kind, KINDS)}")
     given = {name: value for name, value in section.items() if name != "kind"}
     _check_fields(kind, given, where)
+    plain = {name: _plain(value, f"{where}.{name}") for name, value in given.items()}
     try:
-        if kind == "constant":
-            return CONSTANT
-        return KINDS[kind](**{name: _plain(value, f"{where}.{name}") for name, value in given.items()})
+        return CONSTANT if kind == "constant" else KINDS[kind](**plain)
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from error
 
@@ -79,7 +78,8 @@ def _check_fields(kind: str, given: Mapping[str, Any], where: str) -> None:
 
 
 def _plain(value: Any, where: str) -> float | tuple[float, ...]:
-    try:
-        return tuple(float(v) for v in value) if isinstance(value, (list, tuple)) else float(value)
-    except (TypeError, ValueError):
-        raise SpecError(f"{where}: {value!r} is not a number") from None
+    entries = value if isinstance(value, (list, tuple)) else (value,)
+    for entry in entries:
+        if isinstance(entry, bool) or not isinstance(entry, (int, float)):
+            raise SpecError(f"{where}: {entry!r} is not a number")
+    return tuple(float(entry) for entry in value) if isinstance(value, (list, tuple)) else float(value)

@@ -179,3 +179,20 @@ def test_shipped_presets_are_what_the_script_measures(monkeypatch: pytest.Monkey
     for name, section in run.presets(run.measure(DATA)).items():
         shipped = ROOT / "prism_jax" / "variability" / "presets" / f"{name}.toml"
         assert tomllib.loads(run.toml_text(name, section)) == tomllib.loads(shipped.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", ["gemm.regime", "attention.regime", "memory.regime", "all_reduce.gpu", "p2p.gpu"])
+def test_a_part_that_nothing_reads_is_refused(path):
+    name, part = path.split(".")
+    with pytest.raises(SpecError, match=f"{path}: has no meaning"):
+        Variability(classes={name: ClassVariability(**{part: LogNormal(0.1)})})
+    with pytest.raises(SpecError, match=rf"^variability\.{path}: has no meaning"):
+        variability_from_dict({name: {part: 0.1}})
+
+
+@pytest.mark.parametrize(
+    "family", [{"kind": ["normal"], "cv": 0.1}, {"kind": "normal", "cv": "0.1"}, {"kind": "normal", "cv": True}]
+)
+def test_families_take_names_and_numbers_only(family):
+    with pytest.raises(SpecError, match=r"^variability\.step\.(kind|cv): [^:]*$"):
+        variability_from_dict({"step": family})
