@@ -11,6 +11,7 @@ from .workload.transformer import TransformerSpec
 
 _STAGES_PER_DEVICE = {"gpipe": 1, "1f1b": 1, "zb_h1": 1, "zb_h2": 1, "zb_v": 2, "dualpipe": 1}
 ATTENTION = ("flash", "unfused")
+MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micro-batches of 128 chunks, about a minute
 
 
 def check_plan(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> None:
@@ -71,23 +72,37 @@ def _batch(plan: ParallelPlan) -> Iterator[str]:
             f"global_batch = {plan.global_batch} is not a multiple of dp*micro_batch = {plan.dp}*{plan.micro_batch} = {step}. "
             f"Try global_batch={near}."
         )
+    elif plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
+        most = max(MAX_CHUNK_RUNS // plan.n_chunk, 1) * step
+        yield (
+            f"global_batch = {plan.global_batch} makes {plan.n_micro_batch} micro-batches of {plan.n_chunk} model chunks, more "
+            f"than the {MAX_CHUNK_RUNS} that are simulated. Try global_batch={most}: time grows in proportion from there."
+        )
     if plan.seq_len % plan.cp:
-        yield f"seq_len = {plan.seq_len} is not a multiple of cp = {plan.cp}"
+        above = -(-plan.seq_len // plan.cp) * plan.cp
+        yield f"seq_len = {plan.seq_len} is not a multiple of cp = {plan.cp}. Try seq_len={above}."
     if plan.sequence_parallel and (plan.seq_len // plan.cp) % plan.tp:
         yield f"sequence_parallel needs seq_len/cp = {plan.seq_len // plan.cp} to be a multiple of tp = {plan.tp}"
 
 
 def _model(plan: ParallelPlan, model: TransformerSpec) -> Iterator[str]:
     if model.n_heads % plan.tp:
-        yield f"tp = {plan.tp} does not divide the model's {model.n_heads} attention heads"
+        remedy = f"Try tp={_divisor(model.n_heads, plan.tp)}."
+        yield f"tp = {plan.tp} does not divide the model's {model.n_heads} attention heads. {remedy}"
     if model.moe is None:
         if plan.ep > 1:
             yield f"ep = {plan.ep}, but {model.name} has no experts. Use ep=1."
         return
     if model.moe.n_experts % plan.ep:
-        yield f"ep = {plan.ep} does not divide the model's {model.moe.n_experts} experts"
+        remedy = f"Try ep={_divisor(model.moe.n_experts, plan.ep)}."
+        yield f"ep = {plan.ep} does not divide the model's {model.moe.n_experts} experts. {remedy}"
     if (plan.dp * plan.cp) % plan.ep:
         yield f"ep = {plan.ep} does not divide dp*cp = {plan.dp}*{plan.cp} = {plan.dp * plan.cp}"
+
+
+def _divisor(n: int, near: int) -> int:
+    """The largest divisor of `n` up to `near`."""
+    return next(d for d in range(min(n, near), 0, -1) if n % d == 0)
 
 
 def _sharding(plan: ParallelPlan) -> Iterator[str]:
@@ -106,7 +121,10 @@ def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[str]:
     if plan.schedule == "interleaved" and plan.virtual_stages < 2 and plan.pp > 1:
         yield "schedule = interleaved needs virtual_stages of at least 2. Use schedule=1f1b for one."
     if fixed is not None and plan.virtual_stages != fixed:
-        yield f"schedule = {plan.schedule} runs {fixed} model chunk(s) per stage, but virtual_stages = {plan.virtual_stages}"
+        yield (
+            f"schedule = {plan.schedule} runs {fixed} model chunk(s) per stage, but virtual_stages = {plan.virtual_stages}. "
+            f"Set virtual_stages={fixed}, or schedule=interleaved for more."
+        )
     if plan.schedule == "interleaved" and plan.n_micro_batch < plan.pp:
         yield (
             f"schedule = interleaved needs at least pp = {plan.pp} micro-batches per replica, "
