@@ -64,8 +64,8 @@ def _critical_seconds(inputs: ColumnInputs, key: Array, chunk: Chunk, weight: Ar
 def scaled(graph: GraphArrays, scale: Array) -> GraphArrays:
     """The graph with every class of seconds times its scale: compute classes, optimizer, used axes, transfers, end of step."""
     n_class = len(COMPUTE_CLASSES)
-    compute = jnp.append(scale[:n_class], 1.0)
-    axes, lag, end = scale[n_class + 1 : -2], scale[-2], scale[-1]
+    compute = jnp.append(scale[:n_class], 1.0)[None, None]
+    axes, lag, end = scale[None, None, n_class + 1 : -2], scale[-2], scale[-1]
     return eqx.tree_at(
         lambda g: (g.compute_s, g.end_compute_s, g.comm_s, g.lag_s, g.end_comm_s),
         graph,

@@ -10,6 +10,7 @@ import functools
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Complex64, Float
@@ -72,8 +73,8 @@ class ExplicitMembers(eqx.Module):
         pairs = normal_pairs(words)[: self.n_draw]  # all rows: one array, made once
         half = self.chip.shape[-1] // 2
         halves = [
-            self._slowest(self.chip[..., :half], compute_s, call_sd, chain(lax.real(pairs))),
-            self._slowest(self.chip[..., half:], compute_s, call_sd, chain(lax.imag(pairs))),
+            self._slowest(self.chip[..., :half], compute_s, call_sd, chain(lax.real(pairs)).astype(compute_s.dtype)),
+            self._slowest(self.chip[..., half:], compute_s, call_sd, chain(lax.imag(pairs)).astype(compute_s.dtype)),
         ]
         return jnp.concatenate(halves, axis=-1)
 
@@ -89,7 +90,7 @@ class ExplicitMembers(eqx.Module):
 
         n_member = chip.shape[1]
         if n_member > MAX_UNROLLED:
-            return seconds(chip, residual).max(axis=0)
+            return jax.vmap(seconds, in_axes=(1, 0))(chip, residual).max(axis=0)
         each = [seconds(chip[:, m], None if residual is None else residual[m]) for m in range(n_member)]
         return functools.reduce(jnp.maximum, each)
 
@@ -133,7 +134,10 @@ class MemberTable(eqx.Module):
 
     def _at(self, exponential: Array, columns: slice) -> Array:
         return piecewise(
-            -jnp.log(exponential), self.start[..., columns], self.knots[..., columns], self.slopes[..., columns]
+            -jnp.log(exponential).astype(self.start.dtype),
+            self.start[..., columns],
+            self.knots[..., columns],
+            self.slopes[..., columns],
         )
 
 

@@ -122,7 +122,7 @@ def _scan(
         level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
         words = _words(noise, members, level, n_lane, n_column)
         duration_s = members.duration(compute_s, call_sd, words, noise.compute if noise else None)
-        score_value = _comm_score(noise, words)
+        score_value = _comm_score(noise, words, dtype)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
         starts, ends = [], []
@@ -170,12 +170,12 @@ def _words(
 
 
 def _comm_score(
-    noise: CallNoise | None, words: Complex64[Array, "word lane pair"] | None
+    noise: CallNoise | None, words: Complex64[Array, "word lane pair"] | None, dtype: jnp.dtype
 ) -> Float[Array, "lane 2*pair"] | None:
     """Standardised residual of an op's communication and of the transfer that feeds it."""
     if noise is None or noise.comm is None or words is None:
         return None
-    return noise.comm(both(normal_pairs(words)[-1]))
+    return noise.comm(both(normal_pairs(words)[-1])).astype(dtype)
 
 
 def _comm_seconds(

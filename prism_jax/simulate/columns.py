@@ -195,7 +195,7 @@ def below_peak(
     if n_member == 1:
         return top[None]
     uniform = uniforms(key_data, n_member, *peak_score.shape).astype(peak_score.dtype)
-    others = jnp.minimum(ndtri(jnp.maximum(uniform * ndtr(top), 1e-30)), top)
+    others = jnp.minimum(ndtri(jnp.maximum(uniform * ndtr(top)[None], 1e-30)), top[None])
     return others.at[0].set(top)
 
 

@@ -11,6 +11,7 @@ heavy its tail: a coarse table of it tells which x belong to the wanted y, and F
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import log_ndtr
@@ -37,19 +38,20 @@ def member_table(
     """
     total = graph.compute_s.sum(axis=(0, 2))
     share = graph.compute_s.sum(axis=0) / jnp.where(total > 0, total, 1.0)[:, None]  # [lane, part]
-    factor = share[:, -1, None] + jnp.einsum("lf,fmlc->mlc", share[:, :-1], chip)
+    factor = share[None, :, -1, None] + jnp.einsum("lf,fmlc->mlc", share[:, :-1], chip)
     peak = factor.max(axis=0)
     weight = graph.compute_s.sum(axis=2)
     mean_sd = (graph.call_sd * weight).sum(axis=0) / jnp.where(total > 0, total, 1.0)
     if residual is None:
         flat = jnp.zeros((2, *peak.shape), peak.dtype)
         return MemberTable(peak, flat.at[1].set(1.0), flat, peak)
-    sd = jnp.maximum(mean_sd, 1e-9)[:, None]
+    sd = jnp.maximum(mean_sd, 1e-9)[None, :, None]
     score = jnp.asarray(COARSE_SCORES, peak.dtype)[:, None, None]
-    rough = _gumbel(peak * (1.0 + sd * residual(score)), factor, sd, residual)
-    wanted = jnp.asarray(WANTED_Y, peak.dtype)[:, None, None]
-    fine = piecewise(wanted, score[0], rough[:-1], jnp.diff(score, axis=0) / _gap(rough))
-    x = peak * (1.0 + sd * residual(fine))  # [knot, lane, column]
+    rough = _gumbel(peak[None] * (1.0 + sd * residual(score)), factor, sd, residual)
+    slopes = jnp.diff(score, axis=0) / _gap(rough)
+    wanted = jnp.asarray(WANTED_Y, peak.dtype)
+    fine = jax.vmap(lambda y: piecewise(y, score[0], rough[:-1], slopes))(wanted)
+    x = peak[None] * (1.0 + sd * residual(fine))  # [knot, lane, column]
     y = _gumbel(x, factor, sd, residual)
     return MemberTable(x[0], y[:-1], jnp.diff(x, axis=0) / _gap(y), peak)
 
@@ -57,14 +59,14 @@ def member_table(
 def _gumbel(
     x: Float[Array, "knot lane column"],
     factor: Float[Array, "member lane column"],
-    sd: Float[Array, "lane 1"],
+    sd: Float[Array, "1 lane 1"],
     residual: ScoreChain,
 ) -> Float[Array, "knot lane column"]:
     """-log(-log P(slowest <= x)) from the members' persistent factors."""
     log_cdf = lax.fori_loop(
         0,
         factor.shape[0],
-        lambda i, total: total + log_ndtr(residual.inverse((x / factor[i] - 1.0) / sd)),
+        lambda i, total: total + log_ndtr(residual.inverse((x / factor[i][None] - 1.0) / sd)),
         jnp.zeros_like(x),
     )
     return -jnp.log(jnp.maximum(-log_cdf, 1e-30))

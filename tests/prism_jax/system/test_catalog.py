@@ -113,7 +113,7 @@ def test_nvlink_figures_are_per_direction() -> None:
 
 
 @pytest.mark.parametrize("n_devices", [0, -8, 2.5, True, "8"])
-def test_a_cluster_needs_a_whole_number_of_devices(n_devices: object) -> None:
+def test_a_cluster_needs_a_whole_number_of_devices(untyped: None, n_devices: object) -> None:
     with pytest.raises(SpecError, match="whole number of at least 1"):
         cluster("dgx-h100", n_devices)  # pyright: ignore[reportArgumentType]
 

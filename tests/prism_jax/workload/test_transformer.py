@@ -161,7 +161,7 @@ def test_a_moe_of_one_expert_is_the_dense_model_with_a_router(
         ({"moe": MoESpec(8, 2, 64, n_dense_first=4)}, "leaves no MoE layer among n_layers = 4. Use at most 3"),
     ],
 )
-def test_an_impossible_architecture_is_refused_with_a_remedy(change: dict, message: str) -> None:
+def test_an_impossible_architecture_is_refused_with_a_remedy(untyped: None, change: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         replace(GPT, **change)
 
