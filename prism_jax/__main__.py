@@ -2,6 +2,10 @@
 
 import sys
 
-from .cli.app import main
+try:
+    from .cli.app import main
 
-sys.exit(main())
+    code = main()
+except KeyboardInterrupt:  # while the first modules are loaded
+    code = 130
+sys.exit(code)

@@ -5,8 +5,10 @@ Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -55,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `prism-jax` with `arguments` (those of the process by default) and returns its exit code."""
     TALK.reset()
     prepare_streams()
+    sys.unraisablehook = _keep_interrupts
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -86,6 +89,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             always=True,
         )
         return FAILED
+
+
+def _keep_interrupts(ignored: sys.UnraisableHookArgs) -> None:
+    """Python drops a Ctrl-C that arrives in a callback of the garbage collector (JAX has one): send it again."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        threading.Timer(0.05, _thread.interrupt_main).start()  # not from here, where it would be dropped again
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

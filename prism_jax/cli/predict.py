@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,13 +69,7 @@ def predict(
     known = _known(loaded, slowdowns)
     inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
-    if json:
-        print_json(summary)
-    else:
-        from ..report import summary_lines
-
-        print("\n".join(summary_lines(summary)))
-    sys.stdout.flush()
+    reader_left = _print(summary, json)
     if plot is not None:
         from ..io.write import write_bytes
         from ..plot import figure_bytes, plot_prediction
@@ -84,6 +79,24 @@ def predict(
     if trace is not None:
         _write_trace(trace, loaded, distribution, seed)
         say(f"wrote {trace}")
+    if reader_left:
+        raise reader_left
+
+
+def _print(summary: dict[str, Any], json: bool) -> BrokenPipeError | None:
+    """Prints the summary; a reader that has seen enough (`| head -1`) must not cost the user the files."""
+    try:
+        if json:
+            print_json(summary)
+        else:
+            from ..report import summary_lines
+
+            print("\n".join(summary_lines(summary)))
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
 
 
 def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -11,7 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
+from prism_jax.cli import app as command_line
 from prism_jax.cli.app import main
 from prism_jax.report.quantity import bar
 
@@ -32,6 +35,32 @@ def job(tmp_path):
     file = tmp_path / "job.yaml"
     file.write_text(JOB, encoding="utf-8")
     return file
+
+
+@pytest.fixture
+def failing_collector(monkeypatch):
+    """A command `fail` during which a callback of the garbage collector is interrupted."""
+    app = typer.Typer(add_completion=False)
+
+    @app.callback()
+    def root() -> None: ...
+
+    @app.command("fail")
+    def fail() -> None:
+        gc.collect()
+        time.sleep(1.0)
+
+    def interrupted(phase: str, _: object) -> None:
+        if phase == "start":
+            gc.callbacks.remove(interrupted)
+            raise KeyboardInterrupt
+
+    gc.callbacks.append(interrupted)
+    monkeypatch.setattr(command_line, "app", app)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # put back afterwards
+    yield
+    if interrupted in gc.callbacks:
+        gc.callbacks.remove(interrupted)
 
 
 def shell(command: str, job: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -89,6 +118,17 @@ def test_ctrl_c_says_interrupted_and_exits_with_130(job):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+def test_ctrl_c_in_a_callback_of_the_collector_is_not_lost(failing_collector, capsys):
+    assert main(["fail"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@posix
+def test_files_are_written_though_the_reader_has_left(job):
+    shell(f"{RUN} predict job.yaml --set variability=a100-default --trace t.json | true", job)
+    assert (job.parent / "t.json").exists()
 
 
 @pytest.mark.parametrize(
