@@ -93,8 +93,12 @@ def read_records(path: str | Path) -> list[StepRecord]:
     file = Path(path)
     text = _text(file)
     if text.lstrip()[:1] in ("[", "{"):
-        return _json_records(text, file.name)
-    return _csv_records(text, file.name)
+        records = _json_records(text, file.name)
+    else:
+        records = _csv_records(text, file.name)
+    if not records:
+        raise DataError(f"{file.name}: no rows. Give at least one measured step.")
+    return records
 
 
 def _text(file: Path) -> str:
@@ -117,6 +121,8 @@ def _json_records(text: str, name: str) -> list[StepRecord]:
         rows = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{name}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
+        raise DataError(f"{name} is not JSON: {error}") from None
     if not isinstance(rows, list):
         raise DataError(f"{name}: a list of rows is needed, not an object. Wrap the row in [ ].")
     return [_json_record(row, f"{name} row {number}") for number, row in enumerate(rows, 1)]
@@ -164,12 +170,19 @@ def _range(value: Any, where: str) -> tuple[float, float] | None:
 
 def _csv_records(text: str, name: str) -> list[StepRecord]:
     reader = csv.DictReader(text.splitlines())
-    missing = [column for column in _REQUIRED_COLUMNS if column not in (reader.fieldnames or ())]
+    try:
+        columns = reader.fieldnames or ()
+    except csv.Error as error:
+        raise DataError(f"{name} line 1 is not CSV: {error}") from None
+    missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
     if missing:
         raise DataError(
             f"{name}: no column {missing[0]}. A steps table has {', '.join(_REQUIRED_COLUMNS)} among others."
         )
-    return [_csv_record(row, f"{name} line {reader.line_num}") for row in reader]
+    try:
+        return [_csv_record(row, f"{name} line {reader.line_num}") for row in reader]
+    except csv.Error as error:
+        raise DataError(f"{name} line {reader.line_num} is not CSV: {error}") from None
 
 
 def _csv_record(row: Mapping[str, Any], where: str) -> StepRecord:

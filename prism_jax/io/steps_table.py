@@ -13,6 +13,7 @@ from pathlib import Path
 from ..cost.chunks import layers_of_chunks
 from ..errors import DataError, PrismError
 from ..plan import ParallelPlan
+from ..plan_check import MAX_CHUNK_RUNS
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
 from .steps_cluster import cluster_of_record
@@ -113,6 +114,8 @@ def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None
         raise UnsupportedRowError(f"device has no {plan.dtype}")
     if plan.n_chunk > model.n_layers + 2:
         raise UnsupportedRowError("more model chunks than layers")
+    if plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
+        raise UnsupportedRowError("too many micro-batches to simulate")
 
 
 def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) -> float:

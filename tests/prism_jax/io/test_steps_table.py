@@ -126,6 +126,7 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
         ({"notes": "activation offload on"}, "offload to the host"),
         ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
         ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
+        ({"global_batch": "8e15"}, "too many micro-batches to simulate"),
     ],
 )
 def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str, str], reason: str):
@@ -184,6 +185,17 @@ def test_malformed_tables_name_what_is_wrong(tmp_path: Path):
     file.write_text('{"id": 1}')
     with pytest.raises(DataError, match="a list of rows is needed"):
         read_step_rows(file)
+    for nothing in ("[]", ",".join(CSV)):
+        file.write_text(nothing)
+        with pytest.raises(DataError, match="no rows"):
+            read_step_rows(file)
+    file.write_text("[" * 100_000)
+    with pytest.raises(DataError, match="is not JSON"):
+        read_step_rows(file)
+    for long in ("x" * 200_000, ",".join(CSV) + "\n" + "x" * 200_000):
+        file.write_text(long)
+        with pytest.raises(DataError, match=r"line \d is not CSV"):
+            read_step_rows(file)
     with pytest.raises(DataError, match="cannot be read"):
         read_step_rows(tmp_path / "absent.csv")
 
