@@ -36,10 +36,12 @@ class StepTimeDistribution:
 
     @property
     def mean_s(self) -> float:
+        """Mean step time, seconds."""
         return float(self.samples_s.mean())
 
     @property
     def std_s(self) -> float:
+        """Standard deviation of the step time, seconds."""
         return float(self.samples_s.std())
 
     def quantile(self, p: float) -> float:

@@ -27,7 +27,15 @@ N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
 
 
 class MeasuredRow(Protocol):
-    """What validation needs of a row; `unsupported` says why model, cluster and plan are missing."""
+    """What validation needs of a row.
+
+    Attributes:
+        id, source: of the row and of the publication or system it was measured on.
+        measured_s: step time in seconds, None where unknown.
+        measured_range: shortest and longest step time in seconds, where a source gives a range.
+        unsupported: why model, cluster and plan are missing; empty if they are not.
+        job: model, cluster and plan.
+    """
 
     @property
     def id(self) -> str: ...

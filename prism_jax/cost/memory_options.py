@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from ..workload.transformer import TransformerSpec
 
-MIB = 2.0**20
 GIB = 2.0**30
 
 

@@ -18,7 +18,8 @@ def explain(job: Job, distribution: StepTimeDistribution, *, key: Array) -> Expl
     """Breakdown, criticality, owners of the p95 and the fleet's share of the variance.
 
     Args:
-        job: the job that `distribution` was predicted for.
+        job: the job that was predicted.
+        distribution: its prediction.
         key: typed PRNG key; independent of the one used for the distribution or not, as you like.
     """
     program = lower(job)

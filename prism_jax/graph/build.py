@@ -20,11 +20,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._typing import Floats, Ints
 from ..cost.step_cost import KINDS, StepCost
 from ..errors import PlanError
 from .levels import LevelTable, describe, level_table as level_table
 from .schedules.base import Schedule
-from .step_graph import Floats, Ints, StepGraph
+from .step_graph import StepGraph
 
 
 class _Parts(NamedTuple):

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._typing import Ints
 from ..errors import PlanError
 from .schedules.base import Op, Part, Schedule
-from .step_graph import Ints
 
 
 class LevelTable(NamedTuple):

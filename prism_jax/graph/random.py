@@ -133,8 +133,10 @@ def _exponential(bits: Array) -> Array:
 
 
 def _resolved_exponential(bits: Array) -> Array:
-    """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite: small values, the upper tail of a maximum, by
-    their series."""
+    """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite.
+
+    Small values, which are the upper tail of a maximum, by their series.
+    """
     v = (bits.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(_TWO_M32)
     series = v * (1.0 + v * (0.5 + v * jnp.float32(1.0 / 3.0)))
     return jnp.where(bits < jnp.uint32(1 << 24), series, _exponential(~bits))

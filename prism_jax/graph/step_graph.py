@@ -11,10 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float64]
+from .._typing import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,12 @@ class StepGraph:
 
     @property
     def n_level(self) -> int:
+        """Levels, idle ones included."""
         return int(self.compute_s.shape[0])
 
     @property
     def n_lane(self) -> int:
+        """Lanes, idle ones included."""
         return int(self.compute_s.shape[1])
 
     @property

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .step_graph import Floats, StepGraph
+from .._typing import Floats
+from .step_graph import StepGraph
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..graph.random import MAX_COLUMNS
+from .._typing import Floats
+from ..graph.random import MAX_COLUMNS, key_words
 from ..result import StepTimeDistribution
 from .columns import Chunk, column_times
 from .fold import finish
@@ -19,7 +19,6 @@ from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import KnownGpus
 from .program import Program
 
-Floats = NDArray[np.float64]
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
 CHUNKS_PER_CALL = 32
 COLUMNS_PER_CALL = CHUNKS_PER_CALL * N_COLUMN
@@ -46,11 +45,15 @@ def brute_force(
     """`n_steps` independent steps, at least 16, each the maximum over all its replicas' columns.
 
     Args:
+        program: lowered job.
+        key: typed PRNG key.
+        n_steps: of the sample; the error comes from its eighths.
+        known: persistent slowdowns of GPUs that were measured; all others are drawn.
         progress: called with the fraction done.
         explicit: draw the residual of every member of however large a group; otherwise large groups draw their maximum directly.
     """
     n_steps = max(n_steps, 2 * N_BATCH)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+    rng = np.random.default_rng(np.asarray(key_words(key)).tolist())
     network_u = rng.random(n_steps)
     core = replica_maxima(program, key, network_u, known, progress, explicit)
     shared = shared_of(program, np.zeros(1))

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int, Key, UInt32
 
 from ..graph.members import ExplicitMembers, Members
 from ..graph.propagate import CallNoise, GraphArrays, Network, Trail, propagate, trail
-from ..graph.random import normals, uniforms
+from ..graph.random import key_words, normals, uniforms
 from ..graph.score import ScoreChain
 from .member_table import member_table
 
@@ -39,6 +39,9 @@ class ColumnInputs(eqx.Module):
         link: per network axis, chain of a group's links.
         regime: [score, axis] factors of the step's network regime at the carried scores.
         compute, comm: standardised call residuals.
+        n_member, n_node, node_size: GPUs of a group, hosts it spans, GPUs per host.
+        explicit: draw every member, however many.
+        varying_links: whether links differ from node to node.
     """
 
     graph: GraphArrays
@@ -51,11 +54,12 @@ class ColumnInputs(eqx.Module):
     n_member: int = eqx.field(static=True)
     n_node: int = eqx.field(static=True)
     node_size: int = eqx.field(static=True)
-    explicit: bool = eqx.field(static=True)  # draw every member, however many
+    explicit: bool = eqx.field(static=True)
     varying_links: bool = eqx.field(static=True)
 
     @property
     def n_lane(self) -> int:
+        """Lanes, idle ones included."""
         return self.graph.compute_s.shape[1]
 
 
@@ -145,7 +149,7 @@ def _drawn(
 
 def named(key: Key[Array, ""], name: str) -> UInt32[Array, "2"]:
     """The two key words of one kind of draw."""
-    return jax.random.key_data(jax.random.fold_in(key, crc32(name.encode())))
+    return key_words(jax.random.fold_in(key, crc32(name.encode())))
 
 
 def call_noise(inputs: ColumnInputs, key: Key[Array, ""]) -> CallNoise | None:

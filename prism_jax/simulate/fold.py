@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from .._typing import Floats
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 
-Floats = NDArray[np.float64]
 N_FINER = 4  # interpolated regime factors from one carried score to the next
-N_STALL_NODES = 96  # of the step time without stall
+N_STALL_NODES = 72  # of the step time without stall
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Shared:
 
     Attributes:
         scores: network scores the columns carry, increasing.
-        regime_factor: [score] mean regime factor at them, weighted by exposed time.
         regime: families by network axis with the axis's share of exposed communication.
         step: factor of the whole step.
         stalls: rare delays.
@@ -75,6 +74,9 @@ def step_samples(
         time_s: [score, column] times of independent replica columns.
         weight: [column] importance weights.
         n_replica: columns a step takes the maximum of; may be zero if there are known replicas.
+        shared: what all replicas of a step share.
+        n: number of samples.
+        rng: of the strata.
         known_s: [replica, score, column] times of replicas that differ from the others.
     """
     factor = shared.factor(ndtri(latin_hypercube(1, n, rng)[0])) if len(shared.scores) > 1 else np.ones(n)
@@ -117,7 +119,10 @@ def finish(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generat
     """Sorted step times from the maximum over replicas: residual of the final communication, step factor, stalls.
 
     Args:
-        core_s: [n] maxima over replicas; end_s: [n] final communication contained in them.
+        core_s: [sample] maxima over replicas.
+        end_s: [sample] final communication contained in them.
+        shared: families of what is drawn here.
+        rng: of the strata.
     """
     u = latin_hypercube(2, len(core_s), rng)
     total = core_s
@@ -142,8 +147,8 @@ def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
     middle = (np.arange(n) + 0.5) / n
     edges = fine_tail(N_STALL_NODES, n)
     few, mass = np.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
-    reach = time_s[-1] * (1.0 + mean_fraction * np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, 512)[1:])
-    grid = np.concatenate([np.interp(fine_tail(1024, n), middle, time_s), reach])
+    reach = time_s[-1] * (1.0 + mean_fraction * np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, 192)[1:])
+    grid = np.concatenate([np.interp(fine_tail(512, n), middle, time_s), reach])
     beyond = np.exp(-np.maximum(grid[:, None] / few - 1.0, 0.0) / mean_fraction) @ mass
     above = 1.0 - np.interp(grid, time_s, middle, left=0.0, right=1.0)
     return np.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)

@@ -1,9 +1,8 @@
 """Where to put the columns: scrambled Sobol points, shifted towards slow stages, and their weights.
 
-The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is
-slow when one of its stages has a slow GPU or node, or when many are a little slow (short pipelines pass through every
-stage). Coordinates: per
-lane the normal score of its slowest GPU and of that GPU's node, x_l. Proposal and weight:
+The step is the maximum over many replicas, so its quantiles live far out in a replica's upper tail, and a replica is slow when
+one of its stages has a slow GPU or node, or when many are a little slow (short pipelines pass through every stage).
+Coordinates: per lane the normal score of its slowest GPU and of that GPU's node, x_l. Proposal and weight:
 
     q = pi_0 N(0, I) + sum_l pi_l N(s along x_l, I) + pi_a N(s_a along all x_l, I)
     weight = N(0, I) / q = 1 / (pi_0 + sum_k pi_k exp(shift_k . x - |shift_k|^2 / 2))
@@ -16,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Floats = NDArray[np.float64]
+from .._typing import Floats
+
 NOMINAL_SHARE = 0.25  # pi_0; a single replica keeps most of its columns nominal instead
 ALL_LANES_SHARE = 0.25  # pi_a
 ALL_LANES_LENGTH = 0.7  # of the shift of one lane: several moderate scores are likelier than one large one

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Floats
 from ..variability.score_map import NormalScoreMap
 from .columns import ColumnInputs
 from .explicit import unit_step
 from .fold import Shared
 from .program import Program
-
-Floats = NDArray[np.float64]
 
 
 def regime_factors(program: Program, scores: Floats) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from .._typing import Floats
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..hints import did_you_mean
@@ -25,7 +26,6 @@ from .inputs import column_inputs, regime_factors
 from .layout import device_layout
 from .program import Program
 
-Floats = NDArray[np.float64]
 MAX_KNOWN_REPLICAS = 32
 N_COLUMN = 256
 TOTAL_COLUMNS = 8192  # shared by the known replicas, at least 1024 each

@@ -2,11 +2,10 @@
 
     F(x) = prod_i Phi_r((x / S_i - 1) / sd)        y(x) = -log(-log F(x))
 
-with S_i the member's factor (weighted over kernel classes as the lane uses them) and Phi_r the residual's
-distribution. The table needs x at
-given y, and F is known at given x. In the residual's normal score z, with x = S_max (1 + sd r(z)), y(z) is smooth
-for any residual, however
-heavy its tail: a coarse table of it tells which x belong to the wanted y, and F there is exact again.
+with S_i the member's factor (weighted over kernel classes as the lane uses them) and Phi_r the residual's distribution. The
+table needs x at given y, and F is known at given x. In the residual's normal score z, with x = S_max (1 + sd r(z)), y(z) is
+smooth for any residual, however heavy its tail: a coarse table of it tells which x belong to the wanted y, and F there is exact
+again.
 """
 
 from __future__ import annotations

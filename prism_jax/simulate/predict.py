@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from .._typing import Floats
 from ..errors import DataError
 from ..job import Job
 from ..result import StepTimeDistribution
@@ -22,7 +22,6 @@ from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import MAX_KNOWN_REPLICAS, KnownGpus, known_times
 from .program import Program, by_class, lower
 
-Floats = NDArray[np.float64]
 METHODS = ("symmetric", "brute_force")
 N_RANDOMISATION = 8
 DEFAULT_COLUMNS = 1024
@@ -123,8 +122,7 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
 
 
 def _randomised_times(inputs: ColumnInputs, key: Array, peak: Array | None, n_column: int) -> Floats:
-    """Times [randomisation, score, column]; long randomisations are cut into chunks, whose columns the random
-    counter can tell apart."""
+    """Times [randomisation, score, column]; long ones are cut into chunks, whose columns the random counter can tell apart."""
     width = min(n_column, CHUNK_COLUMNS)
     n_part = n_column // width
     if peak is not None:

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from .._typing import Floats
 from ..cost.step import step_cost
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
@@ -26,7 +26,6 @@ from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family, Normal
 from ..variability.tree import Variability
 
-Floats = NDArray[np.float64]
 NETWORK_AXES = (*COMM_AXES, "pp", "end")  # rows of link and regime factors; pp is sends and transfers between stages
 
 
@@ -35,6 +34,7 @@ class Program:
     """Everything `predict` needs of a job.
 
     Attributes:
+        job, cost, graph: what was lowered; the graph is padded if asked for.
         n_stage: lanes that are stages; a padded graph has idle ones behind them.
         n_used: levels that a padded graph runs; None where nothing is padded.
         arrays: the graph on the device, one factor per group of kernel classes.
@@ -64,14 +64,17 @@ class Program:
 
     @property
     def n_lane(self) -> int:
+        """Lanes, idle ones included."""
         return self.graph.n_lane
 
     @property
     def n_member(self) -> int:
+        """GPUs of a lane that synchronise inside every op."""
         return self.job.plan.n_member
 
     @property
     def n_replica(self) -> int:
+        """Columns that meet at the end of the step."""
         return self.job.plan.n_replica
 
     @property
@@ -81,6 +84,7 @@ class Program:
 
     @property
     def has_persistent(self) -> bool:
+        """Whether anything differs between GPUs or nodes for the whole step."""
         return len(self.gpu) > 0
 
 
@@ -89,6 +93,7 @@ def lower(job: Job, pad: bool = False) -> Program:
     """The program of `job`; jobs are compared by identity, so lowering the same object again is free.
 
     Args:
+        job: model, cluster, plan and variability.
         pad: pad the graph to a common shape: fewer compilations for a sweep over jobs, the same numbers, no derivatives.
     """
     plan = job.plan

@@ -28,6 +28,10 @@ class Schedule:
     """Execution order per stage.
 
     Attributes:
+        name: as in `ParallelPlan.schedule`.
+        pp: pipeline stages.
+        n_micro_batch: micro-batches of a step.
+        virtual_stages: model chunks per stage.
         orders: one tuple of ops per stage.
         stage_of: (chunk, micro_batch) -> stage; depends on the micro-batch only in bidirectional schedules.
     """
@@ -41,6 +45,7 @@ class Schedule:
 
     @property
     def n_chunk(self) -> int:
+        """Model chunks of all stages."""
         return self.pp * self.virtual_stages
 
 
