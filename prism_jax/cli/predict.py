@@ -37,6 +37,7 @@ Trace = Annotated[
     ),
 ]
 FOREVER_S = 1e9  # 30 years for one operation
+MAX_WARM_COLUMNS = 16_384  # a second run of more would cost more than it tells
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 
 
@@ -125,7 +126,7 @@ def _run(
         compile_for = {"symmetric": count, "brute_force": min(count, COLUMNS_PER_CALL // job.plan.n_replica + 1)}
         distribution = simulate(job, key=key, n_samples=compile_for[method], method=method, known=known)
         compiled = time.perf_counter()
-        if method == "brute_force" or distribution.method == method:  # not where brute force has already stepped in
+        if _worth_a_warm_run(method, distribution, count):
             distribution = simulate(
                 job,
                 key=key,
@@ -154,6 +155,11 @@ def _check_finite(cost: StepCost) -> None:
         raise SpecError(
             f"one operation takes {longest_s:.3g} s. Look for a bandwidth, latency or size that is out of all proportion."
         )
+
+
+def _worth_a_warm_run(method: str, distribution: StepTimeDistribution, count: int) -> bool:
+    """Whether to simulate again, to tell running from compiling: not where the first run was long or brute force stepped in."""
+    return method == "brute_force" or (distribution.method == method and count <= MAX_WARM_COLUMNS)
 
 
 def _known(job: Job, path: str | None) -> KnownGpus | None:

@@ -31,6 +31,7 @@ N_STEP_SAMPLES = 1 << 14
 # columns of 64 replicas 1.
 MIN_TAIL_COLUMNS = 5.0
 CHUNK_COLUMNS = 256  # the state of a scan stays in the second-level cache
+MIN_CHUNKS = 4  # at least, so that as many devices share the work
 FALLBACK_STEPS = 1000
 MANY_KNOWN = (
     f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full "
@@ -122,15 +123,14 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
 
 
 def _randomised_times(inputs: ColumnInputs, key: Array, peak: Array | None, n_column: int) -> Floats:
-    """Times [randomisation, score, column]; long ones are cut into chunks, whose columns the random counter can tell apart."""
-    width = min(n_column, CHUNK_COLUMNS)
-    n_part = n_column // width
+    """Times [randomisation, score, column]; chunks hold columns of several randomisations, or one takes several chunks."""
+    total = N_RANDOMISATION * n_column
+    width = min(CHUNK_COLUMNS, total // MIN_CHUNKS)
     if peak is not None:
-        split = peak.reshape(*peak.shape[:-1], n_part, width)
-        peak = jnp.moveaxis(split, -2, 1).reshape(-1, *peak.shape[1:-1], width)
-    times = column_times(inputs, key, Chunk(jnp.arange(N_RANDOMISATION * n_part), peak), width)
-    whole = np.asarray(times, dtype=np.float64).reshape(N_RANDOMISATION, n_part, -1, width)
-    return whole.transpose(0, 2, 1, 3).reshape(N_RANDOMISATION, -1, n_column)
+        flat = jnp.moveaxis(peak, 0, -2).reshape(*peak.shape[1:-1], -1, width)
+        peak = jnp.moveaxis(flat, -2, 0)
+    times = np.asarray(column_times(inputs, key, Chunk(jnp.arange(total // width), peak), width), dtype=np.float64)
+    return times.transpose(1, 0, 2).reshape(-1, N_RANDOMISATION, n_column).transpose(1, 0, 2)
 
 
 def column_design(program: Program, n_column: int, seed: int) -> Design:
