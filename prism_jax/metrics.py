@@ -30,7 +30,9 @@ def mfu(model_flops: float, step_s: float, cluster: Cluster, n_devices: int, dty
     Raises:
         SpecError: the device has no such dtype.
     """
-    return flops_per_s_per_gpu(model_flops, step_s, n_devices) / cluster.device.peak(cluster.device.product_dtype(dtype))
+    return flops_per_s_per_gpu(model_flops, step_s, n_devices) / cluster.device.peak(
+        cluster.device.product_dtype(dtype)
+    )
 
 
 def hfu(hardware_flops: float, step_s: float, cluster: Cluster, n_devices: int, dtype: str) -> float:
