@@ -14,11 +14,12 @@ start_jax()
 
 import jax  # noqa: E402
 
-from prism_jax import load_job, predict  # noqa: E402
+from prism_jax import Job, load_job, predict  # noqa: E402
 from prism_jax.simulate.program import Program, lower  # noqa: E402
 
 REPEATS = 15
 BRUTE_STEPS = 128
+PLAIN_1F1B = ["plan.schedule=1f1b", "plan.virtual_stages=1", "plan.global_batch=8192"]  # 64 micro-batches, 128 ops
 SIZES = ("examples/llama3_405b_16384.yaml", "examples/llama3_405b_65536.yaml")
 
 
@@ -31,14 +32,23 @@ def main() -> None:
             f"default method, {job.plan.n_devices} GPUs, warm: median {1e3 * median(wall):.1f} ms, min {1e3 * min(wall):.1f} ms"
         )
     print(f"  ratio of the larger to the smaller: {median(warm[1]) / median(warm[0]):.2f}")
-    job = jobs[0]
+    for job in (jobs[0], load_job(SIZES[0], PLAIN_1F1B)):
+        report_brute_force(job)
+
+
+def report_brute_force(job: Job) -> None:
+    """GPU-steps per processor second, ours and NumPy's."""
     brute = _processor(lambda seed: predict(job, key=jax.random.key(seed), n_samples=BRUTE_STEPS, method="brute_force"))
     ours = BRUTE_STEPS * job.plan.n_devices / min(brute)
     program = lower(job)
     numpy = 2 * job.plan.n_devices / min(_processor(lambda seed: numpy_steps(program, 2, seed)))
-    draws = int((program.graph.label >= 0).sum()) * program.n_member * program.n_replica / job.plan.n_devices
-    print(f"brute force: {ours / 1e6:.2f} M GPU-steps per processor second ({draws:.0f} op draws each)")
-    print(f"  NumPy, vectorised over replicas: {numpy / 1e6:.2f} M; ratio {ours / numpy:.1f}")
+    draws = int((program.graph.label >= 0).sum()) // program.n_lane
+    print(
+        f"brute force, {job.plan.schedule}, {draws} ops per GPU and step: {ours / 1e6:.2f} M GPU-steps per processor second"
+    )
+    print(
+        f"  {ours * draws / 1e6:.0f} M op draws per processor second; NumPy over replicas {numpy / 1e6:.2f} M GPU-steps; ratio {ours / numpy:.1f}"
+    )
 
 
 def numpy_steps(program: Program, n_steps: int, seed: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Whose variability owns the p95: remove one owner's variability at a time, on the same random numbers.
 
 The same draws (common random numbers) and the same compiled code serve every removal, so differences of a few tenths
-of a percent are visible with two thousand columns. Effects need not add up to the whole: maxima are not additive.
+of a percent are visible with a few hundred columns. Effects need not add up to the whole: maxima are not additive.
 """
 
 from __future__ import annotations
