@@ -1,0 +1,142 @@
+"""Rows of a trace laid out as dense arrays (op, replica, step), with what is incomplete left out and named."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._typing import Ints
+from ..errors import DataError
+from .op_table import NONE, JobShape, OpTable
+from .trace import Trace, TraceOp
+
+Keys = NDArray[np.int64]
+MAX_CELLS = 200_000_000  # of (op, replica, step): 1.6 GB of start times
+
+
+def assemble(table: OpTable, job: JobShape) -> Trace:
+    """The trace of `table`.
+
+    Every worker (dp, pp) must do the ops of the skeleton once a step: those that most workers of its stage do in most steps.
+    Steps in which a worker lacks an op, or has another one, are left out and named. Tensor-parallel peers that were recorded
+    one by one count as one worker, from the first start to the last end.
+
+    Raises:
+        DataError: ranks outside the job's degrees, a worker that was never recorded, no complete step.
+    """
+    _check_ranks(table, job)
+    key, unique = _op_keys(table)
+    n_key = len(unique)
+    steps, step = np.unique(table.step, return_inverse=True)
+    if n_key * job.dp * len(steps) > MAX_CELLS:
+        raise DataError(
+            f"{table.source}: {n_key:,} ops x {job.dp:,} replicas x {len(steps):,} steps are too many. Cut the trace."
+        )
+    cell = (key, table.dp, step)
+    start = np.full((n_key, job.dp, len(steps)), np.inf)
+    end = np.full(start.shape, -np.inf)
+    np.minimum.at(start, cell, table.start_s)
+    np.maximum.at(end, cell, table.start_s + table.duration_s)
+    present = np.isfinite(start)
+    in_skeleton = present.mean(axis=(1, 2)) > 0.5
+    complete = (present == in_skeleton[:, None, None]).all(axis=(0, 1))
+    notes = [*table.notes, *_notes(table, unique, present, in_skeleton, complete, steps)]
+    if not complete.any():
+        raise DataError(f"{table.source}: no step is complete on every worker. {notes[-1]}")
+    rows = np.flatnonzero(in_skeleton)
+    first = int(np.flatnonzero(complete)[0])
+    rows = rows[np.lexsort((rows, start[rows, 0, first], unique["pp"][rows]))]
+    start, end = start[np.ix_(rows, range(job.dp), complete)], end[np.ix_(rows, range(job.dp), complete)]
+    origin = start.min(axis=(0, 1))
+    return Trace(
+        source=table.source,
+        job=job,
+        ops=tuple(_op(table, unique[r]) for r in rows),
+        steps=steps[complete],
+        start_s=start - origin,
+        end_s=end - origin,
+        rank=_ranks(table, job),
+        clock_error_s=table.clock_error_s,
+        notes=tuple(notes),
+    )
+
+
+def _check_ranks(table: OpTable, job: JobShape) -> None:
+    for name, degree in (("dp", job.dp), ("pp", job.pp), ("tp", job.tp)):
+        values = getattr(table, name)
+        if values.max() >= degree:
+            row = int(np.argmax(values >= degree))
+            raise DataError(
+                f"{table.source}: row {row + 1} {name}: {values[row]}, but the job has {name} {degree} (counted from 0)"
+            )
+    seen = np.zeros((job.dp, job.pp), dtype=bool)
+    seen[table.dp, table.pp] = True
+    if not seen.all():
+        dp, pp = np.argwhere(~seen)[0]
+        raise DataError(
+            f"{table.source}: nothing was recorded on dp rank {dp}, stage {pp} ({(~seen).sum()} of {seen.size} workers are missing). "
+            "Record one worker of every dp rank and stage, or correct the degrees in the job's metadata."
+        )
+
+
+def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
+    """Index of every row's op in the list of distinct ops, and that list: (pp, op_type, stream, group, micro_batch, chunk, seq)."""
+    seq = _sequence(table)
+    fields = ("pp", "op_type", "seq", "stream", "group", "micro_batch", "chunk")
+    records = np.empty(len(table), dtype=[(name, np.int32) for name in fields])
+    for name in fields:
+        records[name] = seq if name == "seq" else getattr(table, name)
+    unique, index = np.unique(records, return_inverse=True)
+    return index, unique
+
+
+def _sequence(table: OpTable) -> Ints:
+    """How many ops of its type the worker has run before, in the step; tensor-parallel peers count separately."""
+    order = np.lexsort((table.start_s, table.op_type, table.tp, table.pp, table.dp, table.step))
+    where = np.stack([c[order] for c in (table.op_type, table.tp, table.pp, table.dp, table.step)])
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (where[:, 1:] != where[:, :-1]).any(axis=0)
+    position = np.arange(len(order))
+    seq = np.empty(len(order), dtype=np.int32)
+    seq[order] = position - np.maximum.accumulate(np.where(new, position, 0))
+    return seq
+
+
+def _notes(
+    table: OpTable,
+    unique: NDArray,
+    present: NDArray[np.bool_],
+    expected: NDArray[np.bool_],
+    complete: NDArray[np.bool_],
+    steps: Keys,
+) -> list[str]:
+    """One line about what was left out, with an example."""
+    n_out = int((~complete).sum())
+    if n_out == 0:
+        return []
+    wrong = np.argwhere((present != expected[:, None, None]) & ~complete)
+    op, dp, step = wrong[0]
+    what = "lacks" if expected[op] else "alone has"
+    example = f"in step {steps[step]} dp rank {dp} {what} {_op(table, unique[op])}"
+    return [f"{n_out} of {len(steps)} steps left out, because not all workers did the same ops: {example}"]
+
+
+def _op(table: OpTable, record: np.void) -> TraceOp:
+    group = int(record["group"])
+    return TraceOp(
+        op_type=table.op_types[int(record["op_type"])],
+        stage=int(record["pp"]),
+        seq=int(record["seq"]),
+        micro_batch=int(record["micro_batch"]),
+        chunk=int(record["chunk"]),
+        stream=table.streams[int(record["stream"])],
+        group="" if group == NONE else table.groups[group],
+    )
+
+
+def _ranks(table: OpTable, job: JobShape) -> Ints:
+    """[dp, pp] lowest recorded global rank of every worker; counted as Megatron does (tp, sp, dp, pp) where the source is silent."""
+    rank = np.full((job.dp, job.pp), np.iinfo(np.int32).max, dtype=np.int32)
+    np.minimum.at(rank, (table.dp, table.pp), table.rank)
+    counted = (np.arange(job.pp)[None, :] * job.dp + np.arange(job.dp)[:, None]) * job.tp * job.sp
+    return np.where(rank == NONE, counted, rank).astype(np.int32)
