@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -167,21 +168,33 @@ _RANGES = {
 }
 
 
-def check_columns(source: str, columns: dict[str, NDArray]) -> None:
+def check_columns(
+    source: str,
+    columns: dict[str, NDArray],
+    *,
+    at: Callable[[int], str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> None:
     """Refuse numbers that no trace contains.
 
+    Args:
+        at: where a row (from 0) stands in the source, e.g. "ops.csv:12"; by default its number, from 1.
+        names: what the source calls a field, where it has its own name for it.
+
     Raises:
-        DataError: names the first such row (from 1) and its field.
+        DataError: names the first such row and its field.
     """
-    for name, (low, high) in _RANGES.items():
-        if name not in columns:
+    for field_name, (low, high) in _RANGES.items():
+        if field_name not in columns:
             continue
+        values = columns[field_name]
         with np.errstate(invalid="ignore"):
-            good = (columns[name] >= low) & (columns[name] <= high)  # NaN is not good
+            good = (values >= low) & (values <= high)  # NaN is not good
         if not good.all():
             row = int(np.flatnonzero(~good)[0])
-            value = columns[name][row]
-            raise DataError(f"{source}: row {row + 1} {name}: {value} is not between {low:g} and {high:g}")
+            place = at(row) if at else f"{source}: row {row + 1}"
+            name = (names or {}).get(field_name, field_name)
+            raise DataError(f"{place} {name}: {values[row]} is not between {low:g} and {high:g}")
 
 
 def _texts(values: NDArray | None, n: int) -> NDArray:

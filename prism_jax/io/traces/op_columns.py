@@ -1,0 +1,163 @@
+"""Columns of recorded ops, collected block by block in their final types and checked as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._typing import Ints
+from ...errors import DataError
+from ...hints import did_you_mean
+from ...trace.op_table import NONE, OpTable, check_columns
+from ..document import short
+
+MAX_ROWS = 50_000_000  # 3 GB of columns
+MAX_TEXT = 200  # characters of a name
+MAX_NAMES = 1_000_000  # distinct names of a column
+
+Place = Callable[[int], str]
+_TYPES: dict[str, Any] = {
+    "step": np.int64,
+    **dict.fromkeys(("dp", "pp", "tp", "micro_batch", "chunk", "rank"), np.int32),
+    **dict.fromkeys(("start_s", "duration_s"), np.float64),
+}
+_DEFAULTS = {"dp": 0, "pp": 0, "tp": 0, "micro_batch": NONE, "chunk": NONE, "rank": NONE}
+_TEXTS = ("op_type", "stream", "group")
+
+
+class Column(NamedTuple):
+    """A column of a file.
+
+    Attributes:
+        name: in the file.
+        field: of `OpRow`.
+        kind: what it holds.
+        default: where the column is absent; None means that it must be there.
+    """
+
+    name: str
+    field: str
+    kind: Literal["int", "float", "text"]
+    default: int | str | None = None
+
+
+def check_header(found: Sequence[str], columns: Sequence[Column], place: str, *, extra: bool) -> None:
+    """Whether a file has the columns that are needed, each once, and (unless `extra`) no others.
+
+    Raises:
+        DataError: names the column and those that are known.
+    """
+    known = [column.name for column in columns]
+    seen: set[str] = set()
+    for name in found:
+        if name in seen and (name in known or not extra):
+            raise DataError(f"{place}: the column {short(name)} is there twice. Keep one.")
+        seen.add(name)
+        if name not in known and not extra:
+            raise DataError(f"{place} {short(name)}: unknown column{did_you_mean(name, known)}")
+    missing = [column.name for column in columns if column.default is None and column.name not in seen]
+    if missing:
+        raise DataError(f"{place}: the column {missing[0]} is missing; needed are {', '.join(_needed(columns))}")
+
+
+def _needed(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns if column.default is None]
+
+
+class OpColumns:
+    """Blocks of rows on their way to an `OpTable`.
+
+    Args:
+        source: the file, for messages.
+        columns: of the file; messages use their names.
+    """
+
+    def __init__(self, source: str, columns: Sequence[Column]) -> None:
+        self.source = source
+        self._names = {column.field: column.name for column in columns}
+        self._blocks: dict[str, list[NDArray]] = {}
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
+        self._n_rows = 0
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def add(self, block: dict[str, NDArray], at: Place) -> None:
+        """Appends rows: field -> numbers, or codes from `encode`; `at` names the place of a row of the block.
+
+        Raises:
+            DataError: a number that no trace contains, or too many rows.
+        """
+        self._n_rows += len(block["step"])
+        if self._n_rows > MAX_ROWS:
+            raise DataError(f"{self.source}: more than {MAX_ROWS:,} rows. Cut the trace to fewer steps.")
+        floats = {name: values.astype(np.float64) for name, values in block.items() if _TYPES.get(name) is np.float64}
+        block = {**block, **floats}  # half precision cannot even be compared with the limits
+        check_columns(self.source, block, at=at, names=self._names)
+        for name, values in block.items():
+            self._blocks.setdefault(name, []).append(values.astype(_TYPES.get(name, np.int32)))
+
+    def encode(self, field: str, texts: Sequence[str], at: Place) -> Ints:
+        """A number for every text, the same for equal texts of all blocks."""
+        codes = self._codes[field]
+        before = len(codes)
+        result = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32)
+        if len(codes) > before:
+            self._check_texts(field, texts, result >= before, at)
+        return result
+
+    def _check_texts(self, field: str, texts: Sequence[str], new: NDArray[np.bool_], at: Place) -> None:
+        name = self._names.get(field, field)
+        for row in np.flatnonzero(new).tolist():
+            text = texts[row]
+            if len(text) > MAX_TEXT:
+                raise DataError(f"{at(row)} {name}: {short(text)} is longer than {MAX_TEXT} characters")
+            if not text.isprintable():
+                raise DataError(f"{at(row)} {name}: {short(text)} holds characters that cannot be printed")
+            if field == "op_type" and not text.strip():
+                raise DataError(f"{at(row)} {name}: is empty. Name the kind of work.")
+        if len(self._codes[field]) > MAX_NAMES:
+            raise DataError(f"{self.source}: more than {MAX_NAMES:,} different values of {name}")
+
+    def table(self, notes: tuple[str, ...] = ()) -> OpTable:
+        """The table of all rows; may be asked for once.
+
+        Raises:
+            DataError: there is no row.
+        """
+        if self._n_rows == 0:
+            raise DataError(f"{self.source}: no recorded ops. Record at least a few steps.")
+        numbers: dict[str, Any] = {name: self._column(name) for name in _TYPES}
+        texts = {name: self._text_column(name) for name in _TEXTS}
+        group, groups = texts["group"]
+        return OpTable(
+            source=self.source,
+            **numbers,
+            op_type=texts["op_type"][0],
+            op_types=texts["op_type"][1],
+            stream=texts["stream"][0],
+            streams=texts["stream"][1],
+            group=np.where(np.array([name == "" for name in groups])[group], NONE, group).astype(np.int32),
+            groups=groups,
+            notes=notes,
+        )
+
+    def _column(self, name: str) -> NDArray:
+        blocks = self._blocks.pop(name, None)
+        if blocks is None:
+            return np.full(self._n_rows, _DEFAULTS[name], dtype=_TYPES[name])
+        return np.concatenate(blocks)
+
+    def _text_column(self, name: str) -> tuple[Ints, tuple[str, ...]]:
+        """Codes and names, the names in alphabetical order; one empty name where the column is absent."""
+        blocks = self._blocks.pop(name, None)
+        if blocks is None:
+            return np.zeros(self._n_rows, dtype=np.int32), ("",)
+        names = list(self._codes[name])
+        order = sorted(range(len(names)), key=names.__getitem__)
+        place = np.empty(len(names), dtype=np.int32)
+        place[order] = np.arange(len(names), dtype=np.int32)
+        return place[np.concatenate(blocks)], tuple(names[index] for index in order)

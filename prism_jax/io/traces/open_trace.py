@@ -1,0 +1,144 @@
+"""`open_trace`: a recorded job in any of the known formats."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from ...errors import DataError
+from ...trace.assemble import assemble
+from ...trace.op_table import JobShape, OpTable
+from ...trace.step_log import StepLog
+from ...trace.trace import Trace
+from .detect import Format, detect
+from .meta import find_meta, read_meta
+
+MAX_FILES = 100_000  # of a folder or a pattern
+
+
+def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | StepLog:
+    """The recorded job at `path`.
+
+    Args:
+        path: a file of any known format; for Kineto also the folder of the files of all ranks, or a pattern such as
+            "run/rank*.json". The content decides the format.
+        meta: file with the degrees of the job (see `meta.py`); by default the one beside the trace, then what the trace itself
+            says, then the highest ranks in it.
+
+    Returns:
+        The ops of all workers and steps; the step times alone where the format holds no ops (logs).
+
+    Raises:
+        DataError: cannot be read, of no known format, damaged, or without a complete step; names the place and the remedy.
+        ConfigError: the metadata is wrong.
+    """
+    job = read_meta(meta) if meta is not None else None
+    paths = _paths(path)
+    formats: list[Format] = [detect(file) for file in paths]
+    others = [file for file, kind in zip(paths, formats, strict=True) if kind != "kineto"]
+    if len(paths) > 1 and others:
+        raise DataError(f"{others[0]}: not a Kineto trace, and only those may be several. Name one file.")
+    if not others:
+        return _kineto(Path(path), paths, job)
+    found = _readers()[formats[0]](paths[0])
+    if isinstance(found, StepLog):
+        return found if job is None else replace(found, name=job.name)
+    return _assembled(found, paths[0], job, None)
+
+
+def _readers() -> dict[Format, Callable[[Path], OpTable | StepLog]]:
+    """The reader of one file of every format; imported on demand, because pyarrow takes its time."""
+    from .mllog import read_mllog
+    from .plain_table import read_plain_csv
+    from .text_log import read_text_log
+
+    return {"parquet": _parquet, "csv": read_plain_csv, "mllog": read_mllog, "text_log": read_text_log}
+
+
+def _parquet(path: Path) -> OpTable:
+    from .parquet_columns import column_names
+    from .plain_table import COLUMNS, read_plain_parquet
+    from .straggler_parquet import DISTINCTIVE, read_straggler_parquet
+
+    names = set(column_names(path))
+    plain = {column.name for column in COLUMNS} - {"step", "rank"}  # both kinds have these
+    if len(names & DISTINCTIVE) > len(names & plain):
+        return read_straggler_parquet(path)
+    if names & plain:
+        return read_plain_parquet(path)
+    raise DataError(
+        f"{path}: not a trace: its columns are neither those of the straggler analysis ({', '.join(sorted(DISTINCTIVE))}) "
+        f"nor those of a plain table ({', '.join(column.name for column in COLUMNS)})"
+    )
+
+
+def _kineto(named: Path, paths: list[Path], job: JobShape | None) -> Trace:
+    from .kineto import read_kineto
+
+    table, inside = read_kineto(paths)
+    return _assembled(table, named if named.is_dir() else paths[0], job, inside)
+
+
+def _assembled(table: OpTable, beside: Path, job: JobShape | None, inside: JobShape | None) -> Trace:
+    """The trace, with the degrees that were given, lie beside it, are in it, or follow from its ranks."""
+    note = ""
+    if job is None and (file := find_meta(beside)) is not None:
+        job, note = read_meta(file), f"degrees from {file}"
+    if job is None and inside is not None:
+        job = inside
+    if job is None:
+        job = _highest(table, beside)
+        note = (
+            f"no metadata: dp {job.dp}, pp {job.pp}, tp {job.tp} are the highest ranks in the trace. "
+            "State the degrees with --meta FILE if the job had more."
+        )
+    n_workers = job.dp * job.pp
+    if n_workers > len(table):
+        raise DataError(
+            f"{table.source}: {len(table):,} rows, but dp {job.dp} x pp {job.pp} = {n_workers:,} workers. "
+            "Record every worker, or correct the degrees in the job's metadata."
+        )
+    return assemble(replace(table, notes=(*table.notes, note)) if note else table, job)
+
+
+def _highest(table: OpTable, path: Path) -> JobShape:
+    degrees = {name: int(getattr(table, name).max()) + 1 for name in ("dp", "pp", "tp")}
+    return JobShape(path.name.split(".")[0], **degrees, virtual_stages=max(int(table.chunk.max()) + 1, 1))
+
+
+def _paths(path: str | Path) -> list[Path]:
+    """The file, the traces of the folder, or all that match the pattern."""
+    file = Path(path)
+    try:
+        if file.is_dir():
+            return _in_folder(file)
+        if file.exists() or not glob.has_magic(str(path)):
+            return [file]
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(path)[:200]!r}: not a usable file name: {error}") from None
+    found = [Path(name) for name in islice(glob.iglob(str(path)), MAX_FILES + 1)]
+    if not found:
+        raise DataError(f"{path}: no file matches this pattern")
+    return _few(sorted(found), path)
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    try:
+        files = sorted(file for file in islice(folder.iterdir(), MAX_FILES + 1) if not file.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    found = [file for file in files if file.name.lower().endswith((".json", ".json.gz"))]
+    if not found:
+        there = f"It holds {', '.join(file.name for file in files[:3])}: name one." if files else "It is empty."
+        raise DataError(f"{folder}: a folder without Kineto traces (*.json, *.json.gz). {there}")
+    profiler = [file for file in found if ".pt.trace.json" in file.name]
+    return _few(profiler or found, folder)
+
+
+def _few(found: list[Path], named: str | Path) -> list[Path]:
+    if len(found) > MAX_FILES:
+        raise DataError(f"{named}: more than {MAX_FILES:,} files")
+    return found
