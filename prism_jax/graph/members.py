@@ -95,6 +95,23 @@ class ExplicitMembers(eqx.Module):
         return functools.reduce(jnp.maximum, each)
 
 
+class GivenDurations(eqx.Module):
+    """No members and no draws: the seconds of every op are given, column by column, in the place of its parts."""
+
+    @property
+    def n_draw(self) -> int:
+        return 0
+
+    def duration(
+        self,
+        compute_s: Float[Array, "lane column"],
+        call_sd: Float[Array, " lane"] | None,
+        words: Complex64[Array, "word lane pair"] | None,
+        chain: ScoreChain | None,
+    ) -> Float[Array, "lane column"]:
+        return compute_s
+
+
 class MemberTable(eqx.Module):
     """The maximum over many members of persistent x residual, drawn directly.
 

@@ -45,4 +45,5 @@ def pad_graph(graph: StepGraph) -> StepGraph:
         end_compute_s=np.pad(graph.end_compute_s, by_lane),
         end_comm_s=np.pad(graph.end_comm_s, by_lane),
         send_s=np.pad(graph.send_s, by_row),
+        meets=np.pad(graph.meets, by_row),
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Complex64, Float, Int, Int32, UInt32
+from jaxtyping import Bool, Complex64, Float, Int, Int32, UInt32
 
 from .members import Members
 from .random import both, normal_pairs, word_pairs
@@ -35,8 +35,10 @@ class GraphArrays(eqx.Module):
         lag_s: [level, lane, dep] point-to-point seconds.
         end_compute_s: [lane, part] seconds after the last op.
         end_comm_s: [lane] exposed seconds across replicas.
+        meets: [level, lane] ops that start in all replicas together; None if there are none.
         n_used: [] levels to run, for graphs padded to a common shape; None to run them all.
         depth: levels the ring buffer holds.
+        n_replica: replicas that lie side by side in the columns, the sample counting fastest; 1 unless `meets` is given.
         axes: network axis of every used axis of comm_s.
     """
 
@@ -52,6 +54,8 @@ class GraphArrays(eqx.Module):
     n_used: Int32[Array, ""] | None
     depth: int = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True)
+    meets: Bool[Array, "level lane"] | None = None
+    n_replica: int = eqx.field(static=True, default=1)
 
 
 class Network(eqx.Module):
@@ -119,7 +123,7 @@ def _scan(
 
     def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Array, ...] | None]:
         free, ring = carry
-        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s = x
+        level, compute_s, call_sd, comm_s, comm_sd, dep, lag_s, *meets = x
         words = _words(noise, members, level, n_lane, n_column)
         duration_s = members.duration(compute_s, call_sd, words, noise.compute if noise else None)
         score_value = _comm_score(noise, words, dtype)
@@ -132,6 +136,8 @@ def _scan(
             for d in range(dep.shape[1]):
                 lag = lag_s[:, d, None] * network.regime[score, -2] * transfer
                 start = jnp.maximum(start, ring[dep[:, d], score] + lag)
+            if meets:
+                start = jnp.where(meets[0][:, None], _last_replica(start, graph.n_replica), start)
             starts.append(start)
             ends.append(start + op_s)
         end = jnp.stack(ends, axis=1)
@@ -142,7 +148,7 @@ def _scan(
     free = jnp.zeros((n_lane, n_score, n_column), dtype)
     ring = jnp.zeros((graph.depth * n_lane + 1, n_score, n_column), dtype)
     rows = (graph.compute_s, graph.call_sd, graph.comm_s, graph.comm_sd, graph.dep, graph.lag_s)
-    rows = (jnp.arange(n_level, dtype=jnp.int32), *rows)
+    rows = (jnp.arange(n_level, dtype=jnp.int32), *rows, *([] if graph.meets is None else [graph.meets]))
     if graph.n_used is None:
         (free, _), recorded = lax.scan(body, (free, ring), rows)
     else:
@@ -151,6 +157,14 @@ def _scan(
     end_s = free + members.duration(graph.end_compute_s, None, None, None)[:, None]
     end_s = end_s + graph.end_comm_s[:, None, None] * network.regime[None, :, -1, None] * network.link[-1][:, None]
     return end_s, recorded
+
+
+def _last_replica(
+    start_s: Float[Array, "lane column"], n_replica: int
+) -> Float[Array, "lane column"]:
+    """The latest start among the replicas of each sample, for all of them."""
+    by_replica = start_s.reshape(start_s.shape[0], n_replica, -1)
+    return jnp.broadcast_to(by_replica.max(axis=1, keepdims=True), by_replica.shape).reshape(start_s.shape)
 
 
 def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
 
@@ -31,6 +32,7 @@ class StepGraph:
         end_comm_s: [lane] exposed communication across replicas at the end of the step.
         send_s: [level, lane] noise-free point-to-point seconds that a blocking send keeps the lane busy at the end of the op
             (part of the op; its followers need no lag then). Zeros if not given.
+        meets: [level, lane] whether the op starts in all replicas together, when the last is ready. Nowhere if not given.
     """
 
     compute_s: Floats
@@ -43,10 +45,13 @@ class StepGraph:
     end_compute_s: Floats
     end_comm_s: Floats
     send_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    meets: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
 
     def __post_init__(self) -> None:
         if self.send_s.size == 0:
             object.__setattr__(self, "send_s", np.zeros(self.label.shape))
+        if self.meets.size == 0:
+            object.__setattr__(self, "meets", np.zeros(self.label.shape, dtype=bool))
 
     @property
     def n_level(self) -> int:

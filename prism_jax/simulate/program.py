@@ -12,7 +12,7 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
-from .._typing import Floats
+from .._typing import Floats, Ints
 from ..cost.step import step_cost
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
@@ -145,19 +145,17 @@ def graph_arrays(
     graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats, n_used: int | None
 ) -> GraphArrays:
     """StepGraph in device form; `n_used` levels of a padded one."""
-    depth, n_lane = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth), graph.n_lane
+    depth = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth)
     comm_s = np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1)
     used = np.flatnonzero(comm_s.any(axis=(0, 1))) if n_used is None else range(comm_s.shape[-1])
     axes = tuple(int(a) for a in used)
-    inside = graph.dep_level >= 0
-    dep = np.where(inside, (graph.dep_level % depth) * n_lane + graph.dep_lane, depth * n_lane)
     return GraphArrays(
         compute_s=jnp.asarray(by_factor(graph.compute_s, groups), float),
         call_sd=jnp.asarray(call_sd, float),
         comm_s=jnp.asarray(comm_s[..., list(axes)], float),
         comm_sd=jnp.asarray(comm_sd, float),
         p2p_sd=jnp.asarray(p2p_sd, float),
-        dep=jnp.asarray(dep, jnp.int32),
+        dep=jnp.asarray(ring_rows(graph, depth), jnp.int32),
         lag_s=jnp.asarray(graph.lag_s, float),
         end_compute_s=jnp.asarray(by_factor(end_by_class(graph), groups), float),
         end_comm_s=jnp.asarray(graph.end_comm_s, float),
@@ -165,6 +163,12 @@ def graph_arrays(
         depth=depth,
         axes=axes,
     )
+
+
+def ring_rows(graph: StepGraph, depth: int) -> Ints:
+    """[level, lane, dep] row of a ring buffer of `depth` levels where a predecessor's end stands; the row after them for none."""
+    inside = graph.dep_level >= 0
+    return np.where(inside, (graph.dep_level % depth) * graph.n_lane + graph.dep_lane, depth * graph.n_lane).astype(np.int32)
 
 
 def variant(program: Program, tree: Variability) -> Program:

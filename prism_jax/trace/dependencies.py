@@ -26,6 +26,7 @@ class Dependencies:
         lanes: name of every lane.
         group: [op] group in which it meets others, -1 for plain work.
         meets_replicas: [op] whether it also waits for the same op of all replicas.
+        hidden_meeting: [op] whether that wait lies before the recorded start, because the barrier itself was not recorded.
         order: [op] an order in which the ops can run.
     """
 
@@ -34,6 +35,7 @@ class Dependencies:
     lanes: tuple[str, ...]
     group: Ints
     meets_replicas: NDArray[np.bool_]
+    hidden_meeting: NDArray[np.bool_]
     order: Ints
 
     @property
@@ -59,6 +61,18 @@ class Links:
         self.lane: dict[int, str] = {}
         self.groups: list[list[int]] = []
         self.meeting: set[int] = set()
+        self.hidden: set[int] = set()
+
+    @classmethod
+    def of(cls, trace: Trace, needs: Dependencies) -> Links:
+        """A draft that starts from known dependencies."""
+        links = cls(trace)
+        links.after = [set(found) for found in needs.after]
+        links.lane = {op: needs.lanes[lane] for op, lane in enumerate(needs.lane.tolist())}
+        links.groups = needs.members()
+        links.meeting = set(np.flatnonzero(needs.meets_replicas).tolist())
+        links.hidden = set(np.flatnonzero(needs.hidden_meeting).tolist())
+        return links
 
     def chain(self, ops: list[int], after: list[int] | None = None) -> None:
         """Each op after the one before it; the first after `after`."""
@@ -84,8 +98,9 @@ class Links:
             group[members] = index
         lanes = sorted(set(self.lane.values()))
         place = {name: index for index, name in enumerate(lanes)}
-        meets = np.zeros(n_op, dtype=bool)
+        meets, hidden = np.zeros(n_op, dtype=bool), np.zeros(n_op, dtype=bool)
         meets[list(self.meeting)] = True
+        hidden[list(self.hidden)] = True
         after = tuple([tuple(sorted(found)) for found in self.after])
         return Dependencies(
             after=after,
@@ -93,6 +108,7 @@ class Links:
             lanes=tuple(lanes),
             group=group,
             meets_replicas=meets,
+            hidden_meeting=hidden,
             order=self._order(after, group),
         )
 

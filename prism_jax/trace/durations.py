@@ -35,15 +35,22 @@ def durations(trace: Trace, needs: Dependencies) -> Durations:
 
     Slightly negative transfers (clocks disagree by less than 10 ms) are kept, so that means stay right; larger ones are zero.
     """
-    arrive = last_arrival(trace.start_s, needs)
-    run = np.where(needs.is_transfer[:, None, None], trace.end_s - arrive, trace.end_s - trace.start_s)
+    ready = ready_s(trace, needs)
+    start = np.where(needs.hidden_meeting[:, None, None], ready, trace.start_s)
+    run = trace.end_s - last_arrival(start, needs)
     run[run <= -CLOCK_FAULT_S] = 0.0
-    gap = trace.start_s.copy()
-    for op, found in enumerate(needs.after):
-        if found:
-            gap[op] -= trace.end_s[list(found)].max(axis=0)
+    gap = start - ready
     gap[gap <= -CLOCK_FAULT_S] = 0.0
     return Durations(run, gap)
+
+
+def ready_s(trace: Trace, needs: Dependencies) -> Floats:
+    """[op, replica, step] when everything that an op waits for on its own worker has ended; 0 where it waits for nothing."""
+    ready = np.zeros_like(trace.start_s)
+    for op, found in enumerate(needs.after):
+        if found:
+            ready[op] = trace.end_s[list(found)].max(axis=0)
+    return ready
 
 
 def last_arrival(start_s: Floats, needs: Dependencies) -> Floats:

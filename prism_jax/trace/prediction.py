@@ -1,0 +1,70 @@
+"""TracePrediction: the distribution of the steps that were not recorded, and how sure the recorded ones make us of it.
+
+Two questions have two answers. *What is the p95 of this job?* The mean of the p95 over refits, with an interval of the refits.
+*What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the mean p95 of samples of n drawn steps,
+with a wider interval; that one is to be compared with the p95 of n measured steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._typing import Floats
+
+
+@dataclass(frozen=True)
+class TracePrediction:
+    """Predicted steps.
+
+    Attributes:
+        step_s: [refit, draw] step times, seconds; refits differ by how the recorded steps are weighted.
+    """
+
+    step_s: Floats
+
+    @property
+    def samples_s(self) -> Floats:
+        """All draws, sorted: the predictive distribution."""
+        return np.sort(self.step_s, axis=None)
+
+    def quantile(self, p: float) -> float:
+        """Long-run quantile: mean over refits, seconds."""
+        return float(np.quantile(self.step_s, p, axis=1).mean())
+
+    def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
+        """Interval of the long-run quantile from the few recorded steps, seconds."""
+        return _central(np.quantile(self.step_s, p, axis=1), level)
+
+    def mc_error(self, p: float) -> float:
+        """Standard error of `quantile(p)` from the finite number of refits and draws, seconds."""
+        found = np.quantile(self.step_s, p, axis=1)
+        return float(found.std(ddof=1) / np.sqrt(len(found)))
+
+    def expected(self, p: float, n_step: int) -> float:
+        """What the p-quantile of the next `n_step` steps will be on average, seconds."""
+        return float(self._of_samples(p, n_step).mean())
+
+    def expected_interval(self, p: float, n_step: int, level: float = 0.9) -> tuple[float, float]:
+        """Interval that contains the p-quantile of the next `n_step` steps with probability `level`, seconds."""
+        return _central(self._of_samples(p, n_step), level)
+
+    def _of_samples(self, p: float, n_step: int) -> Floats:
+        n_refit, n_draw = self.step_s.shape
+        n_step = min(n_step, n_draw)
+        n_sample = n_draw // n_step
+        return np.quantile(self.step_s[:, : n_sample * n_step].reshape(n_refit * n_sample, n_step), p, axis=1)
+
+
+def _central(values: Floats, level: float) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return float(low), float(high)
+
+
+def ks_distance(a: Floats, b: Floats) -> float:
+    """Largest difference between the empirical distribution functions of two samples, 0-1."""
+    a, b = np.sort(a, axis=None), np.sort(b, axis=None)
+    x = np.concatenate([a, b])
+    above = np.searchsorted(a, x, side="right") / a.size - np.searchsorted(b, x, side="right") / b.size
+    return float(np.abs(above).max())
