@@ -49,7 +49,7 @@ def detect(path: Path) -> Format:
     if _JSON.match(text):
         return _json(path, text)
     if ending.endswith(".json"):
-        raise DataError(f"{path}: not JSON: it begins with {text[:20]!r}. A Kineto trace is one JSON object.")
+        raise DataError(f"{path}: not a Kineto trace, which is one JSON object: it begins with {text[:20]!r}")
     if ending.endswith(".csv") or _is_table(text):
         return "csv"
     return "mllog" if _has_marker(path) else "text_log"

@@ -45,7 +45,7 @@ def read_mllog(path: Path) -> StepLog:
             events.append(event)
         if len(events) > MAX_EVENTS:
             raise DataError(f"{path}: more than {MAX_EVENTS:,} entries with step numbers. Cut the log.")
-    return _step_log(path, name, reported_steps(events, batch) or clocked_steps(events, batch), batch)
+    return _step_log(path, name, reported_steps(events, batch) or clocked_steps(events, batch), events, batch)
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,8 +62,10 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise DataError(f"{place}: no {{ after {marker}. Remove the line.")
             try:
                 record, end = _DECODER.raw_decode(text, begin)
-            except (ValueError, RecursionError) as error:
-                reason = getattr(error, "msg", None) or str(error)[:100]
+            except RecursionError:
+                raise DataError(f"{place}: not JSON after {marker}: nested too deeply. Remove the line.") from None
+            except ValueError as error:
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number of thousands of digits"
                 raise DataError(f"{place}: not JSON after {marker}: {reason}. Remove the line.") from None
             yield place, record
 
@@ -89,9 +91,10 @@ def _number(value: Any) -> TypeGuard[int | float]:
     return abs(value) <= 2**63 if isinstance(value, int) else math.isfinite(value)
 
 
-def _step_log(path: Path, name: str, steps: Steps | None, batch: float | None) -> StepLog:
+def _step_log(path: Path, name: str, steps: Steps | None, events: list[Event], batch: float | None) -> StepLog:
     if steps is None:
-        hint = "" if batch else " There is no global_batch_size either, without which samples_count says nothing."
+        lacks = not batch and any("samples_count" in event.counts for event in events)
+        hint = " There is no global_batch_size either, without which samples_count says nothing." if lacks else ""
         raise DataError(
             f"{path}: no step times: neither train_step_time in tracked_stats nor successive entries with {', '.join(COUNTS)} "
             f"between which training went on.{hint}"

@@ -83,7 +83,9 @@ def clocked_steps(events: Sequence[Event], batch: float | None) -> Steps | None:
             n_pauses += 1
         elif event.counts:
             key = "block" if event.key in ("block_start", "block_stop") else event.key
-            keys[key].append((n_pauses, event))
+            last = keys[key][-1][1] if keys[key] else None
+            if last is None or (last.key, last.counts) != (event.key, event.counts):  # else another rank says it again
+                keys[key].append((n_pauses, event))
     best: Steps | None = None
     for key, found in keys.items():
         steps = _clocked(key, found, events, batch)

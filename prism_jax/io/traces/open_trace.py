@@ -118,7 +118,8 @@ def _paths(path: str | Path) -> list[Path]:
         if file.exists() or not glob.has_magic(str(path)):
             return [file]
     except (OSError, ValueError) as error:
-        raise DataError(f"{str(path)[:200]!r}: not a usable file name: {error}") from None
+        reason = getattr(error, "strerror", None) or str(error)  # the whole text repeats the name
+        raise DataError(f"{str(path)[:200]!r}: not a usable file name: {reason}") from None
     found = [Path(name) for name in islice(glob.iglob(str(path)), MAX_FILES + 1)]
     if not found:
         raise DataError(f"{path}: no file matches this pattern")

@@ -16,7 +16,7 @@ from . import op_columns
 from .op_columns import Column, OpColumns, Place, check_header
 
 BATCH_ROWS = 65_536
-MAX_BYTES_PER_ROW = 200  # uncompressed, of one column
+MAX_BYTES_PER_ROW = 200  # uncompressed, of one column on average
 SPARE_BYTES = 2**26
 
 
@@ -47,7 +47,7 @@ def read_columns(path: Path, columns: Sequence[Column], *, extra: bool) -> OpCol
     wanted = [column for column in columns if column.name in schema.names]
     for column in wanted:
         _check_type(column, schema.field(column.name).type, path)
-    _check_size(metadata, {column.name for column in wanted}, path)
+    _check_size(metadata, path)
     found = OpColumns(str(path), columns)
     for batch in _batches(path, wanted):
         _add(batch, wanted, found, path, len(found))
@@ -68,7 +68,8 @@ def _reading(path: Path) -> Iterator[None]:
     except MemoryError:
         raise DataError(f"{path}: needs more memory than there is. Cut the trace.") from None
     except (pa.ArrowException, OSError, ValueError, KeyError, RecursionError) as error:
-        reason = (str(error).splitlines() or [""])[0][:200]
+        first = (str(error).splitlines() or [""])[0][:200].rstrip(".")
+        reason = "".join(character if character.isprintable() else "?" for character in first)
         raise DataError(f"{path}: not a whole parquet file: {reason}. Export or copy it again.") from None
 
 
@@ -84,20 +85,18 @@ def _check_type(column: Column, kind: pa.DataType, path: Path) -> None:
         raise DataError(f"{path} {column.name}: holds {str(kind)[:60]}, but it must hold {needed[column.kind]}")
 
 
-def _check_size(metadata: pq.FileMetaData, wanted: set[str], path: Path) -> None:
-    """Stops before a small file unpacks to something huge."""
-    size: dict[str, int] = {}
-    for group in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(index)
-            size[chunk.path_in_schema] = size.get(chunk.path_in_schema, 0) + chunk.total_uncompressed_size
-    limit = SPARE_BYTES + MAX_BYTES_PER_ROW * metadata.num_rows
-    for name in sorted(wanted & size.keys()):
-        if size[name] > limit:
-            raise DataError(
-                f"{path} {name}: {size[name]:,} bytes for {metadata.num_rows:,} rows; "
-                f"a column of a trace has at most {MAX_BYTES_PER_ROW} per row"
-            )
+def _check_size(metadata: pq.FileMetaData, path: Path) -> None:
+    """Stops before a small file unpacks to something huge.
+
+    Sizes of single columns would be sharper, but pyarrow ends the process when it looks at those of some damaged files.
+    """
+    with _reading(path):
+        n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if n_bytes > SPARE_BYTES + MAX_BYTES_PER_ROW * metadata.num_columns * metadata.num_rows:
+        raise DataError(
+            f"{path}: {n_bytes:,} bytes of values in {metadata.num_rows:,} rows, far more than a trace has. "
+            "Keep only the columns of the trace."
+        )
 
 
 def _batches(path: Path, wanted: Sequence[Column]) -> Iterator[pa.RecordBatch]:
@@ -124,11 +123,13 @@ def _add(batch: pa.RecordBatch, wanted: Sequence[Column], found: OpColumns, path
 
 
 def _codes(values: pa.Array, column: Column, found: OpColumns, path: Path, at: Place) -> NDArray:
-    with _reading(path):  # texts that are not UTF-8
-        coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
-        indices = coded.indices.to_numpy(zero_copy_only=False)
-        used, first, place = np.unique(indices, return_index=True, return_inverse=True)
+    coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+    indices = coded.indices.to_numpy(zero_copy_only=False)
+    used, first, place = np.unique(indices, return_index=True, return_inverse=True)
+    try:
         texts = coded.dictionary.take(pa.array(used)).to_pylist()
+    except UnicodeDecodeError:
+        raise DataError(f"{path} {column.name}: holds text that is not UTF-8") from None
     if None in texts:
         raise DataError(f"{at(int(first[texts.index(None)]))} {column.name}: is empty")
     return found.encode(column.field, texts, lambda row: at(int(first[row])))[place]

@@ -108,6 +108,6 @@ def _reading(path: Path) -> Iterator[None]:
     except (zlib.error, gzip.BadGzipFile):
         raise DataError(f"{path}: a damaged gzip file. Copy it again.") from None
     except ValueError as error:  # a NUL in the name
-        raise DataError(f"{path!r}: not a usable file name: {error}") from None
+        raise DataError(f"{str(path)!r}: not a usable file name: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None

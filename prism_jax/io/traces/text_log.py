@@ -73,7 +73,7 @@ FORMATS = (
         name="NeMo progress bar",
         marker=b"train_step_timing in s=",
         time=re.compile(r"train_step_timing in s=" + _NUMBER + r"(?P<unit>)"),
-        steps=(re.compile(r"(\d{1,15})/\d{1,15} \["), re.compile(r"(\d{1,15})it \[")),
+        steps=(re.compile(r"(\d{1,15})(?:/\d{1,15}|it) \["),),
         unit_s={"": 1.0},
         note=_THREE_DIGITS,
     ),

@@ -1,0 +1,143 @@
+"""The plain table: round trips in every ending, defaults, and the places that mistakes name."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from prism_jax.errors import DataError
+from prism_jax.io.traces import csv_columns, plain_table
+from prism_jax.io.traces.open_trace import open_trace
+from prism_jax.io.traces.plain_table import read_plain_csv, read_plain_parquet, write_plain_table
+from prism_jax.io.traces.straggler_parquet import read_straggler_parquet
+from prism_jax.trace.op_table import OpRow, OpTable
+from prism_jax.trace.trace import Trace
+
+ENDINGS = ("csv", "csv.gz", "parquet")
+RANKS = st.integers(0, 5)
+NAMES = st.sampled_from(["forward-compute", 'ncclKernel<"a", 2>', "attention, fused", "größte", "x"])
+ROWS = st.builds(
+    OpRow,
+    step=st.integers(0, 2**53),
+    dp=RANKS,
+    pp=RANKS,
+    tp=RANKS,
+    op_type=NAMES,
+    micro_batch=st.integers(-1, 9),
+    chunk=st.integers(-1, 3),
+    start_s=st.floats(-1e12, 1e12),
+    duration_s=st.floats(0.0, 1e7),
+    stream=st.sampled_from(["", "7", "copy"]),
+    group=st.sampled_from(["", "all 0", "all 1"]),
+    rank=st.integers(-1, 999_999),
+)
+
+
+def read(path: Path) -> OpTable:
+    return read_plain_parquet(path) if path.suffix == ".parquet" else read_plain_csv(path)
+
+
+def table_of(tmp_path: Path, text: str) -> OpTable:
+    path = tmp_path / "ops.csv"
+    path.write_bytes(text.encode())
+    return read_plain_csv(path)
+
+
+def assert_same(one: OpTable, other: OpTable) -> None:
+    for item in fields(OpTable):
+        if item.name not in ("source", "notes"):
+            a, b = getattr(one, item.name), getattr(other, item.name)
+            assert np.array_equal(a, b), item.name
+            assert not isinstance(a, np.ndarray) or a.dtype == b.dtype, item.name
+
+
+@settings(max_examples=30)
+@given(rows=st.lists(ROWS, min_size=1, max_size=20), ending=st.sampled_from(ENDINGS))
+def test_what_is_written_is_read_again_to_the_last_bit(tmp_path_factory, rows: list[OpRow], ending: str):
+    path = tmp_path_factory.mktemp("plain") / f"ops.{ending}"
+    table = OpTable.from_rows("made", rows)
+    write_plain_table(table, path)
+    assert_same(read(path), table)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("block", [2, 3, 1000])
+def test_blocks_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, block: int):
+    monkeypatch.setattr(plain_table, "BLOCK_ROWS", block)
+    monkeypatch.setattr(csv_columns, "BLOCK_ROWS", block)
+    rows = [OpRow(n, 0, 0, 0, "abcb"[n % 4], n, -1, n / 7, 1 / 3, group="g" * (n % 2)) for n in range(7)]
+    table = OpTable.from_rows("made", rows)
+    write_plain_table(table, tmp_path / f"ops.{ending}")
+    assert_same(read(tmp_path / f"ops.{ending}"), table)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_published_trace_is_the_same_after_conversion(shared_data: Path, tmp_path: Path, ending: str):
+    source = shared_data / "traces" / "trace-ST.parquet"
+    table = read_straggler_parquet(source)
+    path = tmp_path / f"st.{ending}"
+    write_plain_table(table, path)
+    original, copy = open_trace(source), open_trace(path, meta=shared_data / "traces" / "meta-ST.yaml")
+    assert isinstance(original, Trace)
+    assert isinstance(copy, Trace)
+    np.testing.assert_array_equal(copy.start_s, original.start_s)
+    np.testing.assert_array_equal(copy.end_s, original.end_s)
+    assert (copy.ops, copy.job) == (original.ops, original.job)
+
+
+def test_absent_columns_have_their_defaults(tmp_path: Path):
+    table = table_of(tmp_path, "op_type,step,duration_s,start_s\nwork,3,0.5,1e-3\n")
+    row = (table.step[0], table.dp[0], table.pp[0], table.tp[0], table.micro_batch[0], table.chunk[0], table.rank[0])
+    assert row == (3, 0, 0, 0, -1, -1, -1)
+    assert (table.start_s[0], table.duration_s[0]) == (1e-3, 0.5)
+    assert (table.streams, table.groups, table.group[0]) == (("",), ("",), -1)
+
+
+def test_empty_fields_of_optional_columns_have_the_default_too(tmp_path: Path):
+    table = table_of(tmp_path, "step,op_type,start_s,duration_s,micro_batch,dp\n1,a,0,1,,\n2,a,0,1,4,0\n")
+    assert table.micro_batch.tolist() == [-1, 4]
+    assert table.dp.tolist() == [0, 0]
+
+
+def test_spaces_blank_lines_marks_and_windows_line_ends_do_not_matter(tmp_path: Path):
+    table = table_of(tmp_path, '\ufeffstep, op_type ,start_s,duration_s\r\n\r\n 1 , a ,0,1\r\n2,"b",0,1\r\n\r\n')
+    assert table.step.tolist() == [1, 2]
+    assert table.op_types == ("a", "b")
+
+
+def test_mistakes_name_the_line_of_the_file_blank_lines_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(csv_columns, "BLOCK_ROWS", 2)
+    text = "step,op_type,start_s,duration_s\n" + "1,a,0,1\n" * 5 + "\n\n" + "1,a,0,x\n"
+    with pytest.raises(DataError, match=r"ops\.csv:9 duration_s: 'x' is not a number"):
+        table_of(tmp_path, text)
+
+
+def test_equal_tables_are_equal_files(tmp_path: Path):
+    table = OpTable.from_rows("made", [OpRow(1, 0, 0, 0, "a", 0, -1, 0.1, 0.2)])
+    for name in ("a.csv.gz", "b.csv.gz"):
+        write_plain_table(table, tmp_path / name)
+    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
+    text = gzip.decompress((tmp_path / "a.csv.gz").read_bytes()).decode()
+    header = "step,rank,dp,pp,tp,op_type,micro_batch,chunk,start_s,duration_s,stream,group"
+    assert text == f"{header}\n1,-1,0,0,0,a,0,-1,0.1,0.2,,\n"
+
+
+def test_another_ending_is_refused_and_nothing_is_left(tmp_path: Path):
+    table = OpTable.from_rows("made", [OpRow(1, 0, 0, 0, "a", 0, -1, 0.1, 0.2)])
+    with pytest.raises(DataError, match=r"ops\.xlsx: a plain table ends in \.csv, \.csv\.gz or \.parquet"):
+        write_plain_table(table, tmp_path / "ops.xlsx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_example_of_the_documentation_is_a_table(tmp_path: Path):
+    assert plain_table.__doc__ is not None
+    example = plain_table.__doc__.partition("Example:\n")[2]
+    table = table_of(tmp_path, "\n".join(line.strip() for line in example.splitlines()))
+    assert table.op_types == ("backward-compute", "forward-compute")
+    for column in plain_table.COLUMNS:
+        assert column.name in plain_table.__doc__
