@@ -10,7 +10,8 @@ import pytest
 from prism_jax.errors import DataError, PrismError
 from prism_jax.io.traces import op_columns
 from prism_jax.io.traces.open_trace import open_trace
-from tests.broken_traces import BROKEN, GOOD_ROW, HEADER, Broken
+from prism_jax.trace.trace import Trace
+from tests.broken_traces import BROKEN, GOOD_ROW, HEADER, Broken, kineto, straggler
 
 MAX_MESSAGE = 1000
 
@@ -36,6 +37,15 @@ def test_broken_input_is_one_message_with_the_place(tmp_path: Path, kind: Broken
     assert len(message) < MAX_MESSAGE
     assert message.isprintable()
     assert contents(tmp_path) == before
+
+
+def test_what_the_kinds_break_is_good_before(tmp_path: Path):
+    (tmp_path / "ops.csv").write_text(f"{HEADER}\n{GOOD_ROW}")
+    (tmp_path / "run").mkdir()
+    for rank in (0, 1):
+        (tmp_path / "run" / f"rank{rank}.json").write_bytes(kineto(rank))
+    for path in (straggler(tmp_path / "trace-X.parquet"), tmp_path / "ops.csv", tmp_path / "run"):
+        assert isinstance(open_trace(path), Trace)
 
 
 def test_kinds_have_different_names_and_there_are_many():
