@@ -123,13 +123,14 @@ def _add(batch: pa.RecordBatch, wanted: Sequence[Column], found: OpColumns, path
 
 
 def _codes(values: pa.Array, column: Column, found: OpColumns, path: Path, at: Place) -> NDArray:
-    coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
-    indices = coded.indices.to_numpy(zero_copy_only=False)
-    used, first, place = np.unique(indices, return_index=True, return_inverse=True)
-    try:
-        texts = coded.dictionary.take(pa.array(used)).to_pylist()
-    except UnicodeDecodeError:
-        raise DataError(f"{path} {column.name}: holds text that is not UTF-8") from None
+    with _reading(path):  # a damaged file may hold codes without a text
+        coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        indices = coded.indices.to_numpy(zero_copy_only=False)
+        used, first, place = np.unique(indices, return_index=True, return_inverse=True)
+        try:
+            texts = coded.dictionary.take(pa.array(used)).to_pylist()
+        except UnicodeDecodeError:
+            raise DataError(f"{path} {column.name}: holds text that is not UTF-8") from None
     if None in texts:
         raise DataError(f"{at(int(first[texts.index(None)]))} {column.name}: is empty")
     return found.encode(column.field, texts, lambda row: at(int(first[row])))[place]

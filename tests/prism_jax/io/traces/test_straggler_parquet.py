@@ -11,6 +11,7 @@ import pytest
 
 from prism_jax.errors import DataError
 from prism_jax.io.traces import parquet_columns
+from prism_jax.io.traces.op_columns import Column, OpColumns
 from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.io.traces.straggler_parquet import read_straggler_parquet
 from prism_jax.trace.trace import Trace
@@ -82,3 +83,11 @@ def test_published_traces_are_complete(shared_data: Path, name: str, n_op: int, 
     rows["end"] = rows.start_ts.astype(float) + rows.duration.astype(float)
     expected = rows.groupby("step").end.max() - rows.groupby("step").start_ts.min()
     np.testing.assert_allclose(trace.step_s, expected.to_numpy(), rtol=1e-6)
+
+
+def test_codes_without_a_text_are_a_damaged_file(tmp_path: Path):
+    """Found by damaging files at random: dictionary indices beyond the dictionary."""
+    damaged = pa.DictionaryArray.from_arrays(pa.array([0, 5]), pa.array(["a"]), safe=False)
+    column, path = Column("optype", "op_type", "text"), tmp_path / "t.parquet"
+    with pytest.raises(DataError, match=r"t\.parquet: not a whole parquet file"):
+        parquet_columns._codes(damaged, column, OpColumns(str(path), [column]), path, str)
