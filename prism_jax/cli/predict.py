@@ -11,6 +11,7 @@ import typer
 
 from .options import JobFile, Json, Overrides
 from .output import print_json
+from .pictures import check_picture, write_picture
 from .talk import say, talks
 
 if TYPE_CHECKING:
@@ -72,10 +73,9 @@ def predict(
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
     reader_left = _print(summary, json)
     if plot is not None:
-        from ..io.write import write_bytes
-        from ..plot import figure_bytes, plot_prediction
+        from ..plot import plot_prediction
 
-        write_bytes(plot, figure_bytes(plot_prediction(distribution, explanation, _title(loaded)), _ending(plot)))
+        write_picture(plot, plot_prediction(distribution, explanation, _title(loaded)))
         say(f"wrote {plot}")
     if trace is not None:
         _write_trace(trace, loaded, distribution, seed)
@@ -189,19 +189,14 @@ def _title(job: Job) -> str:
     return f"{job.name}: {job.model.name} on {job.plan.n_devices:,} x {job.cluster.device.name}"
 
 
-def _ending(path: str) -> str:
-    return path.rsplit(".", 1)[-1].lower() if "." in path else ""
-
-
 def _check_targets(plot: str | None, trace: str | None) -> None:
     """Before minutes of work, not after."""
     from ..errors import DataError
     from ..io.write import check_target
 
-    if plot is not None and _ending(plot) not in ("png", "pdf", "svg"):
-        raise DataError(f"--plot: {plot}: the name must end in .png, .pdf or .svg")
-    if trace is not None and not trace.endswith((".json", ".json.gz")):
+    check_picture(plot)
+    if trace is None:
+        return
+    if not trace.endswith((".json", ".json.gz")):
         raise DataError(f"--trace: {trace}: the name must end in .json or .json.gz")
-    for path in (plot, trace):
-        if path is not None:
-            check_target(path)
+    check_target(trace)

@@ -52,3 +52,45 @@ class Timeline:
     labels: tuple[str, ...]
     end_of_lane_s: Floats
     step_s: float
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Who slowed the recorded steps down.
+
+    Attributes:
+        recorded_s: [step] replayed as recorded, without host gaps.
+        ideal_s: [step] replayed ideally.
+        by_op_type, by_stage, by_dp: slowdown that this part alone causes.
+        by_worker: [replica, stage] slowdown of every worker.
+        worst: (replica, stage) of the workers that M_W replaces.
+        m_w, m_s: share of the lost time owed to the worst workers, to the last stage; nan if nothing is lost.
+    """
+
+    recorded_s: Floats
+    ideal_s: Floats
+    by_op_type: Mapping[str, float]
+    by_stage: Mapping[int, float]
+    by_dp: Mapping[int, float]
+    by_worker: Floats
+    worst: tuple[tuple[int, int], ...]
+    m_w: float
+    m_s: float
+
+    @property
+    def slowdown(self) -> float:
+        """S: mean recorded over mean ideal step."""
+        return float(self.recorded_s.mean() / self.ideal_s.mean())
+
+
+@dataclass(frozen=True)
+class TraceCriticality:
+    """Shares of the critical path of the recorded steps; each sums to one.
+
+    Attributes:
+        by_op_type: op type, or host gaps -> share.
+        by_worker: [replica, stage] share.
+    """
+
+    by_op_type: Mapping[str, float]
+    by_worker: Floats

@@ -159,9 +159,7 @@ def _scan(
     return end_s, recorded
 
 
-def _last_replica(
-    start_s: Float[Array, "lane column"], n_replica: int
-) -> Float[Array, "lane column"]:
+def _last_replica(start_s: Float[Array, "lane column"], n_replica: int) -> Float[Array, "lane column"]:
     """The latest start among the replicas of each sample, for all of them."""
     by_replica = start_s.reshape(start_s.shape[0], n_replica, -1)
     return jnp.broadcast_to(by_replica.max(axis=1, keepdims=True), by_replica.shape).reshape(start_s.shape)

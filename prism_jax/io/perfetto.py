@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,16 @@ def write_trace(path: str | Path, timelines: Sequence[Timeline], job_name: str) 
     Raises:
         DataError: the file cannot be written.
     """
-    text = json.dumps(trace(timelines, job_name), separators=(",", ":")).encode()
+    _write(path, trace(timelines, job_name))
+
+
+def write_events(path: str | Path, events: Sequence[Event], other: Mapping[str, str]) -> None:
+    """Writes events for a trace viewer, whole or not at all; `other` are facts that it shows beside them."""
+    _write(path, {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other})
+
+
+def _write(path: str | Path, content: Event) -> None:
+    text = json.dumps(content, separators=(",", ":")).encode()
     # A fixed time in the header: the same timelines give the same bytes.
     write_bytes(path, gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
 
@@ -58,10 +67,10 @@ def _levels_that_fit(timelines: Sequence[Timeline]) -> int | None:
 
 
 def _process(line: Timeline, process: int, job_name: str, n_level: int | None) -> Iterator[Event]:
-    yield _name("process_name", process, 0, f"{job_name}: {line.title}, {line.step_s:.4g} s, slowest replica")
+    yield name_event("process_name", process, 0, f"{job_name}: {line.title}, {line.step_s:.4g} s, slowest replica")
     yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
     for lane in range(line.label.shape[1]):
-        yield _name("thread_name", process, lane, f"stage {lane}")
+        yield name_event("thread_name", process, lane, f"stage {lane}")
         yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": lane, "args": {"sort_index": lane}}
         yield from _lane(line, process, lane, n_level)
 
@@ -71,7 +80,7 @@ def _lane(line: Timeline, process: int, lane: int, n_level: int | None) -> Itera
     for level in np.flatnonzero(line.label[:n_level, lane] >= 0):
         start, end = float(line.start_s[level, lane]), float(line.end_s[level, lane])
         compute = min(float(line.compute_s[level, lane]), end - start)
-        yield _slice(line.labels[line.label[level, lane]], "op", process, lane, start, end)
+        yield slice_event(line.labels[line.label[level, lane]], "op", process, lane, start, end)
         yield from _part("compute", process, lane, start, start + compute)
         yield from _part("exposed communication", process, lane, start + compute, end)
     last = float(line.end_s[:, lane].max(initial=0.0))
@@ -80,15 +89,16 @@ def _lane(line: Timeline, process: int, lane: int, n_level: int | None) -> Itera
 
 def _part(name: str, process: int, lane: int, start_s: float, end_s: float) -> Iterator[Event]:
     if end_s - start_s > SMALLEST_S:
-        yield _slice(name, name, process, lane, start_s, end_s)
+        yield slice_event(name, name, process, lane, start_s, end_s)
 
 
-def _slice(name: str, category: str, process: int, lane: int, start_s: float, end_s: float) -> Event:
+def slice_event(name: str, category: str, process: int, lane: int, start_s: float, end_s: float) -> Event:
     """A complete event; nanosecond digits suffice, and both ends are rounded so that inner slices stay inside outer ones."""
     start, end = round(1e6 * start_s, 3), round(1e6 * end_s, 3)
     duration = round(end - start, 3)
     return {"ph": "X", "name": name, "cat": category, "pid": process, "tid": lane, "ts": start, "dur": duration}
 
 
-def _name(kind: str, process: int, lane: int, text: str) -> Event:
+def name_event(kind: str, process: int, lane: int, text: str) -> Event:
+    """Name of a process or thread, `kind` being process_name or thread_name."""
     return {"ph": "M", "name": kind, "pid": process, "tid": lane, "args": {"name": text}}

@@ -5,3 +5,5 @@ from .figure import figure_bytes as figure_bytes
 from .prediction import plot_prediction as plot_prediction
 from .step_time import plot_step_time as plot_step_time
 from .style import style as style
+from .trace_prediction import plot_trace_prediction as plot_trace_prediction
+from .workers import plot_workers as plot_workers

@@ -168,7 +168,9 @@ def graph_arrays(
 def ring_rows(graph: StepGraph, depth: int) -> Ints:
     """[level, lane, dep] row of a ring buffer of `depth` levels where a predecessor's end stands; the row after them for none."""
     inside = graph.dep_level >= 0
-    return np.where(inside, (graph.dep_level % depth) * graph.n_lane + graph.dep_lane, depth * graph.n_lane).astype(np.int32)
+    return np.where(inside, (graph.dep_level % depth) * graph.n_lane + graph.dep_lane, depth * graph.n_lane).astype(
+        np.int32
+    )
 
 
 def variant(program: Program, tree: Variability) -> Program:

@@ -1,7 +1,7 @@
 """Steps that were not recorded, drawn from what the recorded ones share. Pure, jitted, batched.
 
-A new step takes the regime of one recorded step: its effect on compute, and its communication, host gaps and whatever belongs to no
-micro-batch, as they were recorded together. Every micro-batch of every replica draws one recorded micro-batch, whole: forward
+A new step takes the regime of one recorded step: its effect on compute, and its communication, host gaps and whatever belongs to
+no micro-batch, as they were recorded together. Every micro-batch of every replica draws one recorded micro-batch, whole: forward
 and backward on all stages. Which one is decided by a normal score, correlated within a replica and step.
 
 How sure one can be after a few recorded steps: the draws are made under several reweightings of the recorded steps
@@ -35,7 +35,8 @@ class StepLaw(eqx.Module):
         step_effect: [signature, step]; rank_effect: [signature, replica]; log factors.
         pool: [signature, entry] log factors of recorded micro-batches, from short to long.
         pool_step: [entry] recorded step of an entry.
-        spread: [within, replica, step] factors of the parts of a normal score: within a replica's step, of its mean, of the step's mean.
+        spread: [within, replica, step] factors of the parts of a normal score: deviation within a replica's step, of the
+            replica's mean, of the step's mean.
         same_replicas: whether the replicas are the recorded ones; others take after a recorded one each, drawn anew per step.
     """
 
@@ -109,14 +110,14 @@ def drawn_durations(
 
 
 def _scores(spread: Float[Array, "3"], own: Float[Array, "mb replica draw"]) -> Float[Array, "mb replica draw"]:
-    """Standard normal scores whose means over a replica's step and over the whole step vary more, or less, than independent ones."""
+    """Standard normal scores whose means over a replica's step, and over the step, vary more or less than independent ones."""
     replica = own.mean(axis=0)
     step = replica.mean(axis=0)
     return spread[0] * (own - replica) + spread[1] * (replica - step) + spread[2] * step
 
 
 def _spread(effects: Effects, more: float, n_replica: int) -> Floats:
-    """Factors of `_scores` that keep the variance one; the step's stratum grows with the number of replicas, `more` times as many."""
+    """Factors of `_scores` that keep the variance one; with `more` times as many replicas the step's stratum grows."""
     n_mb = len(effects.op)
     replica = effects.strata.replica
     step = max(LEAST_STRATUM, 1.0 + (effects.strata.step - 1.0) * more)

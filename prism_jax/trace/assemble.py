@@ -46,7 +46,7 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
     rows = np.flatnonzero(in_skeleton)
     first = int(np.flatnonzero(complete)[0])
     rows = rows[np.lexsort((rows, start[rows, 0, first], unique["pp"][rows]))]
-    start, end = start[np.ix_(rows, range(job.dp), complete)], end[np.ix_(rows, range(job.dp), complete)]
+    start, end = start[rows][..., complete], end[rows][..., complete]
     origin = start.min(axis=(0, 1))
     return Trace(
         source=table.source,
@@ -74,13 +74,13 @@ def _check_ranks(table: OpTable, job: JobShape) -> None:
     if not seen.all():
         dp, pp = np.argwhere(~seen)[0]
         raise DataError(
-            f"{table.source}: nothing was recorded on dp rank {dp}, stage {pp} ({(~seen).sum()} of {seen.size} workers are missing). "
+            f"{table.source}: nothing was recorded on dp rank {dp}, stage {pp} ({(~seen).sum()} of {seen.size} workers). "
             "Record one worker of every dp rank and stage, or correct the degrees in the job's metadata."
         )
 
 
 def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
-    """Index of every row's op in the list of distinct ops, and that list: (pp, op_type, stream, group, micro_batch, chunk, seq)."""
+    """Index of every row's op among the distinct ops, and those: (pp, op_type, seq, stream, group, micro_batch, chunk)."""
     seq = _sequence(table)
     fields = ("pp", "op_type", "seq", "stream", "group", "micro_batch", "chunk")
     records = np.empty(len(table), dtype=[(name, np.int32) for name in fields])
@@ -121,7 +121,7 @@ def _notes(
     return [f"{n_out} of {len(steps)} steps left out, because not all workers did the same ops: {example}"]
 
 
-def _op(table: OpTable, record: np.void) -> TraceOp:
+def _op(table: OpTable, record: NDArray) -> TraceOp:
     group = int(record["group"])
     return TraceOp(
         op_type=table.op_types[int(record["op_type"])],
@@ -135,7 +135,7 @@ def _op(table: OpTable, record: np.void) -> TraceOp:
 
 
 def _ranks(table: OpTable, job: JobShape) -> Ints:
-    """[dp, pp] lowest recorded global rank of every worker; counted as Megatron does (tp, sp, dp, pp) where the source is silent."""
+    """[dp, pp] lowest recorded global rank of every worker; counted as tp, sp, dp, pp where the source is silent."""
     rank = np.full((job.dp, job.pp), np.iinfo(np.int32).max, dtype=np.int32)
     np.minimum.at(rank, (table.dp, table.pp), table.rank)
     counted = (np.arange(job.pp)[None, :] * job.dp + np.arange(job.dp)[:, None]) * job.tp * job.sp

@@ -3,11 +3,11 @@
     log seconds = base(signature, position) + step effect + rank effect + micro-batch residual
 
 A signature is one kind of compute in one place (op type, stage, model chunk). The residual of a micro-batch is a vector over
-signatures, since a long micro-batch is long in forward and backward and on every stage; vectors are kept as recorded. Residuals of
-one replica, or of one step, may be alike or balance each other; by how much is a number each (`Strata`).
+signatures, since a long micro-batch is long in forward and backward and on every stage; vectors are kept as recorded. Residuals
+of one replica, or of one step, may be alike or balance each other; by how much is a number each (`Strata`).
 
-Effects are means over the nested table (step x replica x micro-batch), let in by an F test, and shrunk by how much of each is noise;
-ranks stay what they are, steps are redrawn and keep the spread that they were found to have.
+Effects are means over the nested table (step x replica x micro-batch), let in by an F test, and shrunk by how much of each is
+noise; ranks stay what they are, steps are redrawn and keep the spread that they were found to have.
 """
 
 from __future__ import annotations
@@ -244,9 +244,7 @@ def _strata(amount: Floats) -> Strata:
     between = n_mb * _mean_square(by_replica - by_step, n_step * (n_replica - 1))
     steps = n_mb * n_replica * _mean_square(by_step - by_step.mean(), n_step - 1)
     base = within if n_mb > 1 else between
-    return Strata(
-        _drawn(between, base, n_step * (n_replica - 1)) if n_mb > 1 else 1.0, _drawn(steps, base, n_step - 1)
-    )
+    return Strata(_drawn(between, base, n_step * (n_replica - 1)) if n_mb > 1 else 1.0, _drawn(steps, base, n_step - 1))
 
 
 def _mean_square(deviations: Floats, free: int) -> float:
@@ -260,8 +258,8 @@ def _drawn(found: float, base: float, free: int) -> float:
 def _of_scores(strata: Strata, amount: Floats) -> Strata:
     """Strata of normal scores that give those of seconds.
 
-    Scores are mapped to seconds by a curve; to first order it passes on the share of a correlation that is the squared correlation
-    of seconds and scores.
+    Scores are mapped to seconds by a curve; to first order it passes on the share of a correlation that is the squared
+    correlation of seconds and scores.
     """
     if amount.std() == 0:
         return Strata(1.0, 1.0)
@@ -277,9 +275,7 @@ def normal_scores(values: NDArray) -> Floats:
     return ndtri((rank + 0.5) / flat.size)
 
 
-def _evidence(
-    base: Floats, step: _Effect, rank: _Effect, residual: Floats, weight: Floats, strata: Strata
-) -> Evidence:
+def _evidence(base: Floats, step: _Effect, rank: _Effect, residual: Floats, weight: Floats, strata: Strata) -> Evidence:
     common = np.einsum("s,msrk->mrk", weight, residual)
     parts = {
         "position": (base - base.mean(axis=0)).var(axis=0) @ weight,

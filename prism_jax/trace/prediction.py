@@ -1,8 +1,8 @@
 """TracePrediction: the distribution of the steps that were not recorded, and how sure the recorded ones make us of it.
 
 Two questions have two answers. *What is the p95 of this job?* The mean of the p95 over refits, with an interval of the refits.
-*What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the mean p95 of samples of n drawn steps,
-with a wider interval; that one is to be compared with the p95 of n measured steps.
+*What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the mean p95 of samples of n drawn
+steps, with a wider interval; that one is to be compared with the p95 of n measured steps.
 """
 
 from __future__ import annotations

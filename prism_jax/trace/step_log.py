@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,5 +49,14 @@ class StepLog:
                 f"{self.n_steps[entry]} steps, but both must be more than 0 and the time at most {MAX_SECONDS:g} s"
             )
 
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Step numbers, under the name that a trace gives them."""
+        return self.step
+
     def __len__(self) -> int:
         return len(self.step)
+
+    def choose(self, entries: NDArray) -> StepLog:
+        """The same log with some of its entries (indices)."""
+        return replace(self, step=self.step[entries], step_s=self.step_s[entries], n_steps=self.n_steps[entries])

@@ -1,0 +1,34 @@
+"""`prism-jax trace export FILE --perfetto OUT`: recorded steps for a timeline viewer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .talk import say
+from .trace_file import Meta, TraceFile, recorded_ops
+
+Perfetto = Annotated[
+    str, typer.Option("--perfetto", metavar="OUT", help="Write a timeline for ui.perfetto.dev (.json, .json.gz).")
+]
+Step = Annotated[
+    list[int] | None,
+    typer.Option("--step", help="Recorded step to write; may be repeated. [default: the median and the slowest]"),
+]
+
+
+def export(file: TraceFile, perfetto: Perfetto, meta: Meta = None, step: Step = None) -> None:
+    """Write recorded steps as a timeline, one process per worker, one thread per stream."""
+    from ..errors import DataError
+    from ..io.write import check_target
+
+    if not perfetto.endswith((".json", ".json.gz")):
+        raise DataError(f"--perfetto: {perfetto}: the name must end in .json or .json.gz")
+    check_target(perfetto)
+    trace = recorded_ops(file, meta)
+    from ..io.perfetto_trace import typical_steps, write_recorded
+
+    chosen = step or typical_steps(trace)
+    write_recorded(perfetto, trace, chosen)
+    say(f"wrote {perfetto}: step {', '.join(str(s) for s in chosen)}")

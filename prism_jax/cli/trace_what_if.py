@@ -1,0 +1,128 @@
+"""`prism-jax trace what-if FILE`: who slowed a recorded job down, and what a change would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Json
+from .output import print_json
+from .talk import say
+from .trace_file import Meta, Seed, TraceFile, recorded_ops
+
+if TYPE_CHECKING:
+    from ..trace.recorded_job import RecordedJob
+
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE", help="Write a heat map of the workers (.png, .pdf, .svg).")
+]
+ReplaceRank = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--replace-rank", metavar="RANK", help="Replace this worker by the median one of its stage; may be repeated."
+    ),
+]
+Swap = Annotated[
+    list[str] | None, typer.Option("--swap", metavar="A:B", help="Let ranks A and B change places; may be repeated.")
+]
+Layers = Annotated[
+    int | None, typer.Option("--layers-per-stage", min=1, help="Move one of so many layers off the last stage.")
+]
+Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Steps to draw for every change.")]
+
+
+def what_if(
+    file: TraceFile,
+    meta: Meta = None,
+    replace_rank: ReplaceRank = None,
+    swap: Swap = None,
+    layers_per_stage: Layers = None,
+    draws: Draws = 4000,
+    seed: Seed = 0,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Slowdown by op type, rank and stage, and the distribution of the step after changes."""
+    from .pictures import check_picture
+
+    check_picture(plot)
+    places = _places(swap or [])
+    trace = recorded_ops(file, meta)
+    from .start_jax import start_jax
+
+    start_jax()
+    from ..explain.trace_criticality import trace_criticality
+    from ..explain.what_if import stragglers
+    from ..held_out import REFITS, predict_job
+    from ..io.write import run_record
+    from ..report.trace_lines import what_if_lines
+    from ..report.trace_summary import info_dict, what_if_dict
+    from ..trace.recorded_job import fit_job
+
+    job, found = fit_job(trace), stragglers(trace)
+    changes = {
+        what: predict_job(changed, seed=seed, per_refit=-(-draws // REFITS))
+        for what, changed in _changes(job, replace_rank or [int(trace.rank[found.worst[0]])], places, layers_per_stage)
+    }
+    summary = what_if_dict(trace, found, trace_criticality(job), changes)
+    info = info_dict(trace)
+    if json:
+        inputs = {
+            "file": file,
+            "meta": meta,
+            "replace_rank": replace_rank,
+            "swap": swap,
+            "layers_per_stage": layers_per_stage,
+        }
+        print_json({**info, **summary, **run_record({**inputs, "draws": draws}, seed)})
+    else:
+        print("\n".join(what_if_lines(info, summary)))
+    if plot is not None:
+        from ..plot import plot_workers
+        from .pictures import write_picture
+
+        write_picture(plot, plot_workers(found, trace.rank, trace.job.name))
+        say(f"wrote {plot}")
+
+
+def _changes(
+    job: RecordedJob, ranks: list[int], places: dict[int, int], layers_per_stage: int | None
+) -> Iterator[tuple[str, RecordedJob]]:
+    """The job as it is, then every change of it that makes sense."""
+    from ..simulate.changed_job import (
+        with_even_micro_batches,
+        with_even_stages,
+        with_even_transfers,
+        with_layer_moved,
+        with_median_worker,
+        with_workers_placed,
+    )
+
+    yield "as recorded", job
+    for rank in ranks:
+        yield f"rank {rank} replaced by a median worker", with_median_worker(job, rank)
+    if places:
+        yield "workers in other places", with_workers_placed(job, places)
+    yield "communication at its median", with_even_transfers(job)
+    if job.effects is not None:
+        yield "micro-batches of even length", with_even_micro_batches(job)
+        if job.trace.n_stage > 1:
+            yield "compute spread evenly over stages", with_even_stages(job)
+    if layers_per_stage is not None:
+        yield "one layer moved off the last stage", with_layer_moved(job, layers_per_stage)
+
+
+def _places(swaps: list[str]) -> dict[int, int]:
+    from ..errors import DataError
+
+    places: dict[int, int] = {}
+    for text in swaps:
+        a, colon, b = text.partition(":")
+        if not colon or not a.isdecimal() or not b.isdecimal() or len(text) > 20:
+            raise DataError(f"--swap: {text!r} is not two ranks, such as 3:17")
+        if int(a) in places or int(b) in places:
+            raise DataError(f"--swap: {text}: a rank can change places once")
+        places |= {int(a): int(b), int(b): int(a)}
+    return places

@@ -1,0 +1,186 @@
+"""Results on recorded jobs as lines of plain text. Take the objects of `trace_summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .quantity import bar, with_error
+
+BAR_WIDTH = 24
+MOST = 8  # lines of a ranking
+SMALLEST_SHARE = 0.001
+Summary = Mapping[str, Any]
+
+
+def info_lines(info: Summary) -> list[str]:
+    """What a trace or log holds."""
+    lines = _headline(info) + _step_lines(info)
+    if "op_types" in info:
+        lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
+        for name, facts in info["op_types"].items():
+            lines.append(
+                f"  {name:<28} {facts['ops_per_step']:>6,}   median {facts['median_s']:.4g} s, longest {facts['max_s']:.4g} s"
+            )
+    return lines + [f"note: {note}" for note in info["notes"]]
+
+
+def _headline(info: Summary) -> list[str]:
+    if "job" not in info:
+        return [f"{info['name']}: step times of a log, no ops ({info['source']})"]
+    job = info["job"]
+    axes = " x ".join(f"{axis} {job[axis]}" for axis in ("dp", "pp", "tp", "sp") if job[axis] > 1) or "one GPU"
+    chunks = f", {job['virtual_stages']} chunks per stage" if job["virtual_stages"] > 1 else ""
+    return [
+        f"{job['name']}: {job['world_size']:,} GPUs, {axes}{chunks}",
+        f"{job['n_recorded_workers']:,} recorded workers, {job['n_ops_per_replica']:,} ops per replica and step",
+    ]
+
+
+def _step_lines(info: Summary) -> list[str]:
+    times = info["step_s"]
+    return [
+        f"{info['n_steps']:,} steps between {info['first_step']:,} and {info['last_step']:,}: "
+        f"p50 {times['p50']:.4g} s, p95 {times['p95']:.4g} s, CV {times['cv']:.2%}"
+    ]
+
+
+def replay_lines(info: Summary, replayed: Summary) -> list[str]:
+    """How well the dependencies explain the recorded steps."""
+    return [
+        *_headline(info),
+        *_step_lines(info),
+        "replay of the recorded durations, median absolute error of the step",
+        f"  by the rules of the schedule      {replayed['median_abs_error']:.3%}",
+        f"  with waits read off the recording {replayed['with_observed_waits']['median_abs_error']:.3%}",
+        f"  with host gaps as well            {replayed['with_host_gaps']['median_abs_error']:.3%}",
+    ]
+
+
+def predict_lines(info: Summary, summary: Summary) -> list[str]:
+    """The predicted distribution, why it is so, and how predictions fared on steps that were held out."""
+    lines = [*_headline(info), *_step_lines(info), "", f"unrecorded steps{_replicas(summary)}"]
+    steps = summary["steps_s"]
+    for name in ("p50", "p95", "p99"):
+        low, high = steps["interval"][name]
+        value, error = with_error(steps[name], steps["mc_error"][name])
+        known = f"{low:.4g} to {high:.4g} s at {steps['level']:.0%}, from {info['n_steps']} recorded steps"
+        lines.append(f"  {name}   {value} ± {error} s   ({known})")
+    if summary.get("evidence"):
+        lines += ["", *_evidence(summary["evidence"])]
+    if summary.get("n_test"):
+        lines += ["", *_score(summary)]
+    return lines + [f"note: {note}" for note in info["notes"]]
+
+
+def _replicas(summary: Summary) -> str:
+    return f" with {summary['n_replicas']:,} data-parallel replicas" if summary.get("n_replicas") else ""
+
+
+WORDS = {
+    "micro_batch": "micro-batch, shared by forward and backward on all stages",
+    "step": "step, shared by all compute",
+    "rank": "rank, persistent",
+    "position": "position of the micro-batch in the step",
+    "own": "single op",
+}
+
+
+def _evidence(evidence: Summary) -> list[str]:
+    lines = []
+    shares = sorted(evidence["variance_shares"].items(), key=lambda item: -item[1])
+    if shares:
+        lines.append("what explains the variance of compute")
+        lines += [
+            f"  {share:>6.1%}  {bar(share, BAR_WIDTH)} {WORDS[name]}"
+            for name, share in shares
+            if share >= SMALLEST_SHARE
+        ]
+        lines += [f"          {text}" for text in _strata(evidence["strata"])]
+        lines.append(
+            f"  evidence: p = {evidence['p_values']['step']:.2g} for a step effect, {evidence['p_values']['rank']:.2g} for ranks"
+        )
+    else:
+        lines.append("no compute that belongs to micro-batches: recorded steps are redrawn as they were")
+    if evidence["observed_waits"]:
+        lines.append(
+            f"  {len(evidence['observed_waits'])} waits read off the recording, e.g. {evidence['observed_waits'][-1]}"
+        )
+    if evidence["unexplained_waits"]:
+        lines.append(f"  {evidence['unexplained_waits']} gaps are waits for something that was not recorded")
+    return lines
+
+
+def _strata(strata: Mapping[str, float]) -> list[str]:
+    words = {"replica": "means of a replica's step", "step": "means of a step"}
+    return [
+        f"{words[name]} vary {ratio:.2f} times as much as independent micro-batches would make them"
+        for name, ratio in strata.items()
+        if abs(ratio - 1.0) > 0.05
+    ]
+
+
+def _score(summary: Summary) -> list[str]:
+    n_split = len(summary.get("splits", [0]))
+    over = f", mean of {n_split} splits" if n_split > 1 else ""
+    measured, predicted = summary["measured_s"], summary["predicted_s"]
+    low, high = summary["p95_interval_s"]
+    covered = summary["p95_covered"]
+    verdict = f"covered in {covered:.0%} of splits" if n_split > 1 else "covers it" if covered else "does not cover it"
+    lines = [
+        f"check: fitted on {summary['n_train']} steps{_fitted(summary)}, {summary['n_test']} steps predicted{over}",
+        f"  p50   measured {measured['p50']:.4g} s, predicted {predicted['p50']:.4g} s",
+        f"  p95   measured {measured['p95']:.4g} s, predicted {predicted['p95']:.4g} s ({summary['p95_error']:+.2%}); "
+        f"90% interval {low:.4g} to {high:.4g} s {verdict}",
+        f"  KS distance {summary['ks_distance']:.3f}; of the fitted steps themselves {summary['ks_floor']:.3f}",
+    ]
+    lines += [
+        f"  simpler: {way}: p95 {answer['p95_error']:+.2%}, KS {answer['ks_distance']:.3f}"
+        for way, answer in summary["naive"].items()
+    ]
+    return lines
+
+
+def _fitted(summary: Summary) -> str:
+    return f" of {summary['fit_replicas']} replicas" if summary.get("fit_replicas") else ""
+
+
+def what_if_lines(info: Summary, summary: Summary) -> list[str]:
+    """Who slowed the job down, and what a change would bring."""
+    lines = [
+        *_headline(info),
+        f"slowdown S = {summary['S']:.5f}: the mean step takes {summary['recorded_s']:.4g} s, "
+        f"without stragglers {summary['ideal_s']:.4g} s",
+        f"  the worst {len(summary['worst_ranks'])} workers (rank {', '.join(map(str, summary['worst_ranks'][:MOST]))}) "
+        f"account for {summary['M_W']:.1%} of the loss, the last stage for {summary['M_S']:.1%}",
+        "",
+        *_ranking("slowdown by op type", summary["by_op_type"], ""),
+        *_ranking("slowdown by stage", summary["by_stage"], "stage "),
+        *_ranking("slowdown by rank", summary["by_rank"], "rank "),
+        "",
+        "critical path of the recorded steps",
+    ]
+    shares = [(n, v) for n, v in summary["criticality"]["by_op_type"].items() if v >= SMALLEST_SHARE][:MOST]
+    lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
+    return lines + ["", *_changes(summary["changes"])]
+
+
+def _ranking(title: str, values: Mapping[str, float], prefix: str) -> list[str]:
+    shown = list(values.items())[:MOST]
+    more = f", {len(values) - len(shown)} more" if len(values) > len(shown) else ""
+    return [
+        title,
+        *(f"  {value:.4f}  {prefix}{name}" for name, value in shown),
+        *([f"  ...{more[1:]}"] if more else []),
+    ]
+
+
+def _changes(changes: Mapping[str, Mapping[str, float]]) -> list[str]:
+    (now, base), *others = changes.items()
+    lines = [f"unrecorded steps {now}: p50 {base['p50']:.4g} s, p95 {base['p95']:.4g} s, p99 {base['p99']:.4g} s"]
+    for what, times in others:
+        parts = ", ".join(
+            f"{name} {times[name]:.4g} s ({times[name] / base[name] - 1:+.1%})" for name in ("p50", "p95", "p99")
+        )
+        lines.append(f"  {what}: {parts}")
+    return lines

@@ -1,0 +1,145 @@
+"""Results on recorded jobs as plain objects, which is what `--json` prints. Times in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from .._typing import Floats
+from ..explain.types import Stragglers, TraceCriticality
+from ..trace.prediction import TracePrediction
+from ..trace.recorded_job import RecordedJob
+from ..trace.score import LEVEL, SplitScore, mean_of_splits
+from ..trace.step_log import StepLog
+from ..trace.trace import Trace
+
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def info_dict(recorded: Trace | StepLog) -> dict[str, Any]:
+    """What was recorded."""
+    step_s = recorded.step_s
+    times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
+    base: dict[str, Any] = {
+        "source": recorded.source,
+        "n_steps": len(step_s),
+        "first_step": int(recorded.steps[0]),
+        "last_step": int(recorded.steps[-1]),
+        "step_s": {**times, "mean": float(step_s.mean()), "cv": float(step_s.std() / step_s.mean())},
+        "notes": list(recorded.notes),
+    }
+    if isinstance(recorded, StepLog):
+        return {"kind": "step log", "name": recorded.name, **base}
+    return {"kind": "trace", "job": job_dict(recorded), **base, "op_types": _op_types(recorded)}
+
+
+def job_dict(trace: Trace) -> dict[str, Any]:
+    """Degrees of the job and how much of it was recorded."""
+    return {
+        **asdict(trace.job),
+        "world_size": trace.job.world_size,
+        "n_recorded_workers": trace.n_replica * trace.n_stage,
+        "n_ops_per_replica": len(trace.ops),
+    }
+
+
+def _op_types(trace: Trace) -> dict[str, dict[str, float]]:
+    """Per op type how many ops a replica has in a step, and their recorded seconds, waiting included."""
+    names = np.array([op.op_type for op in trace.ops])
+    seconds = trace.end_s - trace.start_s
+    return {
+        str(name): {
+            "ops_per_step": int((names == name).sum()),
+            "median_s": float(np.median(seconds[names == name])),
+            "max_s": float(seconds[names == name].max()),
+        }
+        for name in np.unique(names)
+    }
+
+
+def evidence_dict(job: RecordedJob) -> dict[str, Any]:
+    """Which shared factors were found, and the waits that no rule states."""
+    found = job.effects.evidence if job.effects else None
+    return {
+        "variance_shares": {}
+        if found is None
+        else {name: getattr(found, name) for name in ("position", "step", "rank", "micro_batch", "own")},
+        "p_values": {} if found is None else {"step": found.step_p, "rank": found.rank_p},
+        "strata": {} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
+        "observed_waits": list(job.waits.found),
+        "unexplained_waits": int(job.waits.unexplained.sum()),
+    }
+
+
+def prediction_dict(prediction: TracePrediction) -> dict[str, Any]:
+    """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
+    return {
+        **{name: prediction.quantile(p) for name, p in QUANTILES.items()},
+        "interval": {name: prediction.interval(p, LEVEL) for name, p in QUANTILES.items()},
+        "mc_error": {name: prediction.mc_error(p) for name, p in QUANTILES.items()},
+        "level": LEVEL,
+    }
+
+
+def scores_dict(scores: Sequence[SplitScore]) -> dict[str, Any]:
+    """Held-out scores: averages over splits, and the splits themselves if there are several."""
+    mean = _score(mean_of_splits(scores))
+    if len(scores) == 1:
+        return mean
+    errors = np.array([score.p95_error for score in scores])
+    return {
+        **mean,
+        "p95_error_median": float(np.median(errors)),
+        "p95_abs_error_median": float(np.median(np.abs(errors))),
+        "ks_distance_median": float(np.median([score.ks_distance for score in scores])),
+        "splits": [_score(asdict(score)) for score in scores],
+    }
+
+
+def _score(fields: Mapping[str, Any]) -> dict[str, Any]:
+    measured = {name: fields["measured"][name] for name in ("p50", "p95")}
+    naive = {way: {"p95_error": error, "ks_distance": ks} for way, (error, ks) in fields["naive"].items()}
+    renamed = {"measured_s": measured, "predicted_s": fields["predicted"], "long_run_s": fields["long_run"]}
+    kept = ("n_train", "n_test", "p95_covered", "p50_error", "p95_error", "ks_distance", "ks_floor")
+    return {
+        **{name: fields[name] for name in kept},
+        **renamed,
+        "p95_interval_s": fields["p95_interval"],
+        "naive": naive,
+    }
+
+
+def what_if_dict(
+    trace: Trace,
+    found: Stragglers,
+    critical: TraceCriticality,
+    changes: Mapping[str, TracePrediction],
+) -> dict[str, Any]:
+    """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
+    rank = trace.rank
+    return {
+        "S": found.slowdown,
+        "M_W": found.m_w,
+        "M_S": found.m_s,
+        "recorded_s": float(found.recorded_s.mean()),
+        "ideal_s": float(found.ideal_s.mean()),
+        "by_op_type": dict(found.by_op_type),
+        "by_rank": _by_rank(rank, found.by_worker),
+        "by_stage": dict(found.by_stage),
+        "by_dp": dict(found.by_dp),
+        "worst_ranks": [int(rank[cell]) for cell in found.worst],
+        "criticality": {
+            "by_op_type": dict(critical.by_op_type),
+            "by_rank": _by_rank(rank, critical.by_worker),
+        },
+        "changes": {what: {name: p.quantile(q) for name, q in QUANTILES.items()} for what, p in changes.items()},
+    }
+
+
+def _by_rank(rank: np.ndarray, values: Floats) -> dict[str, float]:
+    """Largest first."""
+    order = np.argsort(-values, axis=None, kind="stable")
+    return {str(int(rank.flat[i])): float(values.flat[i]) for i in order}
