@@ -20,7 +20,7 @@ from .kineto_file import Event, Header, events
 from .kineto_names import STEP, Annotation, annotation, communication_kind, is_nccl, step_number
 from .kineto_spans import Communication, Found, RankProfile, Spans, What
 
-MAX_SPANS = 20_000_000  # kept of one file: some 700 MB
+MAX_SPANS = 8_000_000  # kept of one file: less than 1 GB, copies included
 MAX_NAMES = 200_000  # different annotations or communicators in one file
 MAX_NAME = 2_000  # characters of a name that is kept
 MAX_NUMBER = 2**63
