@@ -107,17 +107,9 @@ class _Pipeline:
         else:
             first = min(self.end[op] for op in compute)
             live = [op for op in ops if self.end[op] >= first - CLOCK_SLACK_S]
-        skipped = len(compute) - len(live)
-        at_end = stage in (0, self.pp - 1)
-        if at_end and not live:
+        if stage in (0, self.pp - 1) and not live:
             return
-        if skipped != 0 and not (at_end and skipped == 1):
-            raise DataError(
-                f"{self.trace.source}: stage {stage} has {len(live)} {name} for {len(compute)} {direction}-compute; "
-                "every compute between stages needs one. Leave incomplete steps out of the trace."
-            )
-        first = skipped if way == "recv" else 0
-        for index, op in enumerate(live, start=first):
+        for index, op in zip(self._served(name, stage, compute, len(live)), live, strict=True):
             if way == "send":
                 self.links.after[op].add(compute[index])
             else:
@@ -126,12 +118,34 @@ class _Pipeline:
                     self.links.after[op].add(compute[index - 1])
             self._expect_peer(name, stage, op, compute[index])
 
-    def _expect_peer(self, name: str, stage: int, op: int, compute: int) -> None:
-        """Number the transfers that reach another model chunk; the first and last chunk of the model have none."""
-        peer, step = PEER[name]
+    def _served(self, name: str, stage: int, compute: list[int], n_live: int) -> list[int]:
+        """Which computations `n_live` transfers serve, in order.
+
+        All, or those that have a peer; or all but the first receive or the last send, where those without peer are recorded too.
+        """
+        crossing = [index for index, op in enumerate(compute) if self._crosses(name, stage, op)]
+        n = len(compute)
+        if n_live == n:
+            return list(range(n))
+        if n_live == len(crossing):
+            return crossing
+        if len(crossing) < n and n_live == n - 1:
+            return list(range(1, n) if name.endswith("recv") else range(n - 1))
+        raise DataError(
+            f"{self.trace.source}: stage {stage} has {n_live} {name} for {n} {name.split('-')[0]}-compute, of which "
+            f"{len(crossing)} need one. Leave incomplete steps out of the trace."
+        )
+
+    def _crosses(self, name: str, stage: int, compute: int) -> bool:
+        """Whether the transfer of a computation reaches another model chunk; those of the first and last chunk do not."""
         chunk = max(self.trace.ops[compute].chunk, 0) * self.pp + stage
-        if not 0 <= chunk + step < self.trace.job.virtual_stages * self.pp:
+        return 0 <= chunk + PEER[name][1] < self.trace.job.virtual_stages * self.pp
+
+    def _expect_peer(self, name: str, stage: int, op: int, compute: int) -> None:
+        """Number the transfers that have a peer, so that the two of a pair get the same number."""
+        if not self._crosses(name, stage, compute):
             return
+        peer, step = PEER[name]
         number = self.n_live[name, stage]
         self.n_live[name, stage] += 1
         sender = (name, stage) if name.endswith("send") else (peer, (stage + step) % self.pp)
