@@ -10,13 +10,14 @@ Three kinds, looked for in this order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Floats
+from .._typing import Floats, Ints
 from .dependencies import Dependencies, Links
-from .durations import Durations, durations, ready_s
+from .durations import CLOCK_FAULT_S, Durations, durations, ready_s
 from .trace import Trace
 
 SAME_TIME_S = 2e-4  # ops that follow each other on one worker may overlap by this in the recording
@@ -46,7 +47,10 @@ def observed_waits(trace: Trace, needs: Dependencies) -> Waits:
     """Dependencies of `trace` with those that only its times show."""
     links = Links.of(trace, needs)
     step_s = float(np.median(trace.step_s))
-    found = [line for op in range(len(trace.ops)) for line in _ends_before(trace, links, op, step_s)]
+    draft = _Draft(trace, links, step_s, {op: members for members in links.groups for op in members})
+    stage = np.array([op.stage for op in trace.ops])
+    worker = {s: np.flatnonzero(stage == s).astype(np.int32) for s in np.unique(stage).tolist()}
+    found = [line for op, s in enumerate(stage.tolist()) for line in _ends_before(draft, op, worker[s])]
     found += _meetings(trace, links, step_s)
     refined = links.done()
     return Waits(refined, tuple(found), _unexplained(trace, refined, step_s))
@@ -59,25 +63,56 @@ def work(trace: Trace, waits: Waits) -> Durations:
     return Durations(run, np.where(waits.unexplained[:, :, None], np.maximum(shortest, 0.0), gap))
 
 
-def _ends_before(trace: Trace, links: Links, op: int, step_s: float) -> list[str]:
-    """Add the ops of the same worker whose end explains the gap before `op`."""
-    start, end = trace.start_s[op], trace.end_s
-    known = links.after[op]
-    ready = end[list(known)].max(axis=0) if known else np.zeros_like(start)
+class _Draft(NamedTuple):
+    """What is looked at while dependencies are added; `group` holds the members of the group of every op that has one."""
+
+    trace: Trace
+    links: Links
+    step_s: float
+    group: dict[int, list[int]]
+
+
+def _ends_before(draft: _Draft, op: int, worker: Ints) -> list[str]:
+    """Add the ops of the same worker, given as `worker`, whose end explains the gap before `op`."""
+    trace, links, step_s, _ = draft
+    start, known = trace.start_s[op], links.after[op]
+    ready = trace.end_s[list(known)].max(axis=0) if known else np.zeros_like(start)
     if (start - ready).mean() < LEAST_GAIN * step_s:
         return []
-    peers = [u for u, other in enumerate(trace.ops) if other.stage == trace.ops[op].stage and u != op]
-    peers = [u for u in peers if (end[u] <= start + SAME_TIME_S).all()]
+    before = (trace.start_s[worker] < start) & (trace.end_s[worker] <= start + SAME_TIME_S)
+    peers = worker[before.all(axis=(1, 2))]
+    end = trace.end_s[peers]
     lines = []
-    for _ in range(MAX_WAITS):
-        gain = [(np.maximum(ready, end[u]) - ready).mean() for u in peers]
-        if not gain or max(gain) < LEAST_GAIN * step_s:
+    while len(peers) and len(lines) < MAX_WAITS:
+        gain = np.maximum(end - ready, 0.0).mean(axis=(1, 2))
+        at, best = int(gain.argmax()), int(peers[gain.argmax()])
+        if gain[at] < LEAST_GAIN * step_s:
             break
-        best = peers[int(np.argmax(gain))]
-        known.add(best)
-        ready = np.maximum(ready, end[best])
-        lines.append(f"{trace.ops[op]} waits for {trace.ops[best]} ({max(gain):.3g} s)")
+        if not _waits_for(draft, best, op):
+            known.add(best)
+            ready = np.maximum(ready, end[at])
+            lines.append(f"{trace.ops[op]} waits for {trace.ops[best]} ({gain[at]:.3g} s)")
+        end[at] = -np.inf
     return lines
+
+
+def _waits_for(draft: _Draft, op: int, other: int) -> bool:
+    """Whether `op` waits for `other`, directly or not; members of a group wait for all that any of them waits for.
+
+    What ended before `other` started did not wait for it.
+    """
+    end_s, earliest = draft.trace.end_s[:, 0, 0], draft.trace.start_s[other, 0, 0] - CLOCK_FAULT_S
+    seen: set[int] = set()
+    left = [op]
+    while left:
+        at = left.pop()
+        together = draft.group.get(at, [at])
+        if other in together:
+            return True
+        if at not in seen and end_s[together].max() >= earliest:
+            seen.update(together)
+            left += [need for member in together for need in draft.links.after[member]]
+    return False
 
 
 def _meetings(trace: Trace, links: Links, step_s: float) -> list[str]:
