@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ._typing import Floats
 from .errors import DataError
+from .simulate.more_micro_batches import with_micro_batches
 from .simulate.replay import replay, replay_program
 from .simulate.unseen_steps import step_law, unseen_steps
 from .trace.durations import durations
@@ -39,7 +40,13 @@ class Split:
 
 
 def fit_and_predict(
-    recorded: Trace | StepLog, *, seed: int, n_draw: int, n_test: int, n_replica: int | None = None
+    recorded: Trace | StepLog,
+    *,
+    seed: int,
+    n_draw: int,
+    n_test: int,
+    n_replica: int | None = None,
+    n_micro_batch: int | None = None,
 ) -> tuple[TracePrediction, RecordedJob | None]:
     """Distribution of unrecorded steps from all that `recorded` holds, and the fitted job (None for a log, which has no ops).
 
@@ -49,12 +56,14 @@ def fit_and_predict(
         n_draw: steps to draw, at least; several refits share them, each has at least `n_test`.
         n_test: steps that will be compared with.
         n_replica: data-parallel replicas; those of the job by default.
+        n_micro_batch: per replica and step; as recorded by default.
     """
     per_refit = max(-(-n_draw // REFITS), n_test, 2)
     if isinstance(recorded, StepLog):
         return TracePrediction(_redrawn(recorded.step_s, seed, per_refit)), None
     job = fit_job(recorded)
-    return predict_job(job, seed=seed, per_refit=per_refit, n_replica=n_replica), job
+    asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
+    return predict_job(asked, seed=seed, per_refit=per_refit, n_replica=n_replica), job
 
 
 def predict_job(job: RecordedJob, *, seed: int, per_refit: int, n_replica: int | None = None) -> TracePrediction:

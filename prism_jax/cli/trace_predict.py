@@ -37,6 +37,12 @@ Replicas = Annotated[
     int | None,
     typer.Option("--replicas", min=1, max=100_000, help="Predict the job with another number of dp replicas."),
 ]
+MicroBatches = Annotated[
+    int | None,
+    typer.Option(
+        "--micro-batches", min=1, max=10_000, help="Predict the job with another number of micro-batches per step."
+    ),
+]
 Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Steps to draw.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 
@@ -48,6 +54,7 @@ def predict(
     fit_replicas: FitReplicas = None,
     splits: Splits = 1,
     replicas: Replicas = None,
+    micro_batches: MicroBatches = None,
     draws: Draws = 4000,
     seed: Seed = 0,
     plot: Plot = None,
@@ -67,10 +74,12 @@ def predict(
     from ..report.trace_summary import info_dict
 
     info = info_dict(found)
-    summary, prediction, held_out = _run(found, fraction, fit_replicas, splits, replicas, draws, seed)
+    summary, prediction, held_out = _run(
+        found, fraction, fit_replicas, splits, draws, seed, {"n_replica": replicas, "n_micro_batch": micro_batches}
+    )
     options = {"train_fraction": fraction, "fit_replicas": fit_replicas, "splits": splits, "draws": draws}
     if json:
-        record = run_record({"file": file, "meta": meta, "replicas": replicas, **options}, seed)
+        record = run_record({"file": file, "meta": meta, **options}, seed)
         print_json({**info, **summary, **record})
     else:
         print("\n".join(predict_lines(info, summary)))
@@ -88,9 +97,9 @@ def _run(
     fraction: float,
     fit_replicas: int | None,
     n_split: int,
-    replicas: int | None,
     draws: int,
     seed: int,
+    asked: dict[str, int | None],
 ) -> tuple[dict[str, Any], TracePrediction, tuple[TracePrediction, Floats] | None]:
     """The summary, the prediction from all steps, and that of the first split with the steps it did not see."""
     from ..errors import DataError
@@ -99,13 +108,14 @@ def _run(
     from ..simulate.replay_recorded import replay_recorded
     from ..trace.trace import Trace
 
-    if not isinstance(found, Trace) and (replicas or fit_replicas):
+    if not isinstance(found, Trace) and (fit_replicas or any(asked.values())):
         raise DataError(
-            f"{found.source}: a log of step times without ops has no replicas. Leave out --replicas and --fit-replicas."
+            f"{found.source}: a log of step times without ops has no replicas and no micro-batches. "
+            "Leave out --replicas, --micro-batches and --fit-replicas."
         )
-    prediction, job = fit_and_predict(found, seed=seed, n_draw=draws, n_test=len(found.step_s), n_replica=replicas)
+    prediction, job = fit_and_predict(found, seed=seed, n_draw=draws, n_test=len(found.step_s), **asked)
     summary: dict[str, Any] = {
-        "n_replicas": replicas,
+        "asked": asked,
         "fit_replicas": fit_replicas,
         "n_train": len(found.step_s),
         "n_test": 0,

@@ -59,7 +59,7 @@ def replay_lines(info: Summary, replayed: Summary) -> list[str]:
 
 def predict_lines(info: Summary, summary: Summary) -> list[str]:
     """The predicted distribution, why it is so, and how predictions fared on steps that were held out."""
-    lines = [*_headline(info), *_step_lines(info), "", f"unrecorded steps{_replicas(summary)}"]
+    lines = [*_headline(info), *_step_lines(info), "", f"unrecorded steps{_asked(summary['asked'])}"]
     steps = summary["steps_s"]
     for name in ("p50", "p95", "p99"):
         low, high = steps["interval"][name]
@@ -73,8 +73,10 @@ def predict_lines(info: Summary, summary: Summary) -> list[str]:
     return lines + [f"note: {note}" for note in info["notes"]]
 
 
-def _replicas(summary: Summary) -> str:
-    return f" with {summary['n_replicas']:,} data-parallel replicas" if summary.get("n_replicas") else ""
+def _asked(asked: Summary) -> str:
+    words = {"n_replica": "data-parallel replicas", "n_micro_batch": "micro-batches per replica"}
+    parts = [f"{asked[name]:,} {word}" for name, word in words.items() if asked[name]]
+    return f" with {' and '.join(parts)}" if parts else ""
 
 
 WORDS = {

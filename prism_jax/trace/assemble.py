@@ -19,21 +19,23 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
 
     Every worker (dp, pp) must do the ops of the skeleton once a step: those that most workers of its stage do in most steps.
     Steps in which a worker lacks an op, or has another one, are left out and named. Tensor-parallel peers that were recorded
-    one by one count as one worker, from the first start to the last end.
+    one by one count as one worker, from the first start to the last end. Some dp ranks may not have been recorded at all.
 
     Raises:
-        DataError: ranks outside the job's degrees, a worker that was never recorded, no complete step.
+        DataError: ranks outside the job's degrees, a dp rank of which a stage was not recorded, no complete step.
     """
-    _check_ranks(table, job)
+    recorded = _recorded_replicas(table, job)
+    n_replica = len(recorded)
     key, unique = _op_keys(table)
     n_key = len(unique)
     steps, step = np.unique(table.step, return_inverse=True)
-    if n_key * job.dp * len(steps) > MAX_CELLS:
+    if n_key * n_replica * len(steps) > MAX_CELLS:
         raise DataError(
-            f"{table.source}: {n_key:,} ops x {job.dp:,} replicas x {len(steps):,} steps are too many. Cut the trace."
+            f"{table.source}: {n_key:,} ops x {n_replica:,} replicas x {len(steps):,} steps are too many. Cut the trace."
         )
-    cell = (key, table.dp, step)
-    start = np.full((n_key, job.dp, len(steps)), np.inf)
+    replica = np.searchsorted(recorded, table.dp)
+    cell = (key, replica, step)
+    start = np.full((n_key, n_replica, len(steps)), np.inf)
     end = np.full(start.shape, -np.inf)
     np.minimum.at(start, cell, table.start_s)
     np.maximum.at(end, cell, table.start_s + table.duration_s)
@@ -41,6 +43,8 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
     in_skeleton = present.mean(axis=(1, 2)) > 0.5
     complete = (present == in_skeleton[:, None, None]).all(axis=(0, 1))
     notes = [*table.notes, *_notes(table, unique, present, in_skeleton, complete, steps)]
+    if n_replica < job.dp:
+        notes.append(f"{n_replica} of {job.dp} data-parallel ranks were recorded; the others are taken to be like them")
     if not complete.any():
         raise DataError(f"{table.source}: no step is complete on every worker. {notes[-1]}")
     rows = np.flatnonzero(in_skeleton)
@@ -55,13 +59,14 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
         steps=steps[complete],
         start_s=start - origin,
         end_s=end - origin,
-        rank=_ranks(table, job),
+        rank=_ranks(table, job, recorded),
         clock_error_s=table.clock_error_s,
         notes=tuple(notes),
     )
 
 
-def _check_ranks(table: OpTable, job: JobShape) -> None:
+def _recorded_replicas(table: OpTable, job: JobShape) -> NDArray[np.int32]:
+    """The dp ranks in `table`, ascending; all their stages are in it."""
     for name, degree in (("dp", job.dp), ("pp", job.pp), ("tp", job.tp)):
         values = getattr(table, name)
         if values.max() >= degree:
@@ -69,14 +74,17 @@ def _check_ranks(table: OpTable, job: JobShape) -> None:
             raise DataError(
                 f"{table.source}: row {row + 1} {name}: {values[row]}, but the job has {name} {degree} (counted from 0)"
             )
-    seen = np.zeros((job.dp, job.pp), dtype=bool)
-    seen[table.dp, table.pp] = True
+    recorded = np.unique(table.dp)
+    seen = np.zeros((len(recorded), job.pp), dtype=bool)
+    seen[np.searchsorted(recorded, table.dp), table.pp] = True
     if not seen.all():
-        dp, pp = np.argwhere(~seen)[0]
+        replica, pp = np.argwhere(~seen)[0]
+        dp = recorded[replica]
         raise DataError(
             f"{table.source}: nothing was recorded on dp rank {dp}, stage {pp} ({(~seen).sum()} of {seen.size} workers). "
-            "Record one worker of every dp rank and stage, or correct the degrees in the job's metadata."
+            "Record one worker of every stage, or correct the degrees in the job's metadata."
         )
+    return recorded
 
 
 def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
@@ -134,9 +142,9 @@ def _op(table: OpTable, record: NDArray) -> TraceOp:
     )
 
 
-def _ranks(table: OpTable, job: JobShape) -> Ints:
-    """[dp, pp] lowest recorded global rank of every worker; counted as tp, sp, dp, pp where the source is silent."""
-    rank = np.full((job.dp, job.pp), np.iinfo(np.int32).max, dtype=np.int32)
-    np.minimum.at(rank, (table.dp, table.pp), table.rank)
-    counted = (np.arange(job.pp)[None, :] * job.dp + np.arange(job.dp)[:, None]) * job.tp * job.sp
+def _ranks(table: OpTable, job: JobShape, recorded: NDArray[np.int32]) -> Ints:
+    """[replica, pp] lowest recorded global rank of every worker; counted as tp, sp, dp, pp where the source is silent."""
+    rank = np.full((len(recorded), job.pp), np.iinfo(np.int32).max, dtype=np.int32)
+    np.minimum.at(rank, (np.searchsorted(recorded, table.dp), table.pp), table.rank)
+    counted = (np.arange(job.pp)[None, :] * job.dp + recorded[:, None]) * job.tp * job.sp
     return np.where(rank == NONE, counted, rank).astype(np.int32)

@@ -33,7 +33,7 @@ REPLICA, STEP = 1, 2  # axes of the table of means over micro-batches
 
 
 class Signature(NamedTuple):
-    """One kind of compute in one place."""
+    """One kind of compute in one place; in a job without micro-batches `chunk` is the op's number among its type."""
 
     op_type: str
     stage: int
@@ -140,11 +140,18 @@ def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:
 
 
 def _layout(trace: Trace) -> tuple[tuple[Signature, ...], Ints]:
-    """Signatures that every micro-batch has, and their ops [mb, signature]."""
+    """Signatures that every micro-batch has, and their ops [mb, signature].
+
+    Where no op belongs to a micro-batch, all compute of a step counts as one, every op being a signature.
+    """
     found: dict[int, dict[Signature, int]] = {}
-    for index, op in enumerate(trace.ops):
-        if op.micro_batch != NONE and op.op_type not in COMMUNICATION and not op.group:
+    compute = [(i, op) for i, op in enumerate(trace.ops) if op.op_type not in COMMUNICATION and not op.group]
+    numbered = any(op.micro_batch != NONE for _, op in compute)
+    for index, op in compute:
+        if numbered and op.micro_batch != NONE:
             found.setdefault(op.micro_batch, {})[Signature(op.op_type, op.stage, op.chunk)] = index
+        elif not numbered:
+            found.setdefault(0, {})[Signature(op.op_type, op.stage, op.seq)] = index
     common = set.intersection(*(set(ops) for ops in found.values())) if found else set()
     signatures = tuple(sorted(common))
     op = np.array([[found[mb][signature] for signature in signatures] for mb in sorted(found)], dtype=np.int32)

@@ -95,11 +95,10 @@ def _assembled(table: OpTable, beside: Path, job: JobShape | None, inside: JobSh
             f"no metadata: dp {job.dp}, pp {job.pp}, tp {job.tp} are the highest ranks in the trace. "
             "State the degrees with --meta FILE if the job had more."
         )
-    n_workers = job.dp * job.pp
-    if n_workers > len(table):
+    if job.pp > len(table):
         raise DataError(
-            f"{table.source}: {len(table):,} rows, but dp {job.dp} x pp {job.pp} = {n_workers:,} workers. "
-            "Record every worker, or correct the degrees in the job's metadata."
+            f"{table.source}: {len(table):,} rows, but pp {job.pp}. Record a worker of every stage, or correct the degrees in "
+            "the job's metadata."
         )
     return assemble(replace(table, notes=(*table.notes, note)) if note else table, job)
 
