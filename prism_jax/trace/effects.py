@@ -29,6 +29,7 @@ SHORTEST_S, TINY = 1e-9, 1e-300
 EM_ROUNDS = 100
 PRIOR = 10
 LEAST_STRATUM = 0.05
+ROUNDING = 1e-9  # durations that differ by less, relatively, do not vary
 REPLICA, STEP = 1, 2  # axes of the table of means over micro-batches
 
 
@@ -245,6 +246,8 @@ def kept_share(mean: Floats, noise: Floats) -> Floats:
 
 def _strata(amount: Floats) -> Strata:
     """Strata of seconds [mb, replica, step], drawn a little towards independence (as if `PRIOR` more means had said so)."""
+    if amount.std() <= ROUNDING * amount.mean():
+        return Strata(1.0, 1.0)
     n_mb, n_replica, n_step = amount.shape
     by_replica, by_step = amount.mean(axis=0), amount.mean(axis=(0, 1))
     within = _mean_square(amount - by_replica, n_replica * n_step * (n_mb - 1))
@@ -268,8 +271,8 @@ def _of_scores(strata: Strata, amount: Floats) -> Strata:
     Scores are mapped to seconds by a curve; to first order it passes on the share of a correlation that is the squared
     correlation of seconds and scores.
     """
-    if amount.std() == 0:
-        return Strata(1.0, 1.0)
+    if strata == (1.0, 1.0):
+        return strata
     passed = np.corrcoef(normal_scores(amount), amount.ravel())[0, 1] ** 2
     return Strata(*(max(LEAST_STRATUM, 1.0 + (ratio - 1.0) / passed) for ratio in strata))
 
