@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .explain.what_if import stragglers as stragglers
     from .io.config import load_job as load_job
+    from .io.traces.open_trace import open_trace as open_trace
     from .job import Job as Job
     from .plan import Overlap as Overlap, ParallelPlan as ParallelPlan
     from .result import StepTimeDistribution as StepTimeDistribution
     from .simulate import predict as predict, step_time as step_time
+    from .simulate.unseen_steps import predict_job as predict_job
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
+    from .trace.prediction import TracePrediction as TracePrediction
+    from .trace.recorded_job import RecordedJob as RecordedJob, fit_job as fit_job
+    from .trace.trace import Trace as Trace
     from .variability.tree import Variability as Variability
     from .workload.transformer import (
         MLASpec as MLASpec,
@@ -34,9 +40,16 @@ _HOME = {
     "Tier": "system.hardware",
     "TransformerSpec": "workload.transformer",
     "Variability": "variability.tree",
+    "RecordedJob": "trace.recorded_job",
+    "Trace": "trace.trace",
+    "TracePrediction": "trace.prediction",
+    "fit_job": "trace.recorded_job",
     "load_job": "io.config",
+    "open_trace": "io.traces.open_trace",
     "predict": "simulate",
+    "predict_job": "simulate.unseen_steps",
     "step_time": "simulate",
+    "stragglers": "explain.what_if",
 }
 
 __all__ = sorted(["__version__", *_HOME])  # pyright: ignore[reportUnsupportedDunderAll]

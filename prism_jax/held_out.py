@@ -18,7 +18,7 @@ from ._typing import Floats
 from .errors import DataError
 from .simulate.more_micro_batches import with_micro_batches
 from .simulate.replay import replay, replay_program
-from .simulate.unseen_steps import step_law, unseen_steps
+from .simulate.unseen_steps import N_REFIT, predict_job
 from .trace.durations import durations
 from .trace.prediction import TracePrediction, ks_distance
 from .trace.recorded_job import RecordedJob, fit_job
@@ -26,8 +26,6 @@ from .trace.score import LEVEL, SplitScore
 from .trace.step_log import StepLog
 from .trace.trace import Trace
 from .trace.who_waits import dependencies
-
-REFITS = 40
 
 
 @dataclass(frozen=True)
@@ -58,18 +56,12 @@ def fit_and_predict(
         n_replica: data-parallel replicas; those of the job by default.
         n_micro_batch: per replica and step; as recorded by default.
     """
-    per_refit = max(-(-n_draw // REFITS), n_test, 2)
+    n_draw = max(n_draw, N_REFIT * max(n_test, 2))
     if isinstance(recorded, StepLog):
-        return TracePrediction(_redrawn(recorded.step_s, seed, per_refit)), None
+        return TracePrediction(_redrawn(recorded.step_s, seed, n_draw // N_REFIT)), None
     job = fit_job(recorded)
     asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
-    return predict_job(asked, seed=seed, per_refit=per_refit, n_replica=n_replica), job
-
-
-def predict_job(job: RecordedJob, *, seed: int, per_refit: int, n_replica: int | None = None) -> TracePrediction:
-    """Distribution of the unrecorded steps of a fitted job."""
-    step_s = unseen_steps(step_law(job, n_replica), jax.random.key(seed), REFITS, per_refit)
-    return TracePrediction(np.asarray(step_s, dtype=np.float64))
+    return predict_job(asked, key=jax.random.key(seed), n_draw=n_draw, n_replica=n_replica), job
 
 
 def splits(
@@ -171,5 +163,5 @@ def _naive(values_s: Floats, measured_s: Floats) -> tuple[float, float]:
 def _redrawn(step_s: Floats, seed: int, per_refit: int) -> Floats:
     """[refit, draw] recorded step times under random weights (Bayesian bootstrap)."""
     rng = np.random.default_rng(seed)
-    weights = rng.dirichlet(np.ones(len(step_s)), REFITS)
+    weights = rng.dirichlet(np.ones(len(step_s)), N_REFIT)
     return np.stack([rng.choice(step_s, size=per_refit, p=weight) for weight in weights])

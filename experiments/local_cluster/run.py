@@ -16,6 +16,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,11 +24,12 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from job import Job  # noqa: E402
 from record import SCENARIOS  # noqa: E402
-from slowed import slowed  # noqa: E402
 
-from prism_jax.held_out import fit_and_predict, independent_pools, predict_job  # noqa: E402
+from prism_jax.held_out import fit_and_predict, independent_pools  # noqa: E402
 from prism_jax.io.traces.open_trace import open_trace  # noqa: E402
+from prism_jax.simulate.changed_job import with_slower_worker  # noqa: E402
 from prism_jax.simulate.replay import replay, replay_program  # noqa: E402
+from prism_jax.simulate.unseen_steps import N_REFIT, predict_job  # noqa: E402
 from prism_jax.trace.durations import durations  # noqa: E402
 from prism_jax.trace.prediction import TracePrediction, ks_distance  # noqa: E402
 from prism_jax.trace.recorded_job import fit_job  # noqa: E402
@@ -142,8 +144,9 @@ def what_if(runs: list[Trace], slow_runs: list[Trace], slow: dict[str, int]) -> 
     """The slow process predicted from runs without it, against the runs with it; all steps of either side together."""
     job = fit_job(joined(runs))
     measured_s = np.concatenate([run.step_s for run in slow_runs])
-    before = predict_job(job, seed=SEED, per_refit=len(measured_s))
-    after = predict_job(slowed(job, slow["slow_rank"], Job.slow_factor), seed=SEED, per_refit=len(measured_s))
+    key, n_draw = jax.random.key(SEED), N_REFIT * len(measured_s)
+    before = predict_job(job, key=key, n_draw=n_draw)
+    after = predict_job(with_slower_worker(job, slow["slow_rank"], Job.slow_factor), key=key, n_draw=n_draw)
     found = {"ks": ks_distance(after.step_s, measured_s)}
     for name, p in (("p50", 0.5), ("p95", 0.95)):
         measured = float(np.quantile(measured_s, p))

@@ -14,7 +14,7 @@ TraceFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Parquet, CSV, Kineto JSON (a folder or pattern of all ranks), training log, or MLPerf log. The content decides.",
+        help="Parquet, CSV, PyTorch profile (folder or pattern of all ranks), training or MLPerf log; or local_cluster, shipped.",
     ),
 ]
 Meta = Annotated[

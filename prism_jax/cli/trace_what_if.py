@@ -27,6 +27,12 @@ ReplaceRank = Annotated[
 Swap = Annotated[
     list[str] | None, typer.Option("--swap", metavar="A:B", help="Let ranks A and B change places; may be repeated.")
 ]
+SlowRank = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slow-rank", metavar="RANK:FACTOR", help="Let the compute of a rank take so many times as long, e.g. 3:1.2."
+    ),
+]
 Layers = Annotated[
     int | None, typer.Option("--layers-per-stage", min=1, help="Move one of so many layers off the last stage.")
 ]
@@ -38,6 +44,7 @@ def what_if(
     meta: Meta = None,
     replace_rank: ReplaceRank = None,
     swap: Swap = None,
+    slow_rank: SlowRank = None,
     layers_per_stage: Layers = None,
     draws: Draws = 4000,
     seed: Seed = 0,
@@ -48,23 +55,27 @@ def what_if(
     from .pictures import check_picture
 
     check_picture(plot)
-    places = _places(swap or [])
+    places, slow = _places(swap or []), [_slow(text) for text in slow_rank or []]
     trace = recorded_ops(file, meta)
     from .start_jax import start_jax
 
     start_jax()
+    import jax
+
     from ..explain.trace_criticality import trace_criticality
     from ..explain.what_if import stragglers
-    from ..held_out import REFITS, predict_job
     from ..io.write import run_record
     from ..report.trace_lines import what_if_lines
     from ..report.trace_summary import info_dict, what_if_dict
+    from ..simulate.unseen_steps import predict_job
     from ..trace.recorded_job import fit_job
 
+    key = jax.random.key(seed)  # the same for every change, so that differences are due to the change alone
     job, found = fit_job(trace), stragglers(trace)
+    replaced = replace_rank or [int(trace.rank[found.worst[0]])]
     changes = {
-        what: predict_job(changed, seed=seed, per_refit=-(-draws // REFITS))
-        for what, changed in _changes(job, replace_rank or [int(trace.rank[found.worst[0]])], places, layers_per_stage)
+        what: predict_job(changed, key=key, n_draw=draws)
+        for what, changed in _changes(job, replaced, places, slow, layers_per_stage)
     }
     summary = what_if_dict(trace, found, trace_criticality(job), changes)
     info = info_dict(trace)
@@ -74,6 +85,7 @@ def what_if(
             "meta": meta,
             "replace_rank": replace_rank,
             "swap": swap,
+            "slow_rank": slow_rank,
             "layers_per_stage": layers_per_stage,
         }
         print_json({**info, **summary, **run_record({**inputs, "draws": draws}, seed)})
@@ -88,7 +100,11 @@ def what_if(
 
 
 def _changes(
-    job: RecordedJob, ranks: list[int], places: dict[int, int], layers_per_stage: int | None
+    job: RecordedJob,
+    ranks: list[int],
+    places: dict[int, int],
+    slow: list[tuple[int, float]],
+    layers_per_stage: int | None,
 ) -> Iterator[tuple[str, RecordedJob]]:
     """The job as it is, then every change of it that makes sense."""
     from ..simulate.changed_job import (
@@ -97,6 +113,7 @@ def _changes(
         with_even_transfers,
         with_layer_moved,
         with_median_worker,
+        with_slower_worker,
         with_workers_placed,
     )
 
@@ -105,6 +122,8 @@ def _changes(
         yield f"rank {rank} replaced by a median worker", with_median_worker(job, rank)
     if places:
         yield "workers in other places", with_workers_placed(job, places)
+    for rank, factor in slow:
+        yield f"rank {rank} slower by {factor - 1.0:.3g} of its compute", with_slower_worker(job, rank, factor)
     yield "communication at its median", with_even_transfers(job)
     if job.effects is not None:
         yield "micro-batches of even length", with_even_micro_batches(job)
@@ -112,6 +131,16 @@ def _changes(
             yield "compute spread evenly over stages", with_even_stages(job)
     if layers_per_stage is not None:
         yield "one layer moved off the last stage", with_layer_moved(job, layers_per_stage)
+
+
+def _slow(text: str) -> tuple[int, float]:
+    from ..errors import DataError
+
+    rank, _, factor = text.partition(":")
+    try:
+        return int(rank), float(factor)
+    except ValueError:
+        raise DataError(f"--slow-rank: {text[:40]!r} is not a rank and a factor, such as 3:1.2") from None
 
 
 def _places(swaps: list[str]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The jobs shipped with prism-jax: under examples/ in a checkout, inside the package in an installed wheel."""
+"""The jobs and traces shipped with prism-jax: under examples/ in a checkout, inside the package in an installed wheel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ _FOLDERS = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")
 
 
 def example_files() -> dict[str, Path]:
-    """Name without ending -> file, sorted by name."""
+    """Name without ending -> job file, sorted by name."""
+    return {path.stem: path for path in _shipped() if path.suffix in (".yaml", ".toml")}
+
+
+def example_traces() -> dict[str, Path]:
+    """Name -> folder of a recorded trace, sorted by name."""
+    return {path.name: path for path in _shipped() if path.is_dir() and not path.name.startswith("_")}
+
+
+def _shipped() -> list[Path]:
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    if folder is None:
-        return {}
-    return {file.stem: file for file in sorted(folder.iterdir()) if file.suffix in (".yaml", ".toml")}
+    return sorted(folder.iterdir()) if folder else []

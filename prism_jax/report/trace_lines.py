@@ -29,10 +29,10 @@ def _headline(info: Summary) -> list[str]:
     if "job" not in info:
         return [f"{info['name']}: step times of a log, no ops ({info['source']})"]
     job = info["job"]
-    axes = " x ".join(f"{axis} {job[axis]}" for axis in ("dp", "pp", "tp", "sp") if job[axis] > 1) or "one GPU"
+    axes = " x ".join(f"{axis} {job[axis]}" for axis in ("dp", "pp", "tp", "sp") if job[axis] > 1) or "one rank"
     chunks = f", {job['virtual_stages']} chunks per stage" if job["virtual_stages"] > 1 else ""
     return [
-        f"{job['name']}: {job['world_size']:,} GPUs, {axes}{chunks}",
+        f"{job['name']}: {job['world_size']:,} ranks, {axes}{chunks}",
         f"{job['n_recorded_workers']:,} recorded workers, {job['n_ops_per_replica']:,} ops per replica and step",
     ]
 
@@ -99,6 +99,7 @@ def _evidence(evidence: Summary) -> list[str]:
             if share >= SMALLEST_SHARE
         ]
         lines += [f"          {text}" for text in _strata(evidence["strata"])]
+        lines += _shape(evidence["shape"])
         lines.append(
             f"  evidence: p = {evidence['p_values']['step']:.2g} for a step effect, {evidence['p_values']['rank']:.2g} for ranks"
         )
@@ -111,6 +112,15 @@ def _evidence(evidence: Summary) -> list[str]:
     if evidence["unexplained_waits"]:
         lines.append(f"  {evidence['unexplained_waits']} gaps are waits for something that was not recorded")
     return lines
+
+
+def _shape(shape: Summary) -> list[str]:
+    scores = sorted(shape["held_out_log_density"].items(), key=lambda item: -item[1])
+    if not scores:
+        return []
+    listed = ", ".join(f"{name.replace('_', ' ')} {score:.3f}" for name, score in scores)
+    chosen = "recorded pool" if shape["chosen"] == "pool" else shape["chosen"].replace("_", " ")
+    return [f"  micro-batch factor drawn from the {chosen} (held-out log density: {listed})"]
 
 
 def _strata(strata: Mapping[str, float]) -> list[str]:

@@ -69,6 +69,9 @@ def evidence_dict(job: RecordedJob) -> dict[str, Any]:
         else {name: getattr(found, name) for name in ("position", "step", "rank", "micro_batch", "own")},
         "p_values": {} if found is None else {"step": found.step_p, "rank": found.rank_p},
         "strata": {} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
+        "shape": {}
+        if found is None
+        else {"chosen": found.shape.name, "held_out_log_density": dict(found.shape.scores)},
         "observed_waits": list(job.waits.found),
         "unexplained_waits": int(job.waits.unexplained.sum()),
     }

@@ -22,11 +22,7 @@ def with_median_worker(job: RecordedJob, rank: int) -> RecordedJob:
     Raises:
         DataError: that rank was not recorded.
     """
-    found = np.argwhere(job.trace.rank == rank)
-    if len(found) == 0:
-        known = ", ".join(str(r) for r in np.sort(job.trace.rank, axis=None)[:8])
-        raise DataError(f"rank {rank} was not recorded. Recorded ranks are {known}, ...")
-    replica, stage = (int(x) for x in found[0])
+    replica, stage = _place(job, rank)
     ops = np.array([op.stage == stage for op in job.trace.ops])
     run_s, gap_s = job.run_s.copy(), job.gap_s.copy()
     run_s[ops, replica] = np.median(job.run_s[ops], axis=1)
@@ -38,6 +34,22 @@ def with_median_worker(job: RecordedJob, rank: int) -> RecordedJob:
         rank_effect[own, replica] = np.median(effects.rank[own], axis=1)
         effects = replace(effects, rank=rank_effect)
     return replace(job, run_s=run_s, gap_s=gap_s, effects=effects)
+
+
+def with_slower_worker(job: RecordedJob, rank: int, factor: float) -> RecordedJob:
+    """`job` with all micro-batch compute of one worker taking `factor` times as long.
+
+    Raises:
+        DataError: that rank was not recorded, or the factor is not positive.
+    """
+    if not 0.0 < factor < float("inf"):
+        raise DataError(f"a worker cannot be {factor:g} times as slow; 1.1 is 10 % slower")
+    replica, stage = _place(job, rank)
+    effects = _effects(job)
+    rank_effect = effects.rank.copy()
+    own = [signature.stage == stage for signature in effects.signatures]
+    rank_effect[own, replica] += np.log(factor)
+    return replace(job, effects=replace(effects, rank=rank_effect))
 
 
 def with_even_micro_batches(job: RecordedJob) -> RecordedJob:
@@ -112,6 +124,15 @@ def with_even_transfers(job: RecordedJob) -> RecordedJob:
         if op.op_type in COMMUNICATION or op.group:
             run_s[index] = np.median(run_s[index])
     return replace(job, run_s=run_s)
+
+
+def _place(job: RecordedJob, rank: int) -> tuple[int, int]:
+    """Replica and stage of a recorded worker."""
+    found = np.argwhere(job.trace.rank == rank)
+    if len(found) == 0:
+        known = ", ".join(str(r) for r in np.sort(job.trace.rank, axis=None)[:8])
+        raise DataError(f"rank {rank} was not recorded. Recorded ranks are {known}, ...")
+    return int(found[0, 0]), int(found[0, 1])
 
 
 def _effects(job: RecordedJob) -> Effects:

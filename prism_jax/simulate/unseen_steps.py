@@ -20,8 +20,11 @@ from jaxtyping import Float, Int32, PRNGKeyArray
 
 from .._typing import Floats
 from ..trace.effects import LEAST_STRATUM, Effects
+from ..trace.prediction import TracePrediction
 from ..trace.recorded_job import RecordedJob
 from .replay import ReplayProgram, replay_program, step_seconds
+
+N_REFIT = 40
 
 
 class StepLaw(eqx.Module):
@@ -72,6 +75,22 @@ def step_law(job: RecordedJob, n_replica: int | None = None) -> StepLaw:
         spread=jnp.asarray(_spread(found, wanted / n_recorded, wanted) if found else np.ones(3), float),
         same_replicas=wanted == n_recorded,
     )
+
+
+def predict_job(
+    job: RecordedJob, *, key: PRNGKeyArray, n_draw: int = 4000, n_replica: int | None = None
+) -> TracePrediction:
+    """Distribution of the steps of a fitted job that were not recorded.
+
+    Args:
+        job: what `fit_job` learned from a trace.
+        key: random key; same key, same answer.
+        n_draw: steps to draw, shared by 40 refits.
+        n_replica: data-parallel replicas; those of the job by default.
+    """
+    per_refit = max(-(-n_draw // N_REFIT), 2)
+    step_s = unseen_steps(step_law(job, n_replica), key, N_REFIT, per_refit)
+    return TracePrediction(np.asarray(step_s, dtype=np.float64))
 
 
 @eqx.filter_jit

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, ndtri
 
 from .._typing import Floats, Ints
+from .factor_shape import Choice, choose_shape, reshaped
 from .op_table import NONE
 from .pipeline import COMMUNICATION
 from .trace import Trace
@@ -66,6 +67,7 @@ class Evidence:
         micro_batch: shared by the signatures of one micro-batch.
         own: of a single op.
         strata: whether micro-batches of one replica, or of one step, are alike or balance.
+        shape: distribution that micro-batch factors are drawn from, and how the candidates fared on held-out steps.
         step_p, rank_p: significance of the effects.
     """
 
@@ -75,6 +77,7 @@ class Evidence:
     micro_batch: float
     own: float
     strata: Strata
+    shape: Choice
     step_p: float
     rank_p: float
 
@@ -124,7 +127,8 @@ def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:
     rank = table.effect(STEP, _by_stage(signatures, weight))
     residual = log_s - table.base[:, :, None, None] - step.shrunk[None, :, None, :] - rank.shrunk[None, :, :, None]
     amount = np.exp(residual + table.base.mean(axis=0)[None, :, None, None]).sum(axis=1)  # [mb, replica, step] seconds
-    order = np.argsort(amount, axis=None, kind="stable")
+    shape = choose_shape(np.log(amount))
+    pool, order = _pool(residual, amount, shape.name)
     n_mb, _, n_replica, n_step = log_s.shape
     strata = _strata(amount)
     return Effects(
@@ -133,10 +137,10 @@ def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:
         base=table.base,
         step=step.redrawn,
         rank=rank.shrunk,
-        pool=np.moveaxis(residual, 1, 0).reshape(len(signatures), -1)[:, order],
+        pool=pool,
         pool_step=np.broadcast_to(np.arange(n_step), (n_mb, n_replica, n_step)).ravel()[order].astype(np.int32),
         strata=_of_scores(strata, amount),
-        evidence=_evidence(table.base, step, rank, residual, weight, strata),
+        evidence=_evidence(table.base, step, rank, residual, weight, strata, shape),
     )
 
 
@@ -157,6 +161,17 @@ def _layout(trace: Trace) -> tuple[tuple[Signature, ...], Ints]:
     signatures = tuple(sorted(common))
     op = np.array([[found[mb][signature] for signature in signatures] for mb in sorted(found)], dtype=np.int32)
     return signatures, op
+
+
+def _pool(residual: Floats, amount: Floats, shape: str) -> tuple[Floats, NDArray[np.intp]]:
+    """Residuals [signature, entry] from the shortest micro-batch to the longest, and that order of the flattened table.
+
+    Where a family describes the factor better than the recorded values do, entries are moved to the family's quantiles.
+    """
+    order = np.argsort(amount, axis=None, kind="stable")
+    factor = np.log(amount.ravel()[order])
+    entries = np.moveaxis(residual, 1, 0).reshape(residual.shape[1], -1)[:, order]
+    return entries + (reshaped(factor, shape) - factor), order
 
 
 class _Effect(NamedTuple):
@@ -285,7 +300,9 @@ def normal_scores(values: NDArray) -> Floats:
     return ndtri((rank + 0.5) / flat.size)
 
 
-def _evidence(base: Floats, step: _Effect, rank: _Effect, residual: Floats, weight: Floats, strata: Strata) -> Evidence:
+def _evidence(
+    base: Floats, step: _Effect, rank: _Effect, residual: Floats, weight: Floats, strata: Strata, shape: Choice
+) -> Evidence:
     common = np.einsum("s,msrk->mrk", weight, residual)
     parts = {
         "position": (base - base.mean(axis=0)).var(axis=0) @ weight,
@@ -296,7 +313,7 @@ def _evidence(base: Floats, step: _Effect, rank: _Effect, residual: Floats, weig
     }
     total = sum(parts.values()) or 1.0
     shares = {name: float(value / total) for name, value in parts.items()}
-    return Evidence(**shares, strata=strata, step_p=step.p, rank_p=rank.p)
+    return Evidence(**shares, strata=strata, shape=shape, step_p=step.p, rank_p=rank.p)
 
 
 def _by_stage(signatures: tuple[Signature, ...], weight: Floats) -> Floats:

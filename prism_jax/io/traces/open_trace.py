@@ -13,6 +13,7 @@ from ...trace.assemble import assemble
 from ...trace.op_table import JobShape, OpTable
 from ...trace.step_log import StepLog
 from ...trace.trace import Trace
+from ..examples import example_traces
 from .detect import Format, detect
 from .meta import find_meta, read_meta
 
@@ -24,7 +25,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
 
     Args:
         path: a file of any known format; for Kineto also the folder of the files of all ranks, or a pattern such as
-            "run/rank*.json". The content decides the format.
+            "run/rank*.json"; or the name of a shipped trace. The content decides the format.
         meta: file with the degrees of the job (see `meta.py`); by default the one beside the trace, then what the trace itself
             says, then the highest ranks in it.
 
@@ -36,6 +37,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
         ConfigError: the metadata is wrong.
     """
     job = read_meta(meta) if meta is not None else None
+    path = _named(path)
     paths = _paths(path)
     formats: list[Format] = [detect(file) for file in paths]
     others = [file for file, kind in zip(paths, formats, strict=True) if kind != "kineto"]
@@ -47,6 +49,11 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
     if isinstance(found, StepLog):
         return found if job is None else replace(found, name=job.name)
     return _assembled(found, paths[0], job, None)
+
+
+def _named(path: str | Path) -> str | Path:
+    """The folder of a shipped trace, if `path` is its name and nothing of that name is at hand."""
+    return example_traces().get(str(path), path) if not Path(path).exists() else path
 
 
 def _readers() -> dict[Format, Callable[[Path], OpTable | StepLog]]:
@@ -79,7 +86,9 @@ def _kineto(named: Path, paths: list[Path], job: JobShape | None) -> Trace:
     from .kineto import read_kineto
 
     table, inside = read_kineto(paths)
-    return _assembled(table, named if named.is_dir() else paths[0], job, inside)
+    folder = named if named.is_dir() else paths[0].parent
+    named_inside = replace(inside, name=folder.resolve().name or inside.name) if inside else None
+    return _assembled(table, named if named.is_dir() else paths[0], job, named_inside)
 
 
 def _assembled(table: OpTable, beside: Path, job: JobShape | None, inside: JobShape | None) -> Trace:
