@@ -72,11 +72,11 @@ def report(name: str, trace: object, *, seed: int, fraction: float, fit_replicas
     chosen = splits(trace, n_split=N_SPLIT, train_fraction=fraction, fit_replicas=fit_replicas, seed=seed)
     scores = [score_split(trace, split, seed=seed + i, n_draw=N_DRAW)[0] for i, split in enumerate(chosen)]
     mean = mean_of_splits(scores)
-    floor = "" if fraction == 1.0 else f", of the fitted steps {mean['ks_floor']:.3f}"
     print(
         f"{name}, seed {seed}, {scores[0].n_train} steps fitted, {scores[0].n_test} scored, {N_SPLIT} splits: "
         f"p95 error median {_median(scores):+.2%}, median of absolute {_median(scores, absolute=True):.2%}; "
-        f"KS mean {mean['ks_distance']:.3f} median {np.median([s.ks_distance for s in scores]):.3f}{floor}; "
+        f"KS mean {mean['ks_distance']:.3f} median {np.median([s.ks_distance for s in scores]):.3f}, "
+        f"of the fitted steps {mean['ks_floor']:.3f}; "
         f"90% interval covers in {mean['p95_covered']:.0%}"
     )
     for way in scores[0].naive:

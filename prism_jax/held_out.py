@@ -105,11 +105,10 @@ def score_split(
     measured = {name: float(np.quantile(measured_s, p)) for name, p in names.items()}
     predicted = {name: prediction.expected(p, n_test) for name, p in names.items()}
     low, high = prediction.expected_interval(0.95, n_test, LEVEL)
-    ways = {"recorded steps": step_s[split.train]}
+    reused, reused_s = _reused(known, split)
+    naive = {reused: _naive(reused_s, measured_s)}
     if isinstance(known, Trace):
-        if split.replicas is not None:
-            ways = {f"slowest of {len(split.replicas)} replicas": slowest_recorded(known)}
-        ways["independent pools"] = independent_pools(known, seed=seed, n_draw=n_draw)
+        naive["independent pools"] = _naive(independent_pools(known, seed=seed, n_draw=n_draw), measured_s)
     score = SplitScore(
         n_train=len(split.train),
         n_test=n_test,
@@ -121,8 +120,8 @@ def score_split(
         p50_error=predicted["p50"] / measured["p50"] - 1.0,
         p95_error=predicted["p95"] / measured["p95"] - 1.0,
         ks_distance=ks_distance(prediction.step_s, measured_s),
-        ks_floor=ks_distance(step_s[split.train], measured_s),
-        naive={way: _naive(values, measured_s) for way, values in ways.items()},
+        ks_floor=naive[reused][1],
+        naive=naive,
     )
     return score, prediction
 
@@ -148,6 +147,13 @@ def slowest_recorded(trace: Trace) -> Floats:
     """[step] the recorded steps of the replicas at hand, as if they were the whole job."""
     job = fit_job(trace)
     return replay(replay_program(trace, job.waits.needs, trace.n_replica), job.run_s, job.gap_s)
+
+
+def _reused(known: Trace | StepLog, split: Split) -> tuple[str, Floats]:
+    """The recorded step times that were fitted on, and what to call them."""
+    if isinstance(known, Trace) and split.replicas is not None:
+        return f"slowest of {len(split.replicas)} replicas", slowest_recorded(known)
+    return "recorded steps", known.step_s
 
 
 def _chosen(recorded: Trace | StepLog, split: Split) -> Trace | StepLog:

@@ -23,7 +23,7 @@ class SplitScore:
         p95_covered: whether it did.
         p95_error, p50_error: predicted over measured, minus one.
         ks_distance: of the predicted distribution to the held-out steps.
-        ks_floor: of the steps that were fitted on to the held-out steps (full job: re-use of recorded step times).
+        ks_floor: the same of the recorded step times that were fitted on, re-used as they are.
         naive: way -> (p95_error, ks_distance).
     """
 
