@@ -195,7 +195,7 @@ class _Table:
         found = centred.var(axis=0, ddof=min(1, n_mb - 1))
         kept = np.clip(1.0 - spread / (n_replica * n_step) / np.maximum(found, TINY), 0.0, 1.0)
         self.base = raw.mean(axis=0) + kept * centred
-        self.within = (log_s - log_s.mean(axis=0)).var(axis=(2, 3)).mean(axis=0)  # of a micro-batch, [signature]
+        self.within = log_s - log_s.mean(axis=0)
 
     def effect(self, over: int, weight: Floats) -> _Effect:
         """Effect of the step (mean over `REPLICA`) or of the rank (mean over `STEP`).
@@ -213,9 +213,10 @@ class _Table:
         free = (n_level - 1) * (n_other - 1)
         if free > 0:
             noise = (rest**2).sum(axis=(1, 2)) / free
-        else:  # one replica or one step: judged against the spread between micro-batches
+        else:  # one replica or one step: judged against the spread between micro-batches, of which the mean is over n_mb
             free = max((self.n_mb - 1) * n_level, 1)
-            noise = (weight**2) @ self.within / max(self.n_mb - 1, 1)
+            square = np.einsum("gs,msrk->gmrk", weight, self.within) ** 2
+            noise = square.sum(axis=(1, 2, 3)) / free / self.n_mb
         p = _significance(mean, noise / n_other, free)
         kept = kept_share(mean, noise / n_other) if p < SIGNIFICANCE else np.zeros_like(mean)
         own = (weight > 0).astype(float).T @ kept  # [signature, level]
