@@ -124,14 +124,14 @@ def drawn_durations(
     score = _scores(law.spread, jax.random.normal(score_key, (law.op.shape[0], n_replica, n_draw)))
     entry = _entry(weight[law.pool_step], ndtr(score))
     effect = law.step_effect[:, step][:, None] + law.rank_effect[:, rank]  # [signature, replica, draw]
-    log_s = law.base_s[:, :, None, None] + effect + jnp.moveaxis(law.pool[:, entry], 0, 1)
+    log_s = law.base_s[:, :, None, None] + effect[None] + jnp.moveaxis(law.pool[:, entry], 0, 1)
     return run.at[law.op].set(jnp.exp(log_s)), gap
 
 
 def _scores(spread: Float[Array, "3"], own: Float[Array, "mb replica draw"]) -> Float[Array, "mb replica draw"]:
     """Standard normal scores whose means over a replica's step, and over the step, vary more or less than independent ones."""
-    replica = own.mean(axis=0)
-    step = replica.mean(axis=0)
+    replica = own.mean(axis=0, keepdims=True)
+    step = replica.mean(axis=1, keepdims=True)
     return spread[0] * (own - replica) + spread[1] * (replica - step) + spread[2] * step
 
 
