@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.trace.effects import PRIOR, SIGNIFICANCE, Effects, Signature, fit_effects, kept_share, normal_scores
+from prism_jax.trace.factor_shape import POOL, Choice
 from prism_jax.trace.trace import Trace
 from tests.trace_oracle import PipelineJob
 from tests.traces import Law, Planted, planted, skeleton
@@ -19,6 +20,13 @@ N_STEP = 20
 NOISE = Law(micro_batch=0.1, own=0.03)
 STEP_NOISE = 0.1 / np.sqrt(4 * 8)  # of the mean over micro-batches and replicas
 RANK_NOISE = 0.1 / np.sqrt(4 * N_STEP)
+
+
+@pytest.fixture(autouse=True)
+def pool_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batch factors stay as recorded, unless the test is about families; choosing one takes most of the time of a fit."""
+    if "shape" not in request.node.name:
+        monkeypatch.setattr("prism_jax.trace.effects.choose_shape", lambda log_factor: Choice(POOL, {}))
 
 
 def trace_of(job: PipelineJob) -> Trace:
@@ -45,6 +53,17 @@ def test_absent_effects_are_found_absent() -> None:
     alarms = np.zeros(2)
     for seed in range(200):
         found = fit(planted(JOB, N_STEP, seed, NOISE)).evidence
+        alarms += np.array([found.step_p, found.rank_p]) < SIGNIFICANCE
+    assert alarms.max() <= 7
+
+
+@pytest.mark.parametrize(("n_replica", "n_step"), [(1, 20), (8, 1)])
+def test_absent_effects_are_found_absent_where_only_micro_batches_tell(n_replica: int, n_step: int) -> None:
+    """One replica or one step: at most 7 false alarms in 200 recordings, as above."""
+    job = replace(JOB, dp=n_replica)
+    alarms = np.zeros(2)
+    for seed in range(200):
+        found = fit(planted(job, n_step, seed, NOISE), job).evidence
         alarms += np.array([found.step_p, found.rank_p]) < SIGNIFICANCE
     assert alarms.max() <= 7
 
@@ -132,6 +151,16 @@ def test_recorded_micro_batches_are_kept_whole() -> None:
     np.testing.assert_array_equal(found.pool_step[mine], step[order])
     seconds = np.exp(found.pool + found.base.mean(axis=0)[:, None]).sum(axis=0)
     assert (np.diff(seconds) >= 0).all()
+
+
+def test_shape_of_the_pool_is_the_family_that_describes_it() -> None:
+    """Normal factors: entries keep their order and step, and their factor lies on the quantiles of a normal."""
+    found = fit(planted(JOB, N_STEP, 0, NOISE))
+    assert found.evidence.shape.name == "normal"
+    factor = np.log(np.exp(found.pool + found.base.mean(axis=0)[:, None]).sum(axis=0))
+    straight = np.corrcoef(normal_scores(factor), factor)[0, 1]
+    assert straight > 0.99999
+    assert factor.std() == pytest.approx(NOISE.micro_batch, rel=0.1)
 
 
 @pytest.mark.parametrize(("replica", "step"), [(0.2, 0.2), (1.0, 1.0), (4.0, 1.0)])
