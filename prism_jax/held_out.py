@@ -27,6 +27,8 @@ from .trace.step_log import StepLog
 from .trace.trace import Trace
 from .trace.who_waits import dependencies
 
+MAX_DRAWN = 20_000_000  # durations of independent pools at a time: 80 MB
+
 
 @dataclass(frozen=True)
 class Split:
@@ -58,7 +60,7 @@ def fit_and_predict(
     """
     n_draw = max(n_draw, N_REFIT * max(n_test, 2))
     if isinstance(recorded, StepLog):
-        return TracePrediction(_redrawn(recorded.step_s, seed, n_draw // N_REFIT)), None
+        return TracePrediction(_redrawn(recorded.step_s, seed, -(-n_draw // N_REFIT))), None
     job = fit_job(recorded)
     asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
     return predict_job(asked, key=jax.random.key(seed), n_draw=n_draw, n_replica=n_replica), job
@@ -77,13 +79,14 @@ def splits(
     whole = train_fraction == 1.0
     if n_train < 2 or (not whole and n_step - n_train < 2):
         raise DataError(
-            f"{recorded.source}: {n_step} recorded steps cannot be split {train_fraction:g} to {1 - train_fraction:g}; "
-            "both parts need at least two steps"
+            f"{recorded.source}: --train-fraction {train_fraction:g} leaves {n_train} of {n_step} recorded steps to fit on and "
+            f"{n_step - n_train} to check with, but both take at least 2. Choose another, or 1 for no check."
         )
     n_replica = recorded.n_replica if isinstance(recorded, Trace) else 1
     if fit_replicas is not None and not 1 <= fit_replicas <= n_replica:
         raise DataError(
-            f"{recorded.source}: {fit_replicas} replicas are to be fitted on, but {n_replica} were recorded"
+            f"{recorded.source}: --fit-replicas {fit_replicas}, but {n_replica} dp replicas were recorded. "
+            f"Choose 1 to {n_replica}."
         )
     for index in range(n_split):
         rng = np.random.default_rng((seed, index))
@@ -132,15 +135,20 @@ def independent_pools(trace: Trace, *, seed: int, n_draw: int) -> Floats:
     Transfers are counted without waiting, host gaps are left out. Source: PRISM, arXiv 2510.15596.
     """
     needs = dependencies(trace)
-    run_s = durations(trace, needs).run_s
+    run_s = durations(trace, needs).run_s.astype(np.float32)
+    program = replay_program(trace, needs, trace.job.dp)
     rng = np.random.default_rng((seed, 1))
     pool: dict[tuple[str, int], list[int]] = {}
     for index, op in enumerate(trace.ops):
         pool.setdefault((op.op_type, op.stage), []).append(index)
-    drawn = np.empty((len(trace.ops), trace.job.dp, n_draw), dtype=np.float32)
-    for ops in pool.values():
-        drawn[ops] = rng.choice(run_s[ops].ravel().astype(np.float32), size=(len(ops), *drawn.shape[1:]))
-    return replay(replay_program(trace, needs, trace.job.dp), drawn)
+    n_block = -(-len(trace.ops) * trace.job.dp * n_draw // MAX_DRAWN)
+    drawn = np.empty((len(trace.ops), trace.job.dp, -(-n_draw // n_block)), dtype=np.float32)
+    step_s = []
+    for _ in range(n_block):
+        for ops in pool.values():
+            drawn[ops] = rng.choice(run_s[ops].ravel(), size=(len(ops), *drawn.shape[1:]))
+        step_s.append(replay(program, drawn))
+    return np.concatenate(step_s)[:n_draw]
 
 
 def slowest_recorded(trace: Trace) -> Floats:
