@@ -83,10 +83,13 @@ def with_layer_moved(job: RecordedJob, layers_per_stage: int) -> RecordedJob:
         raise DataError("moving a layer needs at least two stages and one layer per stage")
     base_s = np.exp(effects.base)
     for op_type in {signature.op_type for signature in effects.signatures}:
-        at = {s.stage: i for i, s in enumerate(effects.signatures) if s.op_type == op_type}
-        layer_s = np.median(base_s[:, list(at.values())], axis=1) / layers_per_stage
-        base_s[:, at[stages[-1]]] -= np.minimum(layer_s, 0.99 * base_s[:, at[stages[-1]]])
-        base_s[:, at[stages[0]]] += layer_s
+        own = [[i for i, s in enumerate(effects.signatures) if s == (op_type, stage, s.chunk)] for stage in stages]
+        if not own[0] or not own[-1]:
+            continue  # work that only some stages do is in no layer
+        stage_s = np.array([base_s[:, mine].sum(axis=1) for mine in own if mine])  # of all chunks
+        layer_s = np.minimum(np.median(stage_s, axis=0) / layers_per_stage, 0.99 * stage_s[-1])
+        base_s[:, own[-1]] *= (1.0 - layer_s / stage_s[-1])[:, None]
+        base_s[:, own[0]] *= (1.0 + layer_s / stage_s[0])[:, None]
     return replace(job, effects=replace(effects, base=np.log(base_s)))
 
 
@@ -112,8 +115,9 @@ def with_workers_placed(job: RecordedJob, places: dict[int, int]) -> RecordedJob
         (from_replica, from_stage), (to_replica, to_stage) = where[worker], where[place]
         for index, signature in enumerate(effects.signatures):
             if signature.stage == to_stage:
-                source = effects.signatures.index(signature._replace(stage=from_stage))
-                rank_effect[index, to_replica] = effects.rank[source, from_replica]
+                same = [i for i, s in enumerate(effects.signatures) if s == signature._replace(stage=from_stage)]
+                source = same or [i for i, s in enumerate(effects.signatures) if s.stage == from_stage]
+                rank_effect[index, to_replica] = effects.rank[source, from_replica].mean() if source else 0.0
     return replace(job, effects=replace(effects, rank=rank_effect))
 
 
