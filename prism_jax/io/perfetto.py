@@ -68,10 +68,10 @@ def _levels_that_fit(timelines: Sequence[Timeline]) -> int | None:
 
 def _process(line: Timeline, process: int, job_name: str, n_level: int | None) -> Iterator[Event]:
     yield name_event("process_name", process, 0, f"{job_name}: {line.title}, {line.step_s:.4g} s, slowest replica")
-    yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
+    yield sort_event("process_sort_index", process, 0, process)
     for lane in range(line.label.shape[1]):
         yield name_event("thread_name", process, lane, f"stage {lane}")
-        yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": lane, "args": {"sort_index": lane}}
+        yield sort_event("thread_sort_index", process, lane, lane)
         yield from _lane(line, process, lane, n_level)
 
 
@@ -102,3 +102,8 @@ def slice_event(name: str, category: str, process: int, lane: int, start_s: floa
 def name_event(kind: str, process: int, lane: int, text: str) -> Event:
     """Name of a process or thread, `kind` being process_name or thread_name."""
     return {"ph": "M", "name": kind, "pid": process, "tid": lane, "args": {"name": text}}
+
+
+def sort_event(kind: str, process: int, lane: int, index: int) -> Event:
+    """Place of a process or thread among the others, `kind` being process_sort_index or thread_sort_index."""
+    return {"ph": "M", "name": kind, "pid": process, "tid": lane, "args": {"sort_index": index}}
