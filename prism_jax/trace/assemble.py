@@ -143,8 +143,21 @@ def _op(table: OpTable, record: NDArray) -> TraceOp:
 
 
 def _ranks(table: OpTable, job: JobShape, recorded: NDArray[np.int32]) -> Ints:
-    """[replica, pp] lowest recorded global rank of every worker; counted as tp, sp, dp, pp where the source is silent."""
+    """[replica, pp] lowest recorded global rank of every worker; counted as tp, sp, dp, pp if the source is silent on any.
+
+    Raises:
+        DataError: two workers of one rank.
+    """
     rank = np.full((len(recorded), job.pp), np.iinfo(np.int32).max, dtype=np.int32)
     np.minimum.at(rank, (np.searchsorted(recorded, table.dp), table.pp), table.rank)
-    counted = (np.arange(job.pp)[None, :] * job.dp + recorded[:, None]) * job.tp * job.sp
-    return np.where(rank == NONE, counted, rank).astype(np.int32)
+    if (rank == NONE).any():
+        rank = (np.arange(job.pp)[None, :] * job.dp + recorded[:, None]) * job.tp * job.sp
+    first, at = np.unique(rank, return_index=True)
+    if len(first) < rank.size:
+        other = int(np.setdiff1d(np.arange(rank.size), at)[0])
+        replica, pp = divmod(other, job.pp)
+        raise DataError(
+            f"{table.source}: rank {rank[replica, pp]} stands at two workers, one of them dp rank {recorded[replica]}, "
+            f"stage {pp}. Correct the ranks, or leave them out."
+        )
+    return rank.astype(np.int32)
