@@ -150,9 +150,11 @@ parquet_file(
     optype=pa.array([b"\xff\xfe"] * 6).view(pa.string()),
 )
 parquet_file("parquet with a name of a megabyte", r"optype: .* (longer than 200|at most 200)", optype=["x" * 2**20] * 6)
-parquet_file("parquet in which a worker is missing", r"nothing was recorded on dp rank 1, stage 0", dp_rank=[0, 2] * 3)
+parquet_file("parquet in which a worker is missing", r"nothing was recorded on dp rank 0, stage 1", stage=[0, 1] * 3)
 parquet_file(
-    "parquet in which a rank says that a million are missing", r"6 rows, but dp 900001", dp_rank=[0, 900_000] * 3
+    "parquet in which a stage says that a million are missing",
+    r"6 rows, but pp 900001",
+    stage=pa.array([0, 900_000] * 3, pa.int32()),
 )
 parquet_file(
     "parquet without a complete step", r"no step is complete on every worker", optype=["a", "b", "c", "d", "e", "f"]
@@ -312,8 +314,8 @@ with_meta("meta that is a list", "- 2\n", r"meta-X\.yaml: metadata is a list of 
 with_meta("meta that is empty", "", r"meta-X\.yaml: metadata is a list of fields")
 with_meta("meta of a megabyte", "# x\n" * 2**18, r"meta-X\.yaml: larger than 64 KiB")
 with_meta("meta with fewer replicas than the trace", "dp: 1\n", r"row 2 dp: 1, but the job has dp 1")
-with_meta("meta with more replicas than the trace", "dp: 3\n", r"nothing was recorded on dp rank 2")
-with_meta("meta with a million workers", "dp: 1000000\npp: 1000000\n", r"6 rows, but dp 1000000 x pp 1000000")
+with_meta("meta with more stages than the trace", "dp: 2\npp: 2\n", r"nothing was recorded on dp rank 0, stage 1")
+with_meta("meta with a million workers", "dp: 1000000\npp: 1000000\n", r"6 rows, but pp 1000000")
 
 
 @broken("two metas that could be meant", r"ops\.csv: which metadata is meant, meta-A\.yaml, meta-B\.yaml\? .*--meta")

@@ -53,7 +53,8 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
 
 def _named(path: str | Path) -> str | Path:
     """The folder of a shipped trace, if `path` is its name and nothing of that name is at hand."""
-    return example_traces().get(str(path), path) if not Path(path).exists() else path
+    shipped = example_traces().get(str(path))
+    return path if shipped is None or Path(path).exists() else shipped
 
 
 def _readers() -> dict[Format, Callable[[Path], OpTable | StepLog]]:
