@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what record.py wrote")
     parser.add_argument("--json", action="store_true", help="one object instead of text")
     args = parser.parse_args()
-    runs = {path.name: runs_of(path) for path in sorted(args.folder.iterdir()) if path.is_dir()}
+    runs = {path.name: runs_of(path) for path in sorted(args.folder.glob("[!.]*")) if path.is_dir()}
     found: dict[str, dict] = {}
     for name, own in runs.items():
         found[name] = scenario(own)
