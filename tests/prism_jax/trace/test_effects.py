@@ -78,16 +78,21 @@ def test_without_effects_there_is_nothing_but_micro_batches() -> None:
 
 
 def test_step_effects_are_recovered() -> None:
-    """To the noise of a step's mean; redrawn, they keep the spread that was planted (15 % is three standard errors)."""
-    spread = []
+    """To the noise of a step's mean."""
     for seed in range(10):
         truth = planted(JOB, N_STEP, seed, replace(NOISE, step=0.05))
         found = fit(truth)
-        centred = truth.step - truth.step.mean()
-        assert rms(found.step.mean(axis=0) - centred) < 1.3 * STEP_NOISE
+        assert rms(found.step.mean(axis=0) - (truth.step - truth.step.mean())) < 1.3 * STEP_NOISE
         assert found.evidence.step_p < SIGNIFICANCE
-        spread.append(found.step.std(axis=1).mean() / centred.std())
-    assert np.mean(spread) == pytest.approx(1.0, abs=0.15)
+
+
+def test_step_effects_that_are_redrawn_have_the_spread_that_was_planted() -> None:
+    """Best guesses would vary less: here by 16 %. Mean over 40 recordings, to 7 %."""
+    spread = []
+    for seed in range(40):
+        truth = planted(JOB, N_STEP, seed, replace(NOISE, step=0.03))
+        spread.append(fit(truth).step.std(axis=1).mean() / truth.step.std())
+    assert np.mean(spread) == pytest.approx(1.0, abs=0.07)
 
 
 def test_rank_effects_are_recovered() -> None:
