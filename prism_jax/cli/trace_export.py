@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,8 +28,22 @@ def export(file: TraceFile, perfetto: Perfetto, meta: Meta = None, step: Step = 
         raise DataError(f"--perfetto: {perfetto}: the name must end in .json or .json.gz")
     check_target(perfetto)
     trace = recorded_ops(file, meta)
+    _check_not_among_inputs(file, perfetto)
     from ..io.perfetto_trace import typical_steps, write_recorded
 
-    chosen = step or typical_steps(trace)
+    chosen = list(dict.fromkeys(step or typical_steps(trace)))
     write_recorded(perfetto, trace, chosen)
     say(f"wrote {perfetto}: step {', '.join(str(s) for s in chosen)}")
+
+
+def _check_not_among_inputs(file: str, perfetto: str) -> None:
+    """A timeline must not replace a recorded profile, nor lie among those of a folder, where it would be taken for one."""
+    from ..errors import DataError
+
+    source, target = Path(file), Path(perfetto)
+    if target.exists() and source.exists() and target.samefile(source):
+        raise DataError(f"--perfetto: {perfetto}: that is the recorded trace itself. Name another file.")
+    if source.is_dir() and target.parent.resolve() == source.resolve():
+        raise DataError(
+            f"--perfetto: {perfetto}: in the folder of the trace it would be taken for a part of it. Name a file elsewhere."
+        )

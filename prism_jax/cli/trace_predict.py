@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import Json
-from .output import print_json
-from .talk import say
 from .trace_file import Meta, Seed, TraceFile, recorded
+from .trace_result import leave
 
 if TYPE_CHECKING:
     from .._typing import Floats
@@ -46,6 +45,8 @@ MicroBatches = Annotated[
 Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Steps to draw.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 
+FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
+
 
 def predict(
     file: TraceFile,
@@ -65,7 +66,9 @@ def predict(
 
     check_picture(plot)
     found = recorded(file, meta)
-    fraction = train_fraction if train_fraction is not None else 1.0 if fit_replicas else 0.5
+    asked = {"n_replica": replicas, "n_micro_batch": micro_batches}
+    _check_asked(found, asked, fit_replicas)
+    fraction, note = _fraction(found, train_fraction, fit_replicas)
     from .start_jax import start_jax
 
     start_jax()
@@ -74,22 +77,41 @@ def predict(
     from ..report.trace_summary import info_dict
 
     info = info_dict(found)
-    summary, prediction, held_out = _run(
-        found, fraction, fit_replicas, splits, draws, seed, {"n_replica": replicas, "n_micro_batch": micro_batches}
-    )
+    info["notes"] += note
+    summary, prediction, held_out = _run(found, fraction, fit_replicas, splits, draws, seed, asked)
     options = {"train_fraction": fraction, "fit_replicas": fit_replicas, "splits": splits, "draws": draws}
-    if json:
-        record = run_record({"file": file, "meta": meta, **options}, seed)
-        print_json({**info, **summary, **record})
-    else:
-        print("\n".join(predict_lines(info, summary)))
-    if plot is not None:
+    record = run_record({"file": file, "meta": meta, **options}, seed)
+
+    def figure() -> Any:
         from ..plot import plot_trace_prediction
-        from .pictures import write_picture
 
         name = info["job"]["name"] if "job" in info else info["name"]
-        write_picture(plot, plot_trace_prediction(prediction, found.step_s, f"{name}: unrecorded steps", held_out))
-        say(f"wrote {plot}")
+        return plot_trace_prediction(prediction, found.step_s, f"{name}: unrecorded steps", held_out)
+
+    leave({**info, **summary, **record}, lambda: predict_lines(info, summary), json, plot, figure)
+
+
+def _check_asked(found: Trace | StepLog, asked: dict[str, int | None], fit_replicas: int | None) -> None:
+    from ..errors import DataError
+    from ..trace.trace import Trace
+
+    if not isinstance(found, Trace) and (fit_replicas or any(asked.values())):
+        raise DataError(
+            f"{found.source}: a log of step times without ops has no replicas and no micro-batches. "
+            "Leave out --replicas, --micro-batches and --fit-replicas."
+        )
+
+
+def _fraction(found: Trace | StepLog, asked: float | None, fit_replicas: int | None) -> tuple[float, list[str]]:
+    """Share of the steps that the check fits on, 1 for no check, and why there is none if nobody asked for that."""
+    if asked is not None or fit_replicas:
+        return (1.0 if asked is None else asked), []
+    n_step = len(found.step_s)
+    if n_step < FEWEST_TO_SPLIT:
+        return 1.0, [
+            f"{n_step} recorded {'step is' if n_step == 1 else 'steps are'} too few to hold some out for a check"
+        ]
+    return 0.5, []
 
 
 def _run(
@@ -102,31 +124,30 @@ def _run(
     asked: dict[str, int | None],
 ) -> tuple[dict[str, Any], TracePrediction, tuple[TracePrediction, Floats] | None]:
     """The summary, the prediction from all steps, and that of the first split with the steps it did not see."""
-    from ..errors import DataError
     from ..held_out import fit_and_predict, score_split, splits
     from ..report.trace_summary import evidence_dict, prediction_dict, scores_dict
     from ..simulate.replay_recorded import replay_recorded
-    from ..trace.trace import Trace
+    from .spinner import spinner
 
-    if not isinstance(found, Trace) and (fit_replicas or any(asked.values())):
-        raise DataError(
-            f"{found.source}: a log of step times without ops has no replicas and no micro-batches. "
-            "Leave out --replicas, --micro-batches and --fit-replicas."
-        )
-    prediction, job = fit_and_predict(found, seed=seed, n_draw=draws, n_test=len(found.step_s), **asked)
-    summary: dict[str, Any] = {
-        "asked": asked,
-        "fit_replicas": fit_replicas,
-        "n_train": len(found.step_s),
-        "n_test": 0,
-    }
-    summary["steps_s"] = prediction_dict(prediction)
-    if job is not None:
-        summary["evidence"] = evidence_dict(job)
-        summary["replay"] = replay_recorded(job.trace)
-    if fraction == 1.0 and fit_replicas is None:
-        return summary, prediction, None
-    chosen = list(splits(found, n_split=n_split, train_fraction=fraction, fit_replicas=fit_replicas, seed=seed))
-    scored = [score_split(found, split, seed=seed + index, n_draw=draws) for index, split in enumerate(chosen)]
-    shown = scored[0][1], found.step_s[chosen[0].test]
-    return {**summary, **scores_dict([score for score, _ in scored])}, prediction, shown
+    checked = fraction < 1.0 or fit_replicas is not None
+    chosen = splits(found, n_split=n_split, train_fraction=fraction, fit_replicas=fit_replicas, seed=seed)
+    chosen = list(chosen) if checked else []  # before the work, since it may be refused
+    with spinner("compiling and drawing unrecorded steps") as tell:
+        prediction, job = fit_and_predict(found, seed=seed, n_draw=draws, n_test=len(found.step_s), **asked)
+        summary: dict[str, Any] = {
+            "asked": asked,
+            "fit_replicas": fit_replicas,
+            "n_train": len(found.step_s),
+            "n_test": 0,
+        }
+        summary["steps_s"] = prediction_dict(prediction)
+        if job is not None:
+            summary["evidence"] = evidence_dict(job)
+            summary["replay"] = replay_recorded(job.trace)
+        scores, shown = [], None
+        for index, split in enumerate(chosen):
+            tell(f"checking, split {index + 1} of {n_split}")
+            score, drawn = score_split(found, split, seed=seed + index, n_draw=draws)
+            scores.append(score)
+            shown = shown or (drawn, found.step_s[split.test])
+    return {**summary, **(scores_dict(scores) if scores else {})}, prediction, shown

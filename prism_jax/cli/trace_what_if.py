@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import Json
-from .output import print_json
-from .talk import say
 from .trace_file import Meta, Seed, TraceFile, recorded_ops
+from .trace_result import leave
 
 if TYPE_CHECKING:
     from ..trace.recorded_job import RecordedJob
+    from ..trace.trace import Trace
+
+LONGEST = 20  # characters of two ranks, or a rank and a factor
+MOST = 8  # ranks that a message lists
 
 Plot = Annotated[
     str | None, typer.Option("--plot", metavar="FILE", help="Write a heat map of the workers (.png, .pdf, .svg).")
@@ -57,6 +60,8 @@ def what_if(
     check_picture(plot)
     places, slow = _places(swap or []), [_slow(text) for text in slow_rank or []]
     trace = recorded_ops(file, meta)
+    _check_ranks(trace, replace_rank or [], places, slow)
+    _check_layers(trace, layers_per_stage)
     from .start_jax import start_jax
 
     start_jax()
@@ -79,24 +84,20 @@ def what_if(
     }
     summary = what_if_dict(trace, found, trace_criticality(job), changes)
     info = info_dict(trace)
-    if json:
-        inputs = {
-            "file": file,
-            "meta": meta,
-            "replace_rank": replace_rank,
-            "swap": swap,
-            "slow_rank": slow_rank,
-            "layers_per_stage": layers_per_stage,
-        }
-        print_json({**info, **summary, **run_record({**inputs, "draws": draws}, seed)})
-    else:
-        print("\n".join(what_if_lines(info, summary)))
-    if plot is not None:
-        from ..plot import plot_workers
-        from .pictures import write_picture
+    options = {
+        "replace_rank": replace_rank,
+        "swap": swap,
+        "slow_rank": slow_rank,
+        "layers_per_stage": layers_per_stage,
+    }
+    record = run_record({"file": file, "meta": meta, **options, "draws": draws}, seed)
 
-        write_picture(plot, plot_workers(found, trace.rank, trace.job.name))
-        say(f"wrote {plot}")
+    def figure() -> Any:
+        from ..plot import plot_workers
+
+        return plot_workers(found, trace.rank, trace.job.name)
+
+    leave({**info, **summary, **record}, lambda: what_if_lines(info, summary), json, plot, figure)
 
 
 def _changes(
@@ -138,9 +139,12 @@ def _slow(text: str) -> tuple[int, float]:
 
     rank, _, factor = text.partition(":")
     try:
-        return int(rank), float(factor)
+        slow = float(factor)
     except ValueError:
-        raise DataError(f"--slow-rank: {text[:40]!r} is not a rank and a factor, such as 3:1.2") from None
+        slow = 0.0
+    if not rank.isdecimal() or len(text) > LONGEST or not 0.0 < slow < float("inf"):
+        raise DataError(f"--slow-rank: {text[:LONGEST]!r} is not a rank and a factor, such as 3:1.2")
+    return int(rank), slow
 
 
 def _places(swaps: list[str]) -> dict[int, int]:
@@ -148,10 +152,30 @@ def _places(swaps: list[str]) -> dict[int, int]:
 
     places: dict[int, int] = {}
     for text in swaps:
-        a, colon, b = text.partition(":")
-        if not colon or not a.isdecimal() or not b.isdecimal() or len(text) > 20:
-            raise DataError(f"--swap: {text!r} is not two ranks, such as 3:17")
-        if int(a) in places or int(b) in places:
-            raise DataError(f"--swap: {text}: a rank can change places once")
+        a, _, b = text.partition(":")
+        if not a.isdecimal() or not b.isdecimal() or len(text) > LONGEST:
+            raise DataError(f"--swap: {text[:LONGEST]!r} is not two ranks, such as 3:17")
+        if int(a) in places or int(b) in places or int(a) == int(b):
+            raise DataError(f"--swap: {text}: a rank can change places once, and with another one only")
         places |= {int(a): int(b), int(b): int(a)}
     return places
+
+
+def _check_ranks(trace: Trace, replaced: list[int], places: dict[int, int], slow: list[tuple[int, float]]) -> None:
+    """Before the work, not after."""
+    from ..errors import DataError
+
+    asked = {"--replace-rank": replaced, "--swap": list(places), "--slow-rank": [rank for rank, _ in slow]}
+    known = sorted(trace.rank.ravel().tolist())
+    for option, ranks in asked.items():
+        for rank in ranks:
+            if rank not in known:
+                shown = ", ".join(map(str, known[:MOST])) + (f", ..., {known[-1]}" if len(known) > MOST else "")
+                raise DataError(f"{option}: rank {rank} was not recorded. Recorded are {shown}.")
+
+
+def _check_layers(trace: Trace, layers_per_stage: int | None) -> None:
+    from ..errors import DataError
+
+    if layers_per_stage is not None and trace.n_stage < 2:
+        raise DataError(f"{trace.source}: --layers-per-stage moves a layer to another stage, but the job has one only")
