@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .quantity import bar, with_error
@@ -39,10 +39,13 @@ def _headline(info: Summary) -> list[str]:
 
 def _step_lines(info: Summary) -> list[str]:
     times = info["step_s"]
-    return [
-        f"{info['n_steps']:,} steps between {info['first_step']:,} and {info['last_step']:,}: "
-        f"p50 {times['p50']:.4g} s, p95 {times['p95']:.4g} s, CV {times['cv']:.2%}"
-    ]
+    return [f"{_steps(info)}: p50 {times['p50']:.4g} s, p95 {times['p95']:.4g} s, CV {times['cv']:.2%}"]
+
+
+def _steps(info: Summary) -> str:
+    if info["n_steps"] == 1:
+        return f"1 step, number {info['first_step']:,}"
+    return f"{info['n_steps']:,} steps between {info['first_step']:,} and {info['last_step']:,}"
 
 
 def replay_lines(info: Summary, replayed: Summary) -> list[str]:
@@ -71,6 +74,10 @@ def predict_lines(info: Summary, summary: Summary) -> list[str]:
     if summary.get("n_test"):
         lines += ["", *_score(summary)]
     return lines + [f"note: {note}" for note in info["notes"]]
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def _asked(asked: Summary) -> str:
@@ -107,10 +114,12 @@ def _evidence(evidence: Summary) -> list[str]:
         lines.append("no compute that belongs to micro-batches: recorded steps are redrawn as they were")
     if evidence["observed_waits"]:
         lines.append(
-            f"  {len(evidence['observed_waits'])} waits read off the recording, e.g. {evidence['observed_waits'][-1]}"
+            f"  {_counted(len(evidence['observed_waits']), 'wait')} read off the recording, e.g. {evidence['observed_waits'][-1]}"
         )
     if evidence["unexplained_waits"]:
-        lines.append(f"  {evidence['unexplained_waits']} gaps are waits for something that was not recorded")
+        lines.append(
+            f"  {_counted(evidence['unexplained_waits'], 'gap')} of workers taken for waits for something that was not recorded"
+        )
     return lines
 
 
@@ -140,7 +149,7 @@ def _score(summary: Summary) -> list[str]:
     covered = summary["p95_covered"]
     verdict = f"covered in {covered:.0%} of splits" if n_split > 1 else "covers it" if covered else "does not cover it"
     lines = [
-        f"check: fitted on {summary['n_train']} steps{_fitted(summary)}, {summary['n_test']} steps predicted{over}",
+        f"check: fitted on {summary['n_train']:,} steps{_fitted(summary)}, {summary['n_test']:,} steps predicted{over}",
         f"  p50   measured {measured['p50']:.4g} s, predicted {predicted['p50']:.4g} s",
         f"  p95   measured {measured['p95']:.4g} s, predicted {predicted['p95']:.4g} s ({summary['p95_error']:+.2%}); "
         f"90% interval {low:.4g} to {high:.4g} s {verdict}",
@@ -163,8 +172,7 @@ def what_if_lines(info: Summary, summary: Summary) -> list[str]:
         *_headline(info),
         f"slowdown S = {summary['S']:.5f}: the mean step takes {summary['recorded_s']:.4g} s, "
         f"without stragglers {summary['ideal_s']:.4g} s",
-        f"  the worst {len(summary['worst_ranks'])} workers (rank {', '.join(map(str, summary['worst_ranks'][:MOST]))}) "
-        f"account for {summary['M_W']:.1%} of the loss, the last stage for {summary['M_S']:.1%}",
+        f"  {_worst(summary['worst_ranks'])} {summary['M_W']:.1%} of the loss, the last stage for {summary['M_S']:.1%}",
         "",
         *_ranking("slowdown by op type", summary["by_op_type"], ""),
         *_ranking("slowdown by stage", summary["by_stage"], "stage "),
@@ -175,6 +183,13 @@ def what_if_lines(info: Summary, summary: Summary) -> list[str]:
     shares = [(n, v) for n, v in summary["criticality"]["by_op_type"].items() if v >= SMALLEST_SHARE][:MOST]
     lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
     return lines + ["", *_changes(summary["changes"])]
+
+
+def _worst(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"the worst worker (rank {ranks[0]}) accounts for"
+    more = ", ..." if len(ranks) > MOST else ""
+    return f"the worst {len(ranks):,} workers (ranks {', '.join(map(str, ranks[:MOST]))}{more}) account for"
 
 
 def _ranking(title: str, values: Mapping[str, float], prefix: str) -> list[str]:
