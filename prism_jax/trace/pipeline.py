@@ -2,7 +2,8 @@
 
 Compute of a stage runs in recorded order. A receive is posted when the compute before the one that needs it has ended; a send
 follows the compute whose result it carries. Sends and receives of one type form a stream. Gradients are reduced after the last
-backward, or bucket by bucket behind it where "separate-grads-all-reduce" says that the job overlaps them.
+backward, or bucket by bucket behind it where "separate-grads-all-reduce" says that the job overlaps them. Where no transfers were
+recorded at all, compute waits for the compute of the neighbouring stage.
 Source: the dependency model of Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis",
 arXiv 2505.05713, section 3.
 """
@@ -70,6 +71,8 @@ class _Pipeline:
         self.n_live: dict[tuple[str, int], int] = defaultdict(int)
         for stage in range(self.pp):
             self._stage(stage)
+        if not any(op.op_type in PEER for op in trace.ops):
+            self._hand_over()
         self._pair()
         self._meet()
 
@@ -199,6 +202,17 @@ class _Pipeline:
         self.links.chain(tail, before)
         for op in (*gc, *tail):
             self.links.lane.setdefault(op, f"{stage:03d} 3 end of step")
+
+    def _hand_over(self) -> None:
+        """Where no transfers were recorded, a chunk's compute follows that of the chunk before on the same micro-batch."""
+        place = {}
+        for index, op in enumerate(self.trace.ops):
+            if op.op_type in (FORWARD, BACKWARD) and op.micro_batch >= 0:
+                place[op.op_type, max(op.chunk, 0) * self.pp + op.stage, op.micro_batch] = index
+        for (op_type, chunk, micro_batch), index in place.items():
+            before = place.get((op_type, chunk + (-1 if op_type == FORWARD else 1), micro_batch))
+            if before is not None:
+                self.links.after[index].add(before)
 
     def _pair(self) -> None:
         """Sends with their receives; transfers without a peer stand alone."""

@@ -126,3 +126,15 @@ def test_known_op_types_make_a_pipeline() -> None:
     rows = [OpRow(0, 0, 0, 0, name, -1, -1, 0.0, 1.0) for name in ("forward-compute", "my-kernel")]
     assert not is_pipeline(assemble(OpTable.from_rows("x", rows), trace.job))
     assert not is_pipeline(assemble(OpTable.from_rows("x", [rows[0]._replace(op_type="optimizer")]), trace.job))
+
+
+def test_compute_alone_waits_for_the_neighbouring_stage(recording: Recording) -> None:
+    """Without any send or receive the stages are still tied: what remains as a gap is the transfers, which are short."""
+    trace = changed(recording, lambda row: not row.op_type.endswith(("send", "recv")))
+    needs = pipeline_dependencies(trace)
+    compute = [op for op, found in enumerate(trace.ops) if found.op_type.endswith("-compute") and found.micro_batch > 0]
+    crossing = [any(trace.ops[need].stage != trace.ops[op].stage for need in needs.after[op]) for op in compute]
+    ends = {"forward-compute": 0, "backward-compute": 2}  # stage that has nobody to wait for
+    assert crossing == [trace.ops[op].stage != ends[trace.ops[op].op_type] for op in compute]
+    gaps = durations(trace, needs).gap_s[compute]
+    assert gaps.max() < 0.1 * np.ptp(trace.end_s)
