@@ -22,6 +22,8 @@ def plot_trace_prediction(
 ) -> Figure:
     """The prediction from all recorded steps; beside it, if given, a prediction from some steps and the steps held out.
 
+    The band on the left is that of the long-run distribution, on the right that of so many steps as were held out, which scatter.
+
     Args:
         prediction: from all recorded steps.
         recorded_s: [step] their times, seconds.
@@ -34,28 +36,33 @@ def plot_trace_prediction(
         figure.suptitle(title, x=0.01, ha="left")
         n_panel = 2 if held_out else 1
         first = figure.add_subplot(1, n_panel, 1)
-        _panel(first, prediction, recorded_s, f"{len(recorded_s)} recorded steps")
+        _panel(first, prediction, recorded_s, f"{_steps(recorded_s)} recorded", 0)
         first.set_title("All recorded steps fitted")
         if held_out:
             second = figure.add_subplot(1, n_panel, 2, sharex=first)
-            _panel(second, held_out[0], held_out[1], f"{len(held_out[1])} steps held out")
+            _panel(second, held_out[0], held_out[1], f"{_steps(held_out[1])} held out", len(held_out[1]))
             second.set_title("Check: steps that were not fitted")
     return figure
 
 
-def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str) -> None:
+def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str, n_band: int) -> None:
+    """One prediction, its band for `n_band` steps (0 for the long run), and the measured steps."""
     tail = (1.0 - LEVEL) / 2.0
     by_refit = np.quantile(prediction.step_s, LEVELS, axis=1)  # [level, refit]
-    low, high = np.quantile(by_refit, [tail, 1.0 - tail], axis=1)
-    ax.fill_betweenx(LEVELS, low, high, color=INDIGO, alpha=0.18, linewidth=0, label=f"{LEVEL:.0%} interval")
+    by_sample = np.quantile(_samples(prediction.step_s, n_band), LEVELS, axis=1) if n_band else by_refit
+    low, high = np.quantile(by_sample, [tail, 1.0 - tail], axis=1)
+    band = f"{LEVEL:.0%} of samples of {_steps(measured_s)}" if n_band else f"{LEVEL:.0%} interval, long run"
+    ax.fill_betweenx(LEVELS, low, high, color=INDIGO, alpha=0.18, linewidth=0, label=band)
     ax.plot(by_refit.mean(axis=1), LEVELS, color=INDIGO, label="predicted")
     for p, marker in MARKS.items():
         value = prediction.quantile(p)
-        ax.plot(value, p, marker, color=INDIGO, markeredgecolor="white", zorder=4, label=f"p{100 * p:g}  {value:.4g} s")
+        ax.plot(
+            value, p, marker, color=INDIGO, markeredgecolor="white", zorder=4, label=f"p{100 * p:g}  {value:#.4g} s"
+        )
     ordered = np.sort(measured_s)
-    share = np.arange(1, len(ordered) + 1) / len(ordered)
-    ax.step(ordered, share, where="post", color=WINE, linewidth=1.4, label=label)
-    ax.plot(ordered, share, "|", color=WINE, markersize=5)
+    share = np.arange(len(ordered) + 1) / len(ordered)
+    ax.step([ordered[0], *ordered], share, where="post", color=WINE, linewidth=1.4, label=label)
+    ax.plot(ordered, share[1:], "|", color=WINE, markersize=5)
     ax.axhline(0.95, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_ylim(0.0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -63,3 +70,13 @@ def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str
     ax.set_ylabel("steps that take at most this long")
     ax.grid(True)
     ax.legend(loc="lower right", handlelength=1.4)
+
+
+def _samples(step_s: Floats, n: int) -> Floats:
+    """[sample, n] the draws of every refit cut into samples of `n` steps, or as many as there are."""
+    n = min(n, step_s.shape[1])
+    return step_s[:, : step_s.shape[1] // n * n].reshape(-1, n)
+
+
+def _steps(step_s: Floats) -> str:
+    return "1 step" if len(step_s) == 1 else f"{len(step_s):,} steps"

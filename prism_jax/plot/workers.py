@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from .._typing import Floats
 from ..explain.types import Stragglers
-from .style import style
+from .style import INDIGO, style
 
 MOST_NUMBERED = 96  # workers; more would be a grey mass of digits
+MOST_NAMED = 6  # worst workers
 
 
 def plot_workers(found: Stragglers, rank: NDArray, title: str) -> Figure:
@@ -25,36 +29,40 @@ def plot_workers(found: Stragglers, rank: NDArray, title: str) -> Figure:
     values = found.by_worker.T  # stages are rows
     n_stage, n_replica = values.shape
     with style():
-        figure = Figure(
-            figsize=(float(np.clip(2.6 + 0.28 * n_replica, 5.0, 13.0)), 1.9 + 0.42 * n_stage), layout="constrained"
-        )
+        size = np.clip([2.8 + 0.28 * n_replica, 1.9 + 0.42 * n_stage], [5.2, 2.8], [13.0, 12.0])
+        figure = Figure(figsize=(float(size[0]), float(size[1])), layout="constrained")
         FigureCanvasAgg(figure)
         ax = figure.add_subplot()
         top = max(float(values.max()), 1.001)
         image = ax.imshow(values, cmap="OrRd", vmin=1.0, vmax=top, aspect="auto", interpolation="nearest")
-        ax.set_xlabel("data-parallel rank")
+        numbered = values.size <= MOST_NUMBERED
+        ax.set_xlabel("data-parallel rank" + (" (in the cells: global rank)" if numbered else ""))
         ax.set_ylabel("stage")
-        ax.set_yticks(range(n_stage))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, nbins=16, min_n_ticks=1))
         ax.grid(False)
-        if values.size <= MOST_NUMBERED:
-            for (stage, replica), value in np.ndenumerate(values):
-                dark = (value - 1.0) / (top - 1.0) > 0.6
-                ax.text(
-                    replica,
-                    stage,
-                    str(rank[replica, stage]),
-                    ha="center",
-                    va="center",
-                    size=8,
-                    color="white" if dark else "#333333",
-                )
-        for replica, stage in found.worst:
-            ax.add_patch(_box(replica, stage))
-        figure.colorbar(image, ax=ax, label="slowdown of the job by this worker", fraction=0.08, pad=0.02)
-        worst = ", ".join(str(rank[cell]) for cell in found.worst[:6])
-        ax.set_title(f"{title}: S = {found.slowdown:.3f}; worst {'rank' if len(found.worst) == 1 else 'ranks'} {worst}")
+        if numbered:
+            _number(ax, values, rank, top)
+        for cell in found.worst:
+            _box(ax, *cell, width=1.8 if numbered else 0.6)
+        bar = figure.colorbar(image, ax=ax, label="slowdown", fraction=0.08, pad=0.02)
+        bar.ax.ticklabel_format(useOffset=False)
+        worst = ", ".join(str(rank[cell]) for cell in found.worst[:MOST_NAMED])
+        more = ", ..." if len(found.worst) > MOST_NAMED else ""
+        ranks = "rank" if len(found.worst) == 1 else "ranks"
+        ax.set_title(f"{title}: S = {found.slowdown:.3f}; worst {ranks} {worst}{more}")
     return figure
 
 
-def _box(replica: int, stage: int) -> Rectangle:
-    return Rectangle((replica - 0.5, stage - 0.5), 1.0, 1.0, fill=False, edgecolor="#332288", linewidth=1.8)
+def _number(ax: Axes, values: Floats, rank: NDArray, top: float) -> None:
+    for (stage, replica), value in np.ndenumerate(values):
+        colour = "white" if (value - 1.0) / (top - 1.0) > 0.6 else "#333333"
+        ax.text(replica, stage, str(rank[replica, stage]), ha="center", va="center", size=8, color=colour)
+
+
+def _box(ax: Axes, replica: int, stage: int, width: float) -> None:
+    """Blue on white, so that it is seen on light and dark cells and at the border."""
+    for colour, linewidth in (("white", 2 * width), (INDIGO, width)):
+        box = Rectangle((replica - 0.5, stage - 0.5), 1.0, 1.0, fill=False, edgecolor=colour, linewidth=linewidth)
+        box.set(clip_on=False, zorder=3)
+        ax.add_patch(box)
