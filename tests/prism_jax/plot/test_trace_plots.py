@@ -1,0 +1,222 @@
+"""Pictures of recorded jobs show the numbers they are given, legibly, for jobs of any shape."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.typing import ColorType
+
+from prism_jax.explain.types import Stragglers
+from prism_jax.plot import figure_bytes, plot_trace_prediction, plot_workers
+from prism_jax.trace.prediction import TracePrediction
+
+RNG = np.random.default_rng(0)
+NORMAL = TracePrediction(RNG.normal(2.0, 0.1, (40, 100)))
+RECORDED_S = RNG.normal(2.0, 0.1, 30)
+HELD_OUT = TracePrediction(RNG.normal(2.1, 0.2, (40, 100))), RNG.normal(2.0, 0.1, 15)
+
+
+def stragglers(n_replica: int, n_stage: int, worst: list[tuple[int, int]] | None = None) -> Stragglers:
+    slowdown = 1.0 + np.random.default_rng(1).gamma(1.0, 0.02, (n_replica, n_stage))
+    return Stragglers(
+        recorded_s=np.full(4, 1.2),
+        ideal_s=np.ones(4),
+        by_op_type={},
+        by_stage={},
+        by_dp={},
+        by_worker=slowdown,
+        worst=tuple(worst or [(0, 0)]),
+        m_w=0.1,
+        m_s=0.2,
+    )
+
+
+def ranks(n_replica: int, n_stage: int) -> np.ndarray:
+    """[replica, stage] global ranks, two GPUs per worker."""
+    return 2 * (np.arange(n_stage) * n_replica + np.arange(n_replica)[:, None])
+
+
+def rendered(figure: Figure) -> Figure:
+    assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
+    return figure
+
+
+def points(line: Line2D) -> np.ndarray:
+    return np.asarray(line.get_xydata())
+
+
+def line(ax: Axes, label: str) -> np.ndarray:
+    """[point, 2] of the line whose label starts so."""
+    return next(points(found) for found in ax.lines if str(found.get_label()).startswith(label))
+
+
+def labels(ax: Axes) -> list[str]:
+    legend = ax.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def check_texts_are_inside(figure: Figure) -> None:
+    """Titles, labels and legends lie within the picture."""
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        boxes = [text.get_window_extent() for text in (ax.title, ax.xaxis.label, ax.yaxis.label) if text.get_text()]
+        for box in [*boxes, *([legend.get_window_extent()] if legend else [])]:
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= figure.bbox.x1
+            assert box.y1 <= figure.bbox.y1
+
+
+# --- Predicted and measured steps ------------------------------------------------------------------------------------
+
+
+def test_one_panel_or_two_with_axes_that_say_what_they_are() -> None:
+    alone = rendered(plot_trace_prediction(NORMAL, RECORDED_S, "SE: unrecorded steps"))
+    both = rendered(plot_trace_prediction(NORMAL, RECORDED_S, "SE: unrecorded steps", HELD_OUT))
+    assert (len(alone.axes), len(both.axes)) == (1, 2)
+    assert both.get_suptitle() == "SE: unrecorded steps"
+    assert [ax.get_title() for ax in both.axes] == ["", ""]  # titles stand on the left
+    assert [ax.get_title(loc="left") for ax in both.axes] == [
+        "All recorded steps fitted",
+        "Check: steps that were not fitted",
+    ]
+    for ax in both.axes:
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("step time (s)", "steps that take at most this long")
+    assert both.axes[0].get_xlim() == both.axes[1].get_xlim()
+    for figure in (alone, both):
+        check_texts_are_inside(figure)
+
+
+def test_legend_tells_quantiles_and_what_was_measured() -> None:
+    first, second = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT).axes
+    quantiles = [f"p{100 * p:g}  {NORMAL.quantile(p):#.4g} s" for p in (0.5, 0.95, 0.99)]
+    assert labels(first) == ["90% interval, long run", "predicted", *quantiles, "30 steps recorded"]
+    assert labels(second)[0] == "90% of samples of 15 steps"
+    assert labels(second)[-1] == "15 steps held out"
+
+
+def test_curve_and_marks_are_the_quantiles_of_the_prediction() -> None:
+    (ax,) = plot_trace_prediction(NORMAL, RECORDED_S, "a").axes
+    times, shares = line(ax, "predicted").T
+    np.testing.assert_allclose(times, [NORMAL.quantile(p) for p in shares])
+    for p in (0.5, 0.95, 0.99):
+        np.testing.assert_allclose(line(ax, f"p{100 * p:g}"), [[NORMAL.quantile(p), p]])
+
+
+def test_measured_steps_are_their_own_distribution_function() -> None:
+    (ax,) = plot_trace_prediction(NORMAL, RECORDED_S, "a").axes
+    times, shares = line(ax, "30 steps").T
+    assert (times[0], shares[0]) == (RECORDED_S.min(), 0.0)
+    assert (times[-1], shares[-1]) == (RECORDED_S.max(), 1.0)
+    np.testing.assert_array_equal(times[1:], np.sort(RECORDED_S))
+    assert (np.diff(shares) > 0).all()
+
+
+def band(ax: Axes, level: float) -> tuple[float, float]:
+    """Ends of the band at a share of the steps."""
+    vertices = np.asarray(ax.collections[0].get_paths()[0].vertices)
+    x = vertices[np.abs(vertices[:, 1] - level) < 1e-9, 0]
+    return float(x.min()), float(x.max())
+
+
+def test_band_on_the_left_is_the_interval_of_the_long_run() -> None:
+    (ax,) = plot_trace_prediction(NORMAL, RECORDED_S, "a").axes
+    np.testing.assert_allclose(band(ax, 0.95), NORMAL.interval(0.95))
+
+
+def test_band_of_the_check_is_that_of_so_many_steps() -> None:
+    """A sample of 15 steps scatters more than the long run."""
+    ax = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT).axes[1]
+    np.testing.assert_allclose(band(ax, 0.95), HELD_OUT[0].expected_interval(0.95, 15))
+    low, high = HELD_OUT[0].interval(0.95)
+    assert np.ptp(band(ax, 0.95)) > 2 * (high - low)
+
+
+@pytest.mark.parametrize("n_step", [1, 2, 100, 5000])
+def test_any_number_of_steps_can_be_drawn(n_step: int) -> None:
+    steps_s = RNG.normal(2.0, 0.1, n_step)
+    figure = rendered(plot_trace_prediction(NORMAL, steps_s, "a", (NORMAL, steps_s)))
+    check_texts_are_inside(figure)
+    assert labels(figure.axes[0])[-1] == ("1 step recorded" if n_step == 1 else f"{n_step:,} steps recorded")
+
+
+def test_steps_of_one_length_can_be_drawn() -> None:
+    same = TracePrediction(np.full((40, 2), 3.0))
+    rendered(plot_trace_prediction(same, np.full(9, 3.0), "a", (same, np.full(9, 3.0))))
+
+
+# --- Workers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_replica", "n_stage"), [(1, 1), (1, 16), (2, 4), (32, 2), (500, 1), (40, 64)])
+def test_workers_of_jobs_of_any_shape(n_replica: int, n_stage: int) -> None:
+    found = stragglers(n_replica, n_stage)
+    figure = rendered(plot_workers(found, ranks(n_replica, n_stage), "a job"))
+    ax = figure.axes[0]
+    check_texts_are_inside(figure)
+    np.testing.assert_array_equal(ax.images[0].get_array(), found.by_worker.T)
+    assert len(ax.texts) == (n_replica * n_stage if n_replica * n_stage <= 96 else 0)
+    for ticks in (ax.get_xticks(), ax.get_yticks()):
+        assert np.array_equal(ticks, np.round(ticks))
+    assert (figure.get_size_inches() <= (13.0, 12.0)).all()
+    assert figure.axes[1].get_ylabel() == "slowdown"
+
+
+def test_cells_carry_global_ranks_and_boxes_mark_the_worst() -> None:
+    worst = [(3, 1), (0, 0)]
+    ax = plot_workers(stragglers(4, 2, worst), ranks(4, 2), "SE").axes[0]
+    written = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
+    assert written == {(replica, stage): str(ranks(4, 2)[replica, stage]) for replica in range(4) for stage in range(2)}
+    boxes = {patch.get_xy() for patch in ax.patches if isinstance(patch, Rectangle)}
+    assert boxes == {(replica - 0.5, stage - 0.5) for replica, stage in worst}
+    assert ax.get_title(loc="left") == "SE: S = 1.200; worst ranks 14, 0"
+    assert ax.get_ylabel() == "stage"
+    assert ax.get_xlabel().startswith("data-parallel rank")
+
+
+def test_many_worst_workers_are_not_all_named() -> None:
+    worst = [(replica, 0) for replica in range(9)]
+    title = plot_workers(stragglers(300, 1, worst), ranks(300, 1), "SE").axes[0].get_title(loc="left")
+    assert title.endswith("worst ranks 0, 2, 4, 6, 8, 10, ...")
+
+
+def test_workers_of_which_none_slows_the_job_can_be_drawn() -> None:
+    found = stragglers(3, 2)
+    object.__setattr__(found, "by_worker", np.ones((3, 2)))
+    rendered(plot_workers(found, ranks(3, 2), "a job"))
+
+
+def brightness(colour: ColorType) -> float:
+    """Relative luminance as WCAG 2 defines it, 0-1."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
+def test_numbers_can_be_read_on_dark_and_light_cells() -> None:
+    """Contrast of 3 to 1 at least, what WCAG 2 asks of large text and graphics."""
+    found = stragglers(12, 8)
+    ax = plot_workers(found, ranks(12, 8), "a job").axes[0]
+    image = ax.images[0]
+    for text in ax.texts:
+        replica, stage = map(int, text.get_position())
+        cell = brightness(to_hex(image.cmap(float(image.norm(found.by_worker[replica, stage])))))
+        light, dark = sorted([cell, brightness(text.get_color())], reverse=True)
+        assert (light + 0.05) / (dark + 0.05) > 3.0
+
+
+def test_global_settings_and_open_figures_stay_as_they_were() -> None:
+    from matplotlib import pyplot
+
+    before = dict(mpl.rcParams)
+    plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT)
+    plot_workers(stragglers(4, 2), ranks(4, 2), "a job")
+    assert dict(mpl.rcParams) == before
+    assert pyplot.get_fignums() == []
