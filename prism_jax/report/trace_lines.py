@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from math import isnan
 from typing import Any
 
 from .quantity import bar, with_error
@@ -10,6 +11,7 @@ from .quantity import bar, with_error
 BAR_WIDTH = 24
 MOST = 8  # lines of a ranking
 SMALLEST_SHARE = 0.001
+FAR = 0.05  # of the step
 Summary = Mapping[str, Any]
 
 
@@ -67,7 +69,7 @@ def predict_lines(info: Summary, summary: Summary) -> list[str]:
     for name in ("p50", "p95", "p99"):
         low, high = steps["interval"][name]
         value, error = with_error(steps[name], steps["mc_error"][name])
-        known = f"{low:.4g} to {high:.4g} s at {steps['level']:.0%}, from {info['n_steps']} recorded steps"
+        known = f"{low:.4g} to {high:.4g} s at {steps['level']:.0%}, from {_counted(info['n_steps'], 'recorded step')}"
         lines.append(f"  {name}   {value} ± {error} s   ({known})")
     if summary.get("evidence"):
         lines += ["", *_evidence(summary["evidence"])]
@@ -88,6 +90,7 @@ def _asked(asked: Summary) -> str:
 
 WORDS = {
     "micro_batch": "micro-batch, shared by forward and backward on all stages",
+    "replica": "step of a replica, shared by its compute",
     "step": "step, shared by all compute",
     "rank": "rank, persistent",
     "position": "position of the micro-batch in the step",
@@ -98,14 +101,15 @@ WORDS = {
 def _evidence(evidence: Summary) -> list[str]:
     lines = []
     shares = sorted(evidence["variance_shares"].items(), key=lambda item: -item[1])
+    unit = "micro_batch" if evidence["has_micro_batches"] else "replica"
     if shares:
         lines.append("what explains the variance of compute")
         lines += [
-            f"  {share:>6.1%}  {bar(share, BAR_WIDTH)} {WORDS[name]}"
+            f"  {share:>6.1%}  {bar(share, BAR_WIDTH)} {WORDS[unit if name == 'micro_batch' else name]}"
             for name, share in shares
             if share >= SMALLEST_SHARE
         ]
-        lines += [f"          {text}" for text in _strata(evidence["strata"])]
+        lines += [f"          {text}" for text in _strata(evidence["strata"], unit)]
         lines += _shape(evidence["shape"])
         lines.append(
             f"  evidence: p = {evidence['p_values']['step']:.2g} for a step effect, {evidence['p_values']['rank']:.2g} for ranks"
@@ -129,13 +133,14 @@ def _shape(shape: Summary) -> list[str]:
         return []
     listed = ", ".join(f"{name.replace('_', ' ')} {score:.3f}" for name, score in scores)
     chosen = "recorded pool" if shape["chosen"] == "pool" else shape["chosen"].replace("_", " ")
-    return [f"  micro-batch factor drawn from the {chosen} (held-out log density: {listed})"]
+    return [f"  its shape: {chosen} (held-out log density: {listed})"]
 
 
-def _strata(strata: Mapping[str, float]) -> list[str]:
+def _strata(strata: Mapping[str, float], unit: str) -> list[str]:
     words = {"replica": "means of a replica's step", "step": "means of a step"}
+    independent = {"micro_batch": "micro-batches", "replica": "replicas"}[unit]
     return [
-        f"{words[name]} vary {ratio:.2f} times as much as independent micro-batches would make them"
+        f"{words[name]} vary {ratio:.2f} times as much as independent {independent} would make them"
         for name, ratio in strata.items()
         if abs(ratio - 1.0) > 0.05
     ]
@@ -170,9 +175,10 @@ def what_if_lines(info: Summary, summary: Summary) -> list[str]:
     """Who slowed the job down, and what a change would bring."""
     lines = [
         *_headline(info),
-        f"slowdown S = {summary['S']:.5f}: the mean step takes {summary['recorded_s']:.4g} s, "
+        f"slowdown S = {summary['S']:.5f}: without host gaps the mean step takes {summary['recorded_s']:.4g} s, "
         f"without stragglers {summary['ideal_s']:.4g} s",
-        f"  {_worst(summary['worst_ranks'])} {summary['M_W']:.1%} of the loss, the last stage for {summary['M_S']:.1%}",
+        *_replayed(info, summary),
+        _blame(summary),
         "",
         *_ranking("slowdown by op type", summary["by_op_type"], ""),
         *_ranking("slowdown by stage", summary["by_stage"], "stage "),
@@ -185,11 +191,23 @@ def what_if_lines(info: Summary, summary: Summary) -> list[str]:
     return lines + ["", *_changes(summary["changes"])]
 
 
-def _worst(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"the worst worker (rank {ranks[0]}) accounts for"
-    more = ", ..." if len(ranks) > MOST else ""
-    return f"the worst {len(ranks):,} workers (ranks {', '.join(map(str, ranks[:MOST]))}{more}) account for"
+def _replayed(info: Summary, summary: Summary) -> list[str]:
+    """A warning where replay by the rules is far from what was recorded."""
+    mean_s = info["step_s"]["mean"]
+    if abs(summary["recorded_s"] / mean_s - 1.0) < FAR:
+        return []
+    return [
+        f"  recorded were {mean_s:.4g} s: the rules of the schedule explain these steps badly (`trace replay`), so take care"
+    ]
+
+
+def _blame(summary: Summary) -> str:
+    if isnan(summary["M_W"]) or isnan(summary["M_S"]):
+        return "  nothing is lost to stragglers"
+    ranks = summary["worst_ranks"]
+    named = ", ".join(map(str, ranks[:MOST])) + (", ..." if len(ranks) > MOST else "")
+    who = f"worker (rank {named}) accounts" if len(ranks) == 1 else f"{len(ranks):,} workers (ranks {named}) account"
+    return f"  the worst {who} for {summary['M_W']:.1%} of the loss, the last stage for {summary['M_S']:.1%}"
 
 
 def _ranking(title: str, values: Mapping[str, float], prefix: str) -> list[str]:
