@@ -6,11 +6,10 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.typing import ColorType
 
 from prism_jax.explain.types import Stragglers
 from prism_jax.plot import figure_bytes, plot_trace_prediction, plot_workers
@@ -193,9 +192,8 @@ def test_workers_of_which_none_slows_the_job_can_be_drawn() -> None:
     rendered(plot_workers(found, ranks(3, 2), "a job"))
 
 
-def brightness(colour: ColorType) -> float:
+def brightness(rgb: np.ndarray) -> float:
     """Relative luminance as WCAG 2 defines it, 0-1."""
-    rgb = np.array(to_rgb(colour))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     return float(linear @ (0.2126, 0.7152, 0.0722))
 
@@ -207,8 +205,8 @@ def test_numbers_can_be_read_on_dark_and_light_cells() -> None:
     image = ax.images[0]
     for text in ax.texts:
         replica, stage = map(int, text.get_position())
-        cell = brightness(to_hex(image.cmap(float(image.norm(found.by_worker[replica, stage])))))
-        light, dark = sorted([cell, brightness(text.get_color())], reverse=True)
+        cell = np.asarray(image.cmap(image.norm(found.by_worker[replica : replica + 1, stage])))[0, :3]
+        light, dark = sorted([brightness(cell), brightness(np.array(to_rgb(text.get_color())))], reverse=True)
         assert (light + 0.05) / (dark + 0.05) > 3.0
 
 

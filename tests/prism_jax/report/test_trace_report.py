@@ -1,0 +1,286 @@
+"""What is reported on recorded jobs: every promised key, numbers as computed, lines for people that fit a terminal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prism_jax.explain.trace_criticality import trace_criticality
+from prism_jax.explain.types import Stragglers
+from prism_jax.explain.what_if import stragglers
+from prism_jax.io.traces.open_trace import open_trace
+from prism_jax.io.write import to_json
+from prism_jax.report.quantity import with_error
+from prism_jax.report.trace_lines import info_lines, predict_lines, replay_lines, what_if_lines
+from prism_jax.report.trace_summary import evidence_dict, info_dict, prediction_dict, scores_dict, what_if_dict
+from prism_jax.simulate.replay_recorded import replay_recorded
+from prism_jax.trace.prediction import TracePrediction
+from prism_jax.trace.recorded_job import RecordedJob, fit_job
+from prism_jax.trace.score import SplitScore
+from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import Trace
+from tests.trace_oracle import PipelineJob
+from tests.traces import Law, planted, timed
+
+WIDEST = 120  # characters; lines that quote op names or files may be longer
+JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)
+LAW = Law(step=0.03, rank=0.05, micro_batch=0.1, own=0.03, last_stage=0.2)
+LOG = StepLog("a.log", "a run", np.arange(10, 40), np.linspace(1.0, 2.0, 30), np.ones(30, dtype=np.int32), ("a note",))
+ASKED = {"n_replica": None, "n_micro_batch": None}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return timed(JOB, planted(JOB, 16, 0, LAW).run_s)
+
+
+@pytest.fixture(scope="module")
+def job(trace: Trace) -> RecordedJob:
+    return fit_job(trace)
+
+
+@pytest.fixture(scope="module")
+def prediction() -> TracePrediction:
+    rng = np.random.default_rng(0)
+    return TracePrediction(rng.normal(rng.normal(2.0, 0.02, (40, 1)), 0.1, (40, 50)))
+
+
+@pytest.fixture(scope="module")
+def scores() -> list[SplitScore]:
+    """Three splits whose errors are -4, 0 and 10 %; the last one is not covered."""
+    measured = {"p50": 2.0, "p95": 2.2, "p99": 2.3}
+    found = []
+    for error in (-0.04, 0.0, 0.1):
+        predicted = {name: (1.0 + error) * value for name, value in measured.items()}
+        interval = (predicted["p95"] - 0.15, predicted["p95"] + 0.15)
+        naive = {"recorded steps": (error, 0.3), "independent pools": (error - 0.1, 0.5)}
+        covered = interval[0] <= measured["p95"] <= interval[1]
+        numbers = (predicted, predicted, interval, covered, error, error, 0.2, 0.3)
+        found.append(SplitScore(8, 8, measured, *numbers, naive))
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(trace: Trace) -> Stragglers:
+    return stragglers(trace)
+
+
+@pytest.fixture(scope="module")
+def what_if(trace: Trace, job: RecordedJob, found: Stragglers, prediction: TracePrediction) -> dict:
+    longer = TracePrediction(prediction.step_s * 1.1)
+    return what_if_dict(trace, found, trace_criticality(job), {"as recorded": prediction, "all slower": longer})
+
+
+def summary(prediction: TracePrediction, job: RecordedJob, scores: list[SplitScore], **more: object) -> dict:
+    parts = {"steps_s": prediction_dict(prediction), "evidence": evidence_dict(job), **scores_dict(scores)}
+    return {"asked": ASKED, "fit_replicas": None, **parts, **more}
+
+
+def check_lines(lines: list[str]) -> None:
+    for line in lines:
+        assert line == line.rstrip()
+        assert "nan" not in line.split()
+        assert len(line) <= WIDEST or line.startswith("note: ") or "e.g." in line, line
+
+
+# --- Objects ---------------------------------------------------------------------------------------------------------
+
+
+def test_info_tells_degrees_steps_and_op_types(trace: Trace) -> None:
+    made = json.loads(to_json(info_dict(trace)))
+    assert made["kind"] == "trace"
+    expected = {"name": "synthetic", "dp": 3, "pp": 2, "tp": 1, "world_size": 6, "n_recorded_workers": 6}
+    assert expected.items() <= made["job"].items()
+    assert (
+        made["job"]["n_ops_per_replica"] == len(trace.ops) == sum(x["ops_per_step"] for x in made["op_types"].values())
+    )
+    assert (made["n_steps"], made["first_step"], made["last_step"]) == (16, 10, 25)
+    assert made["step_s"]["p95"] == np.quantile(trace.step_s, 0.95)
+    assert made["step_s"]["cv"] == pytest.approx(trace.step_s.std() / trace.step_s.mean())
+    assert made["op_types"]["forward-compute"]["ops_per_step"] == 8
+
+
+def test_info_of_a_log_has_steps_and_no_ops() -> None:
+    made = json.loads(to_json(info_dict(LOG)))
+    assert (made["kind"], made["name"], made["n_steps"], made["last_step"]) == ("step log", "a run", 30, 39)
+    assert made["notes"] == ["a note"]
+    assert {"job", "op_types"}.isdisjoint(made)
+
+
+def test_partly_recorded_jobs_keep_their_size(trace: Trace) -> None:
+    made = info_dict(trace.choose(replicas=np.array([1])))
+    assert (made["job"]["dp"], made["job"]["world_size"], made["job"]["n_recorded_workers"]) == (3, 6, 2)
+
+
+def test_shares_of_variance_sum_to_one(job: RecordedJob) -> None:
+    made = evidence_dict(job)
+    assert set(made["variance_shares"]) == {"position", "step", "rank", "micro_batch", "own"}
+    assert sum(made["variance_shares"].values()) == pytest.approx(1.0)
+    assert made["has_micro_batches"]
+    json.loads(to_json(made))
+
+
+def test_prediction_has_quantiles_with_both_kinds_of_error(prediction: TracePrediction) -> None:
+    made = prediction_dict(prediction)
+    for name, p in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        assert made[name] == prediction.quantile(p)
+        assert made["interval"][name] == prediction.interval(p, made["level"])
+        assert made["mc_error"][name] == prediction.mc_error(p)
+        assert made["interval"][name][0] < made[name] < made["interval"][name][1]
+
+
+PROMISED = {
+    "n_train",
+    "n_test",
+    "p95_error",
+    "p50_error",
+    "ks_distance",
+    "ks_floor",
+    "p95_covered",
+    "p95_interval_s",
+    "naive",
+}
+
+
+def test_one_split_is_told_as_it_is(scores: list[SplitScore]) -> None:
+    made = scores_dict(scores[:1])
+    assert made.keys() >= PROMISED
+    assert "splits" not in made
+    assert made["measured_s"] == {"p50": scores[0].measured["p50"], "p95": scores[0].measured["p95"]}
+    assert made["predicted_s"] == scores[0].predicted
+    assert set(made["predicted_s"]) == {"p50", "p95", "p99"}
+    assert made["naive"]["independent pools"]["p95_error"] == scores[0].naive["independent pools"][0]
+
+
+def test_several_splits_are_averaged_and_listed(scores: list[SplitScore]) -> None:
+    made = json.loads(to_json(scores_dict(scores)))
+    assert made["p95_error"] == pytest.approx(0.02)
+    assert (made["p95_error_median"], made["p95_abs_error_median"]) == (0.0, 0.04)
+    assert made["p95_covered"] == pytest.approx(2 / 3)
+    assert [split["p95_covered"] for split in made["splits"]] == [True, True, False]
+    for split in made["splits"]:
+        assert split.keys() >= PROMISED | {"measured_s", "predicted_s", "long_run_s"}
+
+
+def test_what_if_is_by_global_rank_from_the_worst(what_if: dict, trace: Trace, found: Stragglers) -> None:
+    made = json.loads(to_json(what_if))
+    assert {"S", "M_W", "M_S", "by_op_type", "by_rank", "by_stage", "by_dp", "criticality", "changes"} <= made.keys()
+    assert set(made["by_rank"]) == {str(rank) for rank in trace.rank.ravel()}
+    for part in (made["by_rank"], made["by_op_type"], made["criticality"]["by_rank"]):
+        assert list(part.values()) == sorted(part.values(), reverse=True)
+    for (replica, stage), rank in np.ndenumerate(trace.rank):
+        assert made["by_rank"][str(rank)] == found.by_worker[replica, stage]
+    assert str(made["worst_ranks"][0]) == next(iter(made["by_rank"]))
+    assert sum(made["criticality"]["by_op_type"].values()) == pytest.approx(1.0)
+    assert made["recorded_s"] / made["ideal_s"] == pytest.approx(made["S"])
+    base, slower = made["changes"].values()
+    assert slower == {name: pytest.approx(1.1 * value) for name, value in base.items()}
+
+
+def test_replay_is_exact_with_waits_and_gaps(trace: Trace) -> None:
+    made = replay_recorded(trace)
+    assert made["with_host_gaps"]["median_abs_error"] < 1e-6
+    assert 0 <= made["median_abs_error"] <= made["p90_abs_error"]
+
+
+# --- Lines -----------------------------------------------------------------------------------------------------------
+
+
+def test_info_lines(trace: Trace) -> None:
+    lines = info_lines(info_dict(trace))
+    check_lines(lines)
+    assert lines[0].startswith("synthetic: 6 ")
+    assert lines[0].endswith("dp 3 x pp 2")
+    assert lines[2].startswith("16 steps between 10 and 25: p50 ")
+    one = info_lines(info_dict(trace.choose(steps=np.array([3]))))
+    assert one[2].startswith("1 step, number 13: p50 ")
+    assert info_lines(info_dict(LOG))[0] == "a run: step times of a log, no ops (a.log)"
+    assert info_lines(info_dict(LOG))[-1] == "note: a note"
+
+
+def test_replay_lines_go_from_bad_to_good(trace: Trace) -> None:
+    lines = replay_lines(info_dict(trace), replay_recorded(trace))
+    check_lines(lines)
+    errors = [float(line.split()[-1].rstrip("%")) for line in lines[-3:]]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_predict_lines_show_quantiles_with_their_error(
+    trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
+) -> None:
+    lines = predict_lines(info_dict(trace), summary(prediction, job, scores[:1]))
+    check_lines(lines)
+    value, error = with_error(prediction.quantile(0.95), prediction.mc_error(0.95))
+    low, high = prediction.interval(0.95)
+    assert f"  p95   {value} ± {error} s   ({low:.4g} to {high:.4g} s at 90%, from 16 recorded steps)" in lines
+    assert "check: fitted on 8 steps, 8 steps predicted" in lines
+    assert any("(-4.00%)" in line and line.endswith("s covers it") for line in lines)
+    last = predict_lines(info_dict(trace), summary(prediction, job, scores[2:]))
+    assert any("(+10.00%)" in line and line.endswith("does not cover it") for line in last)
+    assert any("micro-batch, shared by forward and backward on all stages" in line for line in lines)
+    assert any("rank, persistent" in line for line in lines)
+
+
+def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
+    trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
+) -> None:
+    asked = {"n_replica": 1000, "n_micro_batch": 16}
+    made = summary(prediction, job, scores, asked=asked, fit_replicas=2)
+    lines = predict_lines(info_dict(trace), made)
+    check_lines(lines)
+    assert "unrecorded steps with 1,000 data-parallel replicas and 16 micro-batches per replica" in lines
+    assert "check: fitted on 8 steps of 2 replicas, 8 steps predicted, mean of 3 splits" in lines
+    assert any(line.endswith("covered in 67% of splits") for line in lines)
+
+
+def test_predict_lines_of_a_log_have_no_evidence(prediction: TracePrediction) -> None:
+    made = {"asked": ASKED, "fit_replicas": None, "steps_s": prediction_dict(prediction), "n_test": 0}
+    lines = predict_lines(info_dict(LOG), made)
+    check_lines(lines)
+    assert not any("variance" in line or line.startswith("check") for line in lines)
+
+
+def test_jobs_without_micro_batches_are_not_said_to_have_any(prediction: TracePrediction) -> None:
+    trace = open_trace(Path(__file__).parents[2] / "data" / "kineto_gloo")
+    assert isinstance(trace, Trace)
+    job = fit_job(trace)
+    made = {"asked": ASKED, "steps_s": prediction_dict(prediction), "evidence": evidence_dict(job)}
+    text = "\n".join(predict_lines(info_dict(trace), made))
+    assert "step of a replica, shared by its compute" in text
+    assert "micro-batch" not in text
+
+
+def test_what_if_lines_name_the_worst_and_what_changes_bring(trace: Trace, what_if: dict) -> None:
+    lines = what_if_lines(info_dict(trace), what_if)
+    check_lines(lines)
+    text = "\n".join(lines)
+    assert f"slowdown S = {what_if['S']:.5f}: " in text
+    assert f"the worst worker (rank {what_if['worst_ranks'][0]}) accounts for {what_if['M_W']:.1%} of the loss" in text
+    assert "  all slower: p50 " in text
+    assert lines[-1].count("(+10.0%)") == 3
+    assert "take care" not in text
+
+
+def test_many_workers_are_ranked_from_the_top_only(trace: Trace, what_if: dict) -> None:
+    by_rank = {str(rank): 2.0 - rank / 1000 for rank in range(500)}
+    lines = what_if_lines(info_dict(trace), {**what_if, "by_rank": by_rank, "worst_ranks": list(range(15))})
+    check_lines(lines)
+    assert "  ... 492 more" in lines
+    assert any("the worst 15 workers (ranks 0, 1, 2, 3, 4, 5, 6, 7, ...) account for" in line for line in lines)
+
+
+def test_jobs_that_lose_nothing_are_said_to(trace: Trace, what_if: dict) -> None:
+    nothing = float("nan")
+    lines = what_if_lines(info_dict(trace), {**what_if, "S": 1.0, "M_W": nothing, "M_S": nothing})
+    check_lines(lines)
+    assert "  nothing is lost to stragglers" in lines
+
+
+def test_steps_that_the_rules_replay_badly_are_pointed_out(trace: Trace, found: Stragglers, job: RecordedJob) -> None:
+    far = replace(found, recorded_s=0.8 * found.recorded_s)
+    made = what_if_dict(trace, far, trace_criticality(job), {"as recorded": TracePrediction(np.ones((2, 2)))})
+    assert any("take care" in line for line in what_if_lines(info_dict(trace), made))
