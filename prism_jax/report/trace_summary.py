@@ -16,6 +16,7 @@ from ..trace.score import LEVEL, SplitScore, mean_of_splits
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
 
+WARM_UP = 2.0  # times the median step
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -29,11 +30,28 @@ def info_dict(recorded: Trace | StepLog) -> dict[str, Any]:
         "first_step": int(recorded.steps[0]),
         "last_step": int(recorded.steps[-1]),
         "step_s": {**times, "mean": float(step_s.mean()), "cv": float(step_s.std() / step_s.mean())},
-        "notes": list(recorded.notes),
+        "notes": [*recorded.notes, *_warm_up(step_s), *_means(recorded)],
     }
     if isinstance(recorded, StepLog):
         return {"kind": "step log", "name": recorded.name, **base}
     return {"kind": "trace", "job": job_dict(recorded), **base, "op_types": _op_types(recorded)}
+
+
+def _warm_up(step_s: Floats) -> list[str]:
+    """A first step that is no step like the others; predictions would repeat it."""
+    ratio = float(step_s[0] / np.median(step_s))
+    if len(step_s) < 3 or ratio < WARM_UP:
+        return []
+    return [f"the first recorded step takes {ratio:.3g} times the median: if it is a warm-up, leave it out of the file"]
+
+
+def _means(recorded: Trace | StepLog) -> list[str]:
+    longest = int(recorded.n_steps.max()) if isinstance(recorded, StepLog) else 1
+    if longest == 1:
+        return []
+    return [
+        f"times are means over up to {longest:,} steps, and so are those that are predicted; single steps scatter more"
+    ]
 
 
 def job_dict(trace: Trace) -> dict[str, Any]:

@@ -111,6 +111,16 @@ def test_info_of_a_log_has_steps_and_no_ops() -> None:
     assert {"job", "op_types"}.isdisjoint(made)
 
 
+def test_notes_warn_of_a_warm_up_and_of_means() -> None:
+    assert info_dict(LOG)["notes"] == ["a note"]
+    slow_s = np.r_[9.0, LOG.step_s[1:]]
+    (note,) = info_dict(replace(LOG, step_s=slow_s, notes=()))["notes"]
+    assert "first recorded step takes 5.87 times the median" in note
+    counts = np.r_[np.full(29, 10), 7].astype(np.int32)
+    (note,) = info_dict(replace(LOG, n_steps=counts, notes=()))["notes"]
+    assert "means over up to 10 steps" in note
+
+
 def test_partly_recorded_jobs_keep_their_size(trace: Trace) -> None:
     made = info_dict(trace.choose(replicas=np.array([1])))
     assert (made["job"]["dp"], made["job"]["world_size"], made["job"]["n_recorded_workers"]) == (3, 6, 2)
