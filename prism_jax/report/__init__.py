@@ -1,4 +1,19 @@
-"""Predictions as plain data and as lines of text. Prints nothing."""
+"""Predictions as plain data and as lines of text. Prints nothing.
 
-from .lines import summary_lines as summary_lines
-from .summary import summary_dict as summary_dict
+Names are imported when they are used: reports on jobs need what `explain` needs, reports on traces do without JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .lines import summary_lines as summary_lines
+    from .summary import summary_dict as summary_dict
+
+_HOME = {"summary_lines": "lines", "summary_dict": "summary"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)

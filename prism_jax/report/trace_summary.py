@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._typing import Floats
-from ..explain.types import Stragglers, TraceCriticality
 from ..trace.prediction import TracePrediction
 from ..trace.recorded_job import RecordedJob
 from ..trace.score import LEVEL, SplitScore, mean_of_splits
 from ..trace.step_log import StepLog
 from ..trace.trace import Trace
+
+if TYPE_CHECKING:
+    from ..explain.types import Stragglers, TraceCriticality
 
 WARM_UP = 2.0  # times the median step
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
