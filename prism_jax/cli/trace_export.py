@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated
 
@@ -37,13 +38,14 @@ def export(file: TraceFile, perfetto: Perfetto, meta: Meta = None, step: Step = 
 
 
 def _check_not_among_inputs(file: str, perfetto: str) -> None:
-    """A timeline must not replace a recorded profile, nor lie among those of a folder, where it would be taken for one."""
+    """A timeline must not replace a recorded profile, nor lie among those of a folder or pattern."""
     from ..errors import DataError
 
     source, target = Path(file), Path(perfetto)
     if target.exists() and source.exists() and target.samefile(source):
         raise DataError(f"--perfetto: {perfetto}: that is the recorded trace itself. Name another file.")
-    if source.is_dir() and target.parent.resolve() == source.resolve():
+    folder, pattern = (source, "*") if source.is_dir() else (source.parent, source.name)
+    if target.parent.resolve() == folder.resolve() and fnmatch(target.name, pattern):
         raise DataError(
-            f"--perfetto: {perfetto}: in the folder of the trace it would be taken for a part of it. Name a file elsewhere."
+            f"--perfetto: {perfetto}: there it would be taken for a part of the trace. Name a file in another folder."
         )
