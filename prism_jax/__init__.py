@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .plan import Overlap as Overlap, ParallelPlan as ParallelPlan
     from .result import StepTimeDistribution as StepTimeDistribution
     from .simulate import predict as predict, step_time as step_time
+    from .simulate.calibrate import calibrated as calibrated
     from .simulate.unseen_steps import predict_job as predict_job
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .trace.prediction import TracePrediction as TracePrediction
@@ -43,6 +44,7 @@ _HOME = {
     "RecordedJob": "trace.recorded_job",
     "Trace": "trace.trace",
     "TracePrediction": "trace.prediction",
+    "calibrated": "simulate.calibrate",
     "fit_job": "trace.recorded_job",
     "load_job": "io.config",
     "open_trace": "io.traces.open_trace",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ._typing import Floats
 from .errors import DataError
+from .simulate.calibrate import calibrated
 from .simulate.more_micro_batches import with_micro_batches
 from .simulate.replay import replay, replay_program
 from .simulate.unseen_steps import N_REFIT, predict_job
@@ -61,7 +62,7 @@ def fit_and_predict(
     n_draw = max(n_draw, N_REFIT * max(n_test, 2))
     if isinstance(recorded, StepLog):
         return TracePrediction(_redrawn(recorded.step_s, seed, -(-n_draw // N_REFIT))), None
-    job = fit_job(recorded)
+    job = calibrated(fit_job(recorded))
     asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
     return predict_job(asked, key=jax.random.key(seed), n_draw=n_draw, n_replica=n_replica), job
 

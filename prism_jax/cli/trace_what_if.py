@@ -72,11 +72,12 @@ def what_if(
     from ..io.write import run_record
     from ..report.trace_lines import what_if_lines
     from ..report.trace_summary import info_dict, what_if_dict
+    from ..simulate.calibrate import calibrated
     from ..simulate.unseen_steps import predict_job
     from ..trace.recorded_job import fit_job
 
     key = jax.random.key(seed)  # the same for every change, so that differences are due to the change alone
-    job, found = fit_job(trace), stragglers(trace)
+    job, found = calibrated(fit_job(trace)), stragglers(trace)
     replaced = replace_rank or [int(trace.rank[found.worst[0]])]
     changes = {
         what: predict_job(changed, key=key, n_draw=draws)

@@ -116,6 +116,7 @@ def _evidence(evidence: Summary) -> list[str]:
         )
     else:
         lines.append("no compute that belongs to micro-batches: recorded steps are redrawn as they were")
+    lines += _agreement(evidence["agreement"])
     if evidence["observed_waits"]:
         lines.append(
             f"  {_counted(len(evidence['observed_waits']), 'wait')} read off the recording, e.g. {evidence['observed_waits'][-1]}"
@@ -133,7 +134,17 @@ def _shape(shape: Summary) -> list[str]:
         return []
     listed = ", ".join(f"{name.replace('_', ' ')} {score:.3f}" for name, score in scores)
     chosen = "recorded pool" if shape["chosen"] == "pool" else shape["chosen"].replace("_", " ")
-    return [f"  its shape: {chosen} (held-out log density: {listed})"]
+    return [f"  micro-batch factor: {chosen} (held-out log density: {listed})"]
+
+
+def _agreement(agreement: Mapping[str, float]) -> list[str]:
+    """What drawn steps were multiplied by; nothing where they agree with the recorded ones."""
+    if agreement["mean"] == agreement["spread"] == 1.0:
+        return []
+    return [
+        f"  calibrated on the recorded steps: mean x {agreement['mean']:.3f}, spread x {agreement['spread']:.3f}, "
+        "for something shared that is not in the model"
+    ]
 
 
 def _strata(strata: Mapping[str, float], unit: str) -> list[str]:

@@ -93,6 +93,7 @@ def evidence_dict(job: RecordedJob) -> dict[str, Any]:
         if found is None
         else {"chosen": found.shape.name, "held_out_log_density": dict(found.shape.scores)},
         "has_micro_batches": any(op.micro_batch >= 0 for op in job.trace.ops),
+        "agreement": job.agreement._asdict(),
         "observed_waits": list(job.waits.found),
         "unexplained_waits": int(job.waits.unexplained.sum()),
     }

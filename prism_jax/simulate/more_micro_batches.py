@@ -46,6 +46,7 @@ def with_micro_batches(job: RecordedJob, n_micro_batch: int) -> RecordedJob:
         run_s=job.run_s[origin],
         gap_s=job.gap_s[origin],
         effects=None if job.effects is None else _effects(job.effects, ops, source),
+        agreement=job.agreement,
     )
 
 

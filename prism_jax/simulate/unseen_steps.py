@@ -90,7 +90,7 @@ def predict_job(
     """
     per_refit = max(-(-n_draw // N_REFIT), 2)
     step_s = unseen_steps(step_law(job, n_replica), key, N_REFIT, per_refit)
-    return TracePrediction(np.asarray(step_s, dtype=np.float64))
+    return TracePrediction(job.agreement.applied(np.asarray(step_s, dtype=np.float64)))
 
 
 @eqx.filter_jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,21 @@ from .waits import Waits, observed_waits, work
 from .who_waits import dependencies
 
 
+class Agreement(NamedTuple):
+    """What drawn steps are multiplied by to agree with recorded ones: their mean, and their deviations from it."""
+
+    mean: float = 1.0
+    spread: float = 1.0
+
+    def applied(self, step_s: Floats) -> Floats:
+        """Drawn step times that agree."""
+        mean = step_s.mean()
+        return self.mean * mean + self.spread * (step_s - mean)
+
+
+PERFECT = Agreement()
+
+
 @dataclass(frozen=True)
 class RecordedJob:
     """A fitted job.
@@ -23,7 +39,8 @@ class RecordedJob:
         waits: its dependencies, with the waits that only the times show.
         run_s: [op, replica, step] seconds of work.
         gap_s: [op, replica, step] seconds of host gaps.
-        effects: what the compute of micro-batches shares; None if the job has no micro-batches.
+        effects: what the compute of micro-batches shares; None if there is no compute.
+        agreement: of drawn with recorded steps; perfect unless they were held against each other (`simulate.calibrate`).
     """
 
     trace: Trace
@@ -31,6 +48,7 @@ class RecordedJob:
     run_s: Floats
     gap_s: Floats
     effects: Effects | None
+    agreement: Agreement = PERFECT
 
 
 def fit_job(trace: Trace) -> RecordedJob:
