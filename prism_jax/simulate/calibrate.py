@@ -22,7 +22,7 @@ from ..trace.recorded_job import Agreement, RecordedJob
 from .replay import replay, replay_program
 from .unseen_steps import predict_job
 
-SEED, N_DRAW = 0, 4000
+SEED, N_DRAW = 0, 2000
 BELIEVED = 2.0  # standard errors
 FEWEST = 5  # recorded steps; fewer tell nothing about what the model misses
 
