@@ -110,7 +110,7 @@ def _evidence(evidence: Summary) -> list[str]:
             if share >= SMALLEST_SHARE
         ]
         lines += [f"          {text}" for text in _strata(evidence["strata"], unit)]
-        lines += _shape(evidence["shape"])
+        lines += _shape(evidence["shape"], unit)
         lines.append(
             f"  evidence: p = {evidence['p_values']['step']:.2g} for a step effect, {evidence['p_values']['rank']:.2g} for ranks"
         )
@@ -128,18 +128,19 @@ def _evidence(evidence: Summary) -> list[str]:
     return lines
 
 
-def _shape(shape: Summary) -> list[str]:
+def _shape(shape: Summary, unit: str) -> list[str]:
     scores = sorted(shape["held_out_log_density"].items(), key=lambda item: -item[1])
     if not scores:
         return []
     listed = ", ".join(f"{name.replace('_', ' ')} {score:.3f}" for name, score in scores)
     chosen = "recorded pool" if shape["chosen"] == "pool" else shape["chosen"].replace("_", " ")
-    return [f"  micro-batch factor: {chosen} (held-out log density: {listed})"]
+    what = {"micro_batch": "micro-batch factor", "replica": "factor of a replica's step"}[unit]
+    return [f"  {what}: {chosen} (held-out log density: {listed})"]
 
 
 def _agreement(agreement: Mapping[str, float]) -> list[str]:
-    """What drawn steps were multiplied by; nothing where they agree with the recorded ones."""
-    if agreement["mean"] == agreement["spread"] == 1.0:
+    """What drawn steps were multiplied by; nothing where it is not seen in three digits."""
+    if max(abs(agreement["mean"] - 1.0), abs(agreement["spread"] - 1.0)) < SMALLEST_SHARE:
         return []
     return [
         f"  calibrated on the recorded steps: mean x {agreement['mean']:.3f}, spread x {agreement['spread']:.3f}, "

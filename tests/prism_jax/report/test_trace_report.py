@@ -19,7 +19,7 @@ from prism_jax.report.trace_lines import info_lines, predict_lines, replay_lines
 from prism_jax.report.trace_summary import evidence_dict, info_dict, prediction_dict, scores_dict, what_if_dict
 from prism_jax.simulate.replay_recorded import replay_recorded
 from prism_jax.trace.prediction import TracePrediction
-from prism_jax.trace.recorded_job import RecordedJob, fit_job
+from prism_jax.trace.recorded_job import Agreement, RecordedJob, fit_job
 from prism_jax.trace.score import SplitScore
 from prism_jax.trace.step_log import StepLog
 from prism_jax.trace.trace import Trace
@@ -245,6 +245,16 @@ def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
     assert "unrecorded steps with 1,000 data-parallel replicas and 16 micro-batches per replica" in lines
     assert "check: fitted on 8 steps of 2 replicas, 8 steps predicted, mean of 3 splits" in lines
     assert any(line.endswith("covered in 67% of splits") for line in lines)
+
+
+def test_calibration_is_told_where_it_can_be_seen(trace: Trace, job: RecordedJob, prediction: TracePrediction) -> None:
+    def text(agreement: Agreement) -> str:
+        evidence = evidence_dict(replace(job, agreement=agreement))
+        made = {"asked": ASKED, "steps_s": prediction_dict(prediction), "evidence": evidence}
+        return "\n".join(predict_lines(info_dict(trace), made))
+
+    assert "calibrated on the recorded steps: mean x 0.950, spread x 1.200" in text(Agreement(0.95, 1.2))
+    assert "calibrated" not in text(Agreement(1.0004, 0.9996))
 
 
 def test_predict_lines_of_a_log_have_no_evidence(prediction: TracePrediction) -> None:
