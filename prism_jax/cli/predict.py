@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import JobFile, Json, Overrides
-from .output import print_json
-from .pictures import check_picture, write_picture
+from .pictures import check_picture
+from .result import leave
 from .talk import say, talks
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ..cost.step_cost import StepCost
     from ..job import Job
     from ..result import StepTimeDistribution
@@ -71,33 +71,18 @@ def predict(
     known = _known(loaded, slowdowns)
     inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
-    reader_left = _print(summary, json)
-    if plot is not None:
+
+    def figure() -> Figure:
         from ..plot import plot_prediction
 
-        write_picture(plot, plot_prediction(distribution, explanation, _title(loaded)))
-        say(f"wrote {plot}")
-    if trace is not None:
-        _write_trace(trace, loaded, distribution, seed)
-        say(f"wrote {trace}")
-    if reader_left:
-        raise reader_left
+        return plot_prediction(distribution, explanation, _title(loaded))
 
+    def lines() -> list[str]:
+        from ..report import summary_lines
 
-def _print(summary: dict[str, Any], json: bool) -> BrokenPipeError | None:
-    """Prints the summary; a reader that has seen enough (`| head -1`) must not cost the user the files."""
-    try:
-        if json:
-            print_json(summary)
-        else:
-            from ..report import summary_lines
+        return summary_lines(summary)
 
-            print("\n".join(summary_lines(summary)))
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error
-    return None
+    leave(summary, lines, json, plot, figure, lambda: _write_trace(trace, loaded, distribution, seed))
 
 
 def _run(
@@ -175,7 +160,9 @@ def _known(job: Job, path: str | None) -> KnownGpus | None:
     return known_gpus(found, job.plan.n_devices)
 
 
-def _write_trace(path: str, job: Job, distribution: StepTimeDistribution, seed: int) -> None:
+def _write_trace(path: str | None, job: Job, distribution: StepTimeDistribution, seed: int) -> None:
+    if path is None:
+        return
     import jax
 
     from ..explain.timeline import timelines
@@ -183,6 +170,7 @@ def _write_trace(path: str, job: Job, distribution: StepTimeDistribution, seed: 
     from ..simulate.program import lower
 
     write_trace(path, timelines(lower(job), distribution, jax.random.key(seed)), job.name)
+    say(f"wrote {path}")
 
 
 def _title(job: Job) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import Json
+from .result import leave
 from .trace_file import Meta, Seed, TraceFile, recorded
-from .trace_result import leave
 
 if TYPE_CHECKING:
     from .._typing import Floats

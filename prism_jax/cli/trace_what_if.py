@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import Json
+from .result import leave
 from .trace_file import Meta, Seed, TraceFile, recorded_ops
-from .trace_result import leave
 
 if TYPE_CHECKING:
     from ..trace.recorded_job import RecordedJob
