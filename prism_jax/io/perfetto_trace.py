@@ -54,10 +54,11 @@ def _index(trace: Trace, step: int) -> int:
 
 
 def _events(trace: Trace, needs: Dependencies, index: Sequence[int]) -> Iterator[Event]:
+    counted = "dp" if trace.n_replica == trace.job.dp else "recorded replica"
     for replica in range(trace.n_replica):
         for stage in range(trace.n_stage):
             process = int(trace.rank[replica, stage])
-            yield name_event("process_name", process, 0, f"rank {process}: dp {replica}, stage {stage}")
+            yield name_event("process_name", process, 0, f"rank {process}: {counted} {replica}, stage {stage}")
             ops = [op for op, found in enumerate(trace.ops) if found.stage == stage]
             for lane in np.unique(needs.lane[ops]).tolist():
                 yield name_event("thread_name", process, lane, _stream(trace, needs.lanes[lane]))

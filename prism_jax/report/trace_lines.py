@@ -24,7 +24,11 @@ def info_lines(info: Summary) -> list[str]:
             lines.append(
                 f"  {name:<28} {facts['ops_per_step']:>6,}   median {facts['median_s']:.4g} s, longest {facts['max_s']:.4g} s"
             )
-    return lines + [f"note: {note}" for note in info["notes"]]
+    return lines + _notes(info)
+
+
+def _notes(info: Summary) -> list[str]:
+    return [f"note: {note}" for note in info["notes"]]
 
 
 def _headline(info: Summary) -> list[str]:
@@ -59,6 +63,7 @@ def replay_lines(info: Summary, replayed: Summary) -> list[str]:
         f"  by the rules of the schedule      {replayed['median_abs_error']:.3%}",
         f"  with waits read off the recording {replayed['with_observed_waits']['median_abs_error']:.3%}",
         f"  with host gaps as well            {replayed['with_host_gaps']['median_abs_error']:.3%}",
+        *_notes(info),
     ]
 
 
@@ -75,7 +80,7 @@ def predict_lines(info: Summary, summary: Summary) -> list[str]:
         lines += ["", *_evidence(summary["evidence"])]
     if summary.get("n_test"):
         lines += ["", *_score(summary)]
-    return lines + [f"note: {note}" for note in info["notes"]]
+    return lines + _notes(info)
 
 
 def _counted(n: int, what: str) -> str:
@@ -200,7 +205,7 @@ def what_if_lines(info: Summary, summary: Summary) -> list[str]:
     ]
     shares = [(n, v) for n, v in summary["criticality"]["by_op_type"].items() if v >= SMALLEST_SHARE][:MOST]
     lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
-    return lines + ["", *_changes(summary["changes"])]
+    return lines + ["", *_changes(summary["changes"]), *_notes(info)]
 
 
 def _replayed(info: Summary, summary: Summary) -> list[str]:

@@ -109,6 +109,8 @@ def test_workers_are_named_by_their_place_and_streams_in_plain_words(trace: Trac
     processes = named(content, "process_name")
     for (replica, stage), rank in np.ndenumerate(trace.rank):
         assert processes[int(rank), 0] == f"rank {rank}: dp {replica}, stage {stage}"
+    part = named(written(trace.choose(replicas=np.array([2])), [FIRST], tmp_path), "process_name")
+    assert set(part.values()) == {f"rank {trace.rank[2, s]}: recorded replica 0, stage {s}" for s in range(2)}
     streams = {name for (pid, _), name in named(content, "thread_name").items() if pid == trace.rank[0, 0]}
     assert {"compute", "forward-send", "backward-recv", "replicas", "end of step"} <= streams
     assert not any(name[0].isdigit() for name in streams)
