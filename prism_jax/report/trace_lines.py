@@ -210,12 +210,14 @@ def what_if_lines(info: Summary, summary: Summary) -> list[str]:
 
 def _replayed(info: Summary, summary: Summary) -> list[str]:
     """A warning where replay by the rules is far from what was recorded."""
-    mean_s = info["step_s"]["mean"]
+    mean_s, job = info["step_s"]["mean"], info["job"]
     if abs(summary["recorded_s"] / mean_s - 1.0) < FAR:
         return []
-    return [
-        f"  recorded were {mean_s:.4g} s: the rules of the schedule explain these steps badly (`trace replay`), so take care"
-    ]
+    n_absent = job["dp"] * job["pp"] - job["n_recorded_workers"]
+    why = "the rules of the schedule explain these steps badly (`trace replay`)"
+    if n_absent > 0:
+        why = f"the wait for the {n_absent:,} workers that were not recorded is left out"
+    return [f"  recorded were {mean_s:.4g} s: {why}, so take care"]
 
 
 def _blame(summary: Summary) -> str:
