@@ -8,7 +8,7 @@ mean p95 of n drawn steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ._typing import Floats
 from .errors import DataError
-from .simulate.calibrate import calibrated
+from .simulate.calibrate import agreement, calibrated
 from .simulate.more_micro_batches import with_micro_batches
 from .simulate.replay import replay, replay_program
 from .simulate.unseen_steps import N_REFIT, predict_job
@@ -62,9 +62,14 @@ def fit_and_predict(
     n_draw = max(n_draw, N_REFIT * max(n_test, 2))
     if isinstance(recorded, StepLog):
         return TracePrediction(_redrawn(recorded.step_s, seed, -(-n_draw // N_REFIT))), None
-    job = calibrated(fit_job(recorded))
+    job, key = fit_job(recorded), jax.random.key(seed)
+    if n_micro_batch is None and (n_replica or recorded.job.dp) == recorded.n_replica:  # one set of draws serves both
+        drawn_s = predict_job(job, key=key, n_draw=n_draw, n_replica=n_replica).step_s
+        job = replace(job, agreement=agreement(job, drawn_s))
+        return TracePrediction(job.agreement.applied(drawn_s)), job
+    job = calibrated(job)
     asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
-    return predict_job(asked, key=jax.random.key(seed), n_draw=n_draw, n_replica=n_replica), job
+    return predict_job(asked, key=key, n_draw=n_draw, n_replica=n_replica), job
 
 
 def splits(

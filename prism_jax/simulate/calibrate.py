@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from .._typing import Floats
-from ..trace.recorded_job import Agreement, RecordedJob
+from ..trace.recorded_job import PERFECT, Agreement, RecordedJob
 from .replay import replay, replay_program
 from .unseen_steps import predict_job
 
@@ -29,22 +29,29 @@ FEWEST = 5  # recorded steps; fewer tell nothing about what the model misses
 
 def calibrated(job: RecordedJob) -> RecordedJob:
     """`job` with the factors that make drawn steps agree with recorded ones, as far as these can tell."""
-    trace = job.trace
-    if len(trace.steps) < FEWEST:
-        return job
-    recorded_s = replay(replay_program(trace, job.waits.needs, trace.n_replica), job.run_s, job.gap_s)
-    plain = replace(job, agreement=Agreement())
-    drawn_s = predict_job(plain, key=jax.random.key(SEED), n_draw=N_DRAW, n_replica=trace.n_replica).step_s
-    if recorded_s.std() == 0 or drawn_s.std() == 0:
-        return job
+    plain = replace(job, agreement=PERFECT)
+    drawn = predict_job(plain, key=jax.random.key(SEED), n_draw=N_DRAW, n_replica=job.trace.n_replica)
+    return replace(job, agreement=agreement(job, drawn.step_s))
+
+
+def agreement(job: RecordedJob, drawn_s: Floats) -> Agreement:
+    """Of steps drawn from `job`, with the recorded replicas and not calibrated, with its recorded steps."""
+    recorded_s = _recorded(job)
+    if len(recorded_s) < FEWEST or recorded_s.std() == 0 or drawn_s.std() == 0:
+        return PERFECT
     mean_error, sd_error = _relative_errors(recorded_s)
-    return replace(
-        job,
-        agreement=Agreement(
-            mean=_shrunk(float(recorded_s.mean() / drawn_s.mean()), mean_error),
-            spread=_shrunk(float(recorded_s.std(ddof=1) / drawn_s.std()), sd_error),
-        ),
+    return Agreement(
+        mean=_shrunk(float(recorded_s.mean() / drawn_s.mean()), mean_error),
+        spread=_shrunk(float(recorded_s.std(ddof=1) / drawn_s.std()), sd_error),
     )
+
+
+def _recorded(job: RecordedJob) -> Floats:
+    """The recorded steps; of the recorded replicas alone where the job had more, without the wait for those."""
+    trace = job.trace
+    if trace.n_replica == trace.job.dp:
+        return trace.step_s
+    return replay(replay_program(trace, job.waits.needs, trace.n_replica), job.run_s, job.gap_s)
 
 
 def _relative_errors(values: Floats) -> tuple[float, float]:
