@@ -42,11 +42,12 @@ def assemble(table: OpTable, job: JobShape) -> Trace:
     present = np.isfinite(start)
     in_skeleton = present.mean(axis=(1, 2)) > 0.5
     complete = (present == in_skeleton[:, None, None]).all(axis=(0, 1))
-    notes = [*table.notes, *_notes(table, unique, present, in_skeleton, complete, steps)]
+    left_out = _notes(table, unique, present, in_skeleton, complete, steps, recorded)
+    if not complete.any():
+        raise DataError(f"{table.source}: no step is complete on every worker. {left_out[0]}")
+    notes = [*table.notes, *left_out]
     if n_replica < job.dp:
         notes.append(f"{n_replica} of {job.dp} data-parallel ranks were recorded; the others are taken to be like them")
-    if not complete.any():
-        raise DataError(f"{table.source}: no step is complete on every worker. {notes[-1]}")
     rows = np.flatnonzero(in_skeleton)
     first = int(np.flatnonzero(complete)[0])
     rows = rows[np.lexsort((rows, start[rows, 0, first], unique["pp"][rows]))]
@@ -117,16 +118,26 @@ def _notes(
     expected: NDArray[np.bool_],
     complete: NDArray[np.bool_],
     steps: Keys,
+    recorded: Ints,
 ) -> list[str]:
     """One line about what was left out, with an example."""
     n_out = int((~complete).sum())
     if n_out == 0:
         return []
     wrong = np.argwhere((present != expected[:, None, None]) & ~complete)
-    op, dp, step = wrong[0]
+    op, replica, step = wrong[0]
     what = "lacks" if expected[op] else "alone has"
-    example = f"in step {steps[step]} dp rank {dp} {what} {_op(table, unique[op])}"
+    example = (
+        f"in step {steps[step]} dp rank {recorded[replica]} {what} {_op(table, unique[op])}{_differing(unique, op)}"
+    )
     return [f"{n_out} of {len(steps)} steps left out, because not all workers did the same ops: {example}"]
+
+
+def _differing(unique: NDArray, op: int) -> str:
+    """What tells an op from others that are the same one by type and number, such as groups that are named anew every step."""
+    same = np.flatnonzero(unique[["pp", "op_type", "seq"]] == unique[["pp", "op_type", "seq"]][op])
+    fields = [name for name in ("stream", "group", "micro_batch", "chunk") if len(np.unique(unique[name][same])) > 1]
+    return f", whose {' and '.join(fields)} must be the same in every step" if fields else ""
 
 
 def _op(table: OpTable, record: NDArray) -> TraceOp:

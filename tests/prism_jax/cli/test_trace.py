@@ -378,6 +378,24 @@ def test_jobs_of_one_stage_have_no_layer_to_move(tmp_path: Path, capsys) -> None
     assert "--layers-per-stage" in refused(["what-if", path, "--layers-per-stage", "3"], capsys)
 
 
+def test_groups_with_another_name_in_every_step_are_pointed_out(tmp_path: Path, capsys) -> None:
+    """Of three dp ranks two were recorded, and of rank 2 a step differs."""
+    path = tmp_path / "ops.csv"
+    rows = [f"{step},{dp},meet,{step},1,g{step}" for step in range(3) for dp in (0, 2)]
+    path.write_text("\n".join(["step,dp,op_type,start_s,duration_s,group", *rows]))
+    message = refused(["info", str(path)], capsys)
+    assert "alone has meet 0 of stage 0, whose group must be the same in every step" in message
+    path.write_text(
+        "\n".join(["step,dp,op_type,start_s,duration_s,group", *rows])
+        .replace(",2,meet,1,", ",2,greet,1,")
+        .replace("g1", "g0")
+        .replace("g2", "g0")
+    )
+    notes = run_json(["info", str(path)], capsys)["notes"]
+    assert any("in step 1 dp rank 2 " in note for note in notes)
+    assert any("2 of 3 data-parallel ranks were recorded" in note for note in notes)
+
+
 def test_two_workers_of_one_rank_are_refused(tmp_path: Path, capsys) -> None:
     path = tmp_path / "ops.csv"
     path.write_text("step,dp,rank,op_type,start_s,duration_s\n1,0,5,a,0,1\n1,1,5,a,0,1\n")
