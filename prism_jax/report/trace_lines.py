@@ -80,7 +80,18 @@ def predict_lines(info: Summary, summary: Summary) -> list[str]:
         lines += ["", *_evidence(summary["evidence"])]
     if summary.get("n_test"):
         lines += ["", *_score(summary)]
-    return lines + _notes(info)
+    return lines + _unreplayed(summary) + _notes(info)
+
+
+def _unreplayed(summary: Summary) -> list[str]:
+    """A warning where not even work and gaps together give the recorded steps."""
+    error = summary["replay"]["with_host_gaps"]["median_abs_error"] if "replay" in summary else 0.0
+    if error < FAR:
+        return []
+    return [
+        f"warning: recorded work and gaps, replayed, are {error:.0%} off the recorded steps: ops of one stream overlap, or "
+        "clocks disagree. Do not trust these figures."
+    ]
 
 
 def _counted(n: int, what: str) -> str:

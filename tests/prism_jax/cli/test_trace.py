@@ -506,3 +506,11 @@ def test_ctrl_c_ends_many_splits_at_once(table: str, tmp_path: Path) -> None:
         out, errors = found.communicate(timeout=30)
     assert (found.returncode, out, errors) == (130, "", "interrupted\n")
     assert not picture.exists()
+
+
+def test_ops_of_one_stream_that_overlap_are_warned_of(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "ops.csv"
+    rows = [f"{step},0,compute,{3 * step + start},1" for step in range(3) for start in (0.0, 0.5)]
+    path.write_text("\n".join(["step,dp,op_type,start_s,duration_s", *rows]))
+    assert main(["trace", "predict", str(path)]) == 0
+    assert "33% off the recorded steps" in capsys.readouterr().out
