@@ -13,8 +13,6 @@ from .result import leave
 from .talk import say, talks
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from ..cost.step_cost import StepCost
     from ..job import Job
     from ..result import StepTimeDistribution
@@ -72,7 +70,7 @@ def predict(
     inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
 
-    def figure() -> Figure:
+    def figure() -> Any:
         from ..plot import plot_prediction
 
         return plot_prediction(distribution, explanation, _title(loaded))
