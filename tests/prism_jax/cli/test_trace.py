@@ -138,12 +138,26 @@ def test_fit_on_some_replicas(table: str, capsys) -> None:
 
 def test_no_check_on_demand_and_where_steps_are_too_few(table: str, tmp_path: Path, capsys) -> None:
     assert "check:" not in run(["predict", table, *FEW, "--train-fraction", "1"], capsys)
-    for n_step in (1, 3):
-        short = str(written(tmp_path / f"{n_step}.csv", PipelineJob(1, 1, 2), n_step))
-        found = run_json(["predict", short, *FEW], capsys)
-        assert found["n_test"] == 0
-        assert "too few to hold some out" in found["notes"][-1]
-        assert np.isfinite(found["steps_s"]["p99"])
+    short = str(written(tmp_path / "ops.csv", PipelineJob(1, 1, 2), 3))
+    found = run_json(["predict", short, *FEW], capsys)
+    assert found["n_test"] == 0
+    assert "3 recorded steps are too few to hold some out" in found["notes"][-1]
+    assert np.isfinite(found["steps_s"]["p99"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "job", [PipelineJob(1, 1, 1), PipelineJob(2, 1, 1), PipelineJob(1, 3, 2), PipelineJob(2, 2, 4, 2)]
+)
+@pytest.mark.parametrize("n_step", [1, 2, 5])
+def test_jobs_of_any_shape_go_through_all_commands(job: PipelineJob, n_step: int, tmp_path: Path, capsys) -> None:
+    """One rank, one stage, one micro-batch, several chunks; one step and few."""
+    file = str(written(tmp_path / "ops.csv", job, n_step))
+    for command in ("info", "replay", "predict", "what-if"):
+        picture = ["--plot", str(tmp_path / "x.png")] if command in ("predict", "what-if") else []
+        run_json([command, file, *picture], capsys)
+        run([command, file], capsys)
+    run(["export", file, "--perfetto", str(tmp_path / "x.json")], capsys)
 
 
 def test_more_replicas_and_more_micro_batches_take_longer(table: str, capsys) -> None:

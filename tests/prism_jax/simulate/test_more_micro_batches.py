@@ -93,7 +93,7 @@ def test_step_without_noise_is_the_closed_form(pp: int, schedule: str, as_schedu
         expected = (n + pp - 1) * (F_S + B_S) + ends_s
         changed = with_micro_batches(job, n)
         np.testing.assert_allclose(step_s(changed), expected, rtol=1e-9)
-        if (pp, n) == (2, 5):
+        if (schedule, pp, n) == ("1f1b", 2, 5):  # one shape: each is compiled
             np.testing.assert_allclose(predicted(changed, 80), expected, rtol=1e-5)
 
 
@@ -131,10 +131,9 @@ def test_waits_that_were_read_off_the_recording_are_carried_over() -> None:
     assert names(changed) == names(after)
 
 
-@pytest.mark.parametrize("pp", [1, 3])
-def test_the_recorded_number_gives_the_recorded_job_bit_for_bit(pp: int) -> None:
+def test_the_recorded_number_gives_the_recorded_job_bit_for_bit() -> None:
     law = Law(step=0.05, rank=0.05, micro_batch=0.1, own=0.05)
-    job = fit_job(with_hidden_barrier(PipelineJob(pp, 3, 4), 10, law))
+    job = fit_job(with_hidden_barrier(PipelineJob(3, 3, 4), 10, law))
     same = with_micro_batches(job, 4)
     assert names(same) == names(job)
     np.testing.assert_allclose(step_s(same), job.trace.step_s, rtol=1e-9)
