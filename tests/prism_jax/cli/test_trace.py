@@ -71,20 +71,31 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 # --- Every command ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", ["local_cluster", "TABLE", str(ROOT / "tests" / "data" / "kineto_gloo")])
-@pytest.mark.parametrize("command", [["info"], ["replay"], ["what-if", *FEW]], ids=lambda command: command[0])
-def test_commands_print_text_and_json(file: str, command: list[str], table: str, capsys) -> None:
-    arguments = [command[0], table if file == "TABLE" else file, *command[1:]]
+GLOO = str(ROOT / "tests" / "data" / "kineto_gloo")
+SLOW = pytest.mark.slow  # what-if compiles most
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [(command, file) for command in ("info", "replay") for file in ("local_cluster", GLOO, "TABLE")]
+    + [
+        ("what-if", "TABLE"),
+        pytest.param("what-if", "local_cluster", marks=SLOW),
+        pytest.param("what-if", GLOO, marks=SLOW),
+    ],
+)
+def test_commands_print_text_and_json(command: str, file: str, table: str, capsys) -> None:
+    arguments = [command, table if file == "TABLE" else file, *(FEW if command == "what-if" else [])]
     text = run(arguments, capsys)
     assert text.count("\n") > 3
     found = run_json(arguments, capsys)
     assert found["kind"] == "trace"
     assert {"job", "source", "n_steps", "first_step", "last_step", "step_s", "op_types", "notes"} <= found.keys()
     assert str(found["job"]["name"]) in text.splitlines()[0]
-    if command[0] == "replay":
+    if command == "replay":
         assert found["replay"]["with_host_gaps"]["median_abs_error"] < 1e-4
         assert len(found["recorded_s"]) == len(found["steps"]) == found["n_steps"]
-    if command[0] != "info":
+    if command != "info":
         assert {"versions", "git_revision", "inputs", "seed"} <= found.keys()
 
 
@@ -209,7 +220,8 @@ def test_what_if_tells_who_is_slow_and_what_changes_bring(table: str, capsys) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "slowdown", "m_w", "m_s"), [("SE", 1.53736, 0.02506, 0.6877), ("ST", 1.17870, 0.0314, 1.2194)]
+    ("name", "slowdown", "m_w", "m_s"),
+    [("SE", 1.53736, 0.02506, 0.6877), pytest.param("ST", 1.17870, 0.0314, 1.2194, marks=SLOW)],
 )
 def test_slowdowns_of_the_published_traces(
     name: str, slowdown: float, m_w: float, m_s: float, shared_data, capsys

@@ -140,7 +140,7 @@ def test_the_recorded_number_gives_the_recorded_job_bit_for_bit() -> None:
     np.testing.assert_array_equal(predicted(same), predicted(job))
 
 
-@pytest.mark.parametrize("name", ["SE", "ST"])
+@pytest.mark.parametrize("name", ["SE", pytest.param("ST", marks=pytest.mark.slow)])
 def test_the_recorded_number_gives_the_recorded_job_of_real_traces(name: str, shared_data: Path) -> None:
     job = fit_job(measured(shared_data, name))
     same = with_micro_batches(job, len(job.effects.op) if job.effects else 0)
