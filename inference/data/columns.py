@@ -1,0 +1,33 @@
+"""Columns of measurement files: canonical names, the names they go by elsewhere, units, and what makes a value valid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TO_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a model's input.
+
+    Attributes:
+        name: canonical name, with the SI unit as suffix where it has one ("duration_s").
+        aliases: other names it is found under, best first. An alias may end in a unit ("time_us"); a duration whose name
+            carries no unit needs a `<alias>_unit` column or a declared unit.
+        required: whether a file without it is refused.
+        text: whether values are labels, not numbers.
+        positive: whether zero and negative values are invalid (rows are dropped and counted).
+        may_be_blank: whether rows without a value stay.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    required: bool = False
+    text: bool = False
+    positive: bool = False
+    may_be_blank: bool = True
+
+    @property
+    def is_duration(self) -> bool:
+        return self.name.endswith("_s") and not self.text
