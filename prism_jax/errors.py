@@ -17,6 +17,10 @@ class DataError(PrismError):
     """A data file (trace, table, log) cannot be read; names the row and the field."""
 
 
+class FitError(PrismError):
+    """A fit to measurements cannot be made, or cannot be used for what is asked of it."""
+
+
 class UnitError(SpecError):
     """A text is not a quantity of the kind that is asked for: no unit, an unknown unit, or a unit of something else."""
 
