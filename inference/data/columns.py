@@ -13,12 +13,15 @@ class Column:
 
     Attributes:
         name: canonical name, with the SI unit as suffix where it has one ("duration_s").
-        aliases: other names it is found under, best first. An alias may end in a unit ("time_us"); a duration whose name
-            carries no unit needs a `<alias>_unit` column or a declared unit.
-        required: whether a file without it is refused.
+        aliases: other names it is found under, best first; upper and lower case and punctuation do not matter. A column with a
+            unit is found under every unit ("time" and "time_us" find time_ms). The canonical name comes before its aliases
+            unless it stands among them, and unless the file has an alias that ends in `_key` or `_uuid`, which are made to tell
+            things apart. An alias may end in a unit; a duration whose name carries no unit needs a `<alias>_unit` column or a
+            declared unit.
+        required: whether a file without it is refused. Rows without a value in it are dropped and counted.
         text: whether values are labels, not numbers.
         positive: whether zero and negative values are invalid (rows are dropped and counted).
-        may_be_blank: whether rows without a value stay.
+        may_be_blank: whether rows without a value stay, in a column that is not required.
     """
 
     name: str
@@ -30,4 +33,9 @@ class Column:
 
     @property
     def is_duration(self) -> bool:
-        return self.name.endswith("_s") and not self.text
+        return self.name.endswith("_s") and not self.name.endswith("_per_s") and not self.text
+
+    @property
+    def keeps_blank(self) -> bool:
+        """Whether a row without a value stays."""
+        return self.may_be_blank and not self.required

@@ -1,0 +1,166 @@
+"""One file's table under the model's names, in SI units, with every invalid row accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prism_jax.errors import DataError
+from prism_jax.hints import did_you_mean
+
+from .choose import chosen
+from .columns import Column
+from .names import plain
+from .options import Options
+from .raw_table import RawTable
+from .repeats import resubmitted
+from .resolve import shown
+from .suspicion import suspicions
+from .units import factor
+from .values import labels, numbers
+
+
+@dataclass(frozen=True)
+class Clean:
+    """What one file comes to.
+
+    Attributes:
+        frame: canonical names; all rows of the file.
+        kept: whether each row is valid.
+        dropped: rule in words -> rows.
+        measured: the measured column as it stands in the file; None if there is none.
+        notes: what was assumed or looks wrong.
+    """
+
+    frame: pd.DataFrame
+    kept: NDArray[np.bool_]
+    dropped: Mapping[str, int]
+    measured: pd.Series | None
+    notes: tuple[str, ...]
+
+
+class Rows:
+    """Which rows of a file are still there, and how many went by which rule."""
+
+    def __init__(self, n: int) -> None:
+        self.kept = np.ones(n, bool)
+        self.dropped: dict[str, int] = {}
+
+    def drop(self, which: NDArray[np.bool_], rule: str) -> None:
+        """Drops those of `which` that are still there."""
+        n = int((self.kept & which).sum())
+        if n:
+            self.dropped[rule] = self.dropped.get(rule, 0) + n
+            self.kept &= ~which
+
+
+def clean(table: RawTable, columns: Sequence[Column], found: Mapping[str, str], options: Options) -> Clean:
+    """The valid rows of a file.
+
+    Args:
+        found: canonical name -> name in the file.
+
+    Raises:
+        DataError: a required column is missing.
+        UnitError: a duration of unknown unit.
+    """
+    _require(table, columns, found)
+    rows = Rows(len(table.frame))
+    for name, text in options.where.items():
+        hits = chosen(table, columns, found, name, text)
+        rows.drop(np.ones(len(table.frame), bool) if hits is None else ~hits, f"not chosen by {name}={text}")
+    notes: list[str] = []
+    values = {
+        column.name: _column(table, column, found[column.name], options, rows, notes)
+        for column in columns
+        if column.name in found
+    }
+    _drop_resubmitted(table, rows)
+    frame = pd.DataFrame(values, index=pd.RangeIndex(len(table.frame)))
+    notes += suspicions(table.name, frame[rows.kept], list(columns))
+    measured = _measured(columns, found)
+    return Clean(frame, rows.kept, rows.dropped, None if measured is None else table.frame[measured], tuple(notes))
+
+
+def _column(table: RawTable, column: Column, name: str, options: Options, rows: Rows, notes: list[str]) -> pd.Series:
+    """The column in SI units; drops rows that are invalid in it."""
+    raw = table.frame[name].reset_index(drop=True)
+    if column.text:
+        text = labels(raw)
+        if not column.keeps_blank:
+            rows.drop(text.isna().to_numpy(bool), f"{column.name} is missing")
+        return text
+    value, beside, is_text = numbers(raw, column)
+    if beside is not None and column.is_duration and not np.isnan(beside[~np.isnan(value)]).any():
+        value = value * beside  # every value has its unit beside it
+    else:
+        by_column = factor(table, column, name, options)
+        if by_column.note:
+            notes.append(by_column.note)
+        per_row = np.broadcast_to(by_column.value, value.shape)
+        if not column.keeps_blank:
+            rows.drop(np.isnan(per_row), f"{column.name} has no unit of time in {by_column.said_by}")
+        value = value * (per_row if beside is None else np.where(np.isnan(beside), per_row, beside))
+    return pd.Series(_valid(column, value, is_text, rows, notes, table.name))
+
+
+def _valid(
+    column: Column,
+    value: NDArray[np.float64],
+    is_text: NDArray[np.bool_],
+    rows: Rows,
+    notes: list[str],
+    source: str,
+) -> NDArray[np.float64]:
+    infinite = np.isinf(value)
+    if column.keeps_blank:
+        odd = int((rows.kept & (is_text | infinite)).sum())
+        if odd:
+            notes.append(f"{source}: {odd:,} values of {column.name} are infinite or no numbers and count as blank")
+        value = np.where(infinite, np.nan, value)
+    else:
+        rows.drop(is_text, f"{column.name} is not a number")
+        rows.drop(np.isnan(value), f"{column.name} is missing")
+        rows.drop(infinite, f"{column.name} is infinite")
+    if column.positive:
+        with np.errstate(invalid="ignore"):
+            rows.drop(value < 0, f"{column.name} is negative")
+            rows.drop(value == 0, f"{column.name} is zero")
+    return value
+
+
+def _drop_resubmitted(table: RawTable, rows: Rows) -> None:
+    by_name = {plain(name): name for name in table.frame.columns}
+    if "dup_of" in by_name:
+        run_id = table.frame[by_name["run_id"]].reset_index(drop=True) if "run_id" in by_name else None
+        dup_of = table.frame[by_name["dup_of"]].reset_index(drop=True)
+        rows.drop(resubmitted(dup_of, run_id, rows.kept), "a run that was submitted before (dup_of)")
+
+
+def _measured(columns: Sequence[Column], found: Mapping[str, str]) -> str | None:
+    """The column of the file that holds what was measured: the duration, else the first required number."""
+    there = [column for column in columns if column.name in found and not column.text]
+    best = [column for column in there if column.is_duration] or [column for column in there if column.required]
+    return found[best[0].name] if best else None
+
+
+def _require(table: RawTable, columns: Sequence[Column], found: Mapping[str, str]) -> None:
+    missing = [column for column in columns if column.required and column.name not in found]
+    if not missing:
+        return
+    column = missing[0]
+    if table.is_gpu_log:
+        raise DataError(
+            f"{table.source}: a log of GPU clocks, temperatures and powers, without {column.name}. Give the measurements with it."
+        )
+    near = did_you_mean(column.name, table.header).split(";")[0]
+    known = ", ".join(dict.fromkeys((column.name, *column.aliases[:6])))
+    hint = "" if not near else near.rstrip("?") + "?"
+    raise DataError(
+        f"{table.source}: no column {column.name} (looked for {known}){hint} The file has {', '.join(shown(table.header, 12))}. "
+        f"Say which it is with --map {column.name}=NAME."
+    )

@@ -1,0 +1,75 @@
+"""RawTable: what every reader returns, before names, units and values are checked."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+MAX_COLUMNS = 2000
+MAX_ROWS = 100_000_000
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """A table as it stands in a file.
+
+    Attributes:
+        source: the file, for messages.
+        frame: columns under the names of the file, unique; those that no model column can be are left out.
+        header: all names of the file, also those left out.
+        row_hash: sum over all columns of the file of a hash of the row's value, so that a column can be taken out again.
+        units: unit of columns whose names do not say it.
+        assumed_unit: unit of durations that say nothing else, because of what kind of file it is.
+        is_gpu_log: whether rows are clocks, temperatures and powers over time, without kernels.
+        notes: what people should know.
+    """
+
+    source: str
+    frame: pd.DataFrame
+    header: tuple[str, ...]
+    row_hash: Hashes
+    units: Mapping[str, str] = field(default_factory=dict)
+    assumed_unit: str = ""
+    is_gpu_log: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folders, for notes."""
+        return self.source.replace("\\", "/").rpartition("/")[2]
+
+
+def hash_rows(frame: pd.DataFrame) -> Hashes:
+    """Hash of every row: the sum of `hash_column` over its columns."""
+    total = np.zeros(len(frame), np.uint64)
+    for name in frame.columns:
+        total += hash_column(frame[name])
+    return total
+
+
+def hash_column(values: pd.Series) -> Hashes:
+    """Hash of every value, which depends on the column's name and not on how numbers are stored."""
+    salt = np.uint64(2 * zlib.crc32(str(values.name).encode()) + 1)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
+        plain = values.to_numpy(np.float64, na_value=np.nan) + 0.0  # -0.0 is 0.0
+    else:
+        plain = values.astype(object).where(values.notna(), "").astype(str).to_numpy(object)
+    return pd.util.hash_array(plain, categorize=True) * salt
+
+
+def raw_table(source: str, frame: pd.DataFrame, **properties: object) -> RawTable:
+    """A table that is in memory as a whole."""
+    return RawTable(
+        source,
+        frame,
+        tuple(map(str, frame.columns)),
+        hash_rows(frame),
+        **properties,  # pyright: ignore[reportArgumentType]
+    )

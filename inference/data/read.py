@@ -1,0 +1,222 @@
+"""`read_measurements` and `tidy`: files, or a table in memory, as a checked table with an account of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from prism_jax.errors import DataError
+
+from .choose import refuse_unknown
+from .clean import Clean, clean
+from .columns import Column
+from .delimited import read_delimited
+from .detect import Format, detect
+from .gpu_log import read_dcgm, read_nvidia_smi
+from .measurements import Hygiene, Measurements
+from .nccl_tests import read_nccl_tests
+from .options import Options, understand_options
+from .parquet import read_parquet
+from .raw_table import MAX_COLUMNS, RawTable, raw_table
+from .repeats import copied_rows
+from .resolve import resolve, wanted
+from .runs_table import join_runs, missing_half
+from .step_logs import read_mlperf, read_training_log
+from .telemetry import join_telemetry
+
+NOTHING: Mapping[str, str] = {}
+
+
+def read_measurements(
+    paths: Sequence[Path],
+    columns: Sequence[Column],
+    *,
+    mapping: Mapping[str, str] = NOTHING,
+    units: Mapping[str, str] = NOTHING,
+    where: Mapping[str, str] = NOTHING,
+) -> Measurements:
+    """The valid measurements in files of any known format.
+
+    Args:
+        paths: files; a table of runs joins the table of their steps, and a GPU log the measurements.
+        columns: what the model needs and can use.
+        mapping: canonical name, with or without unit -> name in the files.
+        units: canonical name, with or without unit -> unit, where the files do not say it.
+        where: name, canonical or of the files -> value of the rows that are kept.
+
+    Raises:
+        DataError: a file cannot be read, lacks a required column, or no row is left; names file and remedy.
+        UnitError: a duration's unit is not known, or said in two ways.
+    """
+    options = understand_options(columns, mapping, units, where)
+    files = list(dict.fromkeys(Path(path) for path in paths))
+    if not files:
+        raise DataError("no files. Name at least one file of measurements.")
+    runs = dict(zip(files, _run_names(files), strict=True))
+    tables = {path: _read(path, runs[path], columns, options) for path in files}
+    tables = join_runs(tables, lambda path: _read(path, "", columns, options))
+    notes = [f"{path.name}: named {n} times, read once" for path in files if (n := [*map(Path, paths)].count(path)) > 1]
+    try:
+        return _measurements(list(tables.values()), columns, options, notes, tuple(map(str, files)))
+    except DataError as error:
+        halves = {missing_half(path) for path in tables} - {""}
+        raise DataError(f"{error}{''.join(halves)}") from None
+
+
+def tidy(
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    *,
+    mapping: Mapping[str, str] = NOTHING,
+    units: Mapping[str, str] = NOTHING,
+    where: Mapping[str, str] = NOTHING,
+) -> Measurements:
+    """The valid measurements of a table in memory, as `read_measurements`; the table is not changed.
+
+    Raises:
+        DataError: a required column is missing, or no row is left.
+        UnitError: a duration's unit is not known, or said in two ways.
+    """
+    options = understand_options(columns, mapping, units, where)
+    names = [str(name) for name in frame.columns]
+    if isinstance(frame.columns, pd.MultiIndex) or len(names) > MAX_COLUMNS:
+        raise DataError(
+            f"table: {len(names):,} columns in {frame.columns.nlevels} levels. Give one level, up to {MAX_COLUMNS:,}."
+        )
+    if len(set(names)) < len(names):
+        again = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"table: column {again} is there {names.count(again)} times. Keep one, or rename the others.")
+    if len(frame) == 0:
+        raise DataError("table: no rows. Give at least one measurement.")
+    plain = frame.set_axis(names, axis=1).reset_index(drop=True)
+    return _measurements([raw_table("table", plain)], columns, options, [], ("table",))
+
+
+def _read(path: Path, run: str, columns: Sequence[Column], options: Options) -> RawTable:
+    def choose(names: Sequence[str]) -> list[str]:
+        return wanted(str(path), names, columns, options)
+
+    kind: Format = detect(path)
+    if kind == "table":
+        return read_delimited(path, choose)
+    if kind == "parquet":
+        return read_parquet(path, choose)
+    if kind == "nccl-tests":
+        return read_nccl_tests(path)
+    if kind == "nvidia-smi":
+        return read_nvidia_smi(path)
+    if kind == "dcgm":
+        return read_dcgm(path)
+    return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run)
+
+
+def _run_names(files: Sequence[Path]) -> list[str]:
+    """A name for every file: its own, with as many folders before it as it takes to tell all apart."""
+    parts = [path.absolute().parts for path in files]
+    for n in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-n:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in files]
+
+
+def _measurements(
+    tables: Sequence[RawTable], columns: Sequence[Column], options: Options, notes: list[str], sources: tuple[str, ...]
+) -> Measurements:
+    logs = [table for table in tables if table.is_gpu_log]
+    others = [table for table in tables if not table.is_gpu_log] or logs
+    found, resolved = [], []
+    for table in others:
+        names, said = resolve(table.source, table.header, columns, _mapping_of(table, others, options))
+        notes += said
+        if logs and others is not logs:
+            table, names = join_telemetry(table, names, logs)
+        names = {name: of_file for name, of_file in names.items() if any(name == column.name for column in columns)}
+        found.append(names)
+        resolved.append(table)
+    refuse_unknown(resolved, columns, found, options.where)
+    cleaned = [clean(table, columns, names, options) for table, names in zip(resolved, found, strict=True)]
+    for table, part in zip(resolved, cleaned, strict=True):
+        notes += [*table.notes, *part.notes]
+    return _together(resolved, cleaned, columns, notes, sources)
+
+
+def _mapping_of(table: RawTable, tables: Sequence[RawTable], options: Options) -> Mapping[str, str]:
+    """The part of the mapping that is about this file, where another file holds the rest."""
+    if len(tables) == 1:
+        return options.mapping
+
+    def has(other: RawTable, text: str) -> bool:
+        return bool(set(wanted(other.source, other.header, (), Options({"": text}, {}, {}))) - {""}) and any(
+            name.lower() == text.lower() for name in other.header
+        )
+
+    elsewhere = {name for name, text in options.mapping.items() if any(has(other, text) for other in tables)}
+    return {name: text for name, text in options.mapping.items() if name not in elsewhere or has(table, text)}
+
+
+def _together(
+    tables: Sequence[RawTable],
+    parts: Sequence[Clean],
+    columns: Sequence[Column],
+    notes: list[str],
+    sources: tuple[str, ...],
+) -> Measurements:
+    dropped: dict[str, int] = {}
+    for part in parts:
+        for rule, n in part.dropped.items():
+            dropped[rule] = dropped.get(rule, 0) + n
+    kept = [np.flatnonzero(part.kept) for part in parts]
+    frame = pd.concat([part.frame.iloc[rows] for part, rows in zip(parts, kept, strict=True)], ignore_index=True)
+    again = _copied(tables, parts, kept, notes)
+    if again.any():
+        dropped["the same row again"] = int(again.sum())
+        frame = frame[~again].reset_index(drop=True)
+    n_read = sum(len(part.frame) for part in parts)
+    if frame.empty:
+        reasons = "; ".join(f"{n:,} {rule}" for rule, n in sorted(dropped.items(), key=lambda item: -item[1])[:5])
+        raise DataError(
+            f"{', '.join(sources[:3])}: none of {n_read:,} rows is left ({reasons}). Correct the file, or --where."
+        )
+    for column in columns:
+        if column.name in frame and frame[column.name].isna().all():
+            frame = frame.drop(columns=column.name)
+    order = [column.name for column in columns if column.name in frame]
+    return Measurements(frame[order], Hygiene(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))), sources)
+
+
+def _copied(
+    tables: Sequence[RawTable], parts: Sequence[Clean], kept: Sequence[np.ndarray], notes: list[str]
+) -> np.ndarray:
+    """Which of the rows that are left were there before, in the same file or another of the same columns."""
+    again = [np.zeros(len(rows), bool) for rows in kept]
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index, table in enumerate(tables):
+        alike.setdefault(tuple(sorted(table.header)), []).append(index)
+    for indices in alike.values():
+        row_hash = np.concatenate([tables[index].row_hash[kept[index]] for index in indices])
+        copied, n_chance = copied_rows(
+            row_hash, _measured([parts[index] for index in indices], [kept[i] for i in indices])
+        )
+        if n_chance:
+            notes.append(
+                f"{tables[indices[0]].name}: {n_chance:,} rows are equal to one before and stay: repeats carry no number and times "
+                "are rounded, so that equal rows are to be expected"
+            )
+        for index, flags in zip(
+            indices, np.split(copied, np.cumsum([len(kept[i]) for i in indices])[:-1]), strict=True
+        ):
+            again[index] = flags
+    return np.concatenate(again)
+
+
+def _measured(parts: Sequence[Clean], kept: Sequence[np.ndarray]) -> pd.Series | None:
+    """The measured column of tables with the same columns, as it stands in them; None if it holds no plain numbers."""
+    values = [part.measured.iloc[rows] for part, rows in zip(parts, kept, strict=True) if part.measured is not None]
+    if len(values) < len(parts):
+        return None
+    together = pd.concat(values, ignore_index=True)
+    return together if pd.api.types.is_numeric_dtype(together) else None
