@@ -12,9 +12,9 @@ from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
 
 from .columns import Column
-from .raw_table import RawTable
+from .raw_table import RawTable, as_floats, column_of
 from .resolve import shown, where_column
-from .values import labels
+from .values import as_numbers, labels
 
 MAX_SHOWN = 200  # values of a column among which a misspelt one is looked for
 
@@ -26,21 +26,21 @@ def chosen(
     of_file = where_column(list(table.frame.columns), columns, found, name)
     if of_file is None:
         return None
-    return equals(table.frame[of_file], text)
+    return equals(column_of(table.frame, of_file), text)
 
 
 def equals(values: pd.Series, text: str) -> NDArray[np.bool_]:
     """Whether every value is `text`, or the same number."""
     if len(values) == 0:
         return np.zeros(0, bool)
-    same = (labels(values) == str(text).strip()).fillna(False).to_numpy(bool)
+    same = np.asarray(labels(values) == str(text).strip(), bool)
     try:
         number = float(text)
     except ValueError:
         return same
     if pd.api.types.is_numeric_dtype(values):
-        return same | np.isclose(values.to_numpy(np.float64, na_value=np.nan), number, rtol=1e-12, atol=0.0)
-    numeric = pd.to_numeric(labels(values).astype(object), errors="coerce").to_numpy(np.float64)
+        return same | np.isclose(as_floats(values), number, rtol=1e-12, atol=0.0)
+    numeric = as_numbers(labels(values))
     return same | (numeric == number)
 
 
@@ -64,8 +64,8 @@ def refuse_unknown(
             raise DataError(
                 f"{option}: {_named(tables)} without a column {name}{did_you_mean(name, dict.fromkeys(header))}"
             )
-        if not any(equals(table.frame[of_file], text).any() for table, of_file in have):
-            values = pd.concat([labels(table.frame[of_file].drop_duplicates()) for table, of_file in have])
+        if not any(equals(column_of(table.frame, of_file), text).any() for table, of_file in have):
+            values = pd.concat([labels(column_of(table.frame, of_file).drop_duplicates()) for table, of_file in have])
             values = [str(value)[:60] for value in values.dropna().unique()[:MAX_SHOWN]]
             close = did_you_mean(text, values) if len(values) <= 12 else did_you_mean(text, values).split(";")[0]
             raise DataError(f"{option}: no row of {_named([table for table, _ in have])} has it{close}")

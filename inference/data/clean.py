@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from .choose import chosen
 from .columns import Column
 from .names import plain
 from .options import Options
-from .raw_table import RawTable
+from .raw_table import RawTable, column_of
 from .repeats import resubmitted
 from .resolve import shown
 from .suspicion import suspicions
@@ -81,14 +82,16 @@ def clean(table: RawTable, columns: Sequence[Column], found: Mapping[str, str], 
     }
     _drop_resubmitted(table, rows)
     frame = pd.DataFrame(values, index=pd.RangeIndex(len(table.frame)))
-    notes += suspicions(table.name, frame[rows.kept], list(columns))
+    notes += suspicions(table.name, cast(pd.DataFrame, frame[rows.kept]), columns)
     measured = _measured(columns, found)
-    return Clean(frame, rows.kept, rows.dropped, None if measured is None else table.frame[measured], tuple(notes))
+    return Clean(
+        frame, rows.kept, rows.dropped, None if measured is None else column_of(table.frame, measured), tuple(notes)
+    )
 
 
 def _column(table: RawTable, column: Column, name: str, options: Options, rows: Rows, notes: list[str]) -> pd.Series:
     """The column in SI units; drops rows that are invalid in it."""
-    raw = table.frame[name].reset_index(drop=True)
+    raw = column_of(table.frame, name).reset_index(drop=True)
     if column.text:
         text = labels(raw)
         if not column.keeps_blank:
@@ -136,8 +139,8 @@ def _valid(
 def _drop_resubmitted(table: RawTable, rows: Rows) -> None:
     by_name = {plain(name): name for name in table.frame.columns}
     if "dup_of" in by_name:
-        run_id = table.frame[by_name["run_id"]].reset_index(drop=True) if "run_id" in by_name else None
-        dup_of = table.frame[by_name["dup_of"]].reset_index(drop=True)
+        run_id = column_of(table.frame, by_name["run_id"]).reset_index(drop=True) if "run_id" in by_name else None
+        dup_of = column_of(table.frame, by_name["dup_of"]).reset_index(drop=True)
         rows.drop(resubmitted(dup_of, run_id, rows.kept), "a run that was submitted before (dup_of)")
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from prism_jax.errors import DataError
 from prism_jax.io.traces.mllog import MARKER
 from prism_jax.io.traces.streams import check_file, lines
+from prism_jax.io.traces.text_log import FORMATS
 
 from .delimited import header_of, separator_of
 from .gpu_log import is_dcgm_line, is_gpu_header
@@ -15,7 +16,10 @@ from .nccl_tests import is_nccl_line
 from .packed import first_bytes, is_zstd
 
 Format = Literal["table", "parquet", "nvidia-smi", "dcgm", "nccl-tests", "mllog", "text log"]
-READ = "CSV, TSV, parquet, logs of nccl-tests, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), and Megatron-LM, NeMo and nanotron logs"
+READ = (
+    "CSV, TSV, parquet, logs of nccl-tests, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), and logs of Megatron-LM, NeMo and "
+    "nanotron"
+)
 TABLE_ENDINGS = (".csv", ".tsv")
 PACKED = {b"PK\x03\x04": "zip", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4"}
 MARKER_LINES = 2_000_000  # how far the first line that tells is looked for
@@ -37,14 +41,18 @@ def detect(path: Path) -> Format:
         name = name.removesuffix(ending)
     if name.endswith((".parquet", ".pq")):
         raise DataError(f"{path}: not a parquet file: it does not begin with PAR1. Export it again.")
-    is_named_table = name.endswith(TABLE_ENDINGS)
-    kind = _told(path) if not is_named_table or b"#Entity" in start else None
-    if kind is not None:
+    if not name.endswith(TABLE_ENDINGS) and (kind := _told(path)) is not None:
         return kind
+    return _table(path, start, name.endswith(TABLE_ENDINGS))
+
+
+def _table(path: Path, start: bytes, is_named_so: bool) -> Format:
     first = start.decode("utf-8-sig", "replace").lstrip().partition("\n")[0]
-    if is_named_table or first.count(separator_of(first)) > 0:
-        return "nvidia-smi" if is_gpu_header(header_of(path)) else "table"
-    return "text log"
+    if first.startswith(("{", "[{")):
+        raise DataError(f"{path}: JSON. Export the measurements as CSV or parquet. Read are {READ}.")
+    if not is_named_so and separator_of(first) not in first:
+        raise DataError(f"{path}: neither a table nor a log that is known. Read are {READ}.")
+    return "nvidia-smi" if is_gpu_header(header_of(path)) else "table"
 
 
 def _refuse(path: Path, start: bytes) -> None:
@@ -61,19 +69,17 @@ def _refuse(path: Path, start: bytes) -> None:
         return
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}: UTF-16 text. Save it as UTF-8.")
-    if start.startswith(b"\x89HDF") or start.startswith(b"CDF"):
+    if start.startswith((b"\x89HDF", b"CDF")):
         raise DataError(f"{path}: a netCDF or HDF5 file, such as a stored fit. Read are {READ}.")
     text = start[:4096].decode("utf-8", "replace")
     if b"\0" in start or 10 * text.count("\ufffd") > len(text):
         raise DataError(f"{path}: a binary file of no known format. Read are {READ}.")
-    if text.lstrip("\ufeff \t\r\n").startswith(("{", "[{")):
-        raise DataError(f"{path}: JSON. Export the measurements as CSV or parquet. Read are {READ}.")
 
 
 def _told(path: Path) -> Format | None:
     """The format that the first line with something unmistakable tells."""
     if is_zstd(path):
-        return None  # logs are read plain or packed with gzip
+        return None  # of what is packed with zstd only tables are read
     for number, line in lines(path, cut=True):
         if MARKER in line:
             return "mllog"
@@ -81,6 +87,8 @@ def _told(path: Path) -> Format | None:
             return "nccl-tests"
         if is_dcgm_line(line):
             return "dcgm"
+        if any(known.marker in line for known in FORMATS):
+            return "text log"
         if number > MARKER_LINES:
             break
     return None

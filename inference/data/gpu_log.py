@@ -13,7 +13,7 @@ from prism_jax.io.traces.streams import lines
 
 from .delimited import NOT_AVAILABLE, read_delimited
 from .names import plain
-from .raw_table import RawTable, raw_table
+from .raw_table import RawTable, column_of, raw_table
 
 NAMES = {
     "timestamp": "time",
@@ -46,6 +46,10 @@ _TELLING = (
     "power_draw_instant",
     "power_draw_average",
 )
+_QUERIES = (
+    "clocks", "temperature", "power", "utilization", "memory", "pstate", "fan", "pci", "driver", "serial", "count", "vbios",
+    "ecc", "enforced", "compute", "persistence", "display", "encoder", "mig", "module", "fabric", "gsp", "accounting",
+)  # fmt: skip
 _DCGM = {
     "SMCLK": "clock_mhz",
     "TMPTR": "temp_c",
@@ -59,9 +63,9 @@ MAX_ROWS = 20_000_000
 
 
 def is_gpu_header(names: Sequence[str]) -> bool:
-    """Whether the columns are those of a query of nvidia-smi, and nothing was timed."""
+    """Whether all columns are those of a query of nvidia-smi, so that nothing was timed."""
     known = {plain(name) for name in names}
-    return any(name in known for name in _TELLING) and not any("duration" in name or "kernel" in name for name in known)
+    return not known.isdisjoint(_TELLING) and all(name in NAMES or name.startswith(_QUERIES) for name in known)
 
 
 def read_nvidia_smi(path: Path) -> RawTable:
@@ -74,7 +78,7 @@ def read_nvidia_smi(path: Path) -> RawTable:
     ours: dict[str, str] = {}
     for name in table.frame.columns:
         ours.setdefault(NAMES[plain(name)], name)
-    frame = table.frame[list(ours.values())].set_axis(list(ours), axis=1)
+    frame = pd.DataFrame({new: column_of(table.frame, old) for new, old in ours.items()})
     frame = frame.rename(columns=_first(frame, ("power_average_w", "power_instant_w"), "power_w"))
     frame = frame.rename(columns=_first(frame, ("clock_gr_mhz",), "clock_mhz"))
     frame = frame.rename(columns=_first(frame, ("gpu_uuid", "gpu_bus_id", "gpu_index"), "gpu"))

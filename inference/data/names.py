@@ -89,7 +89,7 @@ def plain(name: str) -> str:
 
 def _words(text: str) -> list[str]:
     spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", text)
-    return [word for word in re.split(r"[^0-9a-zµμ°]+", spaced.lower()) if word]
+    return [word for word in re.split(r"[\W_]+", spaced.lower()) if word]
 
 
 def _worded(plain: str, spellings: dict[str, str]) -> Name:

@@ -11,18 +11,20 @@ Every row gives two: out of place and in place. What a launcher puts before a li
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from prism_jax.errors import DataError
 from prism_jax.io.traces.streams import lines
 
-from .raw_table import RawTable, raw_table
+from .raw_table import RawTable, as_floats, column_of, hash_as_one
 
 MAX_TESTS = 10_000_000  # rows
 _OPS = {"sendrecv": "send_recv", "alltoall": "alltoall"}
@@ -34,7 +36,7 @@ _PREFIX = re.compile(r"^\s{0,20}(?:\[\d{1,6},\d{1,6}\](?:<std\w{2,4}>)?:\s?|\d{1
 _RANK = re.compile(
     r"#\s{1,20}Rank\s{1,20}(\d{1,9})\s.{0,80}?\bon\s{1,40}(\S{1,255})\s{1,20}device\s{1,20}\d{1,4}\s{0,9}\[[^\]]{0,40}\]\s{0,9}(.{0,120})"
 )
-_THREADS = re.compile(r"#\s{0,9}nThreads?\s?:?\s{0,9}(\d{1,6})\s{1,9}nGpus\s?:?\s{0,9}(\d{1,6})")
+_STARTS = re.compile(r"#\s{0,9}nThreads?\b")
 _LIBRARY = re.compile(r"\b([NR]CCL) version\s?:?\s{0,9}([0-9][0-9.]{0,20})")
 _LIBRARY_CODE = re.compile(r"nccl-library=(\d{4,6})\b")
 
@@ -45,7 +47,6 @@ class Test:
 
     op: str = ""
     library: str = ""
-    n_started: int = 0
     hosts: dict[int, str] = field(default_factory=dict)
     devices: dict[int, str] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
@@ -70,23 +71,25 @@ def read_nccl_tests(path: Path) -> RawTable:
     if not rows:
         raise DataError(f"{path}: a log of nccl-tests without a row of results. Did the test fail?")
     frame = pd.DataFrame(rows)
-    if (frame["op"] == "").any():
+    if not all(frame["op"]):
         raise DataError(
             f"{path}: the log does not say which collective was run. Rename it, for example to all_reduce_{path.name}"
         )
-    notes = [] if (frame["n_gpus"] > 0).all() else [f"{path.name}: no list of devices; n_gpus is blank"]
-    blank = frame["n_gpus"] == 0
-    frame[["n_gpus", "n_nodes", "gpus_per_node"]] = frame[["n_gpus", "n_nodes", "gpus_per_node"]].mask(blank)
-    return raw_table(str(path), frame, notes=tuple(notes))
+    has_devices = as_floats(column_of(frame, "n_gpus")) > 0
+    for name in ("n_gpus", "n_nodes", "gpus_per_node"):
+        frame[name] = np.where(has_devices, as_floats(column_of(frame, name)), np.nan)
+    notes = [] if has_devices.all() else [f"{path.name}: tests without a list of devices; their n_gpus is blank"]
+    return RawTable(str(path), frame, tuple(frame.columns), hash_as_one(frame), notes=tuple(notes))
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     in_name = _IN_NAME.search(path.name)
     test = Test(op=_spelled(in_name[0]) if in_name else "")
-    for number, raw in lines(path, cut=True):
+    for _, raw in lines(path, cut=True):
         line = _PREFIX.sub("", raw.decode("utf-8", "replace"))
-        if test.columns and (fields := line.split()) and fields[0].isdecimal():
-            yield from _row(test, fields, f"{path}:{number}")
+        fields = line.split()
+        if "time" in test.columns and len(fields) > 3 and fields[0].isdecimal() and fields[1].isdecimal():
+            yield from _row(test, fields)
         else:
             _learn(test, line)
 
@@ -98,8 +101,7 @@ def _learn(test: Test, line: str) -> None:
         test.library = f"{library[1]} {library[2].rstrip('.')}"
     if code := _LIBRARY_CODE.search(line):
         test.library = f"NCCL {int(code[1]) // 10000}.{int(code[1]) // 100 % 100}.{int(code[1]) % 100}"
-    if threads := _THREADS.search(line):
-        test.n_started = int(threads[1]) * int(threads[2])
+    if _STARTS.search(line):
         test.hosts, test.devices, test.columns = {}, {}, []
     if rank := _RANK.search(line):
         test.hosts[int(rank[1])], test.devices[int(rank[1])] = rank[2], rank[3].strip()
@@ -107,10 +109,9 @@ def _learn(test: Test, line: str) -> None:
         test.columns = line.replace("#wrong", "wrong").replace("#", " ").split()
 
 
-def _row(test: Test, fields: list[str], place: str) -> Iterator[dict[str, Any]]:
-    if len(fields) < len(test.columns) or "time" not in test.columns:
-        raise DataError(f"{place}: {len(fields)} fields, but the header names {len(test.columns)}. Remove the line.")
-    values = list(zip(test.columns, fields, strict=False))
+def _row(test: Test, fields: list[str]) -> Iterator[dict[str, Any]]:
+    """Out of place and in place; where the line is cut off, the time is blank."""
+    values = list(itertools.zip_longest(test.columns, fields[: len(test.columns)], fillvalue=""))
     known = dict(reversed(values))
     times = [text for name, text in values if name == "time"]
     hosts = set(test.hosts.values())

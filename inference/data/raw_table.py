@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -46,11 +47,21 @@ class RawTable:
         return self.source.replace("\\", "/").rpartition("/")[2]
 
 
+def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
+    """One column; names are unique here, so that it is never a table."""
+    return cast(pd.Series, frame[name])
+
+
+def as_floats(values: pd.Series) -> NDArray[np.float64]:
+    """Numbers of any type as float64; missing is NaN."""
+    return np.asarray(cast(Any, values).to_numpy(np.float64, na_value=np.nan), np.float64)
+
+
 def hash_rows(frame: pd.DataFrame) -> Hashes:
     """Hash of every row: the sum of `hash_column` over its columns."""
     total = np.zeros(len(frame), np.uint64)
     for name in frame.columns:
-        total += hash_column(frame[name])
+        total += hash_column(column_of(frame, name))
     return total
 
 
@@ -58,10 +69,18 @@ def hash_column(values: pd.Series) -> Hashes:
     """Hash of every value, which depends on the column's name and not on how numbers are stored."""
     salt = np.uint64(2 * zlib.crc32(str(values.name).encode()) + 1)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
-        plain = values.to_numpy(np.float64, na_value=np.nan) + 0.0  # -0.0 is 0.0
+        plain = as_floats(values) + 0.0  # -0.0 is 0.0
     else:
         plain = values.astype(object).where(values.notna(), "").astype(str).to_numpy(object)
-    return pd.util.hash_array(plain, categorize=True) * salt
+    return cast(Any, pd).util.hash_array(plain, categorize=True) * salt
+
+
+def hash_as_one(frame: pd.DataFrame) -> Hashes:
+    """Hash of every row that agrees with another only where the whole table does; for logs, whose rows may agree by chance."""
+    row_hash = hash_rows(frame)
+    place = np.arange(len(frame), dtype=np.uint64)
+    whole = (row_hash * (2 * place + 1)).sum(dtype=np.uint64)
+    return row_hash + whole + place
 
 
 def raw_table(source: str, frame: pd.DataFrame, **properties: object) -> RawTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from .delimited import read_delimited
 from .detect import Format, detect
 from .gpu_log import read_dcgm, read_nvidia_smi
 from .measurements import Hygiene, Measurements
+from .names import plain
 from .nccl_tests import read_nccl_tests
 from .options import Options, understand_options
 from .parquet import read_parquet
@@ -91,8 +93,8 @@ def tidy(
         raise DataError(f"table: column {again} is there {names.count(again)} times. Keep one, or rename the others.")
     if len(frame) == 0:
         raise DataError("table: no rows. Give at least one measurement.")
-    plain = frame.set_axis(names, axis=1).reset_index(drop=True)
-    return _measurements([raw_table("table", plain)], columns, options, [], ("table",))
+    table = raw_table("table", frame.set_axis(names, axis=1).reset_index(drop=True))
+    return _measurements([table], columns, options, [], ("table",))
 
 
 def _read(path: Path, run: str, columns: Sequence[Column], options: Options) -> RawTable:
@@ -145,17 +147,16 @@ def _measurements(
 
 
 def _mapping_of(table: RawTable, tables: Sequence[RawTable], options: Options) -> Mapping[str, str]:
-    """The part of the mapping that is about this file, where another file holds the rest."""
-    if len(tables) == 1:
-        return options.mapping
+    """The part of the mapping that is about this file, where another file has the rest."""
 
     def has(other: RawTable, text: str) -> bool:
-        return bool(set(wanted(other.source, other.header, (), Options({"": text}, {}, {}))) - {""}) and any(
-            name.lower() == text.lower() for name in other.header
-        )
+        return plain(text) in map(plain, other.header)
 
-    elsewhere = {name for name, text in options.mapping.items() if any(has(other, text) for other in tables)}
-    return {name: text for name, text in options.mapping.items() if name not in elsewhere or has(table, text)}
+    return {
+        name: text
+        for name, text in options.mapping.items()
+        if has(table, text) or not any(has(other, text) for other in tables)
+    }
 
 
 def _together(
@@ -174,18 +175,17 @@ def _together(
     again = _copied(tables, parts, kept, notes)
     if again.any():
         dropped["the same row again"] = int(again.sum())
-        frame = frame[~again].reset_index(drop=True)
+        frame = cast(pd.DataFrame, frame[~again]).reset_index(drop=True)
     n_read = sum(len(part.frame) for part in parts)
     if frame.empty:
         reasons = "; ".join(f"{n:,} {rule}" for rule, n in sorted(dropped.items(), key=lambda item: -item[1])[:5])
         raise DataError(
             f"{', '.join(sources[:3])}: none of {n_read:,} rows is left ({reasons}). Correct the file, or --where."
         )
-    for column in columns:
-        if column.name in frame and frame[column.name].isna().all():
-            frame = frame.drop(columns=column.name)
-    order = [column.name for column in columns if column.name in frame]
-    return Measurements(frame[order], Hygiene(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))), sources)
+    order = [column.name for column in columns if column.name in frame and frame[column.name].notna().to_numpy().any()]
+    return Measurements(
+        cast(pd.DataFrame, frame[order]), Hygiene(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))), sources
+    )
 
 
 def _copied(
@@ -203,8 +203,8 @@ def _copied(
         )
         if n_chance:
             notes.append(
-                f"{tables[indices[0]].name}: {n_chance:,} rows are equal to one before and stay: repeats carry no number and times "
-                "are rounded, so that equal rows are to be expected"
+                f"{tables[indices[0]].name}: {n_chance:,} rows are equal to one before and stay: repeats carry no number and "
+                "times are rounded, so that equal rows are to be expected"
             )
         for index, flags in zip(
             indices, np.split(copied, np.cumsum([len(kept[i]) for i in indices])[:-1]), strict=True
@@ -218,5 +218,5 @@ def _measured(parts: Sequence[Clean], kept: Sequence[np.ndarray]) -> pd.Series |
     values = [part.measured.iloc[rows] for part, rows in zip(parts, kept, strict=True) if part.measured is not None]
     if len(values) < len(parts):
         return None
-    together = pd.concat(values, ignore_index=True)
+    together = cast(pd.Series, pd.concat(values, ignore_index=True))
     return together if pd.api.types.is_numeric_dtype(together) else None

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .choose import equals
-from .raw_table import Hashes, hash_column
+from .raw_table import Hashes, as_floats, hash_column
+from .values import labels
 
 MAX_DECIMALS = 9
 MIN_NEAR = (
@@ -31,27 +31,26 @@ def copied_rows(row_hash: Hashes, value: pd.Series | None) -> tuple[NDArray[np.b
     if not again.any() or value is None:
         return again, 0
     label = row_hash - hash_column(value)
-    if _is_chance(label, value.to_numpy(np.float64, na_value=np.nan)):
+    if _is_chance(label, as_floats(value)):
         return np.zeros(len(again), bool), int(again.sum())
     return again, 0
 
 
 def _is_chance(label: Hashes, value: NDArray[np.float64]) -> bool:
-    rows = pd.DataFrame({"label": label, "value": value}).dropna()
-    rows = rows[rows["label"].duplicated(keep=False).to_numpy(bool)]
-    counts = rows.groupby(["label", "value"], sort=True).size().reset_index(name="n")
-    if counts.empty:
+    usable = pd.Series(label).duplicated(keep=False).to_numpy(bool) & ~np.isnan(value)
+    groups, _ = pd.factorize(label[usable])
+    order = np.lexsort((value[usable], groups))
+    group, ordered = groups[order], value[usable][order]
+    is_first = np.append(True, (np.diff(group) != 0) | (np.diff(ordered) != 0))[: len(group)]
+    n = np.diff(np.append(np.flatnonzero(is_first), len(group))).astype(np.float64)
+    group, ordered = group[is_first], ordered[is_first]
+    if not len(group):
         return False
-    n = counts["n"].to_numpy(np.float64)
-    equal_pairs = (n * (n - 1) / 2).sum()
-    unit = (
-        10.0
-        ** -counts.assign(k=_decimals(counts["value"].to_numpy())).groupby("label")["k"].transform("max").to_numpy()
-    )
-    same_label = counts["label"].to_numpy()[1:] == counts["label"].to_numpy()[:-1]
-    apart = np.diff(counts["value"].to_numpy())
-    near = same_label & (apart < 1.5 * unit[1:])
-    return bool((n[1:] * n[:-1])[near].sum() >= MIN_NEAR * equal_pairs)
+    decimals = np.zeros(group.max() + 1)
+    np.maximum.at(decimals, group, _decimals(ordered))
+    unit = 10.0 ** -decimals[group]
+    near = (np.diff(group) == 0) & (np.diff(ordered) < 1.5 * unit[1:])
+    return bool((n[1:] * n[:-1])[near].sum() >= MIN_NEAR * (n * (n - 1) / 2).sum())
 
 
 def _decimals(value: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -71,11 +70,14 @@ def resubmitted(dup_of: pd.Series, run_id: pd.Series | None, alive: NDArray[np.b
         run_id: number of the run; None if the file has none.
         alive: rows that are still there. A copy whose original is not there stands for it.
     """
-    copy = dup_of.notna().to_numpy(bool) & ~equals(dup_of, "")
+    copy = labels(dup_of).notna().to_numpy(bool)
     if run_id is None or not copy.any():
         return copy
-    original = dup_of.where(copy, run_id).astype(object)
-    runs = pd.DataFrame({"original": original, "run": run_id.astype(object), "copy": copy})[alive].drop_duplicates()
-    first = runs.sort_values("copy", kind="stable").drop_duplicates("original").set_index("original")["run"]
-    kept = original.map(first)
-    return alive & (kept != run_id.astype(object)).to_numpy(bool)
+    numbers, _ = pd.factorize(pd.concat([labels(run_id), labels(dup_of)]))
+    run, source = numbers[: len(run_id)], numbers[len(run_id) :]
+    original = np.where(copy, source, run)
+    stands = np.full(original.max() + 1, -1)  # which run stands for an original
+    rows = np.flatnonzero(alive)
+    rows = rows[np.argsort(copy[rows], kind="stable")][::-1]
+    stands[original[rows]] = run[rows]  # the last assignment wins: the original itself, else its first copy
+    return alive & (stands[original] != run)

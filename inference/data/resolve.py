@@ -12,7 +12,7 @@ from .columns import Column
 from .names import SPELLINGS, family, plain, understand
 from .options import Options, find_column
 
-COMPANIONS = ("run_id", "dup_of", "metric", "unit", "time_unit")
+COMPANIONS = ("run_id", "dup_of", "metric", "unit", "units")
 """Columns that say something about rows, whatever the model."""
 
 
@@ -55,14 +55,16 @@ def wanted(source: str, header: Sequence[str], columns: Sequence[Column], option
     keep |= {name for text in options.mapping.values() for name in header if plain(name) == plain(text)}
     keep |= {name for text in options.where for name in header if plain(name) == plain(text)}
     keep |= {name for name in header if plain(name) in COMPANIONS}
-    keep |= {name for kept in list(keep) if (name := unit_column(kept, header))}
+    keep |= {name for name in header if plain(name).endswith(("_unit", "_units"))}
     return [name for name in header if name in keep]
 
 
-def unit_column(name: str, header: Iterable[str]) -> str | None:
-    """The column that holds the unit of every value of column `name`."""
-    sought = f"{plain(name)}_unit"
-    return next((other for other in header if plain(other) in (sought, f"{sought}s")), None)
+def unit_column(name: str, column: Column, header: Iterable[str]) -> str | None:
+    """The column that holds the unit of every value of column `name`: its own, that of the model's name, or one named "unit"."""
+    base = understand(column.name, family(column)).base
+    by_name = {plain(other): other for other in header if other != name}
+    sought = [f"{of}_unit{s}" for of in (plain(name), base) for s in ("", "s")] + ["unit", "units"]
+    return next((by_name[other] for other in sought if other in by_name), None)
 
 
 def mapped(source: str, header: Sequence[str], text: str, what: str) -> str:

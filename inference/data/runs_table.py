@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from prism_jax.errors import DataError
 
 from .names import plain
-from .raw_table import RawTable
+from .raw_table import RawTable, column_of
 
 LONG = ("_series", "_steps")
 RUNS = "_runs"
@@ -94,10 +99,10 @@ def _join(long: RawTable, runs: RawTable, note: str) -> RawTable:
         raise DataError(f"{runs.source}: run {again} is there twice. Keep one row per run.")
     own = {plain(name) for name in long.header}
     new = [name for name in of_runs.columns if plain(name) not in own]
-    place = of_runs.index.get_indexer(long.frame[key])
+    place = of_runs.index.get_indexer(pd.Index(column_of(long.frame, key)))
     frame = long.frame.copy(deep=False)
     for name in new:
-        frame[name] = of_runs[name].array.take(place, allow_fill=True)  # pyright: ignore[reportCallIssue]
+        frame[name] = _looked_up(column_of(of_runs, name), place)
     notes = [note] if note else []
     n_lost = int((place < 0).sum())
     if n_lost:
@@ -107,8 +112,15 @@ def _join(long: RawTable, runs: RawTable, note: str) -> RawTable:
     )
 
 
+def _looked_up(values: pd.Series, place: NDArray[np.intp]) -> Any:
+    """The value of the run of every row; texts as categories, because a run has many rows."""
+    if not pd.api.types.is_numeric_dtype(values):
+        values = values.astype("category")
+    return cast(Any, values.array).take(place, allow_fill=True)
+
+
 def _numbered(table: RawTable, name: str) -> RawTable:
     """The table with runs that keep their own numbers apart from those of other tables."""
     key = str(_key(table))
-    numbered = name + "/" + table.frame[key].astype(str)
+    numbered = name + "/" + column_of(table.frame, key).astype(str)
     return replace(table, frame=table.frame.assign(**{key: numbered}))

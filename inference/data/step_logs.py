@@ -20,7 +20,7 @@ from prism_jax.io.traces.streams import lines
 from prism_jax.io.traces.text_log import read_text_log
 from prism_jax.trace.step_log import StepLog
 
-from .raw_table import RawTable, raw_table
+from .raw_table import RawTable, hash_as_one
 
 _TEXTS = {
     "submission_benchmark": "benchmark",
@@ -75,11 +75,10 @@ def _table(log: StepLog, run: str, about: dict[str, Any], single: str) -> RawTab
         "n_steps": log.n_steps.astype(np.int64),
         "duration_s": duration_s,
     }
-    table = raw_table(
-        log.source, pd.DataFrame(columns), notes=tuple(f"{Path(log.source).name}: {note}" for note in log.notes)
-    )
-    frame = table.frame.assign(run=run)  # after hashing, so that the same log under another name is found
-    return RawTable(log.source, frame, tuple(frame.columns), table.row_hash, notes=table.notes)
+    frame = pd.DataFrame(columns)
+    notes = tuple(f"{Path(log.source).name}: {note}" for note in log.notes)
+    row_hash = hash_as_one(frame)  # without the run's name, so that the same log under another name is found
+    return RawTable(log.source, frame.assign(run=run), ("run", *frame.columns), row_hash, notes=notes)
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def _about(path: Path) -> dict[str, Any]:
         key, value = record.get("key"), record.get("value")
         if key in _TEXTS and isinstance(value, str) and value.isprintable():
             found.setdefault(_TEXTS[key], value[:200])
-        elif key in _COUNTS and type(value) in (int, float) and 0 < value < 1e9:
+        elif key in _COUNTS and isinstance(value, (int, float)) and 0 < value < 1e9:
             found.setdefault(_COUNTS[key], float(value))
     return _with_counts(found)
 

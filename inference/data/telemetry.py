@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,8 @@ from numpy.typing import NDArray
 from prism_jax.errors import DataError
 
 from .columns import Column
-from .names import family
 from .options import Options
-from .raw_table import RawTable
+from .raw_table import RawTable, as_floats, column_of
 from .units import factor
 from .values import labels, numbers
 
@@ -51,7 +51,7 @@ def join_telemetry(
         raise DataError(
             f"{table.source}: no column gpu, by which {names} could be joined. Say which it is with --map gpu=NAME."
         )
-    gpu = labels(table.frame[found["gpu"]]).reset_index(drop=True)
+    gpu = labels(column_of(table.frame, found["gpu"])).reset_index(drop=True)
     samples = _samples(logs, new)
     shared = set(gpu.dropna()) & set(samples["gpu"].dropna())
     if not shared:
@@ -59,8 +59,8 @@ def join_telemetry(
         raise DataError(
             f"{table.source} and {names} have no GPU in common (they hold {examples}). Log uuid, or map gpu."
         )
-    time = numbers(table.frame[found["time"]], _TIME).value if "time" in found else None
-    if samples["time"].notna().any() and time is not None:
+    time = numbers(column_of(table.frame, found["time"]), _TIME).value if "time" in found else None
+    if time is not None and np.isfinite(as_floats(column_of(samples, "time"))).any():
         joined, note = _nearest(table.source, gpu, time, samples, new)
     else:
         joined, note = _typical(table.source, gpu, samples, new, names)
@@ -78,9 +78,11 @@ def _samples(logs: Sequence[RawTable], columns: Sequence[Column]) -> pd.DataFram
             raise DataError(
                 f"{log.source}: no uuid, index or bus id of the GPU. Query it with --query-gpu=timestamp,uuid,..."
             )
-        values = {"gpu": labels(log.frame["gpu"])}
         nothing = np.full(len(log.frame), np.nan)
-        values["time"] = numbers(log.frame["time"], _TIME).value if "time" in log.frame else nothing
+        values: dict[str, object] = {
+            "gpu": labels(column_of(log.frame, "gpu")),
+            "time": numbers(column_of(log.frame, "time"), _TIME).value if "time" in log.frame else nothing,
+        }
         for column in columns:
             values[column.name] = _values(log, column) if column.name in log.frame else nothing
         parts.append(pd.DataFrame(values))
@@ -88,8 +90,7 @@ def _samples(logs: Sequence[RawTable], columns: Sequence[Column]) -> pd.DataFram
 
 
 def _values(log: RawTable, column: Column) -> NDArray[np.float64]:
-    value, beside, _ = numbers(log.frame[column.name], column)
-    assert family(column)
+    value, beside, _ = numbers(column_of(log.frame, column.name), column)
     by_column = np.broadcast_to(factor(log, column, column.name, _PLAIN).value, value.shape)
     return value * (by_column if beside is None else np.where(np.isnan(beside), by_column, beside))
 
@@ -97,18 +98,24 @@ def _values(log: RawTable, column: Column) -> NDArray[np.float64]:
 def _nearest(
     source: str, gpu: pd.Series, time: NDArray[np.float64], samples: pd.DataFrame, columns: Sequence[Column]
 ) -> tuple[pd.DataFrame, str]:
-    rows = pd.DataFrame({"gpu": gpu, "time": time, "row": np.arange(len(gpu))}).dropna().sort_values("time")
-    samples = samples.dropna(subset=["gpu", "time"]).sort_values("time").assign(sampled=lambda s: s["time"])
+    rows = pd.DataFrame({"gpu": gpu, "time": time, "row": np.arange(len(gpu))}).dropna().sort_values(by="time")
+    samples = samples.dropna(subset=["gpu", "time"]).sort_values(by="time")
+    samples = samples.assign(sampled=samples["time"])
     nearest = pd.merge_asof(rows, samples, on="time", by="gpu", direction="nearest").set_index("row")
-    apart_s = (nearest["sampled"] - nearest["time"]).abs()
-    close = nearest[apart_s <= MAX_APART_S]
-    if close.empty:
+    apart_s = as_floats(column_of(nearest, "sampled")) - as_floats(column_of(nearest, "time"))
+    is_close = np.abs(apart_s) <= MAX_APART_S
+    if not is_close.any():
+        apart = f"; the nearest is {np.nanmin(np.abs(apart_s)) / 3600:.4g} h away" if np.isfinite(apart_s).any() else ""
         raise DataError(
-            f"{source}: no row within {MAX_APART_S:g} s of a sample of its GPU; the nearest is {apart_s.min() / 3600:.4g} h away. "
-            "Times without a time zone count as UTC: write them with their zone, or leave the GPU log out."
+            f"{source}: no row within {MAX_APART_S:g} s of a sample of its GPU{apart}. Times without a time zone count as UTC: "
+            "write them with their zone, or leave the GPU log out."
         )
-    note = f"{Path(source).name}: {len(close):,} of {len(gpu):,} rows have a GPU sample within {MAX_APART_S:g} s (times without zone count as UTC)"
-    return close.reindex(np.arange(len(gpu)))[[column.name for column in columns]], note
+    note = (
+        f"{Path(source).name}: {is_close.sum():,} of {len(gpu):,} rows have a GPU sample within {MAX_APART_S:g} s (times without "
+        "zone count as UTC)"
+    )
+    close = cast(pd.DataFrame, nearest.loc[is_close, [column.name for column in columns]])
+    return close.reindex(np.arange(len(gpu))), note
 
 
 def _typical(
@@ -116,4 +123,4 @@ def _typical(
 ) -> tuple[pd.DataFrame, str]:
     medians = samples.groupby("gpu")[[column.name for column in columns]].median()
     note = f"{Path(source).name}: no times in common with {names}; every row gets the medians of its GPU"
-    return medians.reindex(gpu), note
+    return cast(pd.DataFrame, medians.reindex(gpu)), note

@@ -13,7 +13,7 @@ from prism_jax.errors import UnitError
 from .columns import TO_SECONDS, Column
 from .names import FACTORS, SPELLINGS, family, plain, understand
 from .options import Options
-from .raw_table import RawTable
+from .raw_table import RawTable, column_of
 from .resolve import unit_column
 
 
@@ -68,10 +68,12 @@ def factor(table: RawTable, column: Column, name: str, options: Options) -> Fact
 def _per_row(table: RawTable, column: Column, name: str, declared: str) -> Factor | None:
     """Factors from a column of units, or from the name of the metric that a row holds."""
     suffix = family(column)
-    of_column = unit_column(name, table.frame.columns)
+    of_column = unit_column(name, column, table.frame.columns)
     if of_column is not None:
-        units = table.frame[of_column].astype(object)
+        units = column_of(table.frame, of_column)
         texts = {text: SPELLINGS[suffix].get(str(text).strip().lower()) for text in units.dropna().unique()}
+        if plain(of_column) in ("unit", "units") and not any(texts.values()):
+            return None  # of something else
         if declared and any(unit not in (None, declared) for unit in texts.values()):
             raise UnitError(
                 f"{table.source}: {of_column} says other units than --unit {column.name}={declared}. Leave one out."
@@ -80,7 +82,7 @@ def _per_row(table: RawTable, column: Column, name: str, declared: str) -> Facto
     metric = next((other for other in table.frame.columns if plain(other) == "metric" and other != name), None)
     if metric is None or suffix != "s" or declared:
         return None
-    names = table.frame[metric].astype(object)
+    names = column_of(table.frame, metric)
     texts = {text: understand(str(text), "s").unit for text in names.dropna().unique()}
     texts = {text: unit if unit in TO_SECONDS else None for text, unit in texts.items()}
     return Factor(_look_up(names, texts, TO_SECONDS, ""), metric) if any(texts.values()) else None

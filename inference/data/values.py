@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from .columns import Column
 from .names import FACTORS, SPELLINGS, family
+from .raw_table import as_floats
 
 BLANKS = frozenset(
     ("", "-", "--", "n/a", "na", "nan", "none", "null", "not supported", "unknown error", "not available")
@@ -21,7 +23,7 @@ TEXT = "str" if int(pd.__version__.partition(".")[0]) >= 3 else object
 """Type of labels, in which blank is NaN."""
 
 _DATES = ("time", "timestamp", "date", "start")  # words in the names of columns that may hold dates
-_WITH_UNIT = r"^([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-zµμ°%]{0,8})$"
+_WITH_UNIT = re.compile(r"^([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-zµμ°%]{0,8})$")
 
 
 class Numbers(NamedTuple):
@@ -46,24 +48,30 @@ def numbers(values: pd.Series, column: Column) -> Numbers:
     if pd.api.types.is_datetime64_any_dtype(values):
         return Numbers(_since_1970(values), None, nowhere)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
-        return Numbers(values.to_numpy(np.float64, na_value=np.nan), None, nowhere)
+        return Numbers(as_floats(values), None, nowhere)
     codes, uniques = pd.factorize(values.astype(object).where(values.notna(), None))
-    texts = pd.Series([str(text).strip() for text in uniques], dtype=object)
-    found = _text_numbers(texts, column)
-    last = Numbers(
-        *(
-            None if part is None else np.append(part, fill)
-            for part, fill in zip(found, (np.nan, np.nan, False), strict=True)
-        )
-    )  # pyright: ignore
-    return Numbers(*(None if part is None else part[codes] for part in last))  # pyright: ignore[reportArgumentType]
+    value, beside, is_text = _text_numbers(np.array([str(text).strip() for text in uniques], object), column)
+    value, is_text = np.append(value, np.nan), np.append(is_text, False)  # code -1 is blank
+    return Numbers(value[codes], None if beside is None else np.append(beside, np.nan)[codes], is_text[codes])
 
 
 def labels(values: pd.Series) -> pd.Series:
     """The values as text; NaN where there is none. Whole numbers have no decimal point."""
-    codes, uniques = pd.factorize(values.astype(object) if values.dtype == object else values)
-    texts = [_label(value) for value in uniques]
-    return pd.Series(np.array([*texts, np.nan], object)[codes], index=values.index, dtype=TEXT)
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        codes, uniques = values.cat.codes.to_numpy(), values.cat.categories
+    else:
+        codes, uniques = pd.factorize(values)
+    texts = pd.Series([_label(value) for value in uniques], dtype=TEXT)
+    return pd.Series(texts.array.take(codes, allow_fill=True), index=values.index)
+
+
+def as_numbers(texts: pd.Series) -> NDArray[np.float64]:
+    """Texts as numbers; NaN where one is none."""
+    return _parsed(texts.to_numpy(object))
+
+
+def _parsed(texts: NDArray[np.object_]) -> NDArray[np.float64]:
+    return np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), np.float64)
 
 
 def _label(value: object) -> str | float:
@@ -73,27 +81,33 @@ def _label(value: object) -> str | float:
     return np.nan if text.strip("[]").lower() in BLANKS else text
 
 
-def _text_numbers(texts: pd.Series, column: Column) -> Numbers:
-    blank = texts.str.strip("[]").str.lower().isin(BLANKS).to_numpy(bool)
-    value = pd.to_numeric(texts.where(~blank), errors="coerce").to_numpy(np.float64)
-    unit_factor = None
+def _text_numbers(texts: NDArray[np.object_], column: Column) -> Numbers:
+    blank = np.array([text.strip("[]").lower() in BLANKS for text in texts], bool)
+    value = np.where(blank, np.nan, _parsed(texts))
     rest = np.isnan(value) & ~blank
+    beside = None
     if rest.any() and family(column):
-        suffix = family(column)
-        parts = texts[rest].str.extract(_WITH_UNIT)
-        factors = {spelling: FACTORS[suffix][unit] for spelling, unit in SPELLINGS[suffix].items()}
-        factor = parts[1].str.lower().map(factors).to_numpy(np.float64)
-        number = pd.to_numeric(parts[0], errors="coerce").to_numpy(np.float64)
-        unit_factor = np.full(len(texts), np.nan)
-        unit_factor[rest] = factor
-        value[rest] = np.where(np.isnan(factor), np.nan, number)
+        number, factor = _with_units(texts[rest], family(column))
+        value[rest] = number
+        beside = np.full(len(texts), np.nan)
+        beside[rest] = factor
     elif rest.any() and any(word in column.name.split("_") for word in _DATES):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pandas tells which of several date formats it takes
-            value[rest] = _since_1970(pd.to_datetime(texts[rest], errors="coerce", utc=True, format="mixed"))
-    return Numbers(value, unit_factor, np.isnan(value) & ~blank)
+            dates = pd.to_datetime(pd.Series(texts[rest], dtype=object), errors="coerce", utc=True, format="mixed")
+        value[rest] = _since_1970(dates)
+    return Numbers(value, beside, np.isnan(value) & ~blank)
+
+
+def _with_units(texts: NDArray[np.object_], suffix: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Numbers, and factors of the units beside them, of texts such as "1410 MHz"; NaN where a text is not of that kind."""
+    factors = {spelling: FACTORS[suffix][unit] for spelling, unit in SPELLINGS[suffix].items()}
+    parts = [_WITH_UNIT.match(text) for text in texts]
+    factor = np.array([factors.get(part[2].lower(), np.nan) if part else np.nan for part in parts], np.float64)
+    number = _parsed(np.array([part[1] if part else "" for part in parts], object))
+    return np.where(np.isnan(factor), np.nan, number), factor
 
 
 def _since_1970(dates: pd.Series) -> NDArray[np.float64]:
     utc = dates.dt.tz_convert(None) if dates.dt.tz is not None else dates
-    return ((utc - pd.Timestamp(0)) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
+    return as_floats((utc - pd.Timestamp(0)) / pd.Timedelta(seconds=1))
