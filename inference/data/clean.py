@@ -24,6 +24,9 @@ from .suspicion import suspicions
 from .units import factor
 from .values import labels, numbers
 
+MAX_DURATION_S = 5 * 86_400.0
+"""No kernel, message, step or log interval lasts as long; 1e12 us and 1e9 ms stand for "did not finish" in some tables."""
+
 
 @dataclass(frozen=True)
 class Clean:
@@ -133,6 +136,9 @@ def _valid(
         with np.errstate(invalid="ignore"):
             rows.drop(value < 0, f"{column.name} is negative")
             rows.drop(value == 0, f"{column.name} is zero")
+    if column.is_duration:
+        with np.errstate(invalid="ignore"):
+            rows.drop(value > MAX_DURATION_S, f"{column.name} is longer than 5 days, a placeholder")
     return value
 
 

@@ -66,13 +66,23 @@ def hash_rows(frame: pd.DataFrame) -> Hashes:
 
 
 def hash_column(values: pd.Series) -> Hashes:
-    """Hash of every value, which depends on the column's name and not on how numbers are stored."""
+    """Hash of every value, which depends on the column's name and not on how values are stored: 1, 1.0 and "1" are the same."""
     salt = np.uint64(2 * zlib.crc32(str(values.name).encode()) + 1)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
-        plain = as_floats(values) + 0.0  # -0.0 is 0.0
-    else:
-        plain = values.astype(object).where(values.notna(), "").astype(str).to_numpy(object)
-    return cast(Any, pd).util.hash_array(plain, categorize=True) * salt
+        return _hash_numbers(as_floats(values)) * salt
+    codes, uniques = pd.factorize(values.astype(object).map(str).where(values.notna(), None))
+    texts = np.asarray(uniques, object)
+    number = np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), np.float64)
+    hashes = np.where(np.isnan(number), _hash_array(texts), _hash_numbers(number))
+    return np.append(hashes, np.uint64(0))[codes] * salt  # code -1 is blank
+
+
+def _hash_numbers(values: NDArray[np.float64]) -> Hashes:
+    return np.where(np.isnan(values), np.uint64(0), _hash_array(values + 0.0))  # -0.0 + 0.0 is 0.0
+
+
+def _hash_array(values: np.ndarray) -> Hashes:
+    return cast(Any, pd).util.hash_array(values, categorize=False)
 
 
 def hash_as_one(frame: pd.DataFrame) -> Hashes:

@@ -15,6 +15,7 @@ from prism_jax.errors import DataError
 
 from .names import plain
 from .raw_table import RawTable, column_of
+from .values import labels
 
 LONG = ("_series", "_steps")
 RUNS = "_runs"
@@ -121,6 +122,6 @@ def _looked_up(values: pd.Series, place: NDArray[np.intp]) -> Any:
 
 def _numbered(table: RawTable, name: str) -> RawTable:
     """The table with runs that keep their own numbers apart from those of other tables."""
-    key = str(_key(table))
-    numbered = name + "/" + column_of(table.frame, key).astype(str)
-    return replace(table, frame=table.frame.assign(**{key: numbered}))
+    names = [column for column in table.frame.columns if plain(column) in ("run_id", "dup_of")]
+    numbered = {column: name + "/" + labels(column_of(table.frame, column)) for column in names}
+    return replace(table, frame=table.frame.assign(**numbered))

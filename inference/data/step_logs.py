@@ -40,7 +40,7 @@ _COUNTS = {
     "global_batch_size": "global_batch_size",
 }
 _NODES = re.compile(r"^(\d{1,6})x(?=\D)")
-_EIGHT = re.compile(r"\b[DH]GX[ -]?[AHB][1-3]00\b")  # eight GPUs per node
+_EIGHT = re.compile(r"(?:NVIDIA )?[DH]GX[ -]?[AHB][1-3]00\b")  # eight GPUs per node
 _KEYS = tuple(json.dumps(key).encode() for key in (*_TEXTS, *_COUNTS))
 MAX_LINE = 10_000  # bytes of a line that says something about the run
 
@@ -105,7 +105,7 @@ def _with_counts(found: dict[str, Any]) -> dict[str, Any]:
     nodes = _NODES.match(platform)
     if nodes:
         found.setdefault("n_nodes", float(nodes[1]))
-    if _EIGHT.search(platform):
+    if _EIGHT.match(platform[nodes.end() :] if nodes else platform):
         found.setdefault("gpus_per_node", 8.0)
     if "n_nodes" in found and "gpus_per_node" in found:
         found.setdefault("n_gpus", found["n_nodes"] * found["gpus_per_node"])

@@ -14,11 +14,13 @@ from .raw_table import as_floats, column_of
 
 Floats = NDArray[np.float64]
 
-GROUPS = ("kernel", "op", "metric", "benchmark", "message_bytes", "n_gpus", "n_steps", "run")
+GROUPS = (
+    "kernel", "op", "metric", "benchmark", "system", "group", "message_bytes", "n_gpus", "n_steps", "input_size", "m", "n", "k",
+)  # fmt: skip
 MIN_ROWS = 20
 MIN_GAP = 100.0  # factor between neighbouring values
 UNIT_STEP = (300.0, 3000.0)  # factor between the medians on both sides, about 1,000
-MIN_SHARE = 0.01  # of the rows on either side
+MIN_HEAP = 5  # values on either side
 
 
 def suspicions(source: str, frame: pd.DataFrame, columns: Sequence[Column]) -> list[str]:
@@ -60,6 +62,6 @@ def _looks_mixed(values: Floats) -> bool:
     values = np.sort(values)
     ratio = values[1:] / values[:-1]
     cut = int(np.argmax(ratio)) + 1
-    if ratio[cut - 1] < MIN_GAP or min(cut, len(values) - cut) < MIN_SHARE * len(values):
+    if ratio[cut - 1] < MIN_GAP or min(cut, len(values) - cut) < MIN_HEAP:
         return False
     return bool(UNIT_STEP[0] <= np.median(values[cut:]) / np.median(values[:cut]) <= UNIT_STEP[1])
