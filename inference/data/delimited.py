@@ -120,6 +120,7 @@ def _pieces(path: Path, separator: str, names: Sequence[str]) -> Iterator[pd.Dat
                 skipinitialspace=True,
                 na_values=list(NOT_AVAILABLE),
                 low_memory=False,
+                float_precision="round_trip",
                 chunksize=ROWS_AT_ONCE,
             )
     except pd.errors.ParserWarning:

@@ -6,6 +6,7 @@ a part of the name ("time_us_out_of_place", "dtMs").
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -67,6 +68,7 @@ def family(column: Column) -> str:
     return suffix if suffix in FACTORS and not column.text and not column.name.endswith("_per_s") else ""
 
 
+@functools.lru_cache(maxsize=100_000)
 def understand(name: str, suffix: str) -> Name:
     """What a name says, for a column whose unit is of the family `suffix`."""
     spellings = SPELLINGS.get(suffix, {})

@@ -24,7 +24,7 @@ def resolve(
     Raises:
         DataError: a column of the mapping is not in the file, or stands there twice.
     """
-    notes: list[str] = []
+    others: dict[str, list[str]] = {}
     found = {name: mapped(source, header, text, name) for name, text in mapping.items()}
     for first in (True, False):  # canonical names first, so that no alias takes another column's name
         for column in columns:
@@ -37,16 +37,23 @@ def resolve(
                 continue
             if names:
                 found[column.name] = names[0]
-                if len(names) > 1:
-                    notes.append(
-                        f"{Path(source).name}: {column.name} is read from {names[0]}, not from {', '.join(names[1:])}"
-                    )
+                others[column.name] = names[1:]
     for name in found.values():
         if header.count(name) > 1:
             raise DataError(
                 f"{source}: column {name} is there {header.count(name)} times. Keep one, or rename the others."
             )
-    return found, notes
+    return found, _choices(Path(source).name, found, others)
+
+
+def _choices(source: str, found: Mapping[str, str], others: Mapping[str, Sequence[str]]) -> list[str]:
+    """Notes on columns for which the file has other names that serve nothing else."""
+    left = {name: [other for other in names if other not in found.values()] for name, names in others.items()}
+    return [
+        f"{source}: {name} is read from {found[name]}, not from {', '.join(names)}"
+        for name, names in left.items()
+        if names
+    ]
 
 
 def wanted(source: str, header: Sequence[str], columns: Sequence[Column], options: Options) -> list[str]:
