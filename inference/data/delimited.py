@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,9 @@ SEPARATORS = ",\t;"
 NOT_AVAILABLE = ("[N/A]", "[Not Supported]", "Not Supported", "[Unknown Error]", "-", "--")
 PROFILER_NAMES = frozenset(("kShortName", "kDemangledName", "Kernel Name", "Demangled Name", "gpu__time_duration.sum"))
 """Names of columns in what Nsight Compute and Nsight Systems export, which give times in ns."""
+
+_EXACT: dict[str, Any] = {} if int(pd.__version__.partition(".")[0]) >= 3 else {"float_precision": "round_trip"}
+"""Numbers to the last digit, which pandas 3 always gives."""
 
 _QUOTE = "Quote fields that hold the separator."
 
@@ -120,7 +124,7 @@ def _pieces(path: Path, separator: str, names: Sequence[str]) -> Iterator[pd.Dat
                 skipinitialspace=True,
                 na_values=list(NOT_AVAILABLE),
                 low_memory=False,
-                float_precision="round_trip",
+                **_EXACT,
                 chunksize=ROWS_AT_ONCE,
             )
     except pd.errors.ParserWarning:
