@@ -49,12 +49,13 @@ def read_delimited(path: Path, choose: Choose) -> RawTable:
         raise DataError(f"{source}:1: {len(names):,} columns, more than {MAX_COLUMNS:,}. Keep those that matter.")
     unique = _unique(names)
     keep = choose(unique)
+    named = [name for name, written in zip(unique, names, strict=True) if written]  # without a name: numbers of rows
     pieces, hashes, n_rows = [], [], 0
     for piece in _pieces(path, separator, unique):
         n_rows += len(piece)
         if n_rows > MAX_ROWS:
             raise DataError(f"{source}: more than {MAX_ROWS:,} rows. Split it.")
-        hashes.append(hash_rows(piece))
+        hashes.append(hash_rows(piece, named))
         pieces.append(piece[keep])
     if n_rows == 0:
         raise DataError(f"{source}: a header and no rows. Export the measurements again.")

@@ -33,14 +33,16 @@ def read_parquet(path: Path, choose: Choose) -> RawTable:
             flat = [field.name for field in schema if not _is_nested(field.type)]
             if not flat:
                 raise DataError(f"{path}: no column of numbers or texts. Flatten the table.")
-            names = [name for name in dict.fromkeys(flat) if flat.count(name) == 1]
+            names = [
+                name for name in dict.fromkeys(flat) if flat.count(name) == 1 and not name.startswith("__index_level_")
+            ]
             keep = choose(names)
             pieces, hashes = [], []
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
-                piece = batch.to_pandas(strings_to_categorical=False)
+                piece = batch.to_pandas(ignore_metadata=True)
                 hashes.append(hash_rows(piece))
                 pieces.append(_plain(piece[keep]))
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, TypeError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise DataError(
             f"{path}: a damaged parquet file, or one that is not read: {reason}. Export it again."

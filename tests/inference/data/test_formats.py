@@ -52,6 +52,18 @@ def test_a_table_that_is_read_in_pieces_is_whole(tmp_path: Path, monkeypatch: py
     assert found.hygiene.dropped == {"the same row again": 5}
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_numbers_of_rows_do_not_make_rows_different(name: str, tmp_path: Path) -> None:
+    frame = pd.concat([fleet_frame(), fleet_frame().iloc[:5]], ignore_index=True)
+    frame.index = pd.Index(range(100, 125))
+    if name.endswith("csv"):
+        frame.to_csv(tmp_path / name)
+    else:
+        frame.to_parquet(tmp_path / name, index=True)
+    found = read_measurements([tmp_path / name], FLEET)
+    assert found.hygiene.dropped == {"the same row again": 5}
+
+
 def test_a_byte_order_mark_blank_lines_and_spaces_do_not_matter(tmp_path: Path) -> None:
     found = read_text(tmp_path, "\ufeff\nkernel, gpu, time_ms\r\n\r\ngemm, 1, 2.5\r\n")
     assert found.frame.iloc[0].to_dict() == pytest.approx({"kernel": "gemm", "gpu": "1", "duration_s": 0.0025})
