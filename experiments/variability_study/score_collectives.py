@@ -1,6 +1,6 @@
 """Collectives model on scales left out: 2 to 64 A100 and 4 to 512 GH200, each scale predicted from the others.
 
-    python experiments/variability_study/score_collectives.py [--data ../shared/data] [--table a100|gh200|both] [--law LAW|all] [--n 300]
+    python experiments/variability_study/score_collectives.py [--data ../shared/data] [--table a100|gh200] [--law LAW|all]
 
 Error: mean |predicted / measured - 1| over the rows of the left-out scale, median prediction (`collectives_score`). Beside it,
 fitted *in-sample* by least squares of log seconds: alpha-beta and the four-parameter sigmoid; these reproduce the known figures

@@ -5,8 +5,9 @@
     field = law(fabric; bytes, scale) + residual(curve, x)
 
 The law (`collectives_laws`) is physical. The residual is smooth in size and walks at random along scale, one step per doubling:
-between two measured scales it is interpolated, beyond them carried on, and either way it widens. Unevenness and noise are Student-t and
-grow with scale. The field itself is what is sampled, not the residual: measurements fix it, whatever the law's parameters are.
+between two measured scales it is interpolated, beyond them carried on, and either way it widens. Unevenness and noise are
+Student-t and grow with scale. The field itself is what is sampled, not the residual: measurements fix it, whatever the law's
+parameters are.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ TAIL_ABOVE = 1.2  # degrees of freedom exceed this, so that a slowdown has a mea
 TAIL = (0.3, 0.8)  # log of what they are above: 2.5 in all, from all but Cauchy to 8
 IN_PLACE = 0.05  # in place is a few per cent faster or slower
 FIELD = (-8.0, 30.0)  # log seconds; flat, the curves' prior is given by their residuals
-PLAIN_RESIDUAL = 1e-3
 
 
 @dataclass(frozen=True)

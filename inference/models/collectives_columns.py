@@ -10,11 +10,13 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
 
 from ..data.columns import Column
+from ..data.raw_table import as_floats, column_of
 from .collectives_laws import OPS
 
 COLUMNS = (
@@ -67,23 +69,39 @@ def plain_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     rows["op"] = [known_op(op) for op in rows["op"]]
     dropped: list[str] = []
 
-    def drop(where: pd.Series, rule: str) -> None:
+    def drop(where: NDArray[np.bool_], rule: str) -> None:
         nonlocal rows
         if where.any():
             dropped.append(f"{int(where.sum()):,} rows dropped: {rule}")
             rows = cast(pd.DataFrame, rows[~where])
 
-    suspect = rows["setting"].str.contains(SUSPECT)
-    fallback = suspect & rows["setting"].str.contains("fallback")
-    drop(fallback, "flagged by their source as run over a TCP or transport fallback")
-    drop(rows["setting"].str.contains(SUSPECT), "flagged as suspect by their source (wrong results)")
-    drop(rows["n_gpus"] < 2, "one GPU alone communicates with nobody")
-    drop(rows["op"].isin(OTHER_OPS), f"no collective of the cost model ({', '.join(OTHER_OPS[:2])}, ...)")
-    drop(rows["duration_s"] > LONGEST_S, "more than an hour, a placeholder")
-    rows["n_nodes"] = _nodes(rows)
-    drop(rows["n_nodes"].isna(), "neither n_nodes nor gpus_per_node is known")
-    rows["in_place"] = rows["in_place"].str.lower().isin(("in", "1", "true", "in_place")).astype(float)
+    suspect = says(rows, "setting", SUSPECT)
+    drop(suspect & says(rows, "setting", "fallback"), "flagged by their source as run over a TCP or transport fallback")
+    drop(says(rows, "setting", SUSPECT), "flagged as suspect by their source (wrong results)")
+    drop(floats(rows, "n_gpus") < 2, "one GPU alone communicates with nobody")
+    others = np.isin(texts(rows, "op"), OTHER_OPS)
+    drop(others, f"no collective of the cost model ({', '.join(OTHER_OPS[:2])}, ...)")
+    drop(floats(rows, "duration_s") > LONGEST_S, "more than an hour, a placeholder")
+    rows = rows.assign(n_nodes=_nodes(rows))
+    drop(np.isnan(floats(rows, "n_nodes")), "neither n_nodes nor gpus_per_node is known")
+    inside = np.isin([text.lower() for text in texts(rows, "in_place")], ("in", "1", "true", "in_place"))
+    rows = rows.assign(in_place=inside.astype(float))
     return rows.reset_index(drop=True), tuple(dropped)
+
+
+def floats(rows: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    """The column's numbers."""
+    return as_floats(column_of(rows, name))
+
+
+def texts(rows: pd.DataFrame, name: str) -> list[str]:
+    """The column's texts."""
+    return [str(text) for text in column_of(rows, name)]
+
+
+def says(rows: pd.DataFrame, name: str, what: str) -> NDArray[np.bool_]:
+    """Where the column's text contains `what`, upper or lower case."""
+    return np.array([what.lower() in text.lower() for text in texts(rows, name)], dtype=bool)
 
 
 def known_op(op: str) -> str:
@@ -105,20 +123,20 @@ def _one_duration_per_row(frame: pd.DataFrame) -> pd.DataFrame:
     """A table with a time out of place and one in place in each row has two rows for each."""
     if "duration_in_place_s" not in frame:
         return frame
-    both = frame["duration_in_place_s"] > 0.0
-    inside = frame[both].assign(in_place="in")
-    inside["duration_s"] = inside["duration_in_place_s"]
-    out = frame.copy()
-    if both.any():
-        out.loc[both, "in_place"] = "out"
-    return pd.concat([out, inside]).drop(columns="duration_in_place_s")
+    both = floats(frame, "duration_in_place_s") > 0.0
+    out = frame.drop(columns="duration_in_place_s")
+    if not both.any():
+        return out
+    before = texts(out, "in_place") if "in_place" in out else [""] * len(out)
+    inside = cast(pd.DataFrame, out[both]).assign(in_place="in", duration_s=floats(frame, "duration_in_place_s")[both])
+    return pd.concat([out.assign(in_place=np.where(both, "out", before)), inside])
 
 
-def _nodes(rows: pd.DataFrame) -> np.ndarray:
+def _nodes(rows: pd.DataFrame) -> NDArray[np.float64]:
     """Nodes of every row: as stated, else from the GPUs per node, else one where the network says so; NaN if unknown."""
-    stated = rows["n_nodes"].to_numpy(float) if "n_nodes" in rows else np.full(len(rows), np.nan)
-    n_gpus = rows["n_gpus"].to_numpy(float)
+    n_gpus = floats(rows, "n_gpus")
+    stated = floats(rows, "n_nodes") if "n_nodes" in rows else np.full(len(rows), np.nan)
     if "gpus_per_node" in rows:
-        stated = np.where(np.isnan(stated), np.ceil(n_gpus / rows["gpus_per_node"].to_numpy(float)), stated)
-    alone = rows["network"].str.contains("single node|one node|intra", case=False).to_numpy(bool)
+        stated = np.where(np.isnan(stated), np.ceil(n_gpus / floats(rows, "gpus_per_node")), stated)
+    alone = says(rows, "network", "single node") | says(rows, "network", "one node")
     return np.minimum(np.where(np.isnan(stated) & alone, 1.0, stated), n_gpus)

@@ -1,8 +1,8 @@
 """Cells, curves and knots of a table of collectives.
 
-A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise apart from
-the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric differ in library and
-setting. A *curve* is a fabric at one scale, held at *knots* along
+A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise
+apart from the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric
+differ in library and setting. A *curve* is a fabric at one scale, held at *knots* along
 
     x = log2(bytes) - SLOPE log2(n_gpus),
 
@@ -11,7 +11,10 @@ since what changes with size (protocols, ring against tree) moves partly with th
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -19,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from prism_jax.errors import DataError
 
-from .collectives_columns import FABRIC, SETTING, plain_rows
+from .collectives_columns import FABRIC, SETTING, floats, plain_rows, texts
 from .collectives_laws import REFERENCE_GPUS, Place, place
 
 Floats = NDArray[np.float64]
@@ -117,43 +120,44 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     rows, notes = plain_rows(frame)
     if rows.empty:
         raise DataError(f"no measurement of a collective on two or more GPUs is left ({'; '.join(notes) or 'no rows'})")
-    rows["fabric"] = joined(rows, FABRIC)
-    rows["of_config"] = joined(rows, (*FABRIC, *SETTING))
-    cells, repeats = _cells(rows)
-    fabrics = tuple(sorted(set(cells["fabric"])))
-    configs = cells[["of_config", "fabric", "op"]].drop_duplicates("of_config").sort_values("of_config")
-    fabric_op = configs.drop_duplicates("fabric").set_index("fabric")["op"]
-    deviation_of = _deviations(cells, tuple(configs["of_config"]))
+    cells, repeats = _cells(named(rows))
+    fabrics = tuple(sorted(set(texts(cells, "fabric"))))
+    fabric_op = tuple(name.split(" | ")[0] for name in fabrics)
+    of_config = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
+    configs = tuple(sorted(of_config))
+    deviation_of = _deviations(cells, configs)
     curves = _curves(cells, fabrics)
-    x = axis(cells["message_bytes"], cells["n_gpus"])
+    n_gpus, n_nodes = floats(cells, "n_gpus"), floats(cells, "n_nodes")
+    x = axis(floats(cells, "message_bytes"), n_gpus)
     knots = np.arange(np.floor(x.min()) - BEYOND, np.ceil(x.max()) + BEYOND + SPACING, SPACING)
     knot, weight = between_knots(knots, x)
-    curve_op = fabric_op[curves["fabric"]].to_numpy(str)
-    curve_at = place(curve_op, curves["n_gpus"].to_numpy(float), curves["n_nodes"].to_numpy(float))
-    at = place(cells["op"].to_numpy(str), cells["n_gpus"].to_numpy(float), cells["n_nodes"].to_numpy(float))
-    key = list(zip(cells["fabric"], cells["n_gpus"], cells["n_nodes"], strict=True))
-    number = {one: i for i, one in enumerate(zip(curves["fabric"], curves["n_gpus"], curves["n_nodes"], strict=True))}
+    curve_op = np.array([name.split(" | ")[0] for name in texts(curves, "fabric")])
+    curve_at = place(curve_op, floats(curves, "n_gpus"), floats(curves, "n_nodes"))
+    at = place(texts(cells, "op"), n_gpus, n_nodes)
+    key = zip(texts(cells, "fabric"), n_gpus, n_nodes, strict=True)
+    places = zip(texts(curves, "fabric"), curve_at.n_gpus, curve_at.n_nodes, strict=True)
+    number = {one: i for i, one in enumerate(places)}
     return CollectivesData(
         fabrics=fabrics,
-        fabric_op=tuple(str(fabric_op[name]) for name in fabrics),
-        configs=tuple(configs["of_config"]),
-        config_fabric=_index(configs["fabric"], fabrics),
+        fabric_op=fabric_op,
+        configs=configs,
+        config_fabric=_index([of_config[name] for name in configs], fabrics),
         n_deviation=int(deviation_of.max()) + 1,
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
         knots=knots,
-        whiten=np.linalg.inv(correlate(knots)),
-        curve_fabric=_index(curves["fabric"], fabrics),
+        whiten=np.asarray(np.linalg.inv(correlate(knots)), np.float64),
+        curve_fabric=_index(texts(curves, "fabric"), fabrics),
         curve_gpus=curve_at.n_gpus,
         curve_nodes=curve_at.n_nodes,
         curve_hops=curve_at.hops,
         curve_net_hops=curve_at.net_hops,
         curve_bus=curve_at.bus,
-        curve_from=curves["before"].to_numpy(np.int64),
-        curve_step=curves["step"].to_numpy(float),
+        curve_from=floats(curves, "before").astype(np.int64),
+        curve_step=floats(curves, "step"),
         curve=np.array([number[one] for one in key], dtype=np.int64),
-        config=_index(cells["of_config"], tuple(configs["of_config"])),
-        log_bytes=np.log(cells["message_bytes"].to_numpy(float)),
+        config=_index(texts(cells, "of_config"), configs),
+        log_bytes=np.log(floats(cells, "message_bytes")),
         n_gpus=at.n_gpus,
         n_nodes=at.n_nodes,
         hops=at.hops,
@@ -161,20 +165,19 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         bus=at.bus,
         knot=knot,
         weight=weight,
-        log_s=cells["log_s"].to_numpy(float),
-        in_place=cells["share"].to_numpy(float),
-        repeat=repeats["deviation"].to_numpy(float),
-        repeat_in_place=repeats["deviation_in_place"].to_numpy(float),
-        repeat_gpus=repeats["n_gpus"].to_numpy(float),
-        repeat_fabric=_index(repeats["fabric"], fabrics),
+        log_s=floats(cells, "log_s"),
+        in_place=floats(cells, "share"),
+        repeat=floats(repeats, "deviation"),
+        repeat_in_place=floats(repeats, "deviation_in_place"),
+        repeat_gpus=floats(repeats, "n_gpus"),
+        repeat_fabric=_index(texts(repeats, "fabric"), fabrics),
         notes=notes,
     )
 
 
-def joined(rows: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
-    """One name per row, of the columns' values."""
-    values = rows[list(columns)].apply(lambda column: column.str.replace("|", "/", regex=False))
-    return pd.Series([" | ".join(parts) for parts in values.itertuples(index=False)], index=rows.index)
+def named(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the names of their fabric and configuration."""
+    return rows.assign(fabric=_joined(rows, FABRIC), of_config=_joined(rows, (*FABRIC, *SETTING)))
 
 
 def axis(n_bytes: ArrayLike, n_gpus: ArrayLike) -> Floats:
@@ -184,13 +187,15 @@ def axis(n_bytes: ArrayLike, n_gpus: ArrayLike) -> Floats:
 
 def scale_of(n_gpus: ArrayLike, n_nodes: ArrayLike) -> Floats:
     """Where a group stands along scale, in doublings."""
-    return np.log2(np.asarray(n_gpus, float)) + ACROSS * (np.asarray(n_nodes, float) > 1)
+    doubled: Floats = np.log2(np.asarray(n_gpus, np.float64))
+    return doubled + ACROSS * (np.asarray(n_nodes, np.float64) > 1.0).astype(np.float64)
 
 
 def correlate(knots: Floats) -> Floats:
     """Cholesky factor of the knots' correlation (Matern 3/2)."""
     apart = np.sqrt(3.0) * np.abs(knots[:, None] - knots[None]) / REACH
-    return np.linalg.cholesky((1.0 + apart) * np.exp(-apart) + NUGGET * np.eye(len(knots)))
+    correlation = (1.0 + apart) * np.exp(-apart) + NUGGET * np.eye(len(knots))
+    return np.asarray(np.linalg.cholesky(correlation), np.float64)
 
 
 def between_knots(knots: Floats, x: Floats) -> tuple[Ints, Floats]:
@@ -205,42 +210,52 @@ def doublings(n_gpus: ArrayLike) -> Floats:
     return np.log2(np.asarray(n_gpus, float) / REFERENCE_GPUS)
 
 
+def _joined(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
+    parts = zip(*(texts(rows, column) for column in columns), strict=True)
+    return [" | ".join(part.replace("|", "/") for part in each) for each in parts]
+
+
 def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    rows["log_s"] = np.log(rows["duration_s"].to_numpy(float))
+    """Cells, and the rows of cells with repeats."""
     keys = ["op", "fabric", "of_config", "message_bytes", "n_gpus", "n_nodes"]
+    rows = rows.assign(log_s=np.log(floats(rows, "duration_s")))
     groups = rows.groupby(keys, sort=True)
     cells = groups.agg(log_s=("log_s", "median"), share=("in_place", "mean"), n=("log_s", "size")).reset_index()
     every = rows.merge(cells, on=keys, suffixes=("", "_cell"))
-    every = every[every["n"] > 1]
-    grow = np.sqrt(every["n"] / (every["n"] - 1.0))  # of n deviations from their centre only n - 1 are free
-    every = every.assign(
-        deviation=(every["log_s"] - every["log_s_cell"]) * grow,
-        deviation_in_place=(every["in_place"] - every["share"]) * grow,
+    every = cast(pd.DataFrame, every[floats(every, "n") > 1])
+    n = floats(every, "n")
+    grow = np.sqrt(n / (n - 1.0))  # of n deviations from their centre only n - 1 are free
+    return cells, every.assign(
+        deviation=(floats(every, "log_s") - floats(every, "log_s_cell")) * grow,
+        deviation_in_place=(floats(every, "in_place") - floats(every, "share")) * grow,
     )
-    return cells, every
 
 
 def _curves(cells: pd.DataFrame, fabrics: tuple[str, ...]) -> pd.DataFrame:
-    curves = cells[["fabric", "n_gpus", "n_nodes"]].drop_duplicates()
-    curves = curves.assign(scale=scale_of(curves["n_gpus"], curves["n_nodes"]), order=_index(curves["fabric"], fabrics))
+    """Fabrics at one scale, by fabric and scale, each with the one before it."""
+    curves = cast(pd.DataFrame, cells[["fabric", "n_gpus", "n_nodes"]]).drop_duplicates()
+    scale = scale_of(floats(curves, "n_gpus"), floats(curves, "n_nodes"))
+    curves = curves.assign(scale=scale, order=_index(texts(curves, "fabric"), fabrics))
     curves = curves.sort_values(["order", "scale", "n_nodes"]).reset_index(drop=True)
-    first = curves["order"].diff().fillna(1.0) != 0
-    step = np.maximum(curves["scale"].diff().fillna(1.0), 0.1)  # 0.1: two places of one scale still differ
+    first = np.diff(floats(curves, "order"), prepend=-1.0) != 0
+    step = np.maximum(np.diff(floats(curves, "scale"), prepend=0.0), 0.1)  # 0.1: two places of one scale still differ
     return curves.assign(before=np.where(first, -1, np.arange(len(curves)) - 1), step=np.where(first, 1.0, step))
 
 
 def _deviations(cells: pd.DataFrame, configs: tuple[str, ...]) -> Ints:
     """Number of the deviation of each configuration in a node and across nodes; -1 where a fabric has but one there."""
     found = np.full((len(configs), 2), -1, dtype=np.int64)
-    across = cells["n_nodes"] > 1
+    of_fabric = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
+    across = floats(cells, "n_nodes") > 1
     for regime in (0, 1):
-        there = cells[across == bool(regime)][["fabric", "of_config"]].drop_duplicates()
-        several = there[there.groupby("fabric")["of_config"].transform("size") > 1]
-        found[_index(several["of_config"], configs), regime] = 0
+        there = sorted(set(np.array(texts(cells, "of_config"))[across == bool(regime)].tolist()))
+        n_config = Counter(of_fabric[config] for config in there)
+        several = [config for config in there if n_config[of_fabric[config]] > 1]
+        found[_index(several, configs), regime] = 0
     found[found == 0] = np.arange(int((found == 0).sum()))
     return found
 
 
-def _index(values: pd.Series, names: tuple[str, ...]) -> Ints:
+def _index(values: Iterable[str], names: tuple[str, ...]) -> Ints:
     number = {name: i for i, name in enumerate(names)}
     return np.array([number[value] for value in values], dtype=np.int64)

@@ -8,7 +8,8 @@ between nodes, the wire carries `bus` bytes per byte of message. What differs is
     power          (latency^p + (wire(S) (knee / S)^g)^p)^(1/p) + wire(S): flat, a power of S, linear
     tuner          the fastest of three protocols, each latency + fill + wire(S) / share, as NCCL's tuner has it
 
-All increase with S. Source: Universal performance model (arXiv 2404.12674) for three regions; NCCL `src/graph/tuning.cc` for protocols.
+All increase with S. Source: Universal performance model (arXiv 2404.12674) for three regions; NCCL
+`src/graph/tuning.cc` for protocols.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from prism_jax.cost.nccl import PROTOCOLS
 
@@ -83,7 +85,7 @@ class Place(NamedTuple):
     bus: Any
 
 
-def place(op: np.ndarray, n_gpus: np.ndarray, n_nodes: np.ndarray) -> Place:
+def place(op: ArrayLike, n_gpus: ArrayLike, n_nodes: ArrayLike) -> Place:
     """Hops and bus factor of `op` over `n_gpus` in `n_nodes`; all arrays of one shape."""
     n, nodes = np.asarray(n_gpus, dtype=np.float64), np.asarray(n_nodes, dtype=np.float64)
     op = np.asarray(op)

@@ -1,8 +1,8 @@
 """Draws of collective times for fabrics, sizes and scales measured and not.
 
-At a scale between two measured ones the residual of the law is that of a random walk given both ends, beyond them it is carried on;
-in either case its uncertainty is drawn. A fabric that was not measured has a law drawn around the measured ones and a residual
-drawn around zero.
+At a scale between two measured ones the residual of the law is that of a random walk given both ends, beyond them it is
+carried on; in either case its uncertainty is drawn. A fabric that was not measured has a law drawn around the measured
+ones and a residual drawn around zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prism_jax.hints import did_you_mean
 
 from . import collectives_laws as laws
 from .base import Draws
-from .collectives_columns import known_op
+from .collectives_columns import FABRIC, known_op
 from .collectives_data import SLOPE, CollectivesData, Floats, Ints, axis, between_knots, doublings, scale_of
 
 
@@ -140,7 +140,7 @@ def find_fabric(data: CollectivesData, op: str, wanted: Mapping[str, str]) -> in
     measured = sorted(set(data.fabric_op))
     if op not in measured and (known_op(op) not in measured):
         raise FitError(f"op {op!r} was not measured{did_you_mean(op, measured)}")
-    parts = [dict(zip(("op", "gpu", "network", "source"), name.split(" | "), strict=True)) for name in data.fabrics]
+    parts: list[dict[str, str]] = [dict(zip(FABRIC, name.split(" | "), strict=True)) for name in data.fabrics]
     wanted = {"op": known_op(op)} | {name: value for name, value in wanted.items() if value}
     hits = [i for i, part in enumerate(parts) if all(part[name] == value for name, value in wanted.items())]
     if len(hits) > 1:

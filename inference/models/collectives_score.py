@@ -17,8 +17,8 @@ from jax import Array
 from scipy.optimize import least_squares
 
 from .base import Draws, Score
-from .collectives_columns import FABRIC, SETTING, plain_rows
-from .collectives_data import CollectivesData, Floats, joined, scale_of
+from .collectives_columns import floats, plain_rows
+from .collectives_data import CollectivesData, Floats, named, scale_of
 from .collectives_predict import Place, log_centre, noise
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
@@ -29,7 +29,7 @@ def score(
 ) -> list[Score]:
     """One score per value of `column`; groups without a usable row have none."""
     rows, _ = plain_rows(left_out)
-    rows["fabric"], rows["of_config"] = joined(rows, FABRIC), joined(rows, (*FABRIC, *SETTING))
+    rows = named(rows)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     return [_score(_named(name), group, law, data, draws, rng) for name, group in rows.groupby(column, sort=True)]
 
@@ -40,15 +40,17 @@ def _score(
     keys = ["op", "fabric", "of_config", "n_gpus", "n_nodes"]
     parts = [curve_figures(curve, law, data, draws, rng) for _, curve in rows.groupby(keys, sort=True)]
     every = pd.concat(parts)
-    relative = np.expm1(every["predicted"] - every["measured"]).abs()
-    extra = {"mape": float(relative.mean()), "median_ape": float(relative.median())}
-    extra["log_error"] = float((every["predicted"] - every["measured"]).abs().mean())
+    measured, low, high = (floats(every, name) for name in ("measured", "low", "high"))
+    error = floats(every, "predicted") - measured
+    relative = np.abs(np.expm1(error))
+    extra = {"mape": float(relative.mean()), "median_ape": float(np.median(relative))}
+    extra["log_error"] = float(np.abs(error).mean())
     extra |= {f"mape_{fit}": _mape(every, fit) for fit in ("alpha_beta", "sigmoid", "nearest")}
-    extra["width_90"] = float(np.expm1(every["high"] - every["low"]).median())
-    inside = (every["measured"] >= every["low"]) & (every["measured"] <= every["high"])
+    extra["width_90"] = float(np.median(np.expm1(high - low)))
+    inside = (measured >= low) & (measured <= high)
     return Score(
         name,
-        ks=_distance_from_uniform(every["pit"].to_numpy()),
+        ks=_distance_from_uniform(floats(every, "pit")),
         coverage_90=float(inside.mean()),
         extra=extra | {"n_rows": len(every)},
     )
@@ -66,21 +68,20 @@ def curve_figures(
         _position(data.fabrics, first["fabric"]),
         _position(data.configs, first["of_config"]),
     )
-    size, measured = rows["message_bytes"].to_numpy(float), np.log(rows["duration_s"].to_numpy(float))
+    size, measured = floats(rows, "message_bytes"), np.log(floats(rows, "duration_s"))
     drawn = log_centre(law, data, draws, place, size, rng)
-    drawn += draws["in_place"][:, None] * rows["in_place"].to_numpy(float) + noise(data, draws, place, len(rows), rng)
+    drawn += draws["in_place"][:, None] * floats(rows, "in_place") + noise(data, draws, place, len(rows), rng)
     low, centre, high = np.quantile(drawn, [0.05, 0.5, 0.95], axis=0)
     table = pd.DataFrame({"measured": measured, "predicted": centre, "low": low, "high": high}, index=rows.index)
     table["pit"] = (drawn <= measured).mean(axis=0)
     table["nearest"] = nearest_scale(data, place, size)
     for fit in (alpha_beta, sigmoid):
         table[fit.__name__] = np.nan
-        for _, side in rows.groupby("in_place"):
-            if side["message_bytes"].nunique() >= MIN_SIZES:
-                bus = max(2.0 * (place.n_gpus - 1.0) / place.n_gpus, 1e-9)
-                table.loc[side.index, fit.__name__] = fit(
-                    side["message_bytes"].to_numpy(float), np.log(side["duration_s"].to_numpy(float)), bus
-                )
+        for side in (0.0, 1.0):
+            here = floats(rows, "in_place") == side
+            if len(np.unique(size[here])) >= MIN_SIZES:
+                bus = 2.0 * (place.n_gpus - 1.0) / place.n_gpus
+                table.loc[here, fit.__name__] = fit(size[here], measured[here], bus)
     return table
 
 
@@ -123,8 +124,8 @@ def _fitted(curve: Callable[[Floats], Floats], log_s: Floats, starts: list[tuple
 
 
 def _mape(every: pd.DataFrame, column: str) -> float:
-    there = every[column].notna()
-    return float(np.expm1(every[column] - every["measured"])[there].abs().mean()) if there.any() else np.nan
+    error = np.abs(np.expm1(floats(every, column) - floats(every, "measured")))
+    return float(np.nanmean(error)) if not np.isnan(error).all() else np.nan
 
 
 def _distance_from_uniform(pit: Floats) -> float:
