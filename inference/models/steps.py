@@ -118,7 +118,7 @@ def _shapes(data: StepsData) -> None:
     slope, places = jnp.asarray(data.slope[:N_SMOOTH]), Places.of(data)
     kernel = covariance(amplitude, own, length, coupling, slope, places, places)
     noise = jnp.asarray(data.noise[:, :N_SMOOTH]).T
-    total = kernel + noise[:, :, None] * jnp.eye(len(data.units))
+    total = kernel + (noise + jnp.asarray(data.outlying[:, :N_SMOOTH]).T ** 2)[:, :, None] * jnp.eye(len(data.units))
     trend = slope[:, None] * growth(jnp.asarray(data.log2_gpus))[None]
     numpyro.sample("shape", dist.MultivariateNormal(trend, total), obs=jnp.asarray(data.value[:, :N_SMOOTH]).T)
 
@@ -127,7 +127,7 @@ def _rest(data: StepsData) -> None:
     """The other coordinates: Normal around the mean of their kind, which is integrated out."""
     spread = numpyro.sample("rest", dist.LogNormal(jnp.full(N_KNOT - N_SMOOTH, REST[0]), REST[1]).to_event(1))
     value = jnp.asarray(data.value[:, N_SMOOTH:])
-    precision = 1.0 / (jnp.asarray(data.noise[:, N_SMOOTH:]) + spread**2)
+    precision = 1.0 / (jnp.asarray(data.noise[:, N_SMOOTH:] + data.outlying[:, N_SMOOTH:] ** 2) + spread**2)
     member = (jnp.asarray(data.kind)[None, :] == jnp.arange(len(data.kinds))[:, None]).astype(value.dtype)
     weight, first = member @ precision, member @ (precision * value)
     inflation = 1.0 + LEVEL_SD**2 * weight

@@ -28,6 +28,8 @@ N_KNOT = LEVELS.size
 N_SMOOTH = 4  # coordinates with effects of their own; the rest hold < 5 % of what differs between configurations
 RUN_SD = 0.2  # of a shape (log excess) between repeats, where there are too few to tell: typical of MLPerf, 0.1-0.35
 RUN_DOF = 3.0  # weight, in runs, of the benchmark's typical spread between repeats against a configuration's own
+OUTLYING = 2.5  # robust standard deviations from its kind's median beyond which a configuration says less of others
+MIN_KIND = 5  # configurations of a kind before one of them can be called outlying
 MEDIAN_COST = 1.5  # variance of a median over that of a mean (pi/2 for many Normal values)
 # Growth of the log excess per doubling of the GPUs, before data: a step waits for its slowest part, whose delays have tails of index
 # 3 to 5 (x ~ n^(1/index)): ln 2 / 3.5 = 0.2 for p99, half for p95, none for the bulk, which is as wide at every scale.
@@ -49,6 +51,7 @@ class StepsData:
         centre, rotation, inverse: shape = centre + rotation @ coordinates, [knot], [knot, component], [component, knot].
         slope: prior growth of the coordinates per doubling of the GPUs, [component].
         value, noise, run_variance: coordinates, their sampling variance and the variance between runs, [unit, component].
+        outlying: signed extra standard deviation of configurations far from their kind's, [unit, component].
         n_runs, n_points, n_run_steps: runs; median points and median steps of a run, [unit].
         level_mean, level_sum_sq: of ln(total / schedule) over runs, [unit].
         ar1: median lag-1 correlation, [unit].
@@ -71,6 +74,7 @@ class StepsData:
     value: Array
     noise: Array
     run_variance: Array
+    outlying: Array
     n_runs: Array
     n_points: Array
     n_run_steps: Array
@@ -110,7 +114,11 @@ def steps_data(frame: pd.DataFrame) -> StepsData:
     Raises:
         DataError: no run has enough steps.
     """
-    table = read_runs(frame)
+    return data_of_runs(read_runs(frame))
+
+
+def data_of_runs(table: RunTable) -> StepsData:
+    """The same from runs that were read before."""
     if not table.runs:
         why = "; ".join(table.notes) or "the table is empty"
         raise DataError(f"steps: no run to fit to ({why}). Give longer logs, one row per step or log interval")
@@ -145,6 +153,7 @@ def steps_data(frame: pd.DataFrame) -> StepsData:
         value=value,
         noise=variance * (np.where(n_runs > 2, MEDIAN_COST, 1.0) / n_runs)[:, None],
         run_variance=variance,
+        outlying=_outlying(value, kind),
         n_runs=n_runs,
         n_points=np.array([np.median([run.relative.size for run in runs]) for runs in repeats]),
         n_run_steps=np.array([np.median([run.n_steps for run in runs]) for runs in repeats]),
@@ -200,6 +209,17 @@ def _run_variance(coordinates: list[Array], value: Array, kind: Index, fallback:
 def _typical(own: Array, fallback: Array) -> Array:
     known = own[np.isfinite(own).all(axis=1)]
     return np.maximum(np.median(known, axis=0), 1e-6) if len(known) else fallback
+
+
+def _outlying(value: Array, kind: Index) -> Array:
+    """Extra standard deviation, with the sign of the deviation, that brings outlying values to `OUTLYING`; [unit, component]."""
+    extra = np.zeros_like(value)
+    for k in np.unique(kind):
+        apart = value[kind == k] - np.median(value[kind == k], axis=0)
+        sd = np.maximum(1.4826 * np.median(np.abs(apart), axis=0), 1e-9)
+        size = np.sqrt(np.maximum((apart / sd / OUTLYING) ** 2 - 1.0, 0.0)) * sd
+        extra[kind == k] = np.sign(apart) * size if (kind == k).sum() > MIN_KIND else 0.0
+    return extra
 
 
 def _pools(runs: tuple[Run, ...], kinds: list[str]) -> Array:

@@ -99,11 +99,22 @@ def coordinates(data: StepsData, draws: Draws, asked: Query, n_draw: int, key: j
     mean, variance = configurations(data, draws, asked)
     which = np.arange(n_draw) % len(mean)
     drawn = mean[which] + np.sqrt(variance[which]) * rng.standard_normal((n_draw, *mean.shape[1:]))
+    drawn += _outlying(data, asked, n_draw, rng)
     if not run:
         return drawn
     spread, freedom = run_spread(data, asked)
     scale = np.sqrt(freedom / rng.chisquare(freedom, (n_draw, len(freedom))))
     return drawn + np.sqrt(spread) * scale[..., None] * rng.standard_normal(drawn.shape)
+
+
+def _outlying(data: StepsData, asked: Query, n_draw: int, rng: np.random.Generator) -> Array:
+    """What makes some configurations outliers, for those not measured: that of a random one of their kind; [draw, query, component]."""
+    extra = np.zeros((n_draw, len(asked.unit), data.outlying.shape[1]))
+    for i in np.flatnonzero(asked.unit < 0):
+        members = np.flatnonzero((data.kind == asked.kind[i]) | (asked.kind[i] < 0))
+        size = data.outlying[rng.choice(members, n_draw)]
+        extra[:, i] = size * np.abs(rng.standard_normal(size.shape))
+    return extra
 
 
 def run_spread(data: StepsData, asked: Query) -> tuple[Array, Array]:
@@ -219,15 +230,18 @@ def _conditional(data: StepsData, drawn: dict[str, Array], asked: Query) -> tupl
     law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
     inner = covariance(*law, there, there, xp=np)
     cross = covariance(*law, here, there, xp=np)
+    extra = data.outlying[:, :N_SMOOTH] ** 2
+    itself = asked.unit[:, None] == np.arange(len(data.units))  # an outlying configuration keeps what is its own
     outer = prior_variance(drawn["amplitude"], drawn["own"], data.slope[:N_SMOOTH], here)
     trend = np.outer(data.slope, growth(data.log2_gpus))
     mean = np.outer(growth(asked.log2_gpus), data.slope)
     variance = np.empty_like(mean)
     for c in range(N_SMOOTH):
-        factor = np.linalg.cholesky(inner[c] + np.diag(data.noise[:, c]))
-        white = solve_triangular(factor, np.column_stack([data.value[:, c] - trend[c], cross[c].T]), lower=True)
+        factor = np.linalg.cholesky(inner[c] + np.diag(data.noise[:, c] + extra[:, c]))
+        shared = cross[c] + itself * extra[:, c]
+        white = solve_triangular(factor, np.column_stack([data.value[:, c] - trend[c], shared.T]), lower=True)
         mean[:, c] += white[:, 1:].T @ white[:, 0]
-        variance[:, c] = outer[c] - (white[:, 1:] ** 2).sum(axis=0)
+        variance[:, c] = outer[c] + itself @ extra[:, c] - (white[:, 1:] ** 2).sum(axis=0)
     rest = _rest(data, drawn["rest"], asked)
     mean[:, N_SMOOTH:], variance[:, N_SMOOTH:] = rest
     return mean, np.maximum(variance, 0.0)
@@ -236,13 +250,14 @@ def _conditional(data: StepsData, drawn: dict[str, Array], asked: Query) -> tupl
 def _rest(data: StepsData, spread: Array, asked: Query) -> tuple[Array, Array]:
     """The remaining coordinates: a mean for each kind, and what is a configuration's own."""
     mean, variance = np.zeros((len(asked.unit), spread.size)), np.ones((len(asked.unit), spread.size))
-    value, noise = data.value[:, N_SMOOTH:], data.noise[:, N_SMOOTH:]
+    value, noise, extra = (part[:, N_SMOOTH:] for part in (data.value, data.noise, data.outlying**2))
     for i, (unit, kind) in enumerate(zip(asked.unit, asked.kind, strict=True)):
         members = data.kind == kind if kind >= 0 else np.ones(len(data.kind), dtype=bool)
-        weight = 1.0 / (noise[members] + spread**2)
+        weight = 1.0 / (noise[members] + extra[members] + spread**2)
         centre = (weight * value[members]).sum(axis=0) / weight.sum(axis=0)
         if unit >= 0:
-            share = spread**2 / (spread**2 + noise[unit])
+            own = spread**2 + extra[unit]
+            share = own / (own + noise[unit])
             mean[i] = centre + share * (value[unit] - centre)
             variance[i] = share * noise[unit] + (1.0 - share) ** 2 / weight.sum(axis=0)
         else:

@@ -173,7 +173,7 @@ def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series[float] | None) ->
 def _is_coarse(duration: Array) -> bool:
     """Whether all values are whole milliseconds and one of them matters."""
     ticks = duration * 1e3
-    return bool(np.all(np.abs(ticks - np.round(ticks)) < 1e-6)) and 1e-3 > COARSE_TICK * float(np.median(duration))
+    return bool(np.all(np.abs(ticks - np.round(ticks)) < 1e-6)) and COARSE_TICK * float(np.median(duration)) < 1e-3
 
 
 def _in_blocks(duration: Array, planned: Array) -> Array:

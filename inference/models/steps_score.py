@@ -7,6 +7,8 @@ medians over the runs of a group, benchmark and metric; every one of these is on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 import pandas as pd
@@ -28,20 +30,21 @@ LEVELS = (0.05, 0.5, 0.95)
 def score_groups(data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
     """One score for every group of `column`, benchmark and metric of the left-out runs."""
     runs = read_runs(left_out, data.schedules).runs
+    first = left_out.drop_duplicates("run")
+    names = dict(zip(first["run"].astype(str), first[column].astype(str), strict=True))
+    return score_runs(data, draws, runs, [names[run.name] for run in runs], key)
+
+
+def score_runs(data: StepsData, draws: Draws, runs: Sequence[Run], names: Sequence[str], key: jax.Array) -> list[Score]:
+    """The same for runs that were read before, each with the name of its group."""
     if not runs:
         return []
     asked = query_of(data, [(dict(run.labels), run.n_gpus, key_of(run)) for run in runs])
     new = shapes(data, coordinates(data, draws, asked, N_DRAW, key))
-    middle = np.median(new, axis=0)
-    drawn = ratios(new)
-    names = (
-        left_out.drop_duplicates("run")
-        .set_index(left_out.drop_duplicates("run")["run"].astype(str))[column]
-        .astype(str)
-    )
+    middle, drawn = np.median(new, axis=0), ratios(new)
     members: dict[str, list[int]] = {}
-    for i, run in enumerate(runs):
-        members.setdefault(f"{names[run.name]} | {kind_of(run)}", []).append(i)
+    for i, (run, name) in enumerate(zip(runs, names, strict=True)):
+        members.setdefault(f"{name} | {kind_of(run)}", []).append(i)
     level = level_law(data, draws, asked)
     return [
         _score(name, data, [(runs[i], i) for i in rows], asked, middle, drawn, level) for name, rows in members.items()

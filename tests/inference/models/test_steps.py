@@ -1,0 +1,181 @@
+"""The steps model on simulated systems: what it recovers, what it refuses, and that it knows what it has not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+from inference.models.steps import Steps, new_run, query, total_time
+from inference.models.steps_data import StepsData
+from inference.models.steps_predict import coordinates, query_of, shapes
+from inference.models.steps_report import variance_shares
+from inference.models.steps_runs import read_runs
+from inference.models.steps_shape import P99, ratios
+from inference.program import constrained, program
+from prism_jax.errors import DataError
+
+MODEL = Steps()
+N_REPEAT, N_STEP = 4, 150
+
+
+def simulated(n_system: int, seed: int, spread: float = 0.8, run_level: float = 0.002) -> pd.DataFrame:
+    """Two benchmarks; the width of a system's steps is 0.5 % times exp(spread * Normal), tails twice as wide as the bulk."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for s in range(n_system):
+        width = 0.005 * np.exp(spread * rng.standard_normal())
+        for repeat in range(N_REPEAT):
+            noise = rng.standard_normal(N_STEP) * np.where(rng.random(N_STEP) < 0.1, 3.0, 1.0)
+            level = 2.0 * np.exp(run_level * rng.standard_normal())
+            rows.append(
+                pd.DataFrame(
+                    {
+                        "run": f"{s}-{repeat}",
+                        "system": f"system{s}",
+                        "benchmark": "ab"[s % 2],
+                        "n_gpus": 8.0 * 2 ** (s % 4),
+                        "step": np.arange(N_STEP),
+                        "duration_s": level * np.exp(width * noise),
+                    }
+                )
+            )
+    return pd.concat(rows, ignore_index=True)
+
+
+def fitted(data: StepsData) -> dict[str, np.ndarray]:
+    """The mode, as one draw."""
+    with jax.enable_x64(True):
+        made = program(MODEL, data, jax.random.key(0))
+        flat, unravel = made.ravel()
+        energy = jax.jit(jax.value_and_grad(lambda v, given: made.potential(given, unravel(v))))
+
+        def objective(v: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = energy(jnp.asarray(v), made.arrays)
+            return float(value), np.asarray(slope)
+
+        found = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": 60})
+        return constrained(made, jax.vmap(unravel)(jnp.asarray(found.x)[None]))
+
+
+@pytest.fixture(scope="module")
+def fit() -> tuple[pd.DataFrame, StepsData, dict[str, Any]]:
+    frame = simulated(40, seed=1)
+    kept = frame[~frame["system"].isin([f"system{i}" for i in range(30, 40)])]
+    data = MODEL.prepare(kept)
+    return frame, data, fitted(data)
+
+
+def test_durations_in_other_units_change_nothing_but_the_level(fit):
+    frame, data, _ = fit
+    kept = frame[frame["system"].isin([f"system{i}" for i in range(30)])]
+    other = MODEL.prepare(kept.assign(duration_s=kept["duration_s"] * 7.3))
+    np.testing.assert_allclose(other.value, data.value, atol=1e-6)
+    np.testing.assert_allclose(other.level_mean - data.level_mean, np.log(7.3), atol=1e-9)
+
+
+def test_repeats_of_known_systems_are_known_better_than_systems_not_seen(fit):
+    frame, data, draws = fit
+    unit = data.units[0]
+    known = query(data, system="system0")
+    assert int(known.unit[0]) == data.units.index(unit)
+    other = query_of(data, [({"metric": "", "benchmark": "a"}, 8.0, "unseen")])
+    tails = [
+        np.log(ratios(shapes(data, coordinates(data, draws, q, 2000, jax.random.key(2))))[:, 0, 1] - 1.0)
+        for q in (known, other)
+    ]
+    assert np.ptp(np.quantile(tails[1], [0.05, 0.95])) > 2.0 * np.ptp(np.quantile(tails[0], [0.05, 0.95]))
+
+
+def test_intervals_of_left_out_systems_hold_what_was_simulated(fit):
+    """10 systems, 20 ratios, strongly dependent in pairs: fewer than 6 of 10 inside has probability .0016 at 90 % coverage."""
+    frame, data, draws = fit
+    out = frame[frame["system"].isin([f"system{i}" for i in range(30, 40)])]
+    scores = MODEL.score(data, draws, out, "system", jax.random.key(3))
+    assert len(scores) == 10
+    assert np.mean([s.coverage_90 for s in scores]) >= 0.6
+    assert np.median([s.p99_p50_ape for s in scores]) < 0.03
+
+
+def test_left_out_repeats_are_predicted_better_than_by_the_benchmark(fit):
+    frame, _, draws = fit
+    last = frame["run"].str.endswith("-3")
+    data = MODEL.prepare(frame[~last])
+    scores = MODEL.score(data, draws, frame[last], "run", jax.random.key(4))
+    assert np.median([s.ks for s in scores]) < np.median([s.ks_empirical for s in scores])
+    inside = np.mean([s.coverage_90 for s in scores])
+    assert inside >= 0.75  # 80 ratios of 40 runs: five standard errors below .9 for independent runs, three for pairs
+    totals = [s.extra["total_coverage_90"] for s in scores]
+    assert np.mean(totals) >= 0.75
+
+
+def test_spread_between_systems_is_found_and_shares_sum_to_one(fit):
+    _, data, draws = fit
+    shares = variance_shares(data, draws, P99)
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-3)
+    assert shares["run"] < 0.2  # simulated: none but the sampling error of p99
+    assert MODEL.describe(data, draws)["n_configurations"] == 30
+
+
+def test_new_runs_have_median_one_and_totals_grow_with_steps(fit):
+    _, data, draws = fit
+    steps = new_run(data, draws, system="system1", n_steps=400, n_draw=20, key=jax.random.key(5))
+    assert steps.shape == (20, 400)
+    np.testing.assert_allclose(np.median(steps, axis=1), 1.0, atol=0.01)
+    short, long = (
+        total_time(data, draws, system="system1", n_steps=n, key=jax.random.key(6)) for n in (N_STEP, 100 * N_STEP)
+    )
+    assert np.median(long) == pytest.approx(100.0 * np.median(short), rel=0.01)
+    assert np.median(short) == pytest.approx(2.0 * N_STEP, rel=0.05)
+
+
+def test_tree_has_a_step_factor_with_mean_one(fit):
+    _, data, draws = fit
+    tree = MODEL.variability(data, {name: value[0] for name, value in draws.items()})
+    z = np.linspace(-4.0, 4.0, 400)
+    assert np.all(np.diff(tree.step.ppf_normal(z)) >= 0.0)
+    assert 0.0 < tree.step.cv < 0.1
+    assert abs(tree.step_ar1) < 0.2
+
+
+def test_short_runs_and_lone_schedules_are_left_out_and_counted():
+    frame = simulated(3, seed=2)
+    short = frame[frame["run"] == "0-0"].head(15)
+    table = read_runs(pd.concat([frame[frame["run"] != "0-0"], short]))
+    assert len(table.runs) == 3 * N_REPEAT - 1
+    assert table.notes == ("1 runs left out: fewer than 20 values after the first 3",)
+    lone = read_runs(frame[frame["run"].str.endswith("-0")].assign(group=lambda f: f["system"]))
+    assert not lone.runs and "no schedule" in lone.notes[0]
+
+
+def test_nothing_to_fit_is_refused():
+    with pytest.raises(DataError, match="no run to fit to"):
+        MODEL.prepare(simulated(1, seed=3).head(10))
+
+
+def test_schedules_of_a_group_and_validation_pauses_do_not_count_as_variability():
+    rng = np.random.default_rng(4)
+    schedule = np.where(np.arange(600) < 300, 0.5, 0.9)
+    rows = [
+        pd.DataFrame(
+            {"run": str(i), "group": "g", "step": np.arange(600), "flag": np.arange(600) % 100 == 50}
+            | {"duration_s": schedule * np.exp(0.002 * rng.standard_normal(600)) + 5.0 * (np.arange(600) % 100 == 50)}
+        )
+        for i in range(9)
+    ]
+    runs = read_runs(pd.concat(rows)).runs
+    assert len(runs) == 9
+    assert max(run.ratios()[1] for run in runs) < 1.008  # 2.33 sd = .5 %
+    assert max(abs(run.level) for run in runs) < 0.001
+
+
+def test_coarse_clocks_are_read_in_blocks():
+    frame = simulated(1, seed=5).assign(duration_s=lambda f: np.round(f["duration_s"] * 0.03, 3))
+    assert {run.relative.size for run in read_runs(pd.concat([frame] * 1)).runs} == set()
+    longer = pd.concat([frame.assign(step=frame["step"] + N_STEP * i) for i in range(3)])
+    assert {run.relative.size for run in read_runs(longer).runs} == {(3 * N_STEP - 3) // 10}
