@@ -1,0 +1,119 @@
+"""One call for every model and method: measurements in, posterior out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import pandas as pd
+
+from prism_jax.errors import FitError
+from prism_jax.hints import did_you_mean
+
+from .data.measurements import Measurements
+from .diagnostics import verdict
+from .laplace import fit_map
+from .models import model_named
+from .models.base import Model
+from .nuts import Progress, sample
+from .program import program
+from .result import Fit
+from .sampled import Sampled
+from .settings import METHODS, Settings
+from .svi import fit_svi
+
+Source = pd.DataFrame | Measurements | str | Path | Sequence[str | Path]
+
+
+def fit(
+    data: Source,
+    *,
+    model: str | Model[Any],
+    key: jax.Array,
+    method: str = "nuts",
+    mapping: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    where: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    resume: str | Path | None = None,
+) -> Fit:
+    """Fits a model of variability to measurements.
+
+    Args:
+        data: a table, one or more files, or measurements that were read before.
+        model: "fleet", "steps", "collectives", "kernels" or "overlap", or a model.
+        key: seed; the same gives the same draws.
+        method: "nuts" (exact, slow), "svi" (a checked normal approximation) or "map" (the mode and its curvature).
+        mapping: canonical column -> name in the data, e.g. {"duration": "time_ms"}.
+        units: canonical column -> unit, e.g. {"duration": "ms"}, where no name says it.
+        where: column -> value that rows must have.
+        settings: chains, draws and steps.
+        progress: called with the share that is done.
+        resume: file in which an interrupted fit (nuts) is kept and found again; removed by nobody but its owner.
+
+    Raises:
+        DataError: the measurements cannot be read or used.
+        FitError: unknown model or method, or data on which the model cannot be fitted.
+    """
+    chosen = model_named(model) if isinstance(model, str) else model
+    if method not in METHODS:
+        raise FitError(f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
+    found = measurements(data, chosen, mapping or {}, units or {}, where or {})
+    started = time.perf_counter()
+    prepared = chosen.prepare(found.frame)
+    sampled = posterior(
+        chosen, prepared, method, key, settings=settings, progress=progress, resume=None if resume is None else Path(resume)
+    )
+    return Fit(
+        model=chosen,
+        data=prepared,
+        sampled=sampled,
+        method=method,
+        verdict=verdict(sampled, chosen.reported),
+        hygiene=found.hygiene,
+        elapsed_s=time.perf_counter() - started,
+    )
+
+
+def measurements(
+    data: Source,
+    model: Model[Any],
+    mapping: Mapping[str, str],
+    units: Mapping[str, str],
+    where: Mapping[str, str],
+) -> Measurements:
+    """The checked table that `model` needs of `data`."""
+    if isinstance(data, Measurements):
+        return data
+    from .data import read_measurements, tidy
+
+    if isinstance(data, pd.DataFrame):
+        return tidy(data, model.columns, mapping=mapping, units=units, where=where)
+    paths = [data] if isinstance(data, (str, Path)) else data
+    return read_measurements([Path(path) for path in paths], model.columns, mapping=mapping, units=units, where=where)
+
+
+def posterior(
+    model: Model[Any],
+    data: Any,
+    method: str,
+    key: jax.Array,
+    *,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    resume: Path | None = None,
+) -> Sampled:
+    """Draws of the posterior of prepared data, in float64."""
+    settings = settings or Settings()
+    with jax.enable_x64(True):
+        start_key, draw_key = jax.random.split(key)
+        made = program(model, data, start_key)
+        if method == "nuts":
+            return sample(made, settings, draw_key, progress=progress, partial=resume)
+        if method == "svi":
+            return fit_svi(made, settings, draw_key, progress=progress)
+        return fit_map(made, settings, draw_key)

@@ -1,0 +1,121 @@
+"""How well a model predicts what it has not seen: whole groups of a column are left out, the rest is fitted, and the groups are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from prism_jax.errors import DataError, FitError
+from prism_jax.hints import did_you_mean
+
+from .data import Measurements
+from .fit import posterior
+from .models import model_named
+from .models.base import Model, Score
+from .settings import Settings
+
+HALVES = 20  # splits where a group is one point of the predicted distribution
+MAX_FOLDS = 20  # fits where every group is scored by itself; fewer groups are left out one by one
+FEWEST_GROUPS = 2
+FIGURES = ("ks", "ks_empirical", "coverage_90", "p95_p50_ape", "p99_p50_ape")
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Scores of groups that were left out.
+
+    Attributes:
+        column: the column whose groups were left out.
+        n_groups: groups in the data.
+        scores: one per group, or one per random half.
+    """
+
+    column: str
+    n_groups: int
+    scores: tuple[Score, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Medians over the scores, None where no score has the figure; the model's own figures under their names."""
+        figures = {name: _median([getattr(score, name) for score in self.scores]) for name in FIGURES}
+        own = sorted({name for score in self.scores for name in score.extra})
+        extra = {name: _median([score.extra.get(name, np.nan) for score in self.scores]) for name in own}
+        return {"column": self.column, "n_groups": self.n_groups, "n_scores": len(self.scores), **figures, **extra}
+
+
+def holdout(
+    measured: Measurements,
+    *,
+    model: str | Model[Any],
+    column: str,
+    key: jax.Array,
+    method: str = "svi",
+    n_split: int | None = None,
+    settings: Settings | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Holdout:
+    """Leaves whole groups of `column` out and scores their prediction.
+
+    Args:
+        n_split: random halves (models with `holdout` "halves"), or folds that every group is in once. Default: 20 halves, or one fold
+            per group up to 20 folds.
+
+    Raises:
+        DataError: no such column, or fewer than two groups.
+    """
+    chosen = model_named(model) if isinstance(model, str) else model
+    groups = _groups(measured.frame, chosen, column)
+    names = np.array(sorted(groups.dropna().unique()))
+    if len(names) < FEWEST_GROUPS:
+        raise DataError(f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out")
+    splits = list(_splits(chosen.holdout, names, n_split, key))
+    scores: list[Score] = []
+    for index, out in enumerate(splits):
+        is_out = groups.isin(out)
+        split_key = jax.random.fold_in(key, index)
+        data = chosen.prepare(measured.frame[~is_out & groups.notna()])
+        sampled = posterior(chosen, data, method, split_key, settings=settings)
+        draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
+        scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
+        if progress is not None:
+            progress((index + 1) / len(splits))
+    return Holdout(column, len(names), tuple(scores))
+
+
+def _canonical(model: Model[Any], column: str) -> str:
+    """Canonical name of a column given by that or an alias."""
+    for known in model.columns:
+        if column == known.name or column in known.aliases:
+            return known.name
+    return column
+
+
+def _groups(frame: pd.DataFrame, model: Model[Any], column: str) -> pd.Series:
+    name = _canonical(model, column)
+    if name not in frame:
+        raise DataError(
+            f"--holdout {column}: no such column; there are {', '.join(frame.columns)}{did_you_mean(column, list(frame.columns))}"
+        )
+    values = frame[name]
+    return values if values.dtype.kind in "OUST" else values.map(lambda value: f"{value:g}", na_action="ignore")
+
+
+def _splits(kind: str, names: np.ndarray, n_split: int | None, key: jax.Array) -> Iterator[np.ndarray]:
+    if n_split is not None and n_split < 1:
+        raise FitError(f"--splits {n_split}: at least 1 is needed")
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    if kind == "halves":
+        for _ in range(n_split or HALVES):
+            yield rng.permutation(names)[: len(names) // 2]
+        return
+    n_fold = min(n_split or MAX_FOLDS, len(names))
+    yield from np.array_split(rng.permutation(names), n_fold)
+
+
+def _median(values: list[float]) -> float | None:
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.median(known)) if known else None

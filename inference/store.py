@@ -1,0 +1,151 @@
+"""Fits on disk: netCDF with the groups of ArviZ (posterior, sample_stats, constant_data), so that its tools open them.
+
+The root's attributes hold, as JSON, what is not an array. Files are untrusted: no pickle, every array is checked against the model's
+data class before it is used. xarray is imported only here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from prism_jax.errors import DataError
+from prism_jax.io.write import atomic_path
+
+from .data import Hygiene
+from .diagnostics import Verdict
+from .models import model_named
+from .pytree import values
+from .result import Fit
+from .sampled import Sampled
+
+ENGINE = "h5netcdf"
+FORMAT = 1
+MAX_BYTES = 4 << 30
+
+
+def save(fit: Fit, path: str | Path) -> None:
+    """Writes `fit`, whole or not at all.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    import xarray
+
+    posterior = {name: (("chain", "draw", *_dims(name, value)), value) for name, value in fit.sampled.draws.items()}
+    stats = {"diverging": fit.sampled.diverging.astype(np.int8), "n_steps": fit.sampled.n_leapfrog}
+    constants, plain = {}, {}
+    for name, value in values(fit.data).items():
+        if isinstance(value, np.ndarray):
+            constants[name] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), _storable(value))
+        else:
+            plain[name] = value
+    tree = xarray.DataTree.from_dict(
+        {
+            "/posterior": xarray.Dataset(posterior),
+            "/sample_stats": xarray.Dataset({name: (("chain", "draw"), value) for name, value in stats.items()}),
+            "/constant_data": xarray.Dataset(constants),
+        }
+    )
+    tree.attrs["prism_jax_fit"] = json.dumps(
+        {
+            "format": FORMAT,
+            "model": fit.model.name,
+            "method": fit.method,
+            "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
+            "verdict": fit.verdict.as_dict(),
+            "hygiene": fit.hygiene.as_dict(),
+            "elapsed_s": fit.elapsed_s,
+            "record": dict(fit.record),
+            "data": plain,
+        },
+        allow_nan=True,
+        default=_plain,
+    )
+    with atomic_path(path) as temporary:
+        tree.to_netcdf(temporary, engine=ENGINE)
+
+
+def load(path: str | Path) -> Fit:
+    """The fit in a file that `save` wrote.
+
+    Raises:
+        DataError: there is none, or it is damaged or of another kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. Write one with `prism-jax fit MODEL FILE -o {path.name}`.")
+    if path.stat().st_size > MAX_BYTES:
+        raise DataError(f"{path}: larger than {MAX_BYTES >> 30} GiB, which no fit is")
+    try:
+        return _read(path)
+    except DataError:
+        raise
+    except Exception as error:  # HDF5 reports damage by many kinds of error
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: not a fit that can be read ({type(error).__name__}: {reason})") from error
+
+
+def _read(path: Path) -> Fit:
+    import xarray
+
+    with xarray.open_datatree(path, engine=ENGINE) as tree:
+        text = tree.attrs.get("prism_jax_fit")
+        if text is None:
+            raise DataError(f"{path}: a netCDF file, but not one of `prism-jax fit`")
+        about = json.loads(text)
+        if about["format"] != FORMAT:
+            raise DataError(f"{path}: format {about['format']}, but this version reads {FORMAT}. Fit again.")
+        arrays = {str(name): np.asarray(value.values) for name, value in tree["constant_data"].data_vars.items()}
+        draws = {str(name): np.asarray(value.values) for name, value in tree["posterior"].data_vars.items()}
+        stats = {str(name): np.asarray(value.values) for name, value in tree["sample_stats"].data_vars.items()}
+    model = model_named(about["model"])
+    k_hat = about["k_hat"]
+    return Fit(
+        model=model,
+        data=_data(path, model, arrays, about["data"]),
+        sampled=Sampled(draws, stats["diverging"].astype(bool), stats["n_steps"], np.nan if k_hat is None else k_hat),
+        method=about["method"],
+        verdict=Verdict(**{name: np.nan if value is None else value for name, value in about["verdict"].items()}),
+        hygiene=Hygiene(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
+        elapsed_s=about["elapsed_s"],
+        record=about["record"],
+    )
+
+
+def _data(path: Path, model: Any, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> Any:
+    """The model's data class filled; its type is what `prepare` says it returns."""
+    kind = get_type_hints(model.prepare)["return"]
+    given: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in arrays:
+            value = arrays[field.name]
+            given[field.name] = value.astype(str) if value.dtype.kind in "OSU" else value
+        elif field.name in plain:
+            value = plain[field.name]
+            given[field.name] = tuple(value) if isinstance(value, list) else value
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise DataError(f"{path}: {field.name} of the model's data is missing. Fit again.")
+    return kind(**given)
+
+
+def _dims(name: str, value: np.ndarray) -> tuple[str, ...]:
+    return tuple(f"{name}_dim_{i}" for i in range(value.ndim - 2))
+
+
+def _storable(value: np.ndarray) -> np.ndarray:
+    if value.dtype.kind in "OSU":
+        return value.astype(object)
+    return value.astype(np.int8) if value.dtype.kind == "b" else value
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars in JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no part of a fit's data")
