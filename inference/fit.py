@@ -13,7 +13,7 @@ import pandas as pd
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
 
-from .data.measurements import Measurements
+from .data import Measurements, read_measurements, tidy
 from .diagnostics import verdict
 from .laplace import fit_map
 from .models import model_named
@@ -40,6 +40,7 @@ def fit(
     settings: Settings | None = None,
     progress: Progress | None = None,
     resume: str | Path | None = None,
+    record: Mapping[str, Any] | None = None,
 ) -> Fit:
     """Fits a model of variability to measurements.
 
@@ -53,7 +54,8 @@ def fit(
         where: column -> value that rows must have.
         settings: chains, draws and steps.
         progress: called with the share that is done.
-        resume: file in which an interrupted fit (nuts) is kept and found again; removed by nobody but its owner.
+        resume: file in which an interrupted fit (nuts) is kept and found again; whoever names it removes it.
+        record: inputs and versions, kept with the fit.
 
     Raises:
         DataError: the measurements cannot be read or used.
@@ -62,7 +64,7 @@ def fit(
     chosen = model_named(model) if isinstance(model, str) else model
     if method not in METHODS:
         raise FitError(f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
-    found = measurements(data, chosen, mapping or {}, units or {}, where or {})
+    found = measured(data, chosen, mapping=mapping, units=units, where=where)
     started = time.perf_counter()
     prepared = chosen.prepare(found.frame)
     sampled = posterior(
@@ -76,25 +78,27 @@ def fit(
         verdict=verdict(sampled, chosen.reported),
         hygiene=found.hygiene,
         elapsed_s=time.perf_counter() - started,
+        record=record or {},
     )
 
 
-def measurements(
+def measured(
     data: Source,
-    model: Model[Any],
-    mapping: Mapping[str, str],
-    units: Mapping[str, str],
-    where: Mapping[str, str],
+    model: str | Model[Any],
+    *,
+    mapping: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> Measurements:
-    """The checked table that `model` needs of `data`."""
+    """The checked table that `model` needs of `data`; arguments and errors as those of `fit`."""
+    columns = (model_named(model) if isinstance(model, str) else model).columns
+    options: dict[str, Any] = {"mapping": mapping or {}, "units": units or {}, "where": where or {}}
     if isinstance(data, Measurements):
         return data
-    from .data import read_measurements, tidy
-
     if isinstance(data, pd.DataFrame):
-        return tidy(data, model.columns, mapping=mapping, units=units, where=where)
+        return tidy(data, columns, **options)
     paths = [data] if isinstance(data, (str, Path)) else data
-    return read_measurements([Path(path) for path in paths], model.columns, mapping=mapping, units=units, where=where)
+    return read_measurements([Path(path) for path in paths], columns, **options)
 
 
 def posterior(

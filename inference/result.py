@@ -13,7 +13,8 @@ import numpy as np
 from prism_jax.errors import FitError
 from prism_jax.variability.tree import Variability
 
-from .data.measurements import Hygiene
+from .checks import Checks
+from .data import Hygiene
 from .diagnostics import Verdict
 from .models.base import Model
 from .sampled import Sampled
@@ -51,6 +52,41 @@ class Fit:
     def describe(self) -> dict[str, Any]:
         """What the fit says, as plain values: parameters with 90 % intervals, variance shares, notes."""
         return self.model.describe(self.data, self.draws)
+
+    def summary(self) -> dict[str, Any]:
+        """What `prism-jax fit --json` prints."""
+        about = self.describe()
+        return {
+            "kind": "fit",
+            "model": self.model.name,
+            "method": self.method,
+            "verdict": self.verdict.as_dict(),
+            "variance_shares": about.get("variance_shares", {}),
+            "elapsed_s": self.elapsed_s,
+            "hygiene": self.hygiene.as_dict(),
+            "about": about,
+            **self.record,
+        }
+
+    def check(self) -> Checks | None:
+        """Measured values against replicated ones; None where the model offers no replication."""
+        replicate = getattr(self.model, "replicate", None)
+        return None if replicate is None else replicate(self.data, self.draws, jax.random.key(0))
+
+    def loo(self) -> dict[str, Any]:
+        """Leave-one-out score by PSIS-LOO, through ArviZ.
+
+        Raises:
+            FitError: ArviZ is not installed, or the model offers no likelihood by group.
+        """
+        from .loo import loo
+
+        by_group = getattr(self.model, "log_likelihood", None)
+        if by_group is None:
+            raise FitError(f"the {self.model.name} model has no leave-one-out score; score it by --holdout COLUMN")
+        with jax.enable_x64(True):
+            found, what = by_group(self.data, self.draws)
+        return loo(found, self.sampled.diverging.shape[0], what)
 
     def to_variability(self, *, force: bool = False) -> Variability:
         """The tree at the posterior mean, for `predict`.

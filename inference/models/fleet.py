@@ -24,11 +24,13 @@ import pandas as pd
 from prism_jax.variability.tree import Variability
 
 from .. import priors
+from ..checks import Checks
 from ..data.columns import Column
+from ..pytree import traced
 from .base import Draws, Score
 from .fleet_data import COLUMNS, FleetData, fleet_data
-from .fleet_likelihood import FleetLaw, log_nodes
-from .fleet_predict import new_gpus as new_gpus, score_split
+from .fleet_likelihood import FleetLaw, laws_of, log_nodes
+from .fleet_predict import new_gpus as new_gpus, replicate, score_split
 from .fleet_report import describe, fleet_variability
 
 REPORTED = (
@@ -71,6 +73,17 @@ class Fleet:
 
     def score(self, data: FleetData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
         return [score_split(data, draws, left_out, key)]
+
+    def replicate(self, data: FleetData, draws: Draws, key: jax.Array) -> Checks:
+        """Mean log seconds of every GPU and kernel, as of a GPU that was not measured on the same node."""
+        return replicate(data, draws, key)
+
+    def log_likelihood(self, data: FleetData, draws: Draws) -> tuple[np.ndarray, str]:
+        """[draw, node] and what a group is."""
+        arrays, rebuild = traced(data)
+        laws = laws_of(draws)
+        each = jax.jit(lambda given, all_laws: jax.lax.map(lambda law: log_nodes(rebuild(given), law), all_laws))
+        return np.asarray(each(arrays, laws)), "node"
 
 
 def _program(data: FleetData) -> None:

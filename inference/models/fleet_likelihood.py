@@ -7,10 +7,12 @@ b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the node's G
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 
 from .fleet_data import FleetData
@@ -32,6 +34,12 @@ class FleetLaw(NamedTuple):
     slow_shift: Any
     slow_spread: Any
     node_df: Any
+
+
+def laws_of(draws: Mapping[str, np.ndarray]) -> FleetLaw:
+    """The populations of draws [draw, ...]."""
+    nothing = np.zeros_like(draws["gpu_spread"])
+    return FleetLaw(*(draws.get(name, nothing) for name in FleetLaw._fields))
 
 
 def log_nodes(data: FleetData, law: FleetLaw) -> jax.Array:

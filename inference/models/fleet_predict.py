@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ks_2samp
 
+from ..checks import Checks
 from ..pytree import traced
 from .base import Draws, Score
 from .fleet_data import FleetData, labelled
-from .fleet_likelihood import FleetLaw, draw_node_scores
+from .fleet_likelihood import draw_node_scores, laws_of
 
 N_DRAW = 1000  # posterior draws behind a prediction
 
@@ -60,8 +61,7 @@ def _node_effects(
 
 def measured_node_scores(data: FleetData, part: Draws, key: jax.Array) -> np.ndarray:
     """One posterior draw [draw, node] of the measured nodes' scores for each draw of the population."""
-    zero = np.zeros_like(part["gpu_spread"])
-    laws = FleetLaw(*(part.get(name, zero) for name in FleetLaw._fields))
+    laws = laws_of(part)
     arrays, rebuild = traced(data)
     with jax.enable_x64(True):
         one = jax.jit(
@@ -70,6 +70,19 @@ def measured_node_scores(data: FleetData, part: Draws, key: jax.Array) -> np.nda
             )
         )
         return np.asarray(one(arrays, (laws, jax.random.split(key, len(part["slow_prob"])))))
+
+
+def replicate(data: FleetData, draws: Draws, key: jax.Array) -> Checks:
+    """Every cell's mean log seconds, over its series' median, against GPUs of the same node that were not measured."""
+    measured, predicted = [], []
+    for s, name in enumerate(data.series):
+        cell = np.flatnonzero(data.cell_series == s)
+        nodes = [str(data.node[n]) for n in data.gpu_node[data.cell_gpu[cell]]]
+        drawn = new_gpus(data, draws, series=name, nodes=nodes, key=key)
+        drawn = drawn + _run_noise(data, draws, s, data.count[cell], len(drawn), key)
+        measured.append(data.mean_log[cell] - data.series_median[s])
+        predicted.append(drawn - data.series_median[s])
+    return Checks(np.concatenate(measured), np.concatenate(predicted, axis=1), "mean log time of a GPU over the median")
 
 
 def score_split(data: FleetData, draws: Draws, left_out: pd.DataFrame, key: jax.Array) -> Score:
