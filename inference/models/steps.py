@@ -5,8 +5,8 @@
     ln(total time of a run) = configuration + level,  level ~ Student-t, wide on some systems and narrow on others
 
 A run's shape is the quantile function of its steps over their median, so that scaling all durations changes nothing; see
-`steps_shape`. Coordinates of the shape are fitted one by one; their order is that of how well repeats determine them. What is fitted
-are medians over the repeats of a configuration with their sampling variances, so the cost does not grow with steps or runs.
+`steps_shape`. Coordinates of the shape are fitted one by one, in the order of how well repeats determine them. What is fitted are
+medians over the repeats of a configuration with their sampling variances, so the cost does not grow with steps or runs.
 """
 
 from __future__ import annotations
@@ -136,11 +136,11 @@ def _rest(data: StepsData) -> None:
 
 
 def _levels(data: StepsData) -> None:
-    """Totals of repeats: variances of configurations are inverse-gamma around their kind's, means are free; both integrated out."""
+    """Totals of repeats: variances of configurations are inverse-gamma around their kind's, means free; both integrated out."""
     freedom = numpyro.sample("level_dof", dist.LogNormal(*LEVEL_DOF))
     n_kind = len(data.kinds)
     scale = numpyro.sample("level_scale", dist.LogNormal(jnp.full(n_kind, LEVEL_SCALE[0]), LEVEL_SCALE[1]).to_event(1))
-    own = freedom * (scale**2)[jnp.asarray(data.kind)]
+    own = freedom * jnp.square(jnp.asarray(scale))[jnp.asarray(data.kind)]
     more = jnp.asarray(data.n_runs) - 1.0
     square = jnp.asarray(data.level_sum_sq) + LEVEL_FLOOR * more
     ahead, after = 0.5 * freedom, 0.5 * (freedom + more)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,8 +32,8 @@ RUN_DOF = 3.0  # weight, in runs, of the benchmark's typical spread between repe
 OUTLYING = 2.5  # robust standard deviations from its kind's median beyond which a configuration says less of others
 MIN_KIND = 5  # configurations of a kind before one of them can be called outlying
 MEDIAN_COST = 1.5  # variance of a median over that of a mean (pi/2 for many Normal values)
-# Growth of the log excess per doubling of the GPUs, before data: a step waits for its slowest part, whose delays have tails of index
-# 3 to 5 (x ~ n^(1/index)): ln 2 / 3.5 = 0.2 for p99, half for p95, none for the bulk, which is as wide at every scale.
+# Growth of the log excess per doubling of the GPUs, before data: a step waits for its slowest part, whose delays have tails of
+# index 3 to 5 (x ~ n^(1/index)): ln 2 / 3.5 = 0.2 for p99, half for p95, none for the bulk, which is as wide at every scale.
 SLOPE = {P95: 0.1, P99: 0.2}
 SLOPE_SD = 0.5  # of them
 REFERENCE_LOG2_GPUS = 6.0
@@ -90,7 +91,7 @@ class StepsData:
     notes: tuple[str, ...]
 
     @property
-    def schedules(self) -> dict[str, pd.Series[float]]:
+    def schedules(self) -> dict[str, pd.Series]:
         """Median duration by step of every group."""
         ends = np.searchsorted(self.schedule_group, np.arange(len(self.groups) + 1))
         return {
@@ -226,7 +227,7 @@ def _pools(runs: tuple[Run, ...], kinds: list[str]) -> Array:
     return np.array([np.quantile(np.concatenate([r.relative for r in runs if kind_of(r) == k]), POOL) for k in kinds])
 
 
-def _flat(table: RunTable) -> dict[str, object]:
+def _flat(table: RunTable) -> dict[str, Any]:
     groups = tuple(sorted(table.schedules))
     parts = [table.schedules[name] for name in groups]
     counts = Counter({i: len(part) for i, part in enumerate(parts)})

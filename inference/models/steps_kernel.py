@@ -18,7 +18,7 @@ from .steps_runs import LABELS
 
 @dataclass(frozen=True)
 class Effect:
-    """Shared by configurations that agree in `labels`; `reach` is the multiple of the length over which it bends, 0 = constant."""
+    """Shared by configurations that agree in `labels`; bends over `reach` times the length, 0 = constant."""
 
     name: str
     labels: tuple[str, ...]

@@ -6,37 +6,22 @@ runs have shown. Every draw is a new run: it differs from the configuration's ty
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from .base import Draws
-from .steps_data import N_SMOOTH, RUN_DOF, StepsData, log2_gpus
-from .steps_kernel import Places, covariance, growth, variance as prior_variance
+from .steps_conditional import Query, conditional, left_out_errors
+from .steps_data import RUN_DOF, StepsData, log2_gpus
 from .steps_runs import LABELS, gpu_class
 from .steps_shape import moments, quantile, variance_of_sum
 
 Array = NDArray[np.float64]
 
+MIN_DONORS = 40  # configurations of a kind whose errors are resampled, two below the 5 % quantile; else all kinds serve
+FEW = 15  # in all; below it errors are Normal
 MAX_POSTERIOR = 24  # posterior draws of the population used in one prediction; more hardly change a 90 % interval
-
-
-@dataclass(frozen=True)
-class Query:
-    """Configurations to predict: codes [query, label] (-1 = unknown), log2 of GPUs, index of the measured one or -1, and kind or -1."""
-
-    codes: NDArray[np.int64]
-    log2_gpus: Array
-    unit: NDArray[np.int64]
-    kind: NDArray[np.int64]
-
-    @property
-    def places(self) -> Places:
-        return Places(self.codes, self.log2_gpus, self.unit)
 
 
 def query_of(data: StepsData, rows: list[tuple[dict[str, str], float, str]]) -> Query:
@@ -63,7 +48,7 @@ def query(
     release: str | None = None,
     n_gpus: float | None = None,
 ) -> Query:
-    """One configuration from what is known of it: the measured one with most runs that agrees, where `system` is given and measured."""
+    """One configuration from what is known of it: a measured one that agrees (most runs), where `system` is given and known."""
     asked = {"system": system, "benchmark": benchmark, "metric": metric, "submitter": submitter, "round": release}
     labels = {name: value for name, value in asked.items() if value is not None}
     labels |= {"gpu": gpu_class(gpu)} if gpu is not None else {}
@@ -87,9 +72,9 @@ def query(
 
 
 def configurations(data: StepsData, draws: Draws, asked: Query) -> tuple[Array, Array]:
-    """Mean and variance of the coordinates of a configuration's typical run, by draw of the population; [posterior, query, component]."""
+    """Mean and variance of the coordinates of typical runs, by draw of the population; [posterior, query, component]."""
     chosen = np.unique(np.linspace(0, len(draws["length"]) - 1, MAX_POSTERIOR).astype(int))
-    found = [_conditional(data, {name: value[i] for name, value in draws.items()}, asked) for i in chosen]
+    found = [conditional(data, {name: value[i] for name, value in draws.items()}, asked) for i in chosen]
     return np.array([mean for mean, _ in found]), np.array([variance for _, variance in found])
 
 
@@ -98,8 +83,7 @@ def coordinates(data: StepsData, draws: Draws, asked: Query, n_draw: int, key: j
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32).tolist())
     mean, variance = configurations(data, draws, asked)
     which = np.arange(n_draw) % len(mean)
-    drawn = mean[which] + np.sqrt(variance[which]) * rng.standard_normal((n_draw, *mean.shape[1:]))
-    drawn += _outlying(data, asked, n_draw, rng)
+    drawn = mean[which] + np.sqrt(variance[which]) * _standard_errors(data, draws, asked, n_draw, rng)
     if not run:
         return drawn
     spread, freedom = run_spread(data, asked)
@@ -107,14 +91,21 @@ def coordinates(data: StepsData, draws: Draws, asked: Query, n_draw: int, key: j
     return drawn + np.sqrt(spread) * scale[..., None] * rng.standard_normal(drawn.shape)
 
 
-def _outlying(data: StepsData, asked: Query, n_draw: int, rng: np.random.Generator) -> Array:
-    """What makes some configurations outliers, for those not measured: that of a random one of their kind; [draw, query, component]."""
-    extra = np.zeros((n_draw, len(asked.unit), data.outlying.shape[1]))
-    for i in np.flatnonzero(asked.unit < 0):
-        members = np.flatnonzero((data.kind == asked.kind[i]) | (asked.kind[i] < 0))
-        size = data.outlying[rng.choice(members, n_draw)]
-        extra[:, i] = size * np.abs(rng.standard_normal(size.shape))
-    return extra
+def _standard_errors(data: StepsData, draws: Draws, asked: Query, n_draw: int, rng: np.random.Generator) -> Array:
+    """Errors in standard deviations; [draw, query, component].
+
+    Normal for measured configurations. Others err as measured ones do when their system is left out: systems differ with
+    heavier tails than Normal, and the errors of a system's coordinates go together.
+    """
+    errors = rng.standard_normal((n_draw, len(asked.unit), data.value.shape[1]))
+    new = np.flatnonzero(asked.unit < 0)
+    if new.size and len(data.units) >= FEW:
+        middle = {name: np.median(value, axis=0) for name, value in draws.items()}
+        measured = left_out_errors(data, middle)
+        for i in new:
+            alike = np.flatnonzero(data.kind == asked.kind[i])
+            errors[:, i] = measured[rng.choice(alike if alike.size >= MIN_DONORS else len(data.units), n_draw)]
+    return errors
 
 
 def run_spread(data: StepsData, asked: Query) -> tuple[Array, Array]:
@@ -186,7 +177,7 @@ def total_time(
     """Seconds that new runs of `n_steps` steps take; [draw].
 
     Args:
-        step_s: mean step of a typical run; None takes the configuration's, which then has to be a measured one without a schedule.
+        step_s: mean step of a typical run; None takes that of the configuration, which then has to be a measured one.
 
     Notes: the run's level is Student-t on the log scale; its steps add the variance of a sum of autocorrelated values
         beyond what runs of the measured length have shown of it already.
@@ -222,44 +213,3 @@ def _autocorrelated(ar1: float, shape: tuple[int, int], key: jax.Array) -> Array
     for i in range(1, shape[1]):
         score[:, i] = ar1 * score[:, i - 1] + np.sqrt(1.0 - ar1**2) * score[:, i]
     return score
-
-
-def _conditional(data: StepsData, drawn: dict[str, Array], asked: Query) -> tuple[Array, Array]:
-    """Mean and variance given the fitted configurations, for one draw of the population; [query, component]."""
-    there, here = Places.of(data), asked.places
-    law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
-    inner = covariance(*law, there, there, xp=np)
-    cross = covariance(*law, here, there, xp=np)
-    extra = data.outlying[:, :N_SMOOTH] ** 2
-    itself = asked.unit[:, None] == np.arange(len(data.units))  # an outlying configuration keeps what is its own
-    outer = prior_variance(drawn["amplitude"], drawn["own"], data.slope[:N_SMOOTH], here)
-    trend = np.outer(data.slope, growth(data.log2_gpus))
-    mean = np.outer(growth(asked.log2_gpus), data.slope)
-    variance = np.empty_like(mean)
-    for c in range(N_SMOOTH):
-        factor = np.linalg.cholesky(inner[c] + np.diag(data.noise[:, c] + extra[:, c]))
-        shared = cross[c] + itself * extra[:, c]
-        white = solve_triangular(factor, np.column_stack([data.value[:, c] - trend[c], shared.T]), lower=True)
-        mean[:, c] += white[:, 1:].T @ white[:, 0]
-        variance[:, c] = outer[c] + itself @ extra[:, c] - (white[:, 1:] ** 2).sum(axis=0)
-    rest = _rest(data, drawn["rest"], asked)
-    mean[:, N_SMOOTH:], variance[:, N_SMOOTH:] = rest
-    return mean, np.maximum(variance, 0.0)
-
-
-def _rest(data: StepsData, spread: Array, asked: Query) -> tuple[Array, Array]:
-    """The remaining coordinates: a mean for each kind, and what is a configuration's own."""
-    mean, variance = np.zeros((len(asked.unit), spread.size)), np.ones((len(asked.unit), spread.size))
-    value, noise, extra = (part[:, N_SMOOTH:] for part in (data.value, data.noise, data.outlying**2))
-    for i, (unit, kind) in enumerate(zip(asked.unit, asked.kind, strict=True)):
-        members = data.kind == kind if kind >= 0 else np.ones(len(data.kind), dtype=bool)
-        weight = 1.0 / (noise[members] + extra[members] + spread**2)
-        centre = (weight * value[members]).sum(axis=0) / weight.sum(axis=0)
-        if unit >= 0:
-            own = spread**2 + extra[unit]
-            share = own / (own + noise[unit])
-            mean[i] = centre + share * (value[unit] - centre)
-            variance[i] = share * noise[unit] + (1.0 - share) ** 2 / weight.sum(axis=0)
-        else:
-            mean[i], variance[i] = centre, spread**2 + 1.0 / weight.sum(axis=0)
-    return mean, variance

@@ -12,9 +12,10 @@ from prism_jax.variability.families import Pool
 from prism_jax.variability.tree import Variability
 
 from .base import Draws
+from .steps_conditional import Query
 from .steps_data import N_SMOOTH, StepsData
 from .steps_kernel import EFFECTS
-from .steps_predict import Query, autocorrelation, configurations, shapes
+from .steps_predict import autocorrelation, configurations, shapes
 from .steps_runs import LABELS
 from .steps_shape import P95, P99, quantile, ratios
 

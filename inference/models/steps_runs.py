@@ -73,7 +73,7 @@ class Run:
         return lag_one(self.relative)
 
 
-Schedule = Mapping[str, "pd.Series[float]"]
+Schedule = Mapping[str, pd.Series]
 
 
 @dataclass(frozen=True)
@@ -121,30 +121,35 @@ def read_runs(frame: pd.DataFrame, schedules: Schedule | None = None) -> RunTabl
 
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns read here, blanks filled, validation pauses and first steps dropped, in the order of the steps."""
-    table = pd.DataFrame({"run": frame["run"].astype(str), "duration_s": frame["duration_s"].astype(float)})
+    table: Any = pd.DataFrame({"run": frame["run"].astype(str), "duration_s": frame["duration_s"].astype(float)})
     for name in (*LABELS, "group"):
-        column = frame[name] if name in frame else pd.Series("", index=frame.index)
+        column: Any = frame[name] if name in frame else pd.Series("", index=frame.index)
         table[name] = column.astype(object).where(column.notna(), "").astype(str)
-    table["n_gpus"] = pd.to_numeric(frame["n_gpus"], errors="coerce") if "n_gpus" in frame else np.nan
-    table["n_steps"] = pd.to_numeric(frame["n_steps"], errors="coerce").fillna(1.0) if "n_steps" in frame else 1.0
-    table["step"] = pd.to_numeric(frame["step"], errors="coerce") if "step" in frame else np.nan
+    table["n_gpus"] = _numbers(frame, "n_gpus")
+    table["n_steps"] = _numbers(frame, "n_steps").fillna(1.0)
     order = table.groupby(["run", "metric"], sort=False).cumcount()
-    table["step"] = table["step"].fillna(order.astype(float))
-    if "flag" in frame:
-        table = table[~(pd.to_numeric(frame["flag"], errors="coerce").fillna(0.0) == 1.0)]
+    table["step"] = _numbers(frame, "step").fillna(order.astype(float))
+    table = table[(_numbers(frame, "flag") != 1.0).to_numpy()]
     table = table.sort_values(["run", "metric", "step"], kind="stable")
     return table[table.groupby(["run", "metric"], sort=False).cumcount() >= FIRST_STEPS]
 
 
-def _schedules(table: pd.DataFrame) -> dict[str, pd.Series[float]]:
+def _numbers(frame: pd.DataFrame, name: str) -> Any:
+    """A column as numbers; NaN where it, or a value of it, is not there."""
+    column: Any = frame[name] if name in frame else pd.Series(np.nan, index=frame.index)
+    numbers: Any = pd.to_numeric(column, errors="coerce")
+    return numbers.astype(float)
+
+
+def _schedules(table: pd.DataFrame) -> dict[str, pd.Series]:
     """Group -> median duration by step, for groups with enough runs."""
-    grouped = table[table["group"] != ""]
+    grouped: Any = table[table["group"] != ""]
     enough = grouped.groupby("group")["run"].transform("nunique") >= MIN_GROUP_RUNS
     medians = grouped[enough].groupby(["group", "step"])["duration_s"].median()
     return {str(name): rows.droplevel(0) for name, rows in medians.groupby(level=0)}
 
 
-def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series[float] | None) -> Run | None:
+def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series | None) -> Run | None:
     duration = rows["duration_s"]
     if schedule is None:
         planned = np.ones_like(duration)
@@ -158,7 +163,7 @@ def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series[float] | None) ->
         return None
     labels = {name: str(rows[name][0]) for name in (*LABELS, "group")}
     labels["gpu"] = gpu_class(labels["gpu"])
-    labels["system"] = labels["system"] or labels["group"]
+    labels["system"] = _system(labels)
     return Run(
         name=str(rows["run"][0]),
         labels=labels,
@@ -168,6 +173,12 @@ def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series[float] | None) ->
         schedule_s=float(planned.sum()),
         n_steps=float(rows["n_steps"].sum()),
     )
+
+
+def _system(labels: Mapping[str, str]) -> str:
+    """Submitter and system: submitters give the same name to machines of their own; the group, where there is neither."""
+    name, owner = labels["system"], labels["submitter"]
+    return (f"{owner}/{name}" if owner and not name.startswith(f"{owner}/") else name) if name else labels["group"]
 
 
 def _is_coarse(duration: Array) -> bool:

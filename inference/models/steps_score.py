@@ -1,8 +1,8 @@
 """How well runs that were left out were predicted, beside the trivial prediction.
 
-The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95 % quantiles) of what was measured on the other systems of
-the same benchmark and metric; of a repeat whose configuration was not left out, the median of the other repeats. Errors are
-medians over the runs of a group, benchmark and metric; every one of these is one score.
+The trivial prediction of p95/p50 and p99/p50 is the median (and the 5 and 95 % quantiles) of what was measured on the other
+systems of the same benchmark and metric; of a repeat whose configuration was not left out, the median of the other repeats.
+Errors are medians over the runs of a group, benchmark and metric; every one of these is one score.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from .base import Draws, Score
+from .steps_conditional import Query
 from .steps_data import POOL, StepsData, key_of, kind_of
-from .steps_predict import Query, coordinates, level_law, query_of, shapes
+from .steps_predict import coordinates, level_law, query_of, shapes
 from .steps_runs import LABELS, Run, read_runs
 from .steps_shape import cdf, ks_distance, ratios
 
@@ -111,7 +112,7 @@ def _pinball(predicted: Array, measured: Array) -> float:
 
 
 def _total(data: StepsData, run: Run, asked: Query, i: int, level: tuple[Array, Array]) -> tuple[float, float]:
-    """Whether the run's total time is inside its 90 % interval, and the interval's width over its middle; NaN for a new configuration."""
+    """Whether the run's total time is inside its 90 % interval, and the interval's relative width; NaN if new."""
     unit = int(asked.unit[i])
     if unit < 0:
         return np.nan, np.nan

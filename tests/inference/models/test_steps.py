@@ -24,7 +24,7 @@ MODEL = Steps()
 N_REPEAT, N_STEP = 4, 150
 
 
-def simulated(n_system: int, seed: int, spread: float = 0.8, run_level: float = 0.002) -> pd.DataFrame:
+def simulated(n_system: int, seed: int, spread: float = 0.8, run_level: float = 0.002) -> Any:
     """Two benchmarks; the width of a system's steps is 0.5 % times exp(spread * Normal), tails twice as wide as the bulk."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -80,7 +80,7 @@ def test_durations_in_other_units_change_nothing_but_the_level(fit):
 
 
 def test_repeats_of_known_systems_are_known_better_than_systems_not_seen(fit):
-    frame, data, draws = fit
+    _, data, draws = fit
     unit = data.units[0]
     known = query(data, system="system0")
     assert int(known.unit[0]) == data.units.index(unit)
@@ -150,7 +150,8 @@ def test_short_runs_and_lone_schedules_are_left_out_and_counted():
     assert len(table.runs) == 3 * N_REPEAT - 1
     assert table.notes == ("1 runs left out: fewer than 20 values after the first 3",)
     lone = read_runs(frame[frame["run"].str.endswith("-0")].assign(group=lambda f: f["system"]))
-    assert not lone.runs and "no schedule" in lone.notes[0]
+    assert not lone.runs
+    assert "no schedule" in lone.notes[0]
 
 
 def test_nothing_to_fit_is_refused():
