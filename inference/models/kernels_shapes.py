@@ -1,0 +1,112 @@
+"""Kernel shapes as numbers: doublings along four axes, and features of the smooth part of log efficiency.
+
+Axes of a matrix product: m, n, k, groups x batch. Of fused attention: rows of a sequence, batch x heads, head width, heads per
+key-value head. Features are fixed functions of the shape and of the number of multiprocessors; nothing here is fitted.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prism_jax.errors import SpecError
+from prism_jax.system import catalog
+
+Array = NDArray[np.float64]
+
+CENTRE = {"gemm": (12.0, 12.5, 12.5, 0.0), "attention": (12.0, 5.0, 7.0, 0.0)}  # doublings, the middle of common shapes
+WIDTH = {"gemm": (2.5, 2.5, 2.5, 4.0), "attention": (2.5, 2.0, 1.0, 3.0)}
+# Operations per element moved at which the memory roof meets the compute roof, from fp32 to 4-bit types.
+RIDGES = (50.0, 150.0, 500.0)
+LAUNCH_WORK = (1e9, 1e10, 1e11)  # multiply-adds that take as long as launching a kernel, from small to large GPUs
+LONG_SUMS = (128.0, 1024.0)  # inner dimension at which prologue and epilogue of a tile cost as much as its body
+TILES = ((128, 128), (128, 256), (256, 256), (64, 128))  # output tiles of CUTLASS and cuBLAS kernels
+BLOCK_ROWS = 128  # query rows per block of fused attention (arXiv 2307.08691 section 3.3)
+LIKELY_N_SM = 132  # where the GPU is not known: a Hopper
+BLOCKS = ("level", "shape", "roofline", "waves")
+"""Kinds of features; each has its own prior scale."""
+
+
+def family(op: str) -> str:
+    """ "gemm" or "attention": which axes an op has."""
+    return "attention" if any(word in op for word in ("attention", "sdp", "attn", "fmha")) else "gemm"
+
+
+@cache
+def n_sm(gpu: str) -> int:
+    """Multiprocessors of a GPU by name; a Hopper's where the name says nothing."""
+    try:
+        return catalog.device(gpu).n_sm
+    except SpecError:
+        return LIKELY_N_SM
+
+
+@cache
+def peak_flops_per_s(gpu: str, dtype: str) -> float:
+    """Datasheet peak (dense) by names; NaN where it is not known."""
+    known_as = {"fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "mxfp8": "fp8"}
+    try:
+        return catalog.device(gpu).peak_flops_per_s.get(known_as.get(dtype, dtype), np.nan)
+    except SpecError:
+        return np.nan
+
+
+def flops(op: str, size: Array) -> Array:
+    """Operations of kernels, [row], from sizes [row, axis]. Attention counts the full square, its backward 2.5 times that."""
+    if family(op) == "attention":
+        rows, heads, width = size[:, 0], size[:, 1], size[:, 2]
+        return 4.0 * heads * rows**2 * width * (2.5 if op.endswith(("bwd", "backward")) else 1.0)
+    return 2.0 * size.prod(axis=1) * (2.0 if op == "gemm_backward_pair" else 1.0)
+
+
+def features(kind: str, size: Array, multiprocessors: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Features [row, feature] and the block of each, [feature], of shapes [row, axis]; `kind` is the family."""
+    u = (np.log2(size) - np.array(CENTRE[kind])) / np.array(WIDTH[kind])
+    parts = [np.ones((len(u), 1)), _polynomial(u), _roofline(kind, size), _waves(kind, size, multiprocessors)]
+    block = np.concatenate([np.full(part.shape[1], index) for index, part in enumerate(parts)])
+    return np.concatenate(parts, axis=1), block.astype(np.int64)
+
+
+def n_features() -> int:
+    """How many there are, the same for both families."""
+    return features("gemm", np.ones((1, 4)), np.ones(1))[0].shape[1]
+
+
+def _polynomial(u: Array) -> Array:
+    """All products of up to three of the first three axes, and the fourth."""
+    columns = [u[:, 3]]
+    for i in range(3):
+        columns.append(u[:, i])
+        for j in range(i, 3):
+            columns.append(u[:, i] * u[:, j])
+            columns += [u[:, i] * u[:, j] * u[:, k] for k in range(j, 3)]
+    return np.stack(columns, axis=1)
+
+
+def _roofline(kind: str, size: Array) -> Array:
+    """Slowdown by memory, by launching, and by short sums; for attention, whose intensity is its row count, the same terms."""
+    m, n, k = (size[:, 0], size[:, 2], size[:, 0]) if kind == "attention" else (size[:, 0], size[:, 1], size[:, 2])
+    intensity = m * n * k / (m * n + n * k + m * k)
+    work = size.prod(axis=1) * (size[:, 0] if kind == "attention" else 1.0)
+    columns = [np.log1p(ridge / intensity) for ridge in RIDGES]
+    columns += [np.log1p(scale / work) for scale in LAUNCH_WORK]
+    columns += [np.log1p(scale / k) for scale in LONG_SUMS]
+    return np.stack(columns, axis=1)
+
+
+def _waves(kind: str, size: Array, multiprocessors: Array) -> Array:
+    """Log of the filled share of the last wave and of edge tiles, per tile shape."""
+    columns = []
+    for rows, width in TILES:
+        if kind == "attention":
+            tiles = np.ceil(size[:, 0] / BLOCK_ROWS) * size[:, 1] * (rows / TILES[0][0])
+            edge = np.ones(len(size))
+        else:
+            across, down = np.ceil(size[:, 0] / rows), np.ceil(size[:, 1] / width)
+            tiles = across * down * size[:, 3]
+            edge = size[:, 0] * size[:, 1] / (across * rows * down * width)
+        filled = tiles / multiprocessors
+        columns += [np.log(filled / np.ceil(filled)), np.log(edge)]
+    return np.stack(columns, axis=1)

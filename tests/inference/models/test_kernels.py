@@ -1,0 +1,197 @@
+"""The kernels model: the collapsed likelihood is the right one, known surfaces are found again, and extrapolation says so."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+
+from inference.models import kernels_collapsed as collapsed, kernels_field as residual, kernels_shapes as shapes
+from inference.models.kernels import CLASS_SCALE, TABLE_SCALE, Kernels
+from inference.models.kernels_data import from_frame
+from inference.models.kernels_predict import efficiency
+from inference.models.kernels_table import START_LEVEL, tidy
+from prism_jax.errors import DataError, FitError
+
+MODEL = Kernels()
+NOISE = 0.03
+
+
+def surface(m, n, k):
+    """Efficiency that rises with every size towards 0.8."""
+    return 0.8 / ((1.0 + 600.0 / m) * (1.0 + 300.0 / n) * (1.0 + 500.0 / k))
+
+
+def simulated(seed: int, n_shape: int = 220, gpus=("h100-sxm", "a100-80gb")) -> pd.DataFrame:
+    """Products of random shapes on two GPUs, one of them 10 % less efficient, with 3 % noise of each shape."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for index, gpu in enumerate(gpus):
+        m, n, k = (2.0 ** rng.uniform(9, 14, n_shape).round(2) for _ in range(3))
+        value = surface(m, n, k) * 0.9**index * np.exp(NOISE * rng.standard_normal(n_shape))
+        out.append(pd.DataFrame({"m": m, "n": n, "k": k, "gpu": gpu, "efficiency": value}))
+    return pd.concat(out, ignore_index=True).assign(dtype="bf16", op="gemm", software="lib")
+
+
+def plausible_draws(data, n_draw: int = 100) -> dict[str, np.ndarray]:
+    """The spreads at their starting values, in every draw: coefficients and fields are drawn around them."""
+    return {name: np.broadcast_to(value, (n_draw, *np.shape(value))) for name, value in MODEL.start(data).items()}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    data = MODEL.prepare(simulated(0))
+    return data, plausible_draws(data)
+
+
+def ask(fitted, m, n, k, **more):
+    data, draws = fitted
+    return efficiency(
+        data, draws, **{"gpu": "h100-sxm", "dtype": "bf16", "m": m, "n": n, "k": k, "key": jax.random.key(0), **more}
+    )
+
+
+def test_collapsed_likelihood_is_that_of_all_cells_at_once(x64):
+    # Cells of two tables of one class, written out as one normal law with all coefficients integrated.
+    table = simulated(1, n_shape=8)
+    data = from_frame(table)
+    noise, table_scale, class_scale = np.array([0.05, 0.2]), np.array(TABLE_SCALE), np.array(CLASS_SCALE)
+    rng = np.random.default_rng(0)
+    x = [rng.standard_normal((6, len(data.block))) for _ in range(2)]
+    y = [rng.standard_normal(6) for _ in range(2)]
+    from dataclasses import replace
+
+    sums = {
+        "xx": np.stack([a.T @ a for a in x]),
+        "xy": np.stack([a.T @ b for a, b in zip(x, y, strict=True)]),
+        "yy": np.array([b @ b for b in y]),
+        "weight": np.array([6.0, 6.0]),
+    }
+    found = collapsed.log_likelihood(
+        replace(data, **sums), *(jnp.asarray(v) for v in (noise, table_scale, class_scale))
+    )
+    own, shared = np.diag(table_scale[data.block] ** 2), np.diag(class_scale[data.block] ** 2)
+    both = np.concatenate(x)
+    of = np.repeat([0, 1], 6)
+    covariance = both @ shared @ both.T + (of[:, None] == of) * (both @ own @ both.T) + np.diag(noise[of] ** 2)
+    expected = multivariate_normal(np.zeros(12), covariance).logpdf(np.concatenate(y))
+    assert float(found) == pytest.approx(float(expected) + 6.0 * np.log(2.0 * np.pi), rel=1e-9)
+
+
+def test_inverse_and_its_derivative(x64):
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((3, 5, 5))
+    matrix, step = half @ half.swapaxes(1, 2) + np.eye(5), 1e-6 * (half + half.swapaxes(1, 2))
+    found, log_determinant = collapsed.inverse(jnp.asarray(matrix))
+    np.testing.assert_allclose(found, np.linalg.inv(matrix), atol=1e-10)
+    np.testing.assert_allclose(log_determinant, np.linalg.slogdet(matrix)[1], atol=1e-10)
+    _, slope = jax.jvp(collapsed.inverse, (jnp.asarray(matrix),), (jnp.asarray(step),))
+    np.testing.assert_allclose(slope[1], np.linalg.slogdet(matrix + step)[1] - np.linalg.slogdet(matrix)[1], rtol=1e-4)
+    np.testing.assert_allclose(slope[0], np.linalg.inv(matrix + step) - np.linalg.inv(matrix), rtol=1e-2, atol=1e-9)
+
+
+def test_a_known_surface_is_found_between_the_measured_shapes(fitted):
+    rng = np.random.default_rng(3)
+    m, n, k = 2.0 ** rng.uniform(9.5, 13.5, (3, 60))
+    found = ask(fitted, m, n, k)
+    # The noise belongs to each measured shape; the mean of 220 leaves about a third of its 3 %.
+    assert np.median(np.abs(np.median(found.draws, axis=0) / surface(m, n, k) - 1.0)) < 0.02
+    assert not found.extrapolates.any()
+    assert found.table == "gemm | bf16 | h100-sxm | lib"
+
+
+def test_left_out_shapes_are_covered_and_better_than_the_nearest(fitted):
+    # 440 shapes at 90 %: outside 86-97 % with probability below 0.01 at a true 90 %, and wide tails may cover a little more.
+    data, draws = fitted
+    scores = MODEL.score(data, draws, simulated(4), "op", jax.random.key(1))
+    assert [s.group for s in scores] == ["gemm"]
+    assert 0.86 < scores[0].coverage_90 < 0.97
+    assert scores[0].extra["mape"] < 0.6 * scores[0].extra["mape_nearest"] < scores[0].extra["mape_median"]
+
+
+def test_extrapolation_warns_marks_and_widens(fitted):
+    with pytest.warns(UserWarning, match="extrapolate"):
+        beyond = ask(fitted, [2.0**10, 2.0**18], 4096, 4096)
+    assert beyond.extrapolates.tolist() == [False, True]
+    assert beyond.distance[1] > 4.0
+    spread = np.diff(np.quantile(np.log(beyond.draws), [0.05, 0.95], axis=0), axis=0)[0]
+    assert spread[1] > 2.0 * spread[0]
+    # The nearest measured shapes are the measured ones that are nearest.
+    data, _ = fitted
+    cells = data.size[data.cell_table == data.tables.index(beyond.table)]
+    asked = np.array([2.0**10, 4096, 4096, 1])
+    place = np.argmin(np.linalg.norm(np.log2(cells) - np.log2(asked), axis=1))
+    np.testing.assert_array_equal(beyond.nearest[0, 0], cells[place])
+
+
+def test_a_gpu_that_was_not_measured_is_an_extrapolation_of_its_class(fitted):
+    with pytest.warns(UserWarning, match="a GPU not measured"):
+        found = ask(fitted, 4096, 4096, 4096, gpu="b200")
+    assert found.table == ""
+    assert 0.3 < np.median(found.draws) / surface(4096, 4096, 4096) < 1.5
+    with pytest.raises(FitError, match="no gemm in fp8"):
+        ask(fitted, 4096, 4096, 4096, dtype="fp8")
+
+
+def test_efficiency_is_a_share_of_peak_however_odd_the_shape(fitted):
+    sizes = np.array([1.0, 7.0, 300.0, 5000.0, 1e6])
+    m, n, k = (x.ravel() for x in np.meshgrid(sizes, sizes, sizes))
+    with pytest.warns(UserWarning, match="extrapolate"):
+        found = ask(fitted, m, n, k)
+    assert np.isfinite(found.draws).all()
+    assert found.draws.min() > 0.0
+    assert found.draws.max() <= 1.1
+
+
+def test_kriging_returns_what_it_was_given_when_nothing_is_unshared():
+    rng = np.random.default_rng(0)
+    place, value = rng.uniform(0, 4, (40, 4)), rng.standard_normal(40)
+    exact = residual.krige(place, value, place[:5], residual.Field(2.0, 0.0, 4.0, 1.0))
+    np.testing.assert_allclose(exact.mean, value[:5], atol=1e-6)
+    np.testing.assert_allclose(exact.distance, 0.0, atol=1e-9)
+    far = residual.krige(place, value, place[:1] + 100.0, residual.Field(2.0, 0.1, 4.0, 1.0))
+    np.testing.assert_allclose([far.mean[0], far.variance[0]], [0.0, 1.0], atol=1e-6)
+
+
+def test_speeds_become_efficiencies_by_flops_and_peak():
+    size = {"m": 1024.0, "n": 2048.0, "k": 4096.0, "dtype": "bf16"}
+    rows = [
+        {"gpu": "h100-sxm", "duration_s": 1e-4, **size},
+        {"gpu": "h100-sxm", "tflops": 500.0, **size},
+        {"gpu": "unheard of", "tflops": 40.0, **size},
+        {"gpu": "unheard of", "tflops": 80.0, **size},
+        {"gpu": "h100-sxm", "dtype": "bf16"},
+    ]
+    table, n_dropped = tidy(pd.DataFrame(rows))
+    work, peak = 2.0 * 1024 * 2048 * 4096, 989.4e12
+    expected = [work / 1e-4 / peak, 500e12 / peak, 0.5, 1.0]
+    np.testing.assert_allclose(np.exp(table["log_efficiency"] + START_LEVEL), expected, rtol=1e-9)
+    assert n_dropped == 1
+    with pytest.raises(DataError, match="no row has both"):
+        from_frame(pd.DataFrame(rows[-1:]))
+    fused = shapes.flops("sdp_fwd", np.array([[4096.0, 32.0, 128.0, 1.0]]))
+    assert fused[0] == 4.0 * 32 * 4096.0**2 * 128
+
+
+def test_a_cost_is_no_variability(fitted):
+    with pytest.raises(FitError, match="cost"):
+        MODEL.variability(*fitted)
+    assert "extrapolat" in MODEL.describe(*fitted)["verdict"]
+
+
+@pytest.mark.slow
+def test_noise_and_differences_of_gpus_are_recovered_by_a_fit():
+    from inference.fit import posterior
+    from inference.settings import Settings
+
+    data = MODEL.prepare(simulated(5, n_shape=400))
+    found = posterior(MODEL, data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=400))
+    draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in found.draws.items()}
+    # Robust weights take 0-5 % of normal noise away; its standard error over 400 shapes is 3.5 %.
+    np.testing.assert_allclose(np.exp(np.median(draws["log_noise"], axis=0)), NOISE, rtol=0.18)
+    size = {"dtype": "bf16", "m": 3000.0, "n": 3000.0, "k": 3000.0, "key": jax.random.key(0)}
+    fast, slow = (np.median(efficiency(data, draws, gpu=gpu, **size).draws) for gpu in ("h100-sxm", "a100-80gb"))
+    assert slow / fast == pytest.approx(0.9, abs=0.03)
