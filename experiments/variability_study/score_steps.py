@@ -97,7 +97,7 @@ def scale(table: RunTable, folds: int) -> Iterable[Score]:
 def scale_baseline(table: RunTable, metric: str) -> list[float]:
     """Median absolute error of p95/p50 and p99/p50 beyond `SMALL` GPUs, the median over all smaller systems carried over."""
     runs = [run for run in table.runs if run.labels["metric"] == metric]
-    rows = [(run.labels["system"], run.labels["benchmark"], run.n_gpus, *run.ratios()) for run in runs]
+    rows = [(run.labels["system"], run.labels["benchmark"], run.n_gpus, *run.ratios) for run in runs]
     frame: Any = pd.DataFrame(rows, columns=pd.Index(["system", "benchmark", "n", "p95", "p99"]))
     small, large = frame[frame.n <= SMALL], frame[frame.n > SMALL]
     keys = ["system", "benchmark"]
@@ -109,7 +109,12 @@ def scale_baseline(table: RunTable, metric: str) -> list[float]:
 def figures(scores: Iterable[Score]) -> Any:
     """One row per group, benchmark and metric."""
     names = ("ks", "ks_empirical", "coverage_90", "p95_p50_ape", "p99_p50_ape")
-    rows = [{"metric": s.group.split(" | ")[-2]} | {n: getattr(s, n) for n in names} | dict(s.extra) for s in scores]
+    rows = [
+        dict(zip(("group", "metric", "benchmark"), s.group.rsplit(" | ", 2), strict=True))
+        | {n: getattr(s, n) for n in names}
+        | dict(s.extra)
+        for s in scores
+    ]
     return pd.DataFrame(rows)
 
 
@@ -118,6 +123,11 @@ def show(what: str, found: Any) -> None:
         weight = t["n_runs"] / t["n_runs"].sum()
         error = [100.0 * float(t[f"{p}_p50_ape{end}"].median()) for end in ("", "_baseline") for p in ("p95", "p99")]
         print(f"{what}, {metric}: {len(t)} groups, {t['n_runs'].sum():.0f} runs")
+        columns = ["ks", "p95_p50_ape", "p99_p50_ape"]
+        ks, p95, p99 = t.groupby(["group", "benchmark"])[columns].median().median()
+        print(
+            f"  median over systems of their medians: KS {ks:.4f}, p95/p50 {100.0 * p95:.3f} %, p99/p50 {100.0 * p99:.3f} %"
+        )
         print(f"  KS {t['ks'].median():.4f} (benchmark's other runs pooled {t['ks_empirical'].median():.4f})")
         print("  p95/p50 {:.3f} %, p99/p50 {:.3f} % (baseline {:.3f} %, {:.3f} %)".format(*error))
         ratio = t["pinball"] / t["pinball_baseline"]

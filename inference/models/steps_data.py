@@ -130,7 +130,7 @@ def data_of_runs(table: RunTable) -> StepsData:
     kinds = sorted({kind_of(run) for run in table.runs})
     kind = np.array([kinds.index(kind_of(runs[0])) for runs in repeats])
     vocabulary, codes = _codes([runs[0] for runs in repeats])
-    shapes = [np.array([run.shape() for run in runs]) for runs in repeats]
+    shapes = [np.array([run.shape for run in runs]) for runs in repeats]
     middle = np.array([np.median(s, axis=0) for s in shapes])
     centre, rotation, inverse = _rotation(shapes, middle, kind)
     coordinates = [(s - centre) @ inverse.T for s in shapes]
@@ -160,8 +160,8 @@ def data_of_runs(table: RunTable) -> StepsData:
         n_run_steps=np.array([np.median([run.n_steps for run in runs]) for runs in repeats]),
         level_mean=np.array([v.mean() for v in levels]),
         level_sum_sq=np.array([((v - v.mean()) ** 2).sum() for v in levels]),
-        ar1=np.array([np.median([run.ar1() for run in runs]) for runs in repeats]),
-        ratios=np.array([np.median([run.ratios() for run in runs], axis=0) for runs in repeats]),
+        ar1=np.array([np.median([run.ar1 for run in runs]) for runs in repeats]),
+        ratios=np.array([np.median([run.ratios for run in runs], axis=0) for runs in repeats]),
         pool=_pools(table.runs, kinds),
         notes=table.notes,
         **_flat(table),

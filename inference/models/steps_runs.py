@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -62,13 +63,16 @@ class Run:
         size = self.n_gpus if np.isfinite(self.n_gpus) else -1.0
         return (*(self.labels[name] for name in LABELS), self.labels["group"], size)
 
+    @cached_property
     def shape(self) -> Array:
         return shape_of(self.relative)
 
+    @cached_property
     def ratios(self) -> Array:
         """Measured p95/p50 and p99/p50, [2]."""
         return np.quantile(self.relative, [0.95, 0.99])
 
+    @cached_property
     def ar1(self) -> float:
         return lag_one(self.relative)
 

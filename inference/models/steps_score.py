@@ -61,7 +61,7 @@ def _score(
     drawn: Array,
     level: tuple[Array, Array],
 ) -> Score:
-    measured = np.array([run.ratios() for run, _ in rows])
+    measured = np.array([run.ratios for run, _ in rows])
     index = [i for _, i in rows]
     predicted = np.quantile(drawn[:, index], LEVELS, axis=0)
     trivial = np.stack([_trivial(data, asked, i) for i in index], axis=1)

@@ -171,7 +171,7 @@ def test_schedules_of_a_group_and_validation_pauses_do_not_count_as_variability(
     ]
     runs = read_runs(pd.concat(rows)).runs
     assert len(runs) == 9
-    assert max(run.ratios()[1] for run in runs) < 1.008  # 2.33 sd = .5 %
+    assert max(run.ratios[1] for run in runs) < 1.008  # 2.33 sd = .5 %
     assert max(abs(run.level) for run in runs) < 0.001
 
 
