@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pandas as pd
 
 from prism_jax.errors import FitError
@@ -15,7 +16,8 @@ from prism_jax.hints import did_you_mean
 
 from .data import Measurements, read_measurements, tidy
 from .diagnostics import verdict
-from .laplace import fit_map
+from .importance import GOOD_K
+from .laplace import ADAPT_UP_TO, around, fit_map, weighted
 from .models import model_named
 from .models.base import Model
 from .nuts import Progress, sample
@@ -110,12 +112,21 @@ def posterior(
     settings: Settings | None = None,
     progress: Progress | None = None,
     resume: Path | None = None,
+    near: np.ndarray | None = None,
 ) -> Sampled:
-    """Draws of the posterior of prepared data, in float64."""
+    """Draws of the posterior of prepared data, in float64.
+
+    Args:
+        near: unconstrained draws [draw, dim] of a fit to more data, from which an approximation may begin.
+    """
     settings = settings or Settings()
     with jax.enable_x64(True):
         start_key, draw_key = jax.random.split(key)
         made = program(model, data, start_key)
+        if near is not None and near.shape[1] == made.n_dim <= ADAPT_UP_TO:
+            found = weighted(made, around(near), settings.n_approximate_draw, draw_key)
+            if found.k_hat < GOOD_K:
+                return found
         if method == "nuts":
             return sample(made, settings, draw_key, progress=progress, partial=resume)
         if method == "svi":

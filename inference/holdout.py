@@ -74,11 +74,12 @@ def holdout(
         raise DataError(f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out")
     splits = list(_splits(chosen.holdout, names, n_split, key))
     scores: list[Score] = []
+    everything = posterior(chosen, chosen.prepare(measured.frame), method, key, settings=settings)
     for index, out in enumerate(splits):
         is_out = groups.isin(out)
         split_key = jax.random.fold_in(key, index)
         data = chosen.prepare(measured.frame[~is_out & groups.notna()])
-        sampled = posterior(chosen, data, method, split_key, settings=settings)
+        sampled = posterior(chosen, data, method, split_key, settings=settings, near=everything.flat)
         draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
         scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
         if progress is not None:

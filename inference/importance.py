@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 GOOD_K = 0.7
-USELESS_K = 1.0  # from here on the weights have no mean
 
 
 def smoothed_weights(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
@@ -19,9 +18,9 @@ def smoothed_weights(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
         log_ratio: log joint density minus log density of the approximation, up to a constant, [draw].
 
     Notes:
-        Infinite shape where a ratio is not finite.
+        Infinite shape where a ratio is NaN, or none is finite. Draws of density zero have weight zero.
     """
-    if not np.isfinite(log_ratio).all():
+    if np.isnan(log_ratio).any() or log_ratio.max() in (np.inf, -np.inf):
         return np.full(len(log_ratio), 1.0 / len(log_ratio)), np.inf
     weight = np.exp(log_ratio - log_ratio.max())
     n_tail = int(min(0.2 * len(weight), 3.0 * np.sqrt(len(weight))))

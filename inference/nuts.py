@@ -106,4 +106,4 @@ def _collect(made: Program, near: Mode, kept: list[Any]) -> Sampled:
     z = near.at + white.reshape(-1, n_dim) @ near.scale.T
     flat = constrained(made, jax.vmap(unravel)(jnp.asarray(z)))
     draws = {name: value.reshape(n_chain, n_draw, *value.shape[1:]) for name, value in flat.items()}
-    return Sampled(draws=draws, diverging=diverging, n_leapfrog=n_leapfrog)
+    return Sampled(draws=draws, diverging=diverging, n_leapfrog=n_leapfrog, flat=z)

@@ -41,8 +41,7 @@ SLOW_PROB = (1.0, 9.0)  # Beta, times one half
 SLOW_SHIFT_SD = 4.0
 # Their own spread, in bulk spreads.
 SLOW_SPREAD = Scale(1.5, 2.0)
-# Degrees of freedom of node effects, above 3 so that a variance and its share exist: from clearly heavy-tailed to all but normal.
-NODE_DF_ABOVE = 3.0
-NODE_DF = Scale(10.0, 3.0)
+# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow chips.
+FAR_ABOVE = Scale(2.0, 2.5)
 # Change of log time per unit of log clock, log power or 10 K within one GPU: between -1 (compute bound) and a little.
 SLOPE_SD = 1.0

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .laplace import mode, weighted
+from .laplace import Mode, mode, weighted
 from .nuts import Progress
 from .program import Program
 from .sampled import Sampled
@@ -23,13 +23,12 @@ BLOCK = 200  # steps between two looks at the clock
 
 
 def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Progress | None = None) -> Sampled:
-    """Weighted draws of the best normal approximation."""
+    """Weighted draws around the best normal approximation."""
     found = mode(made)
-    fit_key, draw_key, weight_key = jax.random.split(key, 3)
+    fit_key, draw_key = jax.random.split(key)
     shift, scale = _optimise(made, found.at, found.scale, settings, fit_key, progress)
-    noise = np.asarray(jax.random.normal(draw_key, (settings.n_approximate_draw, len(found.at))))
-    z = found.at + (shift + noise @ scale.T) @ found.scale.T
-    return weighted(made, z, noise, weight_key)
+    guide = Mode(found.at + found.scale @ shift, found.scale @ scale)
+    return weighted(made, guide, settings.n_approximate_draw, draw_key)
 
 
 def _optimise(

@@ -1,10 +1,11 @@
 """How GPUs and nodes of a fleet differ: log kernel time = kernel + node + GPU + run.
 
-    log t = mu[series] + nu[kernel] b[node] + tau[kernel] z[GPU] + omega[kernel] e[GPU, kernel] + beta . (x - mean x of the GPU) + sigma[kernel] eps
+    log t = mu[series] + nu[kernel] b[node] + tau[kernel] z[GPU] + omega[kernel] e[GPU, kernel]
+            + rho[kernel] u[node, run] + beta . (x - mean x of the GPU) + sigma[kernel] eps
 
-`b` is Student-t, `z` a bulk N(0, 1) plus a component of slow (or fast) chips; one score per GPU for all kernels. GPUs and nodes are
+`b` is normal with a share of nodes that lie far, `z` a bulk N(0, 1) plus a component of slow (or fast) chips; one score per GPU for all kernels. GPUs and nodes are
 integrated out (`fleet_likelihood`), so that a fleet of any size leaves some ten numbers to sample. `e` is present where GPUs were measured
-with several kernels, `x` (clock, temperature, power) where they were logged: what they do to one GPU over time. What they explain
+with several kernels, `u` where the GPUs of a node share runs, `x` (clock, temperature, power) where they were logged: what they do to one GPU over time. What they explain
 *between* GPUs is a result, not a correction: a chip is slow because it clocks low, and the next fleet will hold such chips too.
 """
 
@@ -38,11 +39,13 @@ REPORTED = (
     "gpu_spread",
     "node_spread",
     "run_spread",
+    "rest_spread",
     "kernel_spread",
     "slow_prob",
     "slow_shift",
     "slow_spread",
-    "node_df",
+    "far_prob",
+    "far_spread",
     "slope",
 )
 
@@ -98,27 +101,32 @@ def _program(data: FleetData) -> None:
         ),
         gpu_spread=spread("gpu_spread", priors.GPU_SPREAD),
         node_spread=spread("node_spread", priors.NODE_SPREAD),
-        run_spread=spread("run_spread", priors.RUN_SPREAD),
+        run_spread=spread("run_spread", priors.RUN_SPREAD) if data.shared_runs else jnp.zeros(n_kernel),
+        rest_spread=spread("rest_spread", priors.RUN_SPREAD),
         kernel_spread=spread("kernel_spread", priors.KERNEL_SPREAD) if data.several_kernels else jnp.zeros(n_kernel),
         slow_prob=numpyro.deterministic("slow_prob", 0.5 * numpyro.sample("slow_half", dist.Beta(*priors.SLOW_PROB))),
         slow_shift=numpyro.sample("slow_shift", dist.Normal(0.0, priors.SLOW_SHIFT_SD)),
         slow_spread=numpyro.sample("slow_spread", priors.SLOW_SPREAD.law()),
-        node_df=numpyro.deterministic(
-            "node_df", priors.NODE_DF_ABOVE + numpyro.sample("node_df_above", priors.NODE_DF.law())
-        ),
+        far_prob=numpyro.deterministic("far_prob", 0.5 * numpyro.sample("far_half", dist.Beta(*priors.SLOW_PROB))),
+        far_spread=numpyro.deterministic("far_spread", 1.0 + numpyro.sample("far_above", priors.FAR_ABOVE.law())),
     )
-    _runs(data, law.run_spread)
+    _runs(data, law.run_spread, law.rest_spread)
     numpyro.factor("nodes", log_nodes(data, law).sum())
 
 
-def _runs(data: FleetData, sigma: jax.Array) -> None:
-    """Repeats within cells: their pooled sums of squares, less what the covariates explain."""
+def _runs(data: FleetData, rho: jax.Array, sigma: jax.Array) -> None:
+    """Repeats: sums of squares of shared runs, and of the rest less what the covariates explain."""
     squares = data.syy
     if data.covariate:
         shape = (len(data.kernel), len(data.covariate))
         slope = numpyro.sample("slope", dist.Normal(0.0, priors.SLOPE_SD).expand(shape).to_event(2))
         explained = 2.0 * (slope * data.sxy).sum(-1) - jnp.einsum("kc,kcd,kd->k", slope, data.sxx, slope)
         squares = squares - explained
+    if data.shared_runs:
+        k = data.block_kernel
+        variance = sigma[k] ** 2 + data.block_gpus * rho[k] ** 2
+        shared = -0.5 * (data.block_dof * jnp.log(variance) + data.block_square / variance)
+        numpyro.factor("shared_runs", shared.sum())
     numpyro.factor("runs", (-data.dof * jnp.log(sigma) - 0.5 * squares / sigma**2).sum())
 
 
@@ -130,12 +138,15 @@ def _start(data: FleetData) -> dict[str, Any]:
         "typical_log_s": data.series_median,
         "gpu_spread": total * (0.3 if data.on_nodes else 1.0),
         "node_spread": total * (1.0 if data.on_nodes else 0.2),
-        "run_spread": np.maximum(run, 1e-5),
+        "rest_spread": np.maximum(run, 1e-5),
         "slow_half": 0.1,
         "slow_shift": 3.0 * np.sign(_skew(rest)),
         "slow_spread": 1.5,
-        "node_df_above": 5.0,
+        "far_half": 0.1,
+        "far_above": 2.0,
     }
+    if data.shared_runs:
+        start["run_spread"] = np.maximum(run, 1e-5)
     if data.several_kernels:
         start["kernel_spread"] = np.maximum(0.3 * total, 1e-5)
     if data.covariate:

@@ -15,6 +15,7 @@ import pandas as pd
 from prism_jax.errors import DataError
 
 from ..data.columns import Column
+from .fleet_runs import run_counts, run_names, within_cells
 
 COLUMNS: Sequence[Column] = (
     Column("gpu", ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"), required=True, text=True, may_be_blank=False),
@@ -46,8 +47,14 @@ class FleetData:
     gpu_node: node of each GPU [gpu].
     cell_gpu, cell_kernel, cell_series: index of each cell [cell].
     count, mean_log: undisturbed rows and their mean log seconds [cell].
-    dof, syy, sxy, sxx: within cells, pooled per kernel: degrees of freedom [kernel], sums of squares of log seconds
-        [kernel], of products with covariates [kernel, covariate] and among them [kernel, covariate, covariate].
+    dof, syy, sxy, sxx: what is left of log seconds once GPUs and runs are taken out, pooled per kernel: degrees of
+        freedom [kernel], sums of squares [kernel], of products with covariates [kernel, covariate] and among them
+        [kernel, covariate, covariate].
+    block_kernel, block_gpus, block_dof, block_square: per node and series with runs that several of its GPUs share: kernel,
+        GPUs per run, runs less one, and sum over runs of GPUs times the squared run mean [block].
+    node_runs: shared runs behind the means of each node, infinite where none are shared or kernels are several [node].
+    cell_runs: the same per cell, infinite where `node_runs` tells it [cell].
+    shared_runs: whether there are any.
     gpu_covariate: mean of each covariate per GPU [gpu, covariate].
     n_row, n_disturbed: rows, and disturbed ones [kernel].
     disturbed_excess: mean log excess of disturbed rows over their cell's median [kernel].
@@ -73,6 +80,13 @@ class FleetData:
     syy: np.ndarray
     sxy: np.ndarray
     sxx: np.ndarray
+    block_kernel: np.ndarray
+    block_gpus: np.ndarray
+    block_dof: np.ndarray
+    block_square: np.ndarray
+    node_runs: np.ndarray
+    cell_runs: np.ndarray
+    shared_runs: bool
     gpu_covariate: np.ndarray
     n_row: np.ndarray
     n_disturbed: np.ndarray
@@ -107,7 +121,8 @@ def fleet_data(frame: pd.DataFrame) -> FleetData:
     cell_node = cells["gpu"].map(by_gpu)
     node_names = np.asarray(nodes, dtype=str)
     gpu_names = by_gpu.index.to_numpy(dtype=str)
-    within = _within(calm, kernels, covariates)
+    within, blocks = within_cells(calm, kernels, _transformed(calm, covariates))
+    several_kernels = bool(cells.groupby("gpu")["kernel"].nunique().max() > 1)
     disturbed = _disturbed(rows, kernels)
     gpu_x = _transformed(calm, covariates).groupby(calm["gpu"]).mean().reindex(gpu_names).to_numpy(dtype=float)
     return FleetData(
@@ -126,8 +141,9 @@ def fleet_data(frame: pd.DataFrame) -> FleetData:
         series_median=median.reindex(series).to_numpy(dtype=float),
         node_median=rest.groupby(cell_node).median().reindex(node_names).to_numpy(dtype=float),
         on_nodes=_on_nodes(rest, cell_node),
-        several_kernels=bool(cells.groupby("gpu")["kernel"].nunique().max() > 1),
+        several_kernels=several_kernels,
         **within,
+        **run_counts(blocks, node_names, cells, cell_node, kernels, several_kernels),
         **disturbed,
     )
 
@@ -141,6 +157,7 @@ def labelled(frame: pd.DataFrame) -> pd.DataFrame:
     rows["series"] = parts[0].str.cat(parts[1:], sep=" | ") if parts else "kernel"
     alone = "of " + rows["gpu"]
     rows["node"] = rows["node"].where(rows["node"].notna(), alone).astype(str) if "node" in rows else alone
+    rows["run_of_node"] = run_names(rows)
     rows["log_s"] = np.log(rows["duration_s"].to_numpy(dtype=float))
     rows["excess"] = rows["log_s"] - rows.groupby(["gpu", "series"])["log_s"].transform("median")
     absolute = rows["excess"].abs()
@@ -163,19 +180,6 @@ def _transformed(rows: pd.DataFrame, covariates: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(
         {name: rows[name] / 10.0 if name == "temp_c" else np.log(rows[name]) for name in covariates}, index=rows.index
     )
-
-
-def _within(rows: pd.DataFrame, kernels: Sequence[str], covariates: Sequence[str]) -> dict[str, np.ndarray]:
-    """Pooled sums of squares and products within cells, per kernel."""
-    both = pd.concat([rows["log_s"], _transformed(rows, covariates)], axis=1)
-    cell = [rows["gpu"], rows["series"]]
-    centred = (both - both.groupby(cell).transform("mean")).to_numpy(dtype=float)
-    n_cell = rows.groupby("kernel").apply(lambda part: part.groupby(["gpu", "series"]).ngroups, include_groups=False)
-    size = rows.groupby("kernel").size()
-    which = rows["kernel"].to_numpy(dtype=str)
-    products = np.stack([centred[which == name].T @ centred[which == name] for name in kernels])
-    dof = np.array([float(size.get(name, 0) - n_cell.get(name, 0)) for name in kernels])
-    return {"dof": dof, "syy": products[:, 0, 0], "sxy": products[:, 0, 1:], "sxx": products[:, 1:, 1:]}
 
 
 def _disturbed(rows: pd.DataFrame, kernels: Sequence[str]) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.special import logsumexp
 
 from .fleet_data import FleetData
 
@@ -23,17 +23,19 @@ STEP = 2.0 * REACH / (N_POINT - 1)
 
 
 class FleetLaw(NamedTuple):
-    """The population: typical log seconds [series], spreads of log time [kernel], slow chips, tail of nodes."""
+    """The population: typical log seconds [series], spreads of log time [kernel], slow chips, far nodes."""
 
     typical_log_s: Any
     gpu_spread: Any
     node_spread: Any
     run_spread: Any
+    rest_spread: Any
     kernel_spread: Any
     slow_prob: Any
     slow_shift: Any
     slow_spread: Any
-    node_df: Any
+    far_prob: Any
+    far_spread: Any
 
 
 def laws_of(draws: Mapping[str, np.ndarray]) -> FleetLaw:
@@ -48,7 +50,7 @@ def log_nodes(data: FleetData, law: FleetLaw) -> jax.Array:
 
 
 def draw_node_scores(data: FleetData, law: FleetLaw, key: jax.Array) -> jax.Array:
-    """One draw of the score of each measured node [node], in node spreads."""
+    """One draw of the score of each measured node [node], in node spreads, what its shared runs left in its means included."""
     point_key, inside_key = jax.random.split(key)
     centre, width, log_weight = _integrand(data, law)
     u = jnp.linspace(-REACH, REACH, N_POINT)[jax.random.categorical(point_key, log_weight, axis=1)]
@@ -63,22 +65,21 @@ def _integrand(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array, ja
     log_step = jnp.log(width)[:, None] + jnp.log(jnp.cosh(u) * STEP)
     log_gpu = _log_gpus(data, law, score[jnp.asarray(data.gpu_node)])
     log_likelihood = jax.ops.segment_sum(log_gpu, jnp.asarray(data.gpu_node), len(data.node))
-    return centre, width, log_likelihood + _log_student_t(score, law.node_df) + log_step
+    return centre, width, log_likelihood + _log_prior(data, law, score) + log_step
 
 
 def _where(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array]:
     """Centre and width [node] of the posterior of a node's score, roughly: its median cell, shrunk."""
     k, n_node = data.cell_kernel, len(data.node)
     cell_node = jnp.asarray(data.gpu_node)[data.cell_gpu]
-    noise = law.gpu_spread**2 + law.kernel_spread**2
-    variance = noise[k] + law.run_spread[k] ** 2 / data.count
+    variance = law.gpu_spread[k] ** 2 + _cell_variance(data, law)
     per_gpu = 1.0 / jnp.maximum(jax.ops.segment_sum(jnp.ones_like(data.count), data.cell_gpu, len(data.gpu)), 1.0)
     told = jax.ops.segment_sum(law.node_spread[k] ** 2 / variance * per_gpu[data.cell_gpu], cell_node, n_node)
     spread = jax.ops.segment_sum(law.node_spread[k], cell_node, n_node) / jnp.maximum(
         jax.ops.segment_sum(jnp.ones_like(data.count), cell_node, n_node), 1.0
     )
     moved = jnp.mean(law.typical_log_s - data.series_median)
-    prior = law.node_df / (law.node_df - 2.0)
+    prior = 1.0 + law.far_prob * (law.far_spread**2 - 1.0) + _run_variance(data, law)
     precision = told + 1.0 / prior
     return told / precision * (data.node_median - moved) / spread, jnp.sqrt(1.0 / precision)
 
@@ -86,7 +87,7 @@ def _where(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array]:
 def _log_gpus(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
     """Log density [gpu, point] of a GPU's cell means given its node's score."""
     k, n_gpu = data.cell_kernel, len(data.gpu)
-    variance = law.kernel_spread[k] ** 2 + law.run_spread[k] ** 2 / data.count
+    variance = _cell_variance(data, law)
     rest = data.mean_log - law.typical_log_s[data.cell_series]
     tau, nu = law.gpu_spread[k], law.node_spread[k]
 
@@ -107,6 +108,24 @@ def _log_gpus(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
     return jnp.logaddexp(bulk, jnp.log(law.slow_prob) + component(law.slow_shift, law.slow_spread))
 
 
-def _log_student_t(x: jax.Array, df: Any) -> jax.Array:
-    constant = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * jnp.log(df * jnp.pi)
-    return constant - 0.5 * (df + 1.0) * jnp.log1p(x**2 / df)
+def _cell_variance(data: FleetData, law: FleetLaw) -> jax.Array:
+    """Variance [cell] of a cell's mean given the scores of its GPU and node."""
+    k = data.cell_kernel
+    of_runs = law.rest_spread[k] ** 2 / data.count + law.run_spread[k] ** 2 / data.cell_runs
+    return law.kernel_spread[k] ** 2 + of_runs
+
+
+def _run_variance(data: FleetData, law: FleetLaw) -> jax.Array:
+    """Variance [node] of what its shared runs leave in all of its means, in node spreads squared."""
+    return (law.run_spread[0] / law.node_spread[0]) ** 2 / data.node_runs
+
+
+def _log_prior(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
+    """Log density [node, point] of a node's score, what its runs leave included: most nodes, and few that lie far."""
+    left = _run_variance(data, law)[:, None]
+
+    def component(variance: Any) -> jax.Array:
+        return -0.5 * (jnp.log(2.0 * jnp.pi * variance) + score**2 / variance)
+
+    most = jnp.log1p(-law.far_prob) + component(1.0 + left)
+    return jnp.logaddexp(most, jnp.log(law.far_prob) + component(law.far_spread**2 + left))

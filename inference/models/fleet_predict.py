@@ -53,10 +53,16 @@ def _node_effects(
     place = {name: i for i, name in enumerate(data.node)}
     labels = [name if name is not None else f"new {i}" for i, name in enumerate(nodes)]
     unknown = sorted({name for name in labels if name not in place})
-    fresh = rng.standard_t(part["node_df"][:, None], (len(part["node_df"]), len(unknown)))
+    fresh = _population(part, (len(part["far_prob"]), len(unknown)), rng)
     both = np.concatenate([measured_node_scores(data, part, key), fresh], axis=1)
     place |= {name: len(data.node) + i for i, name in enumerate(unknown)}
     return part["node_spread"][:, kernel, None] * both[:, [place[name] for name in labels]]
+
+
+def _population(part: Draws, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Scores of nodes that were not measured [draw, node]."""
+    far = rng.random(shape) < part["far_prob"][:, None]
+    return np.where(far, part["far_spread"][:, None], 1.0) * rng.standard_normal(shape)
 
 
 def measured_node_scores(data: FleetData, part: Draws, key: jax.Array) -> np.ndarray:
@@ -124,7 +130,7 @@ def _run_noise(data: FleetData, draws: Draws, s: int, size: np.ndarray, n_draw: 
     """What is left of the runs' noise in means of `size` runs [draw, GPU]."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 1)), dtype=np.uint32))
     k = int(data.cell_kernel[data.cell_series == s][0])
-    sigma = float(np.mean(draws["run_spread"][:, k]))
+    sigma = float(np.mean(draws["rest_spread"][:, k]))
     return sigma / np.sqrt(size) * rng.standard_normal((n_draw, len(size)))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.variability.families import CONSTANT, Family, LogNormal, Mixture, StudentT
+from prism_jax.variability.families import CONSTANT, Family, LogNormal, Mixture
 from prism_jax.variability.tree import COMPUTE, ClassVariability, Variability
 
 from ..summary import interval
@@ -37,7 +37,7 @@ def describe(data: FleetData, draws: Draws) -> dict[str, Any]:
             "shift_in_bulk_spreads": interval(draws["slow_shift"]),
             "spread_in_bulk_spreads": interval(draws["slow_spread"]),
         },
-        "node_tail_df": interval(draws["node_df"]),
+        "far_nodes": {"prob": interval(draws["far_prob"]), "spread_in_node_spreads": interval(draws["far_spread"])},
         "covariates": _covariates(data, draws),
     }
 
@@ -52,7 +52,8 @@ def _kernel(data: FleetData, draws: Draws, k: int) -> dict[str, Any]:
         "gpu_cv": interval(np.sqrt(gpu)),
         "gpu_bulk_cv": interval(draws["gpu_spread"][:, k]),
         "node_cv": interval(np.sqrt(node)),
-        "run_cv": interval(draws["run_spread"][:, k]),
+        **({"shared_run_cv": interval(draws["run_spread"][:, k])} if "run_spread" in draws else {}),
+        "rest_cv": interval(draws["rest_spread"][:, k]),
         "disturbed_share": float(data.n_disturbed[k] / data.n_row[k]),
         "disturbed_excess": float(np.expm1(data.disturbed_excess[k])),
     }
@@ -65,9 +66,10 @@ def _variances(data: FleetData, draws: Draws, k: int) -> tuple[np.ndarray, np.nd
     gpu = draws["gpu_spread"][:, k] ** 2 * score
     if "kernel_spread" in draws:
         gpu = gpu + draws["kernel_spread"][:, k] ** 2
-    df = draws["node_df"]
-    node = draws["node_spread"][:, k] ** 2 * df / (df - 2.0)
-    run = draws["run_spread"][:, k] ** 2 + data.disturbed_square[k]
+    node = draws["node_spread"][:, k] ** 2 * (1.0 + draws["far_prob"] * (draws["far_spread"] ** 2 - 1.0))
+    run = draws["rest_spread"][:, k] ** 2 + data.disturbed_square[k]
+    if "run_spread" in draws:
+        run = run + draws["run_spread"][:, k] ** 2
     if "slope" in draws:
         slope = draws["slope"][:, k]
         run = run + np.einsum("dc,ce,de->d", slope, data.sxx[k], slope) / max(data.dof[k], 1.0)
@@ -121,12 +123,18 @@ def kernel_class(name: str) -> str | None:
 def _factors(data: FleetData, draw: Mapping[str, np.ndarray], kernels: list[int]) -> ClassVariability:
     """Of several kernels of a class, the one in the middle."""
     k = sorted(kernels, key=lambda i: float(draw["gpu_spread"][i]))[len(kernels) // 2]
-    nu, df = float(draw["node_spread"][k]), float(draw["node_df"])
+    rest = float(draw["rest_spread"][k])
+    shared = float(draw["run_spread"][k]) if "run_spread" in draw else 0.0
     return ClassVariability(
-        gpu=_gpu_family(draw, k),
-        node=StudentT(nu, min(df, 200.0)) if nu > SMALLEST_CV else CONSTANT,
-        call=LogNormal(max(float(draw["run_spread"][k]), SMALLEST_CV)),
+        gpu=_gpu_family(draw, k), node=_node_family(draw, k), call=LogNormal(max(float(np.hypot(rest, shared)), SMALLEST_CV))
     )
+
+
+def _node_family(draw: Mapping[str, np.ndarray], k: int) -> Family:
+    nu = float(draw["node_spread"][k])
+    if nu < SMALLEST_CV:
+        return CONSTANT
+    return Mixture(nu, float(draw["far_prob"]), 1.0, nu * float(draw["far_spread"]))
 
 
 def _gpu_family(draw: Mapping[str, np.ndarray], k: int) -> Family:
