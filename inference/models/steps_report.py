@@ -14,7 +14,7 @@ from prism_jax.variability.tree import Variability
 from .base import Draws
 from .steps_conditional import Query
 from .steps_data import N_SMOOTH, StepsData
-from .steps_kernel import EFFECTS
+from .steps_kernel import EFFECTS, Places, shared
 from .steps_predict import autocorrelation, configurations, shapes
 from .steps_runs import LABELS
 from .steps_shape import P95, P99, quantile, ratios
@@ -45,10 +45,16 @@ def describe(data: StepsData, draws: Draws) -> dict[str, Any]:
 
 
 def variance_shares(data: StepsData, draws: Draws, knot: int) -> dict[str, float]:
-    """Share of the variance of the log excess at `knot` by effect, then what is a configuration's own and a run's; sums to 1."""
+    """Share of the variance of the log excess at `knot` by effect, then what is a configuration's own and a run's; sums to 1.
+
+    Notes: an effect counts with its variance among the fitted configurations: none where they all share it.
+    """
+    places = Places.of(data)
+    alike = shared(float(np.median(draws["length"])), float(np.median(draws["coupling"])), places, places, np)
+    varies = 1.0 - alike.mean(axis=(1, 2))
     loading = data.rotation[knot] ** 2
     amplitude = (draws["amplitude"] ** 2).mean(axis=0)
-    parts = {effect.name: float(loading[:N_SMOOTH] @ amplitude[:, i]) for i, effect in enumerate(EFFECTS)}
+    parts = {effect.name: float(varies[i] * loading[:N_SMOOTH] @ amplitude[:, i]) for i, effect in enumerate(EFFECTS)}
     own = loading[:N_SMOOTH] @ (draws["own"] ** 2).mean(axis=0) + loading[N_SMOOTH:] @ (draws["rest"] ** 2).mean(axis=0)
     parts["configuration"] = float(own)
     parts["run"] = float(np.median(data.run_variance @ loading))
