@@ -36,13 +36,18 @@ class Reduced(NamedTuple):
 
 @jax.custom_jvp
 def inverse(matrix: Array) -> tuple[Array, Array]:
-    """Inverse and log determinant of positive definite matrices [..., feature, feature].
+    """Inverse and log determinant of positive definite matrices [table, feature, feature].
 
     Notes:
-        Symmetric sweeps, no pivots needed. LAPACK through JAX is not used: its batched factorisations run on the thread pool that
-        also runs the loops of samplers, and were seen to hang on two cores.
+        LAPACK through JAX is not used: its batched factorisations run on the thread pool that also runs the loops of samplers,
+        and were seen to hang on two cores.
     """
-    size = matrix.shape[-1]
+    return _swept(matrix)
+
+
+@jax.custom_batching.sequential_vmap
+def _swept(matrix: Array) -> tuple[Array, Array]:
+    """Symmetric sweeps, which need no pivots; draw after draw where there are many, so that the matrices stay in the cache."""
 
     def sweep(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         swept, log_determinant = state
@@ -53,7 +58,8 @@ def inverse(matrix: Array) -> tuple[Array, Array]:
         swept = swept.at[..., k, :].set(scaled).at[..., :, k].set(scaled).at[..., k, k].set(-1.0 / pivot)
         return swept, log_determinant + jnp.log(pivot)
 
-    swept, log_determinant = jax.lax.fori_loop(0, size, sweep, (matrix, jnp.zeros(matrix.shape[:-2], matrix.dtype)))
+    none = jnp.zeros(matrix.shape[:-2], matrix.dtype)
+    swept, log_determinant = jax.lax.fori_loop(0, matrix.shape[-1], sweep, (matrix, none))
     return -swept, log_determinant
 
 
