@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .fitted import fitted_variability
 from .options import JobFile, Json, Overrides
 from .pictures import check_picture
 from .result import leave
@@ -28,6 +30,11 @@ Slowdowns = Annotated[
     str | None,
     typer.Option("--slowdowns", metavar="CSV", help="Measured slowdowns: gpu or node, slowdown (1.05 = 5 % slower)."),
 ]
+Fits = Annotated[
+    list[str] | None,
+    typer.Option("--fit", metavar="NC", help="Use a fit of `prism-jax fit` for what it was fitted on; may be repeated."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 Trace = Annotated[
     str | None,
@@ -52,6 +59,8 @@ def predict(
     seed: Seed = 0,
     method: Method = "symmetric",
     slowdowns: Slowdowns = None,
+    fit: Fits = None,
+    force: Force = False,
     plot: Plot = None,
     trace: Trace = None,
     json: Json = False,
@@ -67,8 +76,13 @@ def predict(
     loaded = load_job(job, overrides or [])
     _check_finite(step_cost(loaded.model, loaded.cluster, loaded.plan))
     known = _known(loaded, slowdowns)
-    inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns}
+    fitted = fitted_variability(loaded.variability, fit or [], seed, force)
+    if fitted is not None:
+        loaded = replace(loaded, variability=fitted.middle)
+    inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns, "fit": fit or []}
     summary, distribution, explanation = _run(loaded, METHODS[method], samples, seed, known, inputs)
+    if fitted is not None:
+        summary["epistemic_s"] = fitted.band(loaded, seed, summary["n_samples"])
 
     def figure() -> Any:
         from ..plot import plot_prediction

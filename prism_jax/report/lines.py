@@ -55,7 +55,7 @@ def _quantiles(summary: Summary) -> list[str]:
     return [
         "step time",
         *(
-            f"  {name:<5} {_estimate(times[name], errors[name]):<22}{_over(times, name)}"
+            f"  {name:<5} {_estimate(times[name], errors[name]):<22}{_over(times, name)}{_band(summary, name)}"
             for name in ("p50", "p95", "p99")
         ),
         f"  mean  {times['mean']:.{digits}f} s, std {times['std']:.{digits}f} s",
@@ -76,6 +76,12 @@ def _estimate(value: float, error: float) -> str:
 
 def _over(times: Mapping[str, float], name: str) -> str:
     return f"{times[name] / times['p50'] - 1.0:+.1%} over p50" if name != "p50" else ""
+
+
+def _band(summary: Summary, name: str) -> str:
+    """What the fits leave open, where there are any."""
+    band = summary.get("epistemic_s", {}).get(name)
+    return f"   ({band['low']:.5g} to {band['high']:.5g} s by the fit, 90 %)" if band else ""
 
 
 def _rates(summary: Summary) -> list[str]:
