@@ -1,6 +1,6 @@
 """Overlap model against "no slowdown" on the open A100 data: every kernel left out in turn, and rows of known kernels left out.
 
-python experiments/variability_study/score_overlap.py [--data ../shared/data] [--quick]    # about 8 minutes, one core; quick: 2
+python experiments/variability_study/score_overlap.py [--data ../shared/data] [--quick]    # 20 minutes of one core; quick: 10
 
 Times under overlap are predicted from times alone; the error is |predicted / measured - 1| over the rows with overlap. The file's
 `ground_truth` is the time alone and its `duration` the time under overlap, both in nanoseconds: its own `slowdown` column is

@@ -107,6 +107,7 @@ class _Use(NamedTuple):
         cells: measured cells that may be neighbours.
         weights: coefficients, [draw, feature].
         noise: spread of the field, [draw].
+        offset: what another software may differ by, [draw]; zero for one that was measured.
         stranger: whether the GPU was not measured.
     """
 
@@ -114,6 +115,7 @@ class _Use(NamedTuple):
     cells: np.ndarray
     weights: np.ndarray
     noise: np.ndarray
+    offset: np.ndarray
     stranger: bool
 
 
@@ -137,7 +139,7 @@ class _Predictor:
         inside = np.clip(asked, low, high)
         kind = shapes.family(name)
         x = shapes.features(kind, 2.0**inside, np.full(len(size), float(shapes.n_sm(gpu))))[0]
-        smooth = use.weights @ ((x - data.centre[c]) / data.spread[c]).T
+        smooth = use.weights @ ((x - data.centre[c]) / data.spread[c]).T + use.offset[:, None]
         # Residuals belong to each draw's own coefficients, so only neighbours and variance are taken from here.
         near = residual.krige(measured, np.zeros(len(measured)), inside, self.field)
         cells = use.cells[near.near]
@@ -176,21 +178,24 @@ class _Predictor:
         count = np.bincount(data.cell_table, minlength=len(data.tables))
         if tables:
             t = exact[0] if exact else max(tables, key=lambda t: count[t])
-            weights = self.of_table[:, t].copy()
-            if software is not None and not exact:
-                weights[:, 0] += self.draws["table_scale"][:, 0] * self.rng.standard_normal(len(weights))
-            return _Use(t, np.flatnonzero(data.cell_table == t), weights, np.exp(self.draws["log_noise"][:, t]), False)
+            weights, noise = self.of_table[:, t], np.exp(self.draws["log_noise"][:, t])
+            other = 0.0 if exact or software is None else 1.0
+            offset = other * self.draws["table_scale"][:, 0] * self.rng.standard_normal(len(weights))
+            return _Use(t, np.flatnonzero(data.cell_table == t), weights, noise, offset, False)
         c = data.classes.index(name)
         scale = self.draws["table_scale"][:, data.block]
         weights = self.of_class[:, c] + scale * self.rng.standard_normal(scale.shape)
-        return _Use(-1, self._class_cells(c), weights, np.exp(self.draws["noise_centre"]), True)
+        return _Use(-1, self._class_cells(c), weights, np.exp(self.draws["noise_centre"]), np.zeros(len(weights)), True)
 
     def _class_cells(self, c: int) -> np.ndarray:
         return np.flatnonzero(self.data.table_class[self.data.cell_table] == c)
 
 
 def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
-    """One score per group: relative errors of times, and those of the nearest measured shape and of the median efficiency."""
+    """One score per group: relative errors of times, and those of the nearest measured shape and of the median.
+
+    Rows of an op and dtype of which nothing was measured have no prediction and no score.
+    """
     rows, _ = tidy(left_out)
     rows = rows.assign(group=left_out.loc[rows.index, column].astype(str))
     rows = rows.loc[rows["class"].isin(data.classes)].reset_index(drop=True)

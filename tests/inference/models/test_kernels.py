@@ -136,6 +136,13 @@ def test_a_gpu_that_was_not_measured_is_an_extrapolation_of_its_class(fitted):
         ask(fitted, 4096, 4096, 4096, dtype="fp8")
 
 
+def test_another_software_than_the_measured_one_is_less_certain(fitted):
+    known, other = (ask(fitted, 4096, 4096, 4096, software=name) for name in ("lib", "another"))
+    assert known.table == other.table
+    scale = TABLE_SCALE[0]  # the level of tables differs by this much, in log efficiency
+    assert np.log(other.draws).std() == pytest.approx(np.hypot(scale, np.log(known.draws).std()), rel=0.25)
+
+
 def test_efficiency_is_a_share_of_peak_however_odd_the_shape(fitted):
     sizes = np.array([1.0, 7.0, 300.0, 5000.0, 1e6])
     m, n, k = (x.ravel() for x in np.meshgrid(sizes, sizes, sizes))
