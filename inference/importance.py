@@ -7,8 +7,10 @@ Pareto shape below 0.7 the weighted draws are trustworthy, and the approximation
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import logsumexp
 
 GOOD_K = 0.7
+SMALLEST_EXCESS = 1e-300  # keeps the grid of the Pareto fit finite where a quarter of the tail underflows
 
 
 def smoothed_weights(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
@@ -18,15 +20,16 @@ def smoothed_weights(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
         log_ratio: log joint density minus log density of the approximation, up to a constant, [draw].
 
     Notes:
-        Infinite shape where a ratio is NaN, or none is finite. Draws of density zero have weight zero.
+        Infinite shape where a ratio is NaN, or none is finite; minus infinity where the tail is flat. Draws of density zero have
+        weight zero.
     """
     if np.isnan(log_ratio).any() or log_ratio.max() in (np.inf, -np.inf):
         return np.full(len(log_ratio), 1.0 / len(log_ratio)), np.inf
     weight = np.exp(log_ratio - log_ratio.max())
     n_tail = int(min(0.2 * len(weight), 3.0 * np.sqrt(len(weight))))
-    if n_tail < 5 or np.ptp(weight) == 0.0:
-        return weight / weight.sum(), -np.inf
     order = np.argsort(weight)
+    if n_tail < 5 or weight[order[-n_tail - 1]] == weight[order[-1]]:
+        return weight / weight.sum(), -np.inf
     tail = order[-n_tail:]
     cut = weight[order[-n_tail - 1]]
     shape, scale = pareto_fit(weight[tail] - cut)
@@ -37,18 +40,21 @@ def smoothed_weights(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def pareto_fit(excess: np.ndarray) -> tuple[float, float]:
-    """Shape and scale of a generalised Pareto law of positive, sorted `excess` [tail].
+    """Shape and scale of a generalised Pareto law of sorted `excess` [tail], none negative and the last above zero.
 
     Source: Zhang and Stephens, Technometrics 51 (2009), with the weak prior of Vehtari et al., appendix G.
     """
     n = len(excess)
     n_grid = 30 + int(np.sqrt(n))
-    quarter = excess[max(int(n / 4 + 0.5) - 1, 0)]
-    grid = 1.0 / excess[-1] + (1.0 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))) / (3.0 * max(quarter, 1e-300))
+    quarter = max(float(excess[max(int(n / 4 + 0.5) - 1, 0)]), SMALLEST_EXCESS)
+    grid = 1.0 / max(float(excess[-1]), SMALLEST_EXCESS) + (1.0 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))) / (
+        3.0 * quarter
+    )
+    grid = grid[grid != 0.0]  # an exponential law, the limit of both sides: its neighbours speak for it
     shape = np.log1p(-grid[:, None] * excess).mean(axis=1)
     log_likelihood = n * (np.log(-grid / shape) - shape - 1.0)
-    weight = 1.0 / np.exp(log_likelihood - log_likelihood[:, None]).sum(axis=1)
-    theta = float((grid * weight).sum() / weight.sum())
+    weight = np.exp(log_likelihood - logsumexp(log_likelihood))
+    theta = float(weight @ grid)
     k = float(np.log1p(-theta * excess).mean())
     return (k * n + 5.0) / (n + 10.0), -k / theta
 
@@ -56,4 +62,5 @@ def pareto_fit(excess: np.ndarray) -> tuple[float, float]:
 def _pareto_quantile(probability: np.ndarray, shape: float, scale: float) -> np.ndarray:
     if abs(shape) < 1e-9:
         return -scale * np.log1p(-probability)
-    return scale * np.expm1(-shape * np.log1p(-probability)) / shape
+    with np.errstate(over="ignore"):  # infinite quantiles of a very heavy tail: the largest weight cuts them off
+        return scale * np.expm1(-shape * np.log1p(-probability)) / shape
