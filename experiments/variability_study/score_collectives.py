@@ -42,7 +42,9 @@ def read(folder: Path, table: str) -> pd.DataFrame:
 
 def posterior(model: Collectives, data: object, n: int, seed: int) -> dict[str, np.ndarray]:
     """NUTS, one chain of `n` + `n`."""
-    kernel = NUTS(model.program, init_strategy=init_to_value(values=model.start(data)), max_tree_depth=9)
+    kernel = NUTS(
+        model.program, init_strategy=init_to_value(values=model.start(data)), max_tree_depth=9, target_accept_prob=0.9
+    )
     chain = MCMC(kernel, num_warmup=n, num_samples=n, progress_bar=False)
     chain.run(jax.random.key(seed), data)
     return {name: np.asarray(values) for name, values in chain.get_samples().items()}

@@ -22,6 +22,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
+from jax.scipy.linalg import solve_triangular
 
 from prism_jax.variability.tree import Variability
 
@@ -38,17 +39,18 @@ from .collectives_data import CollectivesData, from_frame
 
 # Median and log standard deviation of log-normal spreads, all of log seconds.
 CURVE_SCALE = (0.10, 0.5)  # a law of seven numbers misses measured curves by 5-25 %
+PROFILE = 0.7  # some sizes are several times as restless as others: those at which protocols and algorithms change
 STEP_SCALE = (0.07, 0.5)  # residuals change by 3-20 % per doubling of scale
+ACROSS_SCALE = (0.20, 0.5)  # and by 8-50 % from one node to several: other links, other algorithms
 DEVIATION_SCALE = ((0.02, 0.7), (0.15, 0.7))  # settings and libraries: little in a node, a lot across nodes
 # Unevenness of cells around a smooth curve on eight GPUs: 1-20 %; larger by a factor 1.1 (0.8 to 1.5) per doubling of scale.
 LOG_UNEVEN, UNEVEN_GROWTH = (np.log(0.05), 0.7), (0.1, 0.15)
 # Repeats on eight GPUs agree to 0.1-10 %; worse by a factor 1.1 (0.7 to 1.6) per doubling.
 LOG_NOISE, NOISE_GROWTH = (np.log(0.01), 1.0), (0.1, 0.2)
-FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in both
 TAIL_ABOVE = 1.2  # degrees of freedom exceed this, so that a slowdown has a mean
 TAIL = (0.3, 0.8)  # log of what they are above: 2.5 in all, from all but Cauchy to 8
 IN_PLACE = 0.05  # in place is a few per cent faster or slower
-FIELD = (-8.0, 30.0)  # log seconds; flat, the curves' prior is given by their residuals
+FLAT = 100.0  # of log seconds: no prior, that of curves and deviations is given by their smoothness
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Collectives:
     reported: ClassVar[tuple[str, ...]] = (
         "curve_scale",
         "step_scale",
+        "across_scale",
         "log_uneven",
         "uneven_growth",
         "log_noise",
@@ -82,44 +85,41 @@ class Collectives:
         """Priors, the curves' random walk along scale, and the likelihood of cells and of repeats."""
         fabric = data.curve_fabric[data.curve]
         parameters = self._parameters(len(data.fabrics))
-        field = self._field(data, parameters)
-        at_cell = _mix(field, data.curve, data)
-        # The field is known at knots only: between them the law's own curvature is added.
-        at_cell += self._law(parameters, fabric, data.where, data.log_bytes) - _mix(
-            predict.at_knots(self.law, parameters, data), data.curve, data
+        profile = _sample("profile_scale", dist.HalfNormal(PROFILE)) * (
+            data.smooth @ _sample("profile_white", dist.Normal().expand([data.knots.shape[0]]).to_event(1))
         )
+        profile = jnp.asarray(numpyro.deterministic("profile", profile))
+        at_cell = laws.log_seconds(
+            self.law, {name: value[fabric] for name, value in parameters.items()}, data.where, jnp.exp(data.log_bytes)
+        ) + _mix(self._residual(data, parameters, profile), data.curve, data)
         if data.n_deviation:
-            at_cell += self._deviation(data)
-        n = len(data.fabrics)
-        uneven = _sample("log_uneven", dist.Normal(*LOG_UNEVEN)) + _sample(
-            "uneven_fabric", dist.Normal(0, FABRIC_NOISE).expand([n])
-        )
-        noise = _sample("log_noise", dist.Normal(*LOG_NOISE)) + _sample(
-            "noise_fabric", dist.Normal(0, FABRIC_NOISE).expand([n])
-        )
-        growth = (
-            _sample("uneven_growth", dist.Normal(*UNEVEN_GROWTH)),
-            _sample("noise_growth", dist.Normal(*NOISE_GROWTH)),
-        )
-        tails = [self._tail(kind) for kind in ("uneven", "noise")]
+            at_cell += self._deviation(data, profile)
         in_place = _sample("in_place", dist.Normal(0.0, IN_PLACE))
-        scale = jnp.exp(uneven[fabric] + growth[0] * _doublings(data.n_gpus))
-        numpyro.sample("log_s", dist.StudentT(tails[0], at_cell + in_place * data.in_place, scale), obs=data.log_s)
+        level, growth, df = _noise("uneven", LOG_UNEVEN, UNEVEN_GROWTH, len(data.fabrics))
+        restless = _mix(profile[None], jnp.zeros_like(data.curve), data)
+        scale = jnp.exp(level[fabric] + growth * _doublings(data.n_gpus) + restless)
+        numpyro.sample("log_s", dist.StudentT(df, at_cell + in_place * data.in_place, scale), obs=data.log_s)
+        level, growth, df = _noise("noise", LOG_NOISE, NOISE_GROWTH, len(data.fabrics))
         if data.repeat.shape[0]:
-            scale = jnp.exp(noise[data.repeat_fabric] + growth[1] * _doublings(data.repeat_gpus))
-            centre = in_place * data.repeat_in_place
-            numpyro.sample("repeat", dist.StudentT(tails[1], centre, scale), obs=data.repeat)
+            scale = jnp.exp(level[data.repeat_fabric] + growth * _doublings(data.repeat_gpus))
+            numpyro.sample("repeat", dist.StudentT(df, in_place * data.repeat_in_place, scale), obs=data.repeat)
 
     def start(self, data: CollectivesData) -> dict[str, Any]:
         """Curves through the measured cells, everything else at its prior's median."""
         n = len(data.fabrics)
         first = {name: np.full(n, prior.median) for name, prior in laws.priors(self.law).items()}
         first |= {f"all_{name}": np.asarray(prior.median) for name, prior in laws.priors(self.law).items() if n > 1}
+        if n > 1:
+            first |= {"uneven_level": np.full(n, LOG_UNEVEN[0]), "noise_level": np.full(n, LOG_NOISE[0])}
+        field = predict.interpolated(data)
+        if data.n_deviation:
+            first["deviation"] = predict.typical_deviation(data, field)
         return first | {
             "two_node": np.full(n, laws.TWO_NODE_SCALE),
-            "field": predict.interpolated(data),
+            "field": field * data.observed,
             "curve_scale": np.asarray(CURVE_SCALE[0]),
             "step_scale": np.asarray(STEP_SCALE[0]),
+            "across_scale": np.asarray(ACROSS_SCALE[0]),
             "log_uneven": np.asarray(LOG_UNEVEN[0]),
             "log_noise": np.asarray(LOG_NOISE[0]),
         }
@@ -153,41 +153,59 @@ class Collectives:
         out["two_node"] = _sample("two_node", dist.HalfCauchy(laws.TWO_NODE_SCALE).expand([n_fabric]))
         return out
 
-    def _field(self, data: CollectivesData, parameters: Mapping[str, Any]) -> Any:
-        """Log seconds at the knots of every curve [curve, knot]; the residuals' walk is its prior."""
-        n_curve, n_knot = data.curve_from.shape[0], data.knots.shape[0]
-        field = _sample("field", dist.Normal(*FIELD).expand([n_curve, n_knot]).to_event(2))
-        residual = jnp.asarray(numpyro.deterministic("residual", field - predict.at_knots(self.law, parameters, data)))
+    def _residual(self, data: CollectivesData, parameters: Mapping[str, Any], profile: Any) -> Any:
+        """Residuals of the law at the knots of every curve [curve, knot]; a walk along scale is their prior.
+
+        What is sampled is the curve itself (`field`) where it was measured, since that is what measurements fix, and its residual
+        elsewhere.
+        """
+        shape = [data.curve_from.shape[0], data.knots.shape[0]]
+        field = _sample("field", dist.Normal(0.0, FLAT).expand(shape).to_event(2))
+        residual = field - data.observed * predict.at_knots(self.law, parameters, data)
+        residual = jnp.asarray(numpyro.deterministic("residual", residual))
         first = (data.curve_from < 0)[:, None]
         step = residual - jnp.where(first, 0.0, residual[data.curve_from])
         curve_scale = _sample("curve_scale", dist.LogNormal(np.log(CURVE_SCALE[0]), CURVE_SCALE[1]))
         step_scale = _sample("step_scale", dist.LogNormal(np.log(STEP_SCALE[0]), STEP_SCALE[1]))
-        scale = jnp.where(first[:, 0], curve_scale, step_scale * jnp.sqrt(data.curve_step))
-        white = (step @ data.whiten.T) / scale[:, None]
-        numpyro.factor("walk", -0.5 * jnp.sum(white**2) - n_knot * jnp.sum(jnp.log(scale)))
-        return field
+        across_scale = _sample("across_scale", dist.LogNormal(np.log(ACROSS_SCALE[0]), ACROSS_SCALE[1]))
+        walked = jnp.sqrt(step_scale**2 * data.curve_step + across_scale**2 * data.curve_across)
+        scale = jnp.where(first[:, 0], curve_scale, walked)
+        numpyro.factor("walk", _smooth_density(step, scale, data.smooth, profile))
+        return residual
 
-    def _deviation(self, data: CollectivesData) -> Any:
+    def _deviation(self, data: CollectivesData, profile: Any) -> Any:
         """Log deviation of every cell's configuration from its fabric, the same at all scales of a regime."""
         scales = [
             _sample(f"deviation_scale_{i}", dist.LogNormal(np.log(median), sd))
             for i, (median, sd) in enumerate(DEVIATION_SCALE)
         ]
         scale = jnp.where(data.deviation_across == 1, scales[1], scales[0])
-        white = _sample("deviation_white", dist.Normal().expand([data.n_deviation, data.knots.shape[0]]).to_event(2))
-        deviation = scale[:, None] * (white @ jnp.linalg.inv(data.whiten).T)
-        deviation = jnp.asarray(numpyro.deterministic("deviation", deviation))
+        shape = [data.n_deviation, data.knots.shape[0]]
+        deviation = _sample("deviation", dist.Normal(0.0, FLAT).expand(shape).to_event(2))
+        numpyro.factor("configurations", _smooth_density(deviation, scale, data.smooth, profile))
         number = data.deviation_of[data.config, (data.n_nodes > 1).astype(int)]
         return jnp.where(number < 0, 0.0, _mix(deviation, number, data))
 
-    @staticmethod
-    def _tail(kind: str) -> Any:
-        """Degrees of freedom."""
-        above = _sample(f"{kind}_tail", dist.LogNormal(*TAIL))
-        return jnp.asarray(numpyro.deterministic(f"{kind}_df", TAIL_ABOVE + above))
 
-    def _law(self, parameters: Mapping[str, Any], fabric: Any, where: laws.Place, log_bytes: Any) -> Any:
-        return laws.log_seconds(self.law, {k: v[fabric] for k, v in parameters.items()}, where, jnp.exp(log_bytes))
+def _noise(kind: str, level: tuple[float, float], growth: tuple[float, float], n_fabric: int) -> tuple[Any, Any, Any]:
+    """Log scale on the reference number of GPUs [fabric], its growth per doubling, and degrees of freedom."""
+    centre = _sample(f"log_{kind}", dist.Normal(*level))
+    if n_fabric > 1:
+        of_fabric = _sample(f"{kind}_level", dist.Normal(centre, predict.FABRIC_NOISE).expand([n_fabric]))
+    else:
+        of_fabric = jnp.asarray(numpyro.deterministic(f"{kind}_level", centre[None]))
+    above = _sample(f"{kind}_tail", dist.LogNormal(*TAIL))
+    df = jnp.asarray(numpyro.deterministic(f"{kind}_df", TAIL_ABOVE + above))
+    return of_fabric, _sample(f"{kind}_growth", dist.Normal(*growth)), df
+
+
+def _smooth_density(values: Any, scale: Any, smooth: Any, profile: Any) -> Any:
+    """Log density, but for a constant, of rows of smooth normal values at the knots; one scale per row."""
+    white = solve_triangular(smooth, (values * jnp.exp(-profile)).T, lower=True) / scale
+    log_volume = values.shape[1] * jnp.sum(jnp.log(scale)) + values.shape[0] * jnp.sum(
+        profile + jnp.log(jnp.diagonal(smooth))
+    )
+    return -0.5 * jnp.sum(white**2) - log_volume
 
 
 def _mix(table: Any, row: Any, data: CollectivesData) -> Any:

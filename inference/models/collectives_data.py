@@ -30,10 +30,12 @@ Ints = NDArray[np.int64]
 
 SLOPE = 0.5  # between features at fixed bytes (0) and at fixed bytes per GPU (1); A100 and GH200 tables do not tell them apart
 SPACING = 1.0  # octaves between knots: nccl-tests doubles sizes
-BEYOND = 3.0  # octaves of knots beyond the measured sizes, where curves go back to their law
-REACH = 3.0  # octaves over which residuals of a law are alike: a protocol's range of sizes spans a few
-ACROSS = 1.0  # doublings of scale that going from one node to several is worth, on top
+BEYOND = 2.0  # octaves of knots beyond the measured sizes, where curves go back to their law
+# Octaves over which residuals are alike. Fixed: of reach and size of a residual, curves tell little but their ratio, and a long
+# reach makes intervals far too wide. Protocols and algorithms change within an octave or two.
+REACH = 2.0
 NUGGET = 1e-6  # keeps the factorisation of the knots' correlation stable
+ALIKE = 0.1  # doublings between two places with as many GPUs, which still differ
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,13 @@ class CollectivesData:
         deviation_across: whether that regime is across nodes, [deviation].
         deviation_of: deviation of every configuration in either regime; -1 for none, [config, regime].
         knots: positions along x, [knot].
-        whiten: inverse Cholesky factor of the knots' correlation, [knot, knot].
+        smooth: Cholesky factor of the knots' correlation, [knot, knot].
+        observed: whether (0 or 1) a curve has a cell beside a knot, [curve, knot].
         curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
         curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
         curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
         curve_step: doublings of scale between the two, [curve].
+        curve_across: whether the one is in a node and the other across nodes, [curve].
         curve, config: of every cell, [cell].
         log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Place`, [cell].
         knot, weight: the knot below and how far the next one is mixed in, [cell].
@@ -72,7 +76,8 @@ class CollectivesData:
     deviation_across: Ints
     deviation_of: Ints
     knots: Floats
-    whiten: Floats
+    smooth: Floats
+    observed: Floats
     curve_fabric: Ints
     curve_gpus: Floats
     curve_nodes: Floats
@@ -81,6 +86,7 @@ class CollectivesData:
     curve_bus: Floats
     curve_from: Ints
     curve_step: Floats
+    curve_across: Floats
     curve: Ints
     config: Ints
     log_bytes: Floats
@@ -137,6 +143,9 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     key = zip(texts(cells, "fabric"), n_gpus, n_nodes, strict=True)
     places = zip(texts(curves, "fabric"), curve_at.n_gpus, curve_at.n_nodes, strict=True)
     number = {one: i for i, one in enumerate(places)}
+    curve = np.array([number[one] for one in key], dtype=np.int64)
+    observed = np.zeros((len(curves), len(knots)))
+    observed[curve, knot + (weight > 0.5)] = 1.0
     return CollectivesData(
         fabrics=fabrics,
         fabric_op=fabric_op,
@@ -146,7 +155,8 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
         knots=knots,
-        whiten=np.asarray(np.linalg.inv(correlate(knots)), np.float64),
+        smooth=correlate(knots),
+        observed=observed,
         curve_fabric=_index(texts(curves, "fabric"), fabrics),
         curve_gpus=curve_at.n_gpus,
         curve_nodes=curve_at.n_nodes,
@@ -155,7 +165,8 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         curve_bus=curve_at.bus,
         curve_from=floats(curves, "before").astype(np.int64),
         curve_step=floats(curves, "step"),
-        curve=np.array([number[one] for one in key], dtype=np.int64),
+        curve_across=floats(curves, "across"),
+        curve=curve,
         config=_index(texts(cells, "of_config"), configs),
         log_bytes=np.log(floats(cells, "message_bytes")),
         n_gpus=at.n_gpus,
@@ -185,10 +196,13 @@ def axis(n_bytes: ArrayLike, n_gpus: ArrayLike) -> Floats:
     return np.log2(np.asarray(n_bytes, float)) - SLOPE * np.log2(np.asarray(n_gpus, float))
 
 
-def scale_of(n_gpus: ArrayLike, n_nodes: ArrayLike) -> Floats:
-    """Where a group stands along scale, in doublings."""
-    doubled: Floats = np.log2(np.asarray(n_gpus, np.float64))
-    return doubled + ACROSS * (np.asarray(n_nodes, np.float64) > 1.0).astype(np.float64)
+def steps(
+    from_gpus: ArrayLike, from_nodes: ArrayLike, to_gpus: ArrayLike, to_nodes: ArrayLike
+) -> tuple[Floats, Floats]:
+    """Doublings from one place to another, and whether (0 or 1) one is in a node and the other across nodes."""
+    doubled = np.abs(np.log2(np.asarray(to_gpus, np.float64)) - np.log2(np.asarray(from_gpus, np.float64)))
+    across = (np.asarray(from_nodes) > 1) != (np.asarray(to_nodes) > 1)
+    return np.maximum(doubled, ALIKE), across.astype(np.float64)
 
 
 def correlate(knots: Floats) -> Floats:
@@ -232,14 +246,15 @@ def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _curves(cells: pd.DataFrame, fabrics: tuple[str, ...]) -> pd.DataFrame:
-    """Fabrics at one scale, by fabric and scale, each with the one before it."""
+    """Fabrics at one scale, by fabric and scale (one node first), each with the one before it."""
     curves = cast(pd.DataFrame, cells[["fabric", "n_gpus", "n_nodes"]]).drop_duplicates()
-    scale = scale_of(floats(curves, "n_gpus"), floats(curves, "n_nodes"))
-    curves = curves.assign(scale=scale, order=_index(texts(curves, "fabric"), fabrics))
-    curves = curves.sort_values(["order", "scale", "n_nodes"]).reset_index(drop=True)
+    curves = curves.assign(order=_index(texts(curves, "fabric"), fabrics), several=floats(curves, "n_nodes") > 1)
+    curves = curves.sort_values(["order", "several", "n_gpus", "n_nodes"]).reset_index(drop=True)
     first = np.diff(floats(curves, "order"), prepend=-1.0) != 0
-    step = np.maximum(np.diff(floats(curves, "scale"), prepend=0.0), 0.1)  # 0.1: two places of one scale still differ
-    return curves.assign(before=np.where(first, -1, np.arange(len(curves)) - 1), step=np.where(first, 1.0, step))
+    before = np.where(first, -1, np.arange(len(curves)) - 1)
+    n_gpus, n_nodes = floats(curves, "n_gpus"), floats(curves, "n_nodes")
+    step, across = steps(n_gpus[before], n_nodes[before], n_gpus, n_nodes)
+    return curves.assign(before=before, step=np.where(first, 1.0, step), across=np.where(first, 0.0, across))
 
 
 def _deviations(cells: pd.DataFrame, configs: tuple[str, ...]) -> Ints:

@@ -23,7 +23,9 @@ from prism_jax.hints import did_you_mean
 from . import collectives_laws as laws
 from .base import Draws
 from .collectives_columns import FABRIC, known_op
-from .collectives_data import SLOPE, CollectivesData, Floats, Ints, axis, between_knots, doublings, scale_of
+from .collectives_data import SLOPE, CollectivesData, Floats, Ints, axis, between_knots, doublings, steps
+
+FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,19 @@ def interpolated(data: CollectivesData) -> Floats:
     return field
 
 
+def typical_deviation(data: CollectivesData, field: Floats) -> Floats:
+    """Median log deviation of every configuration with one of its own from `field`, at the knots [deviation, knot]."""
+    at_cell = field[data.curve, data.knot] * (1.0 - data.weight) + field[data.curve, data.knot + 1] * data.weight
+    number = data.deviation_of[data.config, (data.n_nodes > 1).astype(int)]
+    nearest = data.knot + (data.weight > 0.5)
+    out = np.zeros((data.n_deviation, len(data.knots)))
+    for i in range(data.n_deviation):
+        at = np.unique(nearest[number == i])
+        centre = [np.median((data.log_s - at_cell)[(number == i) & (nearest == knot)]) for knot in at]
+        out[i] = np.interp(np.arange(len(data.knots)), at, np.array(centre))
+    return out
+
+
 def log_centre(
     law: str, data: CollectivesData, draws: Draws, place: Place, n_bytes: ArrayLike, rng: np.random.Generator
 ) -> Floats:
@@ -82,13 +97,18 @@ def log_centre(
     return centre + table[:, below] * (1.0 - share) + table[:, below + 1] * share
 
 
-def noise(data: CollectivesData, draws: Draws, place: Place, n_size: int, rng: np.random.Generator) -> Floats:
+def noise(data: CollectivesData, draws: Draws, place: Place, n_bytes: ArrayLike, rng: np.random.Generator) -> Floats:
     """Draws [draw, size] of unevenness and noise together."""
-    total = np.zeros((len(draws["log_noise"]), n_size))
+    below, share = between_knots(data.knots, axis(n_bytes, place.n_gpus))
+    restless = draws["profile"][:, below] * (1.0 - share) + draws["profile"][:, below + 1] * share
+    total = np.zeros_like(restless)
     for kind, growth in (("uneven", "uneven_growth"), ("noise", "noise_growth")):
-        own = draws[f"{kind}_fabric"][:, place.fabric] if place.fabric >= 0 else 0.0
-        scale = np.exp(draws[f"log_{kind}"] + own + draws[growth] * doublings(place.n_gpus))
-        total += scale[:, None] * rng.standard_t(draws[f"{kind}_df"][:, None], size=total.shape)
+        level = draws[f"{kind}_level"][:, place.fabric] if place.fabric >= 0 else draws[f"log_{kind}"]
+        if place.fabric < 0:
+            level = level + FABRIC_NOISE * rng.standard_normal(len(level))
+        scale = np.exp(level + draws[growth] * doublings(place.n_gpus))
+        scale = scale[:, None] * np.exp(restless if kind == "uneven" else 0.0)
+        total += scale * rng.standard_t(draws[f"{kind}_df"][:, None], size=total.shape)
     return total
 
 
@@ -127,7 +147,7 @@ def seconds(
     configs = np.flatnonzero(data.config_fabric == fabric)
     config = rng.choice(configs, len(draws["in_place"])) if len(configs) else -1
     place = Place(known_op(op), float(n_gpus), float(n_nodes), fabric, config)
-    centre = log_centre(law, data, draws, place, [message_bytes], rng) + noise(data, draws, place, 1, rng)
+    centre = log_centre(law, data, draws, place, [message_bytes], rng) + noise(data, draws, place, [message_bytes], rng)
     return np.exp(centre[:, 0] + draws["in_place"] * in_place)
 
 
@@ -172,29 +192,41 @@ def _parameters(
 def _residual(law: str, data: CollectivesData, draws: Draws, place: Place, rng: np.random.Generator) -> Floats:
     """Residual of the law at the knots [draw, knot], for a scale measured or not."""
     curves = np.flatnonzero(data.curve_fabric == place.fabric)
-    fresh = rng.standard_normal((len(draws["in_place"]), len(data.knots))) @ np.linalg.inv(data.whiten).T
+    fresh = _smooth(data, draws, rng)
     if not len(curves):
         return draws["curve_scale"][:, None] * fresh
     of_curve = draws["residual"][:, curves]
-    measured = scale_of(data.curve_gpus[curves], data.curve_nodes[curves])
-    same = (data.curve_gpus[curves] == place.n_gpus) & (data.curve_nodes[curves] == place.n_nodes)
+    gpus, nodes = data.curve_gpus[curves], data.curve_nodes[curves]
+    same = (gpus == place.n_gpus) & (nodes == place.n_nodes)
     if same.any():
         return of_curve[:, np.flatnonzero(same)[0]]
-    centre, variance = _bridge(of_curve, measured, float(scale_of(place.n_gpus, place.n_nodes)))
-    return centre + draws["step_scale"][:, None] * np.sqrt(variance) * fresh
+    doubled, across = steps(gpus, nodes, place.n_gpus, place.n_nodes)
+    variance = draws["step_scale"][:, None] ** 2 * doubled + draws["across_scale"][:, None] ** 2 * across
+    order = np.lexsort((np.append(gpus, place.n_gpus), np.append(nodes, place.n_nodes) > 1))
+    centre, spread = bridge(of_curve, variance, int(np.flatnonzero(order == len(curves))[0]))
+    return centre + spread[:, None] * fresh
 
 
-def _bridge(residual: Floats, measured: Floats, scale: float) -> tuple[Floats, float]:
-    """Mean [draw, knot], and variance over that of one doubling, of a random walk at `scale` given it at `measured`."""
-    above = int(np.searchsorted(measured, scale))
-    if above in (0, len(measured)):
-        end = min(above, len(measured) - 1)
-        return residual[:, end], abs(float(measured[end]) - scale)
-    low, high = float(measured[above - 1]), float(measured[above])
-    if high == low:
-        return residual[:, above], 0.0
-    share = (scale - low) / (high - low)
-    return residual[:, above - 1] * (1.0 - share) + residual[:, above] * share, share * (1.0 - share) * (high - low)
+def _smooth(data: CollectivesData, draws: Draws, rng: np.random.Generator) -> Floats:
+    """Residuals at the knots but for their scale, [draw, knot]."""
+    white = rng.standard_normal((len(draws["in_place"]), len(data.knots)))
+    return np.exp(draws["profile"]) * (white @ data.smooth.T)
+
+
+def bridge(residual: Floats, variance: Floats, above: int) -> tuple[Floats, Floats]:
+    """Mean [draw, knot] and standard deviation [draw] of a random walk between two of the places where it is known.
+
+    Args:
+        residual: of known places in the order of scale [draw, place, knot].
+        variance: of the step from each of them to the one asked for [draw, place].
+        above: the first place above the one asked for; none is known on one side at either end.
+    """
+    if above in (0, residual.shape[1]):
+        end = min(above, residual.shape[1] - 1)
+        return residual[:, end], np.sqrt(variance[:, end])
+    low, high = variance[:, above - 1], variance[:, above]
+    share = (low / (low + high))[:, None]
+    return residual[:, above - 1] * (1.0 - share) + residual[:, above] * share, np.sqrt(low * high / (low + high))
 
 
 def _deviation_of(data: CollectivesData, place: Place) -> Any:

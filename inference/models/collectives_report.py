@@ -29,6 +29,7 @@ def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         "fabrics": {name: _fabric(law, data, draws, i) for i, name in enumerate(data.fabrics)},
         "residual_sd": _interval(draws["curve_scale"]),
         "residual_sd_per_doubling": _interval(draws["step_scale"]),
+        "residual_sd_across_nodes": _interval(draws["across_scale"]),
         "noise_growth_per_doubling": _interval(np.exp(draws["noise_growth"])),
         "unevenness_growth_per_doubling": _interval(np.exp(draws["uneven_growth"])),
         "noise_degrees_of_freedom": _interval(draws["noise_df"]),
@@ -41,9 +42,8 @@ def noise_scale(
     data: CollectivesData, draws: Mapping[str, np.ndarray], fabric: int, n_gpus: float, kind: str = "noise"
 ) -> Any:
     """Scale of log seconds of repeats ("noise") or cells ("uneven") at a scale, per draw."""
-    own = np.asarray(draws[f"{kind}_fabric"])[..., fabric]
-    growth = np.asarray(draws[f"{kind}_growth"])
-    return np.exp(np.asarray(draws[f"log_{kind}"]) + own + growth * doublings(n_gpus))
+    level, growth = np.asarray(draws[f"{kind}_level"])[..., fabric], np.asarray(draws[f"{kind}_growth"])
+    return np.exp(level + growth * doublings(n_gpus))
 
 
 def variability(data: CollectivesData, draw: Mapping[str, np.ndarray], n_gpus: float | None = None) -> Variability:

@@ -18,7 +18,7 @@ from scipy.optimize import least_squares
 
 from .base import Draws, Score
 from .collectives_columns import floats, plain_rows
-from .collectives_data import CollectivesData, Floats, named, scale_of
+from .collectives_data import CollectivesData, Floats, named, steps
 from .collectives_predict import Place, log_centre, noise
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
@@ -70,7 +70,7 @@ def curve_figures(
     )
     size, measured = floats(rows, "message_bytes"), np.log(floats(rows, "duration_s"))
     drawn = log_centre(law, data, draws, place, size, rng)
-    drawn += draws["in_place"][:, None] * floats(rows, "in_place") + noise(data, draws, place, len(rows), rng)
+    drawn += draws["in_place"][:, None] * floats(rows, "in_place") + noise(data, draws, place, size, rng)
     low, centre, high = np.quantile(drawn, [0.05, 0.5, 0.95], axis=0)
     table = pd.DataFrame({"measured": measured, "predicted": centre, "low": low, "high": high}, index=rows.index)
     table["pit"] = (drawn <= measured).mean(axis=0)
@@ -110,8 +110,8 @@ def nearest_scale(data: CollectivesData, place: Place, size: Floats) -> Floats:
     same = same if same.any() else data.config_fabric[data.config] == place.fabric
     if not same.any():
         return np.full(len(size), np.nan)
-    scale = scale_of(data.n_gpus, data.n_nodes)
-    apart = np.abs(scale - float(scale_of(place.n_gpus, place.n_nodes)))
+    doubled, across = steps(data.n_gpus, data.n_nodes, place.n_gpus, place.n_nodes)
+    apart = doubled + across  # from one node to several counts as one doubling more
     here = same & (apart <= apart[same].min() + 1e-9)
     bytes_here = np.unique(data.log_bytes[here])
     median = [np.median(data.log_s[here & (data.log_bytes == one)]) for one in bytes_here]

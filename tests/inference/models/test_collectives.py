@@ -15,12 +15,12 @@ from inference.models.collectives import Collectives
 from inference.models.collectives_columns import COLUMNS, floats, plain_rows
 from inference.models.collectives_data import CollectivesData, from_frame
 from inference.models.collectives_laws import LAWS, log_seconds, place, priors
-from inference.models.collectives_predict import _bridge
+from inference.models.collectives_predict import Place, bridge, log_centre
 from inference.models.collectives_score import alpha_beta, sigmoid
 from prism_jax.errors import DataError, FitError
 from prism_jax.variability.families import StudentT
 
-SIZES: np.ndarray = 2.0 ** np.arange(10.0, 31.0, 2.0, dtype=np.float64)
+SIZES: np.ndarray = 2.0 ** np.arange(12.0, 29.0, 2.0, dtype=np.float64)
 MODEL = Collectives("alpha_beta")
 
 
@@ -32,8 +32,9 @@ def table(
     rows = []
     for n in scales:
         for size in SIZES:
+            uneven = 0.03 * rng.standard_t(6)
             for side in ("out", "in")[:n_repeat]:
-                seconds = true_seconds(n, size) * np.exp(noise * rng.standard_t(6))
+                seconds = true_seconds(n, size) * np.exp(uneven + noise * rng.standard_t(6))
                 rows.append(
                     {
                         "op": "all_reduce",
@@ -53,7 +54,7 @@ def true_seconds(n: int, size: float) -> float:
 
 
 def posterior(
-    frame: pd.DataFrame, model: Collectives = MODEL, n: int = 80
+    frame: pd.DataFrame, model: Collectives = MODEL, n: int = 120
 ) -> tuple[CollectivesData, dict[str, np.ndarray]]:
     data = model.prepare(frame)
     chain = MCMC(
@@ -84,7 +85,7 @@ def ask(fitted: tuple[CollectivesData, dict[str, np.ndarray]], n: int, size: flo
 
 @pytest.mark.parametrize("n", [8, 16, 64, 32, 128])
 def test_times_of_an_alpha_beta_network_are_recovered_at_measured_and_other_scales(fitted: Any, n: int) -> None:
-    for size in (2.0**10, 2.0**19, 2.0**30):  # 2^19 is between measured sizes
+    for size in (2.0**12, 2.0**19, 2.0**28):  # 2^19 is between measured sizes
         assert np.median(ask(fitted, n, size)) == pytest.approx(true_seconds(n, size), rel=0.12)
 
 
@@ -96,12 +97,13 @@ def test_latency_and_bandwidth_are_reported_with_intervals_that_hold_the_truth(f
     assert low < 50e-6 < high
 
 
-def test_intervals_are_wider_at_scales_not_measured(fitted: Any) -> None:
-    def width(n: int) -> float:
-        return float(np.mean([np.diff(np.quantile(np.log(ask(fitted, n, size)), [0.05, 0.95])) for size in SIZES]))
+def test_what_is_expected_is_less_certain_at_scales_not_measured(fitted: Any) -> None:
+    def spread(n: int) -> float:
+        place = Place("all_reduce", float(n), float(max(1, n // 8)), fabric=0, config=0)
+        return float(log_centre(MODEL.law, *fitted, place, SIZES, np.random.default_rng(0)).std(axis=0).mean())
 
-    assert width(32) > width(64)  # between 16 and 64
-    assert width(512) > width(128) > width(64)
+    assert spread(32) > 1.1 * max(spread(16), spread(64))  # between 16 and 64
+    assert spread(512) > spread(128) > 1.1 * spread(64)
 
 
 def test_a_fabric_that_was_not_measured_has_a_wide_interval(fitted: Any) -> None:
@@ -123,8 +125,8 @@ def test_left_out_scale_is_scored_beside_in_sample_fits(fitted: Any) -> None:
     data, draws = fitted
     (score,) = MODEL.score(data, draws, table(scales=(32,), seed=1), "n_gpus", jax.random.key(0))
     assert score.group == "32"
-    assert score.extra["mape"] < 0.08
-    assert score.extra["mape_alpha_beta"] < 0.04  # the truth has that form
+    assert score.extra["mape"] < 0.1
+    assert score.extra["mape_alpha_beta"] < 0.06  # the truth has that form
     assert score.extra["mape_nearest"] > score.extra["mape"]
     assert score.coverage_90 >= 0.8
 
@@ -163,11 +165,15 @@ def test_laws_agree_with_alpha_beta_at_both_ends() -> None:
 
 
 def test_a_random_walk_between_two_scales_is_interpolated_and_beyond_them_carried_on() -> None:
-    residual = np.array([[[1.0], [3.0]]])
-    measured = np.array([3.0, 5.0])
-    for scale, centre, variance in ((4.0, 2.0, 0.5), (6.5, 3.0, 1.5), (1.0, 1.0, 2.0), (5.0, 3.0, 0.0)):
-        mean, var = _bridge(residual, measured, scale)
-        assert (float(mean[0, 0]), var) == (pytest.approx(centre), pytest.approx(variance))
+    residual = np.array([[[1.0], [3.0]]])  # at scales 3 and 5, of a walk with variance one per doubling
+    for scale, above, centre, variance in (
+        (4.0, 1, 2.0, 0.5),
+        (4.5, 1, 2.5, 0.375),
+        (6.5, 2, 3.0, 1.5),
+        (1.0, 0, 1.0, 2.0),
+    ):
+        mean, sd = bridge(residual, np.abs(np.array([[3.0, 5.0]]) - scale), above)
+        assert (mean.item(), sd.item() ** 2) == (pytest.approx(centre), pytest.approx(variance))
 
 
 def test_flagged_rows_and_rows_without_communication_are_dropped_and_counted() -> None:
