@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -46,14 +45,16 @@ class Checkpoint:
             return None
         remedy = "Remove it to begin anew."
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 if str(file["mark"]) != self._mark:
                     raise DataError(f"{self.path}: an unfinished fit of other data, settings or seed. {remedy}")
                 leaves, shape = jax.tree.flatten(list(like))
                 states = jax.tree.unflatten(shape, [file[f"state_{i}"] for i in range(len(leaves))])
                 n_kept, n_block = int(file["n_kept"]), int(file["n_block"])
                 per_block = [file[name] for name in _in_order(file.files)]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # a damaged archive reports itself by many kinds of error
             raise DataError(f"{self.path}: not a readable unfinished fit ({error}). {remedy}") from error
         kept_shape = jax.tree.structure((0, 0, 0))  # position, diverging, leapfrog steps
         width = kept_shape.num_leaves
