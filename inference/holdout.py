@@ -66,6 +66,7 @@ def holdout(
 
     Raises:
         DataError: no such column, or fewer than two groups.
+        FitError: a number of splits that leaves nothing to fit.
     """
     chosen = model_named(model) if isinstance(model, str) else model
     groups = _groups(measured.frame, chosen, column)
@@ -113,6 +114,8 @@ def _splits(kind: str, names: np.ndarray, n_split: int | None, key: jax.Array) -
         for _ in range(n_split or HALVES):
             yield rng.permutation(names)[: len(names) // 2]
         return
+    if n_split == 1:
+        raise FitError("--splits 1: one fold holds every group and leaves nothing to fit; at least 2 are needed")
     n_fold = min(n_split or MAX_FOLDS, len(names))
     yield from np.array_split(rng.permutation(names), n_fold)
 
