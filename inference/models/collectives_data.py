@@ -2,11 +2,7 @@
 
 A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise
 apart from the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric
-differ in library and setting. A *curve* is a fabric at one scale, held at *knots* along
-
-    x = log2(bytes) - SLOPE log2(n_gpus),
-
-since what changes with size (protocols, ring against tree) moves partly with the message and partly with its share per GPU.
+differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `collectives_knots`.
 """
 
 from __future__ import annotations
@@ -18,24 +14,12 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
 from prism_jax.errors import DataError
 
 from .collectives_columns import FABRIC, SETTING, floats, plain_rows, texts
-from .collectives_laws import REFERENCE_GPUS, Place, place
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-SLOPE = 0.5  # between features at fixed bytes (0) and at fixed bytes per GPU (1); A100 and GH200 tables do not tell them apart
-SPACING = 1.0  # octaves between knots: nccl-tests doubles sizes
-BEYOND = 2.0  # octaves of knots beyond the measured sizes, where curves go back to their law
-# Octaves over which residuals are alike. Fixed: of reach and size of a residual, curves tell little but their ratio, and a long
-# reach makes intervals far too wide. Protocols and algorithms change within an octave or two.
-REACH = 2.0
-NUGGET = 1e-6  # keeps the factorisation of the knots' correlation stable
-ALIKE = 0.1  # doublings between two places with as many GPUs, which still differ
+from .collectives_knots import BEYOND, SPACING, Floats, Ints, axis, between_knots, correlate, steps
+from .collectives_laws import Place, place
 
 
 @dataclass(frozen=True)
@@ -189,39 +173,6 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
 def named(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with the names of their fabric and configuration."""
     return rows.assign(fabric=_joined(rows, FABRIC), of_config=_joined(rows, (*FABRIC, *SETTING)))
-
-
-def axis(n_bytes: ArrayLike, n_gpus: ArrayLike) -> Floats:
-    """Where a message stands along the knots."""
-    return np.log2(np.asarray(n_bytes, float)) - SLOPE * np.log2(np.asarray(n_gpus, float))
-
-
-def steps(
-    from_gpus: ArrayLike, from_nodes: ArrayLike, to_gpus: ArrayLike, to_nodes: ArrayLike
-) -> tuple[Floats, Floats]:
-    """Doublings from one place to another, and whether (0 or 1) one is in a node and the other across nodes."""
-    doubled = np.abs(np.log2(np.asarray(to_gpus, np.float64)) - np.log2(np.asarray(from_gpus, np.float64)))
-    across = (np.asarray(from_nodes) > 1) != (np.asarray(to_nodes) > 1)
-    return np.maximum(doubled, ALIKE), across.astype(np.float64)
-
-
-def correlate(knots: Floats) -> Floats:
-    """Cholesky factor of the knots' correlation (Matern 3/2)."""
-    apart = np.sqrt(3.0) * np.abs(knots[:, None] - knots[None]) / REACH
-    correlation = (1.0 + apart) * np.exp(-apart) + NUGGET * np.eye(len(knots))
-    return np.asarray(np.linalg.cholesky(correlation), np.float64)
-
-
-def between_knots(knots: Floats, x: Floats) -> tuple[Ints, Floats]:
-    """The knot below each of `x`, and the share of the next one; positions outside are moved to the ends."""
-    inside = np.clip(x, knots[0], knots[-1])
-    below = np.clip(np.floor((inside - knots[0]) / SPACING).astype(np.int64), 0, len(knots) - 2)
-    return below, (inside - knots[below]) / SPACING
-
-
-def doublings(n_gpus: ArrayLike) -> Floats:
-    """Doublings of scale above the reference, the measure in which noise grows."""
-    return np.log2(np.asarray(n_gpus, float) / REFERENCE_GPUS)
 
 
 def _joined(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:

@@ -1,8 +1,9 @@
 """Draws of collective times for fabrics, sizes and scales measured and not.
 
 At a scale between two measured ones the residual of the law is that of a random walk given both ends, beyond them it is
-carried on; in either case its uncertainty is drawn. A fabric that was not measured has a law drawn around the measured
-ones and a residual drawn around zero.
+carried on; in either case its uncertainty is drawn. Where only groups across nodes were measured and one in a node is asked
+for, or the other way round, the law is all there is. A fabric that was not measured has a law drawn around the measured ones
+and a residual drawn around zero.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from prism_jax.hints import did_you_mean
 from . import collectives_laws as laws
 from .base import Draws
 from .collectives_columns import FABRIC, known_op
-from .collectives_data import SLOPE, CollectivesData, Floats, Ints, axis, between_knots, doublings, steps
+from .collectives_data import CollectivesData
+from .collectives_knots import SLOPE, Floats, Ints, axis, between_knots, doublings, steps
 
 FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 
@@ -200,6 +202,10 @@ def _residual(law: str, data: CollectivesData, draws: Draws, place: Place, rng: 
     same = (gpus == place.n_gpus) & (nodes == place.n_nodes)
     if same.any():
         return of_curve[:, np.flatnonzero(same)[0]]
+    if not (
+        (nodes > 1) == (place.n_nodes > 1)
+    ).any():  # curves across nodes say little of those in a node, and vice versa
+        return np.hypot(draws["curve_scale"], draws["across_scale"])[:, None] * fresh
     doubled, across = steps(gpus, nodes, place.n_gpus, place.n_nodes)
     variance = draws["step_scale"][:, None] ** 2 * doubled + draws["across_scale"][:, None] ** 2 * across
     order = np.lexsort((np.append(gpus, place.n_gpus), np.append(nodes, place.n_nodes) > 1))

@@ -14,7 +14,8 @@ from prism_jax.variability.tree import ClassVariability, Variability
 
 from . import collectives_laws as laws
 from .base import Draws
-from .collectives_data import CollectivesData, doublings
+from .collectives_data import CollectivesData
+from .collectives_knots import doublings
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 2.0  # what the StudentT family takes
 DF_RANGE = (1.1, 200.0)

@@ -18,7 +18,8 @@ from scipy.optimize import least_squares
 
 from .base import Draws, Score
 from .collectives_columns import floats, plain_rows
-from .collectives_data import CollectivesData, Floats, named, steps
+from .collectives_data import CollectivesData, named
+from .collectives_knots import Floats, steps
 from .collectives_predict import Place, log_centre, noise
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation

@@ -98,12 +98,15 @@ def test_latency_and_bandwidth_are_reported_with_intervals_that_hold_the_truth(f
 
 
 def test_what_is_expected_is_less_certain_at_scales_not_measured(fitted: Any) -> None:
+    data, draws = fitted
+
     def spread(n: int) -> float:
         place = Place("all_reduce", float(n), float(max(1, n // 8)), fabric=0, config=0)
-        return float(log_centre(MODEL.law, *fitted, place, SIZES, np.random.default_rng(0)).std(axis=0).mean())
+        return float(log_centre(MODEL.law, data, draws, place, SIZES, np.random.default_rng(0)).std(axis=0).mean())
 
     assert spread(32) > 1.1 * max(spread(16), spread(64))  # between 16 and 64
     assert spread(512) > spread(128) > 1.1 * spread(64)
+    assert spread(4) > 1.1 * spread(8)  # below all that was measured
 
 
 def test_a_fabric_that_was_not_measured_has_a_wide_interval(fitted: Any) -> None:
