@@ -94,6 +94,7 @@ def load(path: str | Path) -> Fit:
 def _read(path: Path) -> Fit:
     import xarray
 
+    _walk(path)
     with xarray.open_datatree(path, engine=ENGINE) as tree:
         text = tree.attrs.get("prism_jax_fit")
         if text is None:
@@ -118,6 +119,14 @@ def _read(path: Path) -> Fit:
     )
 
 
+def _walk(path: Path) -> None:
+    """Meets damage with h5py, which reports it once: half-opened files of h5netcdf print a second error when they are collected."""
+    import h5py
+
+    with h5py.File(path, "r") as content:
+        content.visititems(lambda _name, _item: None)
+
+
 def _data(path: Path, model: Any, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> Any:
     """The model's data class filled; its type is what `prepare` says it returns."""
     kind = get_type_hints(model.prepare)["return"]
@@ -139,9 +148,8 @@ def _dims(name: str, value: np.ndarray) -> tuple[str, ...]:
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
-    if value.dtype.kind in "OSU":
-        return value.astype(object)
-    return value.astype(np.int8) if value.dtype.kind == "b" else value
+    """Text of a fixed width, which has a type even where there is none of it."""
+    return value.astype(str) if value.dtype.kind in "OSU" else value
 
 
 def _plain(value: Any) -> Any:
