@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ PROPOSALS = 4  # per draw
 PROPOSAL_DF = 7.0
 ROUNDS = 5
 WIDER = 1.3  # half the data: the square root of two
-EVEN_K = 0.4  # no more rounds
+EVEN = 0.25  # effective share of the proposals from which on no more rounds are made
 ADAPT_UP_TO = 30  # dimensions; beyond, weighted moments are too noisy
 DIFFERENCE = 1e-5
 SMALLEST_CURVATURE = 1e-2  # unconstrained sites are of order one; a flatter direction is held at ten
@@ -104,21 +105,23 @@ def weighted(made: Program, near: Mode, n_draw: int, key: jax.Array) -> Sampled:
     """Posterior draws from a normal law: proposed from a Student-t of its place and scale, resampled by smoothed importance weights.
 
     The heavier tails cover what a normal law cuts off: spreads that may be zero, and shares of slow chips that may be none. In few
-    dimensions the proposal then takes the place and scale of its own weighted draws, until the weights are even (population Monte Carlo,
+    dimensions the proposal then takes the place and scale of its own weighted draws, until the weights are even or get no more so (population Monte Carlo,
     Cappe et al., JCGS 13, 2004).
     """
     n_round = ROUNDS if len(near.at) <= ADAPT_UP_TO else 1
     each = log_density(made)
-    z, weight, k_hat = _proposals(each, near, PROPOSALS * n_draw, jax.random.fold_in(key, 0))
+    best = _proposals(each, near, PROPOSALS * n_draw, jax.random.fold_in(key, 0))
     for index in range(1, n_round):
-        if k_hat < EVEN_K:
+        if best.n_effective > EVEN * len(best.z):
             break
-        near = _moments(z, weight)
-        z, weight, k_hat = _proposals(each, near, PROPOSALS * n_draw, jax.random.fold_in(key, index))
-    chosen = jax.random.choice(jax.random.fold_in(key, n_round), len(z), (n_draw,), p=jnp.asarray(weight))
-    flat = z[np.asarray(chosen)]
+        found = _proposals(each, _moments(best.z, best.weight), PROPOSALS * n_draw, jax.random.fold_in(key, index))
+        if found.n_effective < best.n_effective:  # a heavy tail has carried the moments away
+            break
+        best = found
+    chosen = jax.random.choice(jax.random.fold_in(key, n_round), len(best.z), (n_draw,), p=jnp.asarray(best.weight))
+    flat = best.z[np.asarray(chosen)]
     _, unravel = made.ravel()
-    return independent(constrained(made, jax.vmap(unravel)(jnp.asarray(flat))), k_hat, flat)
+    return independent(constrained(made, jax.vmap(unravel)(jnp.asarray(flat))), best.k_hat, flat)
 
 
 def around(flat: np.ndarray) -> Mode:
@@ -127,17 +130,27 @@ def around(flat: np.ndarray) -> Mode:
     return Mode(found.at, WIDER * found.scale)
 
 
-def _proposals(
-    each: Callable[[np.ndarray], np.ndarray], near: Mode, n: int, key: jax.Array
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Draws [n, dim] of a Student-t, their weights, and the Pareto shape of these."""
+class _Proposals(NamedTuple):
+    """Draws z [n, dim], their weights, which sum to one, and the Pareto shape of these."""
+
+    z: np.ndarray
+    weight: np.ndarray
+    k_hat: float
+
+    @property
+    def n_effective(self) -> float:
+        return float(1.0 / (self.weight**2).sum())
+
+
+def _proposals(each: Callable[[np.ndarray], np.ndarray], near: Mode, n: int, key: jax.Array) -> _Proposals:
+    """Weighted draws of a Student-t at `near`."""
     normal_key, tail_key = jax.random.split(key)
     chi2 = 2.0 * np.asarray(jax.random.gamma(tail_key, PROPOSAL_DF / 2.0, (n,)))
     noise = np.asarray(jax.random.normal(normal_key, (n, len(near.at)))) / np.sqrt(chi2 / PROPOSAL_DF)[:, None]
     z = near.at + noise @ near.scale.T
     log_proposal = -0.5 * (PROPOSAL_DF + z.shape[1]) * np.log1p((noise**2).sum(axis=1) / PROPOSAL_DF)
     weight, k_hat = smoothed_weights(each(z) - log_proposal)
-    return z, weight, k_hat
+    return _Proposals(z, weight, k_hat)
 
 
 def _moments(z: np.ndarray, weight: np.ndarray) -> Mode:

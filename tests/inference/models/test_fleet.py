@@ -1,0 +1,271 @@
+"""The fleet model: sufficient statistics, the integral over nodes, recovery of known spreads, prediction of GPUs not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference import Settings, holdout, measured
+from inference.data import tidy
+from inference.fit import posterior
+from inference.models.fleet import Fleet
+from inference.models.fleet_data import FleetData, fleet_data
+from inference.models.fleet_likelihood import FleetLaw, log_nodes
+from inference.models.fleet_predict import new_gpus
+from inference.models.fleet_report import kernel_class
+from prism_jax.errors import DataError
+from prism_jax.variability.families import Mixture
+from scipy import stats
+
+from .fleets import TRUTH, fleet_table
+
+N_STANDARD_ERROR = 4.0  # two-sided false alarm 6e-5 per comparison
+
+
+def law_of(truth: dict[str, float], typical_log_s: float) -> FleetLaw:
+    one = {name: np.array([truth[name]]) for name in ("gpu_spread", "node_spread", "run_spread", "rest_spread")}
+    few = {name: truth[name] for name in ("slow_prob", "slow_shift", "slow_spread", "far_prob", "far_spread")}
+    return FleetLaw(typical_log_s=np.array([typical_log_s]), kernel_spread=np.zeros(1), **one, **few)
+
+
+def test_statistics_of_a_balanced_fleet_are_those_of_two_way_analysis_of_variance() -> None:
+    frame = fleet_table(np.random.default_rng(0), n_node=3, gpus_per_node=4, n_run=5)
+    data = fleet_data(frame)
+    log_s = np.log(frame["duration_s"].to_numpy()).reshape(3, 4, 5)
+    gpu = log_s.mean(axis=2)
+    run = log_s.mean(axis=1, keepdims=True) - log_s.mean(axis=(1, 2), keepdims=True)
+    rest = log_s - gpu[:, :, None] - run
+    np.testing.assert_allclose(data.mean_log, gpu.ravel(), atol=1e-12)
+    np.testing.assert_allclose(data.syy, [(rest**2).sum()], rtol=1e-9)
+    np.testing.assert_allclose(data.dof, [3 * 3 * 4])
+    np.testing.assert_allclose(np.sort(data.block_square), np.sort(4 * (run**2).sum(axis=(1, 2))), rtol=1e-9)
+    np.testing.assert_array_equal(data.block_dof, [4.0, 4.0, 4.0])
+    assert data.shared_runs
+
+
+def brute_log_node(data: FleetData, law: FleetLaw, node: int) -> float:
+    """The integral over one node's score on a fine grid, in SciPy."""
+    score = np.linspace(-60.0, 60.0, 200_001)
+    left = float(law.run_spread[0] / law.node_spread[0]) ** 2 / data.node_runs[node]
+    prior = (1.0 - law.far_prob) * stats.norm.pdf(score, 0.0, np.sqrt(1.0 + left))
+    prior += law.far_prob * stats.norm.pdf(score, 0.0, np.sqrt(law.far_spread**2 + left))
+    log_likelihood = np.zeros_like(score)
+    for cell in np.flatnonzero(data.gpu_node[data.cell_gpu] == node):
+        rest = data.mean_log[cell] - law.typical_log_s[0] - law.node_spread[0] * score
+        noise = law.rest_spread[0] ** 2 / data.count[cell]
+        tau = law.gpu_spread[0]
+        bulk = stats.norm.pdf(rest, 0.0, np.sqrt(tau**2 + noise))
+        slow = stats.norm.pdf(rest, tau * law.slow_shift, np.sqrt((tau * law.slow_spread) ** 2 + noise))
+        log_likelihood += np.log((1.0 - law.slow_prob) * bulk + law.slow_prob * slow + 1e-300)
+    return float(np.log(np.trapezoid(prior * np.exp(log_likelihood - log_likelihood.max()), score)) + log_likelihood.max())
+
+
+@pytest.mark.parametrize("node_spread", [0.0003, 0.003, 0.03])
+def test_the_integral_over_nodes_is_that_of_a_fine_grid(node_spread: float) -> None:
+    truth = {**TRUTH, "node_spread": node_spread}
+    data = fleet_data(fleet_table(np.random.default_rng(1), n_node=6, gpus_per_node=4, truth=truth))
+    law = law_of(truth, np.log(1e-3))
+    with jax.enable_x64(True):
+        found = np.asarray(log_nodes(data, law))
+    expected = [brute_log_node(data, law, node) for node in range(6)]
+    np.testing.assert_allclose(found, expected, atol=2e-3)  # of a log density
+
+
+def test_spreads_are_recovered() -> None:
+    """NUTS on 240 GPUs: every population parameter within four posterior standard deviations of its true value."""
+    data = Fleet().prepare(fleet_table(np.random.default_rng(2)))
+    settings = Settings(n_chain=2, n_warmup=200, n_draw=200)
+    draws = posterior(Fleet(), data, "nuts", jax.random.key(0), settings=settings).draws
+    for name, true in TRUTH.items():
+        log = np.log(draws[name]) if name != "slow_shift" else draws[name]
+        target = np.log(true) if name != "slow_shift" else true
+        assert abs(float(log.mean()) - target) < N_STANDARD_ERROR * float(log.std()), name
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[FleetData, dict[str, np.ndarray]]:
+    data = fleet_data(fleet_table(np.random.default_rng(3), n_node=20, gpus_per_node=4))
+    sampled = posterior(Fleet(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=500))
+    return data, {name: value[0] for name, value in sampled.draws.items()}
+
+
+def test_shares_of_variance_sum_to_one(fitted) -> None:
+    shares = Fleet().describe(*fitted)["kernels"]["gemm"]["variance_shares"]
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.05)  # medians of shares, not shares of one draw
+
+
+def test_a_gpu_on_a_measured_node_is_known_better_than_one_on_a_new_node(fitted) -> None:
+    data, draws = fitted
+    series = data.series[0]
+    known = new_gpus(data, draws, series=series, nodes=[str(data.node[0])], key=jax.random.key(1))
+    fresh = new_gpus(data, draws, series=series, nodes=[None], key=jax.random.key(1))
+    assert np.ptp(np.quantile(known, [0.16, 0.84])) < np.ptp(np.quantile(fresh, [0.16, 0.84]))
+
+
+def test_gpus_of_one_new_node_move_together(fitted) -> None:
+    data, draws = fitted
+    together = new_gpus(data, draws, series=data.series[0], nodes=["new", "new"], key=jax.random.key(2), n_draw=4000)
+    apart = new_gpus(data, draws, series=data.series[0], nodes=[None, None], key=jax.random.key(2), n_draw=4000)
+    assert np.corrcoef(together.T)[0, 1] > np.corrcoef(apart.T)[0, 1] + 0.1
+
+
+def test_other_units_of_time_change_only_the_typical_time() -> None:
+    frame = fleet_table(np.random.default_rng(4), n_node=5, gpus_per_node=4)
+    slow = frame.assign(duration_s=frame["duration_s"] * 1000.0)
+    one, other = fleet_data(frame), fleet_data(slow)
+    np.testing.assert_allclose(one.syy, other.syy, rtol=1e-9)
+    np.testing.assert_allclose(one.node_median, other.node_median, atol=1e-12)
+    np.testing.assert_allclose(one.series_median + np.log(1000.0), other.series_median)
+
+
+def test_order_of_rows_changes_nothing() -> None:
+    frame = fleet_table(np.random.default_rng(5), n_node=4, gpus_per_node=4)
+    one, other = fleet_data(frame), fleet_data(frame.sample(frac=1.0, random_state=0))
+    for name in ("mean_log", "syy", "dof", "block_square", "gpu_node"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, err_msg=name)
+
+
+def test_disturbed_runs_are_counted_and_kept_out() -> None:
+    frame = fleet_table(np.random.default_rng(6), n_node=4, gpus_per_node=4)
+    disturbed = frame.copy()
+    disturbed.loc[[3, 50], "duration_s"] *= 1.5
+    data = fleet_data(disturbed)
+    assert data.n_disturbed[0] == 2
+    assert data.disturbed_excess[0] == pytest.approx(np.log(1.5), abs=0.03)
+    assert data.syy[0] < 1.5 * fleet_data(frame).syy[0]
+
+
+def test_what_the_clock_does_within_a_gpu_is_found() -> None:
+    rng = np.random.default_rng(7)
+    frame = fleet_table(rng, n_node=6, gpus_per_node=4, n_run=10, shared_runs=False)
+    frame["clock_mhz"] = 1400.0 * np.exp(0.01 * rng.standard_normal(len(frame)))
+    frame["duration_s"] *= (frame["clock_mhz"] / 1400.0) ** -0.8
+    data = fleet_data(frame)
+    sampled = posterior(Fleet(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=500))
+    slope = sampled.draws["slope"][0, :, 0, 0]
+    assert abs(slope.mean() + 0.8) < N_STANDARD_ERROR * slope.std()
+    assert slope.std() < 0.05
+
+
+def test_several_kernels_share_one_score_per_chip() -> None:
+    one = fleet_table(np.random.default_rng(8), n_node=8, gpus_per_node=4)
+    other = one.assign(kernel="copy", duration_s=one["duration_s"] ** 0.5)
+    data = fleet_data(pd.concat([one, other]))
+    assert data.several_kernels
+    assert len(data.kernel) == 2
+    sampled = posterior(Fleet(), data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=300))
+    spread = sampled.draws["gpu_spread"][0].mean(axis=0)  # kernels in alphabetical order: copy, gemm
+    assert spread[0] / spread[1] == pytest.approx(0.5, abs=0.1)
+
+
+def test_too_few_gpus_are_refused() -> None:
+    with pytest.raises(DataError, match="3 GPUs are too few.*--map gpu"):
+        fleet_data(fleet_table(np.random.default_rng(9), n_node=1, gpus_per_node=3))
+
+
+def test_the_tree_has_the_fitted_spreads(fitted) -> None:
+    data, draws = fitted
+    middle = {name: value.mean(axis=0) for name, value in draws.items()}
+    tree = Fleet().variability(data, middle)
+    gpu = tree.of("gemm").gpu
+    assert isinstance(gpu, Mixture)
+    assert gpu.bulk_cv == pytest.approx(float(middle["gpu_spread"][0]), rel=1e-6)
+    assert tree.of("attention").gpu == gpu  # classes that were not measured take what is known
+
+
+def test_a_fast_batch_makes_the_rest_the_slow_component(fitted) -> None:
+    data, draws = fitted
+    middle = {name: value.mean(axis=0) for name, value in draws.items()}
+    middle |= {"slow_shift": np.array(-20.0), "slow_prob": np.array(0.15)}
+    gpu = Fleet().variability(data, middle).of("gemm").gpu
+    assert isinstance(gpu, Mixture)
+    assert gpu.slow_prob == pytest.approx(0.85)
+    assert gpu.slow_factor > 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("SGEMM (cuBLAS)", "gemm"), ("flash_attn_fwd", "attention"), ("memcpy HtoD", "memory"), ("ResNet iteration", None)],
+)
+def test_kernel_classes_are_read_off_names(name: str, kind: str | None) -> None:
+    assert kernel_class(name) == kind
+
+
+@pytest.mark.slow
+def test_simulation_based_calibration() -> None:
+    """Ranks of true parameters, drawn from narrow laws inside the priors and weighted to the priors, are uniform.
+
+    Source: Talts et al., arXiv 1804.06788. 60 fits of 24 nodes x 4 GPUs x 4 runs by importance-weighted SVI; a chi-square of 6 bins per
+    parameter, false-alarm rate 1e-4 each.
+    """
+    n_fit, n_bin = 60, 6
+    model = Fleet()
+    ranks: dict[str, list[float]] = {}
+    for index in range(n_fit):
+        rng = np.random.default_rng([11, index])
+        truth = _from_priors(rng)
+        data = model.prepare(fleet_table(rng, n_node=24, gpus_per_node=4, n_run=4, truth=truth))
+        data = replace(data, series_median=np.array([np.log(1e-3)]))
+        sampled = posterior(model, data, "svi", jax.random.key(index), settings=Settings(n_approximate_draw=500))
+        for name, true in truth.items():
+            draws = sampled.draws[name].reshape(-1)
+            ranks.setdefault(name, []).append(float((draws < true).mean()))
+    for name, values in ranks.items():
+        counts, _ = np.histogram(values, bins=n_bin, range=(0.0, 1.0))
+        assert stats.chisquare(counts).pvalue > 1e-4, (name, counts)
+
+
+def _from_priors(rng: np.random.Generator) -> dict[str, float]:
+    from inference import priors
+
+    def scale(prior: priors.Scale) -> float:
+        return float(prior.median * np.exp(np.log(prior.factor) * rng.standard_normal()))
+
+    return {
+        "gpu_spread": scale(priors.GPU_SPREAD),
+        "node_spread": scale(priors.NODE_SPREAD),
+        "run_spread": scale(priors.RUN_SPREAD),
+        "rest_spread": scale(priors.RUN_SPREAD),
+        "slow_prob": 0.5 * rng.beta(*priors.SLOW_PROB),
+        "slow_shift": priors.SLOW_SHIFT_SD * rng.standard_normal(),
+        "slow_spread": scale(priors.SLOW_SPREAD),
+        "far_prob": 0.5 * rng.beta(*priors.SLOW_PROB),
+        "far_spread": 1.0 + scale(priors.FAR_ABOVE),
+    }
+
+
+@pytest.fixture(scope="module")
+def sgemm(shared_data: Path):
+    where = {"kernel": "SGEMM (cuBLAS, median of reps)"}
+    return measured(shared_data / "variability" / "gpu_kernels.csv.gz", "fleet", where=where)
+
+
+def test_longhorn_is_the_chip_and_the_chip_is_its_clock(sgemm) -> None:
+    data = Fleet().prepare(sgemm.frame)
+    sampled = posterior(Fleet(), data, "svi", jax.random.key(0), settings=Settings(n_approximate_draw=1000))
+    said = Fleet().describe(data, {name: value[0] for name, value in sampled.draws.items()})
+    shares = said["variance_shares"]
+    assert shares["gpu"] == pytest.approx(0.97, abs=0.02)
+    assert shares["node"] == pytest.approx(0.01, abs=0.02)
+    assert shares["run"] == pytest.approx(0.02, abs=0.02)
+    clock = said["covariates"]["clock_mhz"][data.kernel[0]]
+    assert clock["correlation_across_gpus"] < -0.85
+
+
+@pytest.mark.slow
+def test_gpus_left_out_of_longhorn_are_predicted(sgemm) -> None:
+    found = holdout(sgemm, model="fleet", column="gpu_uuid", key=jax.random.key(0), n_split=10).as_dict()
+    assert found["ks"] <= 0.078
+    assert 0.87 <= found["coverage_90"] <= 0.93
+
+
+def test_columns_of_other_tools_are_understood() -> None:
+    frame = fleet_table(np.random.default_rng(10), n_node=2, gpus_per_node=4)
+    renamed = frame.rename(columns={"gpu": "uuid", "node": "hostname"}).assign(time_ms=frame["duration_s"] * 1e3)
+    found = tidy(renamed.drop(columns="duration_s"), Fleet.columns, mapping={"duration": "time_ms"}, units={}, where={})
+    np.testing.assert_allclose(found.frame["duration_s"], frame["duration_s"], rtol=1e-12)
