@@ -1,4 +1,4 @@
-"""How well a model predicts what it has not seen: whole groups of a column are left out, the rest is fitted, and the groups are scored."""
+"""How well a model predicts what it has not seen: whole groups of a column are left out, the rest fitted, the groups scored."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Holdout:
     scores: tuple[Score, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Medians over the scores, None where no score has the figure; the model's own figures under their names."""
+        """Medians over the scores (of coverage the mean), None where no score has the figure; the model's own under their names."""
         figures = {name: _median([getattr(score, name) for score in self.scores]) for name in FIGURES}
+        figures["coverage_90"] = _mean([score.coverage_90 for score in self.scores])
         own = sorted({name for score in self.scores for name in score.extra})
         extra = {name: _median([score.extra.get(name, np.nan) for score in self.scores]) for name in own}
         return {"column": self.column, "n_groups": self.n_groups, "n_scores": len(self.scores), **figures, **extra}
@@ -53,7 +54,7 @@ def holdout(
     model: str | Model[Any],
     column: str,
     key: jax.Array,
-    method: str = "svi",
+    method: str | None = None,
     n_split: int | None = None,
     settings: Settings | None = None,
     progress: Callable[[float], None] | None = None,
@@ -61,8 +62,8 @@ def holdout(
     """Leaves whole groups of `column` out and scores their prediction.
 
     Args:
-        n_split: random halves (models with `holdout` "halves"), or folds that every group is in once. Default: 20 halves, or one fold
-            per group up to 20 folds.
+        n_split: random halves (models with `holdout` "halves"), or folds that every group is in once. Default: 20 halves, or one
+            fold per group up to 20 folds.
 
     Raises:
         DataError: no such column, or fewer than two groups.
@@ -72,9 +73,12 @@ def holdout(
     groups = _groups(measured.frame, chosen, column)
     names = np.array(sorted(groups.dropna().unique()))
     if len(names) < FEWEST_GROUPS:
-        raise DataError(f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out")
+        raise DataError(
+            f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out"
+        )
     splits = list(_splits(chosen.holdout, names, n_split, key))
     scores: list[Score] = []
+    method = method or chosen.holdout_method
     everything = posterior(chosen, chosen.prepare(measured.frame), method, key, settings=settings)
     for index, out in enumerate(splits):
         is_out = groups.isin(out)
@@ -123,3 +127,9 @@ def _splits(kind: str, names: np.ndarray, n_split: int | None, key: jax.Array) -
 def _median(values: list[float]) -> float | None:
     known = [value for value in values if np.isfinite(value)]
     return float(np.median(known)) if known else None
+
+
+def _mean(values: list[float]) -> float | None:
+    """Of one run a coverage is 0 or 1, and only the mean over runs means something."""
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.mean(known)) if known else None

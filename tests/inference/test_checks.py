@@ -42,7 +42,7 @@ def test_coverage_is_that_of_the_normal_law(level, wide):
     """Five standard errors of 2,000 observations (6e-7), and .003 for quantiles of 999 draws."""
     edge = wide * stats.norm.ppf(0.5 + level / 2.0)
     expected = 1.0 - 2.0 * stats.norm.sf(edge)
-    error = 5.0 * np.sqrt(expected * (1.0 - expected) / N_OBS) + 0.003
+    error = 5.0 * float(np.sqrt(expected * (1.0 - expected) / N_OBS)) + 0.003
     assert checks(wide=wide).coverage(level) == pytest.approx(expected, abs=error)
 
 

@@ -1,7 +1,7 @@
 """A model whose posterior is known: normal readings of unknown mean and spread, with the conjugate prior.
 
-precision ~ Gamma(A, B), mean | precision ~ N(0, 1 / (K precision)), reading ~ N(mean, 1 / precision); so the posterior precision is a
-gamma variable and the mean a Student-t one (Bernardo and Smith, Bayesian Theory, appendix A).
+precision ~ Gamma(A, B), mean | precision ~ N(0, 1 / (K precision)), reading ~ N(mean, 1 / precision); so the posterior precision
+is a gamma variable and the mean a Student-t one (Bernardo and Smith, Bayesian Theory, appendix A).
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ class Toy:
     def variability(self, data: ToyData, draw: Mapping[str, np.ndarray]) -> Variability:
         return Variability("toy", step=LogNormal(float(draw["spread"])))
 
-    def score(
-        self, data: ToyData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array
-    ) -> list[Score]:
+    def score(self, data: ToyData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
         assert column == "group"
-        assert left_out["group"].notna().all()
+        assert "" not in left_out["group"].fillna("").to_list()
         out = sorted(left_out["group"].unique())
         assert not set(out) & set(data.group), "a group was fitted and scored"
         assert "" not in data.group, "a row of no group cannot be told from those left out"
-        error = abs(float(draws["mean"].mean()) - float(left_out["reading"].mean()))
-        return [Score(name, coverage_90=1.0, extra={"error": error, "n_fitted": float(len(data.reading))}) for name in out]
+        error = abs(float(draws["mean"].mean()) - left_out["reading"].to_numpy(dtype=float).mean())
+        return [
+            Score(name, coverage_90=1.0, extra={"error": error, "n_fitted": float(len(data.reading))}) for name in out
+        ]
 
     def replicate(self, data: ToyData, draws: Draws, key: jax.Array) -> Checks:
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))

@@ -32,14 +32,14 @@ def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
     ax = plot_replicated(checked)
     points = next(line for line in ax.lines if line.get_marker() == ".")
     np.testing.assert_array_equal(points.get_xdata(), np.sort(checked.measured))
-    np.testing.assert_allclose(points.get_ydata(), (np.arange(50) + 0.5) / 50)
+    np.testing.assert_allclose(np.asarray(points.get_ydata()), (np.arange(50) + 0.5) / 50)
     assert ax.get_xlabel() == "log seconds per GPU"
 
 
 def test_the_line_is_the_median_of_replicated_values_by_rank():
     checked = checks(n_draw=200)
     line = next(line for line in plot_replicated(checked).lines if line.get_marker() != ".")
-    np.testing.assert_allclose(line.get_xdata(), np.median(np.sort(checked.predicted, axis=1), axis=0))
+    np.testing.assert_allclose(np.asarray(line.get_xdata()), np.median(np.sort(checked.predicted, axis=1), axis=0))
 
 
 @pytest.mark.parametrize("n", [1, 2])
