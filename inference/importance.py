@@ -47,9 +47,9 @@ def pareto_fit(excess: np.ndarray) -> tuple[float, float]:
     n = len(excess)
     n_grid = 30 + int(np.sqrt(n))
     quarter = max(float(excess[max(int(n / 4 + 0.5) - 1, 0)]), SMALLEST_EXCESS)
-    grid = 1.0 / max(float(excess[-1]), SMALLEST_EXCESS) + (1.0 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))) / (
-        3.0 * quarter
-    )
+    grid = 1.0 / max(float(excess[-1]), SMALLEST_EXCESS) + (
+        1.0 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))
+    ) / (3.0 * quarter)
     grid = grid[grid != 0.0]  # an exponential law, the limit of both sides: its neighbours speak for it
     shape = np.log1p(-grid[:, None] * excess).mean(axis=1)
     log_likelihood = n * (np.log(-grid / shape) - shape - 1.0)

@@ -1,7 +1,7 @@
 """Fits on disk: netCDF with the groups of ArviZ (posterior, sample_stats, constant_data), so that its tools open them.
 
-The root's attributes hold, as JSON, what is not an array. Files are untrusted: no pickle, every array is checked against the model's
-data class before it is used. xarray is imported only here.
+The root's attributes hold, as JSON, what is not an array. Files are untrusted: no pickle, every array is checked against the
+model's data class before it is used. xarray is imported only here.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _read(path: Path) -> Fit:
 
 
 def _walk(path: Path) -> None:
-    """Meets damage with h5py, which reports it once: half-opened files of h5netcdf print a second error when they are collected."""
+    """Meets damage with h5py, which reports it once: half-opened files of h5netcdf print a second error when collected."""
     import h5py
 
     with h5py.File(path, "r") as content:

@@ -124,7 +124,9 @@ def test_reported_sites_that_a_fit_lacks_do_not_count():
     assert judged(chains(), "mean", "slope").ok
 
 
-@pytest.mark.parametrize(("k", "ok"), [(-np.inf, True), (0.2, True), (0.69, True), (0.7, False), (3.0, False), (np.inf, False)])
+@pytest.mark.parametrize(
+    ("k", "ok"), [(-np.inf, True), (0.2, True), (0.69, True), (0.7, False), (3.0, False), (np.inf, False)]
+)
 def test_an_approximation_is_judged_by_its_pareto_shape(k, ok):
     """One chain of resampled draws, whose r-hat says nothing."""
     found = judged(replace(chains(mean=np.ones((1, 50)), precision=np.ones((1, 50))), k_hat=k))
@@ -143,7 +145,9 @@ def test_what_does_not_apply_is_none_in_json():
 
 def fitted(ok: bool) -> Fit:
     data = Toy().prepare(readings(10))
-    draws = {name: np.full((1, 30), 2.0) for name in ("mean", "precision")} | {"spread": np.linspace(0.1, 0.4, 30)[None]}
+    draws = {name: np.full((1, 30), 2.0) for name in ("mean", "precision")} | {
+        "spread": np.linspace(0.1, 0.4, 30)[None]
+    }
     none = np.zeros((1, 30), dtype=int)
     found = Verdict(ok, "failed: the chains disagree. Draw more", 1.5, 10.0, "mean", 0, np.nan)
     return Fit(Toy(), data, Sampled(draws, none.astype(bool), none), "nuts", found, Hygiene(10, 10), 0.1)

@@ -25,7 +25,9 @@ NAMES = np.array([f"g{i}" for i in range(7)])
 
 def left_out(model, frame=None, column: str = "group", method: str = "map", **more) -> Holdout:
     frame = readings(30) if frame is None else frame
-    return holdout(inference.measured(frame, model), model=model, column=column, key=KEY, method=method, settings=FEW, **more)
+    return holdout(
+        inference.measured(frame, model), model=model, column=column, key=KEY, method=method, settings=FEW, **more
+    )
 
 
 @pytest.fixture

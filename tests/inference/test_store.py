@@ -52,7 +52,7 @@ DATA = AllKinds(
     index=np.array([0, -1, 2**53 + 1]),
     mask=np.array([True, False, True]),
     limits=np.array([np.inf, -np.inf, np.nan]),
-    label=np.array(["", "GPU-1 µs", "漢字", "a,b\n\"c\"", "nan"]),
+    label=np.array(["", "GPU-1 µs", "漢字", 'a,b\n"c"', "nan"]),
     nothing=np.zeros(0),
     no_label=np.zeros(0, dtype=str),
     levels=("one", "", "tüv"),
@@ -75,7 +75,11 @@ class Kinds(Toy):
         return DATA
 
     def describe(self, data: Any, draws: Any) -> dict[str, Any]:
-        return {"levels": list(data.levels), "mean": float(draws["mean"].mean()), "spread": draws["vector"].std(0).tolist()}
+        return {
+            "levels": list(data.levels),
+            "mean": float(draws["mean"].mean()),
+            "spread": draws["vector"].std(0).tolist(),
+        }
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +94,11 @@ def known(monkeypatch):
 
 def some_fit() -> Fit:
     rng = np.random.default_rng(0)
-    draws = {"mean": rng.standard_normal((2, 5)), "vector": rng.standard_normal((2, 5, 3)), "table": rng.random((2, 5, 2, 2))}
+    draws = {
+        "mean": rng.standard_normal((2, 5)),
+        "vector": rng.standard_normal((2, 5, 3)),
+        "table": rng.random((2, 5, 2, 2)),
+    }
     sampled = Sampled(draws, rng.random((2, 5)) < 0.3, rng.integers(1, 64, (2, 5)))
     found = Verdict(False, "failed: r-hat of mean is 1.300", 1.3, 12.5, "mean", 3, np.nan)
     hygiene = Hygiene(12, 10, {"not positive": 2}, ("unit assumed",))
@@ -147,7 +155,9 @@ def test_what_a_fit_says_comes_back(kept):
 @pytest.mark.parametrize("k", [0.3, np.inf, -np.inf])
 def test_the_pareto_shape_comes_back(k, tmp_path):
     before = some_fit()
-    changed = replace(before, sampled=replace(before.sampled, k_hat=k), verdict=replace(before.verdict, k_hat=k, r_hat=np.nan))
+    changed = replace(
+        before, sampled=replace(before.sampled, k_hat=k), verdict=replace(before.verdict, k_hat=k, r_hat=np.nan)
+    )
     save(changed, tmp_path / "a.nc")
     after = load(tmp_path / "a.nc")
     assert after.sampled.k_hat == k
@@ -201,7 +211,9 @@ def test_a_file_that_is_cut_is_refused(share, whole, kept):
         load(kept)
 
 
-@pytest.mark.parametrize("content", [b"gpu,duration\n1,2\n", b"\x80\x04N.", b"\x89HDF\r\n\x1a\n", b"CDF\x01" + bytes(60), bytes(4096)])
+@pytest.mark.parametrize(
+    "content", [b"gpu,duration\n1,2\n", b"\x80\x04N.", b"\x89HDF\r\n\x1a\n", b"CDF\x01" + bytes(60), bytes(4096)]
+)
 def test_other_files_are_refused(content, kept):
     kept.write_bytes(content)
     with pytest.raises(DataError, match="not a fit that can be read"):
@@ -249,7 +261,9 @@ def test_a_default_stands_in_for_a_field_of_a_later_version(kept):
     assert load(kept).data.later == 2.5
 
 
-@pytest.mark.parametrize("gone", ["posterior", "sample_stats", "constant_data", "sample_stats/n_steps", "constant_data/table"])
+@pytest.mark.parametrize(
+    "gone", ["posterior", "sample_stats", "constant_data", "sample_stats/n_steps", "constant_data/table"]
+)
 def test_missing_groups_and_arrays_are_refused(gone, kept):
     with h5py.File(kept, "r+") as content:
         del content[gone]
