@@ -35,7 +35,7 @@ def fit(
     *,
     model: str | Model[Any],
     key: jax.Array,
-    method: str = "nuts",
+    method: str | None = None,
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
@@ -50,7 +50,8 @@ def fit(
         data: a table, one or more files, or measurements that were read before.
         model: "fleet", "steps", "collectives", "kernels" or "overlap", or a model.
         key: seed; the same gives the same draws.
-        method: "nuts" (exact, slow), "svi" (a checked normal approximation) or "map" (the mode and its curvature).
+        method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked) or "map" (the same around the mode);
+            None for what suits the model.
         mapping: canonical column -> name in the data, e.g. {"duration": "time_ms"}.
         units: canonical column -> unit, e.g. {"duration": "ms"}, where no name says it.
         where: column -> value that rows must have.
@@ -64,6 +65,7 @@ def fit(
         FitError: unknown model or method, or data on which the model cannot be fitted.
     """
     chosen = model_named(model) if isinstance(model, str) else model
+    method = method or chosen.default_method
     if method not in METHODS:
         raise FitError(f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     found = measured(data, chosen, mapping=mapping, units=units, where=where)

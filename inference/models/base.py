@@ -52,6 +52,8 @@ class Model(Protocol[Data]):
 
     Attributes:
         name: as in `prism_jax.fit(..., model=name)` and `prism-jax fit NAME`.
+        default_method: "nuts", "svi" or "map": what fits this model best where nobody asks for a method.
+        holdout_method: the same where it is fitted many times, with groups left out.
         columns: what a file must and may hold.
         reported: sites whose r-hat and effective sample size make the verdict, and which are calibrated in the slow tests.
         holdout: "halves" where a left-out group is one point of the predicted distribution (a GPU of a fleet): every split
@@ -59,6 +61,8 @@ class Model(Protocol[Data]):
     """
 
     name: ClassVar[str]
+    default_method: ClassVar[str]
+    holdout_method: ClassVar[str]
     columns: ClassVar[Sequence[Column]]
     reported: ClassVar[tuple[str, ...]]
     holdout: ClassVar[str]

@@ -64,6 +64,8 @@ class Collectives:
     law: str = "power"
 
     name: ClassVar[str] = "collectives"
+    default_method: ClassVar[str] = "map"
+    holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = (
         "curve_scale",

@@ -55,6 +55,8 @@ class Fleet:
     """The fleet model; see the module."""
 
     name: ClassVar[str] = "fleet"
+    default_method: ClassVar[str] = "nuts"
+    holdout_method: ClassVar[str] = "svi"
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = REPORTED
     holdout: ClassVar[str] = "halves"

@@ -46,6 +46,8 @@ class Kernels:
     """The model by the name "kernels"."""
 
     name: ClassVar[str] = "kernels"
+    default_method: ClassVar[str] = "map"
+    holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = ("noise_centre", "table_scale", "class_scale")
     holdout: ClassVar[str] = "folds"

@@ -49,6 +49,8 @@ class Overlap:
     """The model by the name "overlap"."""
 
     name: ClassVar[str] = "overlap"
+    default_method: ClassVar[str] = "nuts"
+    holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = ("base_logit", "base_log_extra", "kernel_logit_scale", "log_noise")
     holdout: ClassVar[str] = "folds"

@@ -71,6 +71,8 @@ class Steps:
     """The steps model; see the module."""
 
     name: ClassVar[str] = "steps"
+    default_method: ClassVar[str] = "map"
+    holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = ("amplitude", "own", "length", "coupling", "rest", "level_dof", "level_scale")
     holdout: ClassVar[str] = "folds"

@@ -27,7 +27,10 @@ Files = Annotated[
     list[str], typer.Argument(metavar="FILE...", help="CSV, parquet or log; a table of runs may come with its steps.")
 ]
 Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the fit (netCDF, .nc).")]
-Method = Annotated[str, typer.Option("--method", help="nuts (exact), svi (checked approximation) or map (quick look).")]
+Method = Annotated[
+    str | None,
+    typer.Option("--method", help="nuts (exact), svi or map (checked approximations). [default: what suits the model]"),
+]
 Holdout = Annotated[
     str | None, typer.Option("--holdout", metavar="COLUMN", help="Leave whole groups of a column out and score them.")
 ]
@@ -59,7 +62,7 @@ def _command(model: str) -> Callable[..., None]:
     def command(
         files: Files,
         out: Out = None,
-        method: Method = "nuts",
+        method: Method = None,
         holdout: Holdout = None,
         splits: Splits = None,
         mapping: Map = None,
@@ -92,7 +95,7 @@ def _run(
     files: list[str],
     options: dict[str, dict[str, str]],
     out: str | None,
-    method: str,
+    method: str | None,
     column: str | None,
     n_split: int | None,
     n_chain: int,
@@ -124,7 +127,7 @@ def _run(
             key=jax.random.key(seed),
             settings=settings,
             progress=lambda share: tell(f"fitting, {share:.0%}"),
-            resume=None if out is None or method != "nuts" else Path(f"{out}.partial"),
+            resume=None if out is None else Path(f"{out}.partial"),
             record=run_record({"files": files, "model": model, "method": method, **options}, seed),
         )
         summary = fitted.summary()
@@ -135,7 +138,7 @@ def _run(
                 model=model,
                 column=column,
                 key=jax.random.key(seed),
-                method=method if method != "nuts" else "svi",
+                method=None if method == "nuts" else method,  # as often as there are groups, nuts takes too long
                 n_split=n_split,
                 settings=settings,
                 progress=lambda share: tell(f"leaving out groups of {column}, {share:.0%}"),
