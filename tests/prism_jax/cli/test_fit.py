@@ -1,0 +1,271 @@
+"""`prism-jax fit` from a table to a prediction, on a small simulated fleet; and what is said of every wrong input."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from prism_jax.cli.app import main
+
+ROOT = Path(__file__).resolve().parents[3]
+GPU_SPREAD, RUN_SPREAD = 0.03, 0.01
+JOB = """\
+model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
+cluster: dgx-a100
+plan: {micro_batch: 1, global_batch: 16, seq_len: 1024, dp: 8}
+variability: a100-default
+"""
+JAX_IS_ABSENT = """\
+import sys
+from prism_jax.cli.app import main
+code = main(sys.argv[1:])
+loaded = {"jax", "numpyro", "pandas", "inference", "matplotlib", "xarray"} & set(sys.modules)
+sys.exit(f"loaded {sorted(loaded)}" if loaded else code)
+"""
+
+
+def fleet_table() -> pd.DataFrame:
+    """40 GPUs on 10 nodes, 5 runs each; milliseconds."""
+    rng = np.random.default_rng(4)
+    gpu = np.repeat(np.arange(40), 5)
+    log = GPU_SPREAD * rng.standard_normal(40)[gpu] + RUN_SPREAD * rng.standard_normal(len(gpu))
+    return pd.DataFrame(
+        {"gpu": [f"gpu{i:02d}" for i in gpu], "node": [f"node{i // 4}" for i in gpu], "time_ms": 20.0 * np.exp(log)}
+    )
+
+
+@pytest.fixture(autouse=True)
+def strict_promotion() -> None:
+    """In place of the one of all these tests: NumPyro relies on promotion."""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("fleet") / "fleet.csv"
+    fleet_table().to_csv(file, index=False)
+    return file
+
+
+def run_alone(*arguments: str) -> subprocess.CompletedProcess:
+    """In a process of its own, with the strictness of these tests."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", JAX_IS_ABSENT, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def kept(table) -> tuple[Path, dict]:
+    """The file of a fit, and what --json says of it."""
+    file = table.with_suffix(".nc")
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        assert main(["fit", "fleet", str(table), "--method", "map", "--json", "-o", str(file)]) == 0
+    return file, json.loads(stream.getvalue())
+
+
+@pytest.fixture
+def failed(kept, tmp_path) -> Path:
+    """The same fit with a failed verdict."""
+    import h5py
+
+    file = tmp_path / "failed.nc"
+    file.write_bytes(kept[0].read_bytes())
+    with h5py.File(file, "r+") as content:
+        about = json.loads(content.attrs["prism_jax_fit"])  # type: ignore[arg-type]
+        about["verdict"] |= {"ok": False, "sentence": "failed: the chains disagree"}
+        content.attrs["prism_jax_fit"] = json.dumps(about)
+    return file
+
+
+@pytest.fixture
+def job(tmp_path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+def one_line(capsys) -> str:
+    """What was said on stderr: one line, and no traceback."""
+    said = capsys.readouterr().err.strip()
+    assert "Traceback" not in said
+    assert len(said.splitlines()) == 1, said
+    return said
+
+
+def test_json_says_what_was_fitted_and_from_what(kept, table):
+    file, found = kept
+    assert (found["kind"], found["model"], found["method"]) == ("fit", "fleet", "map")
+    assert found["verdict"]["ok"] is True
+    assert found["verdict"]["k_hat"] < 0.7
+    assert found["hygiene"]["n_read"] == found["hygiene"]["n_kept"] == 200
+    assert sum(found["variance_shares"].values()) == pytest.approx(1.0, abs=0.05), "medians of shares that sum to one"
+    assert found["inputs"]["files"] == [str(table)]
+    assert found["seed"] == 0
+    assert {"prism-jax", "jax", "numpy"} <= set(found["versions"])
+    assert file.stat().st_size > 0
+    assert not Path(f"{file}.partial").exists()
+
+
+def test_the_spread_of_the_simulated_gpus_is_found(kept):
+    """Standard error of the sd of 40 GPUs is 11 %; five of them, on draws of the kept fit."""
+    import inference
+
+    draws = inference.Fit.load(kept[0]).draws
+    total = np.hypot(draws["gpu_spread"], draws["node_spread"]).mean()
+    assert total == pytest.approx(GPU_SPREAD, rel=0.55)
+    assert draws["rest_spread"].mean() == pytest.approx(RUN_SPREAD, rel=0.3)  # 160 degrees of freedom: 5.6 %
+    assert np.exp(draws["typical_log_s"].mean()) == pytest.approx(20e-3, rel=5 * GPU_SPREAD / np.sqrt(40))
+
+
+def test_report_repeats_in_text_what_json_says(kept, capsys):
+    file, found = kept
+    assert main(["fit", "report", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("fleet fitted by map in ")
+    for part in (
+        found["verdict"]["sentence"],
+        "200 rows read, 200 kept",
+        "share of the variance",
+        "median, 90 % interval",
+    ):
+        assert part in text
+    assert "fitted rows, replicated" in text
+
+
+def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):
+    file, found = kept
+    picture = tmp_path / "fit.png"
+    assert main(["fit", "report", str(file), "--json", "--plot", str(picture)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    checks = report.pop("checks")
+    assert report == found
+    assert checks["n"] == 40
+    assert 0.6 < checks["coverage_90"] <= 1.0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_predict_uses_a_fit_and_says_how_far_it_can_be_trusted(kept, job, capsys, monkeypatch):
+    file, _ = kept
+    monkeypatch.setattr("prism_jax.cli.fitted.N_DRAW", 4)
+    options = ["predict", job, "--json", "--samples", "200"]
+    assert main(options) == 0
+    without = json.loads(capsys.readouterr().out)
+    assert main([*options, "--fit", str(file)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "epistemic_s" not in without
+    assert without["record"]["inputs"]["fit"] == []
+    assert found["record"]["inputs"]["fit"] == [str(file)]
+    assert found["step_time_s"]["p50"] != without["step_time_s"]["p50"]
+    assert found["deterministic_s"] == without["deterministic_s"]
+    assert {"p50", "p95", "p99"} <= set(found["epistemic_s"])
+    for name, band in found["epistemic_s"].items():
+        assert 0.0 < band["low"] < band["high"]
+        assert band["low"] * 0.95 < found["step_time_s"][name] < band["high"] * 1.05
+
+
+def test_a_failed_fit_is_refused_in_a_prediction(failed, job, capsys):
+    assert main(["predict", job, "--fit", str(failed)]) == 2
+    said = one_line(capsys)
+    assert "the chains disagree" in said
+    assert "--force" in said
+
+
+def test_columns_units_and_rows_are_chosen_by_options(tmp_path, capsys):
+    table = fleet_table().rename(columns={"gpu": "card", "time_ms": "took"}).assign(kind="good")
+    table = pd.concat([table, table.assign(kind="bad", took=9e9)])
+    file = tmp_path / "other.csv"
+    table.to_csv(file, index=False)
+    options = ["--map", "gpu=card", "--map", "duration=took", "--unit", "duration=ms", "--where", "kind=good"]
+    assert main(["fit", "fleet", str(file), "--method", "map", "--seed", "5", *options]) == 0
+    text = capsys.readouterr().out
+    assert "400 rows read, 200 kept" in text
+    assert "fleet fitted by map" in text
+
+
+@pytest.mark.slow
+def test_groups_are_left_out_and_scored(table, capsys):
+    assert main(["fit", "fleet", str(table), "--method", "map", "--holdout", "gpu", "--splits", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["holdout"]
+    assert (found["column"], found["n_groups"], found["n_scores"]) == ("gpu", 40, 2)
+    assert 0.0 < found["ks"] < 1.0
+    assert found["ks_empirical"] is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--map", "duration"], "--map duration: write COLUMN=VALUE"),
+        (["--map", "=x"], "--map =x: write COLUMN=VALUE"),
+        (["--unit", "duration="], "--unit duration=: write COLUMN=VALUE"),
+        (["--map", "gpu=gpuu"], "did you mean gpu"),
+        (["--map", "durations=time_ms"], "duration"),
+        (["--unit", "duration=fortnight"], "fortnight"),
+        (["--where", "node=nowhere"], "nowhere"),
+        (["--where", "nod=node1"], "nod"),
+        (["--method", "maps"], "'maps' is unknown"),
+        (["-o", "{folder}/none/fit.nc"], "there is no folder"),
+        (["-o", "{folder}"], "a folder stands there"),
+    ],
+)
+def test_wrong_options_are_one_line(options, says, table, tmp_path, capsys):
+    given = [option.format(folder=tmp_path) for option in options]
+    assert main(["fit", "fleet", str(table), "--method", "map", *given]) == 2
+    assert says in one_line(capsys)
+
+
+def test_an_unknown_column_to_leave_out_is_one_line(table, capsys):
+    assert main(["fit", "fleet", str(table), "--method", "map", "--holdout", "nodes_"]) == 2
+    said = one_line(capsys)
+    assert "--holdout nodes_: no such column" in said
+    assert "did you mean node" in said
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x00\x01\x02\xff" * 50, b"a,b\n1,2\n", b"gpu,time_ms\nx,1\ny,2\n"])
+def test_files_that_hold_no_fleet_are_one_line(content, tmp_path, capsys):
+    file = tmp_path / "fleet.csv"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["fit", "fleet", str(file), "--method", "map"]) == 2
+    one_line(capsys)
+
+
+@pytest.mark.parametrize("command", ["report", "predict"])
+@pytest.mark.parametrize("content", [None, b"", b"gpu,time_ms\nx,1\n", b"\x89HDF\r\n\x1a\n"])
+def test_files_that_are_no_fits_are_one_line(command, content, job, tmp_path, capsys):
+    file = tmp_path / "fit.nc"
+    if content is not None:
+        file.write_bytes(content)
+    arguments = ["fit", "report", str(file)] if command == "report" else ["predict", job, "--fit", str(file)]
+    assert main(arguments) == 2
+    assert "fit.nc: " in one_line(capsys)
+
+
+def test_a_picture_of_another_kind_is_refused_before_reading(tmp_path, capsys):
+    assert main(["fit", "report", str(tmp_path / "none.nc"), "--plot", "fit.gif"]) == 2
+    assert "--plot: fit.gif: the name must end in" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["fit", "--help"], 0),
+        (["fit", "fleet", "--help"], 0),
+        (["fit", "fleet", "x.csv", "--map", "duration"], 2),
+        (["fit", "fleet", "x.csv", "-o", "none/fit.nc"], 2),
+        (["fit", "flet", "x.csv"], 2),
+        (["fit", "report", "x.nc", "--plot", "x.gif"], 2),
+    ],
+)
+def test_help_and_wrong_options_import_no_jax(arguments, code):
+    done = run_alone(*arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
