@@ -77,6 +77,13 @@ def predict(
         return brute_force(program, key, n_samples, known, progress)
     if many:
         return replace(_in_full(program, key, known, progress), notes=(MANY_KNOWN,))
+    return columns_or_full(program, key, n_samples, known, progress)
+
+
+def columns_or_full(
+    program: Program, key: Array, n_samples: int, known: KnownGpus | None = None, progress: Progress = silent
+) -> StepTimeDistribution:
+    """The symmetric method, or brute force where too few of its columns reach the tail; arguments as those of `predict`."""
     result = symmetric(program, key, n_samples, known)
     if result.tail_columns >= MIN_TAIL_COLUMNS * min(1.0, result.n_samples / TAIL_REFERENCE_COLUMNS):
         return result

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
-from prism_jax.simulate.epistemic import epistemic_band
-from prism_jax.simulate.predict import predict
-from prism_jax.variability.families import LogNormal
-from prism_jax.variability.tree import Variability
+from prism_jax.cost.step_cost import COMPUTE_CLASSES
+from prism_jax.simulate import columns
+from prism_jax.simulate.epistemic import alike, epistemic_band
+from prism_jax.simulate.predict import columns_or_full, predict
+from prism_jax.simulate.program import lower
+from prism_jax.variability.families import LogNormal, Mixture
+from prism_jax.variability.tree import ClassVariability, Variability
 from tests.jobs import make_job
 
 KEY = jax.random.key(0)
@@ -52,6 +57,44 @@ def test_the_variability_of_the_job_itself_does_not_count():
     quiet = make_job(Variability(), tp=1, pp=1, dp=2, n_micro_batch=1)
     draws = [step_varies(0.05), step_varies(0.2)]
     assert epistemic_band(quiet, draws, QUANTILES, key=KEY, n_samples=N) == band(0.05, 0.2)
+
+
+def mixtures() -> list[Variability]:
+    """Laws that need different numbers of knots."""
+    laws = [
+        LogNormal(0.02),
+        Mixture(0.02, 0.05, 1.3, 0.05),
+        Mixture(0.001, 0.2, 1.5, 0.01),
+        Mixture(0.1, 0.01, 1.1, 0.1),
+    ]
+    trees = [
+        ClassVariability(gpu=law, node=LogNormal(0.01), call=LogNormal(cv))
+        for law, cv in zip(laws, (0.01, 0.2, 0.5, 0.9), strict=True)
+    ]
+    return [Variability("mixture", dict.fromkeys(COMPUTE_CLASSES, tree)) for tree in trees]
+
+
+def test_chains_of_equal_length_change_no_prediction():
+    """Up to the order in which single precision adds."""
+    programs = [lower(replace(JOB, variability=tree)) for tree in mixtures()[:2]]
+    assert len({len(program.gpu[0].knots) for program in programs}) == 2
+    for program, padded in zip(programs, alike(programs), strict=True):
+        before, after = (columns_or_full(p, KEY, N).samples_s for p in (program, padded))
+        np.testing.assert_allclose(after, before, rtol=1e-5)
+
+
+def test_one_compilation_serves_all_draws(monkeypatch):
+    made = {}
+    original = columns._compiled
+
+    def recorded(*arguments):
+        made[arguments] = original(*arguments)
+        return made[arguments]
+
+    original.cache_clear()
+    monkeypatch.setattr(columns, "_compiled", recorded)
+    epistemic_band(JOB, mixtures(), QUANTILES, key=KEY, n_samples=N)
+    assert [function._cache_size() for function in made.values()] == [1]
 
 
 def test_progress_is_told():
