@@ -2,7 +2,7 @@
 
 PART_OF_PRISM_JAX = True
 
-from .fit import fit as fit, measured as measured
-from .holdout import Holdout as Holdout, holdout as holdout
-from .result import Fit as Fit
-from .settings import Settings as Settings
+from .fit import fit as fit, measured as measured  # noqa: E402  (the mark stands first)
+from .holdout import Holdout as Holdout, holdout as holdout  # noqa: E402
+from .result import Fit as Fit  # noqa: E402
+from .settings import Settings as Settings  # noqa: E402

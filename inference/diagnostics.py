@@ -66,7 +66,9 @@ def _of_chains(sampled: Sampled, r_hat: float, worst_r: str, ess: float, worst_e
         failed.append(f"{worst_e} has {ess:.0f} effective draws, fewer than {MIN_ESS:.0f}")
     if n_diverging > MAX_DIVERGING * n_chain * n_draw:
         failed.append(f"{n_diverging} of {n_chain * n_draw:,} transitions diverged")
-    facts = f"largest r-hat {r_hat:.3f} ({worst_r}), fewest effective draws {ess:.0f} ({worst_e}), {n_diverging} divergent"
+    facts = (
+        f"largest r-hat {r_hat:.3f} ({worst_r}), fewest effective draws {ess:.0f} ({worst_e}), {n_diverging} divergent"
+    )
     if not failed:
         return Verdict(True, f"good: {facts}", r_hat, ess, worst_r, n_diverging, np.nan)
     sentence = f"failed: {'; '.join(failed)}. Draw more (--draws), or look at the data"
@@ -78,7 +80,9 @@ def _of_approximation(sampled: Sampled) -> Verdict:
     k_hat, n_draw = sampled.k_hat, float(sampled.diverging.size)
     ok = k_hat < GOOD_K
     if ok:
-        sentence = f"good: the normal approximation is close to the posterior (Pareto shape {k_hat:.2f}, below {GOOD_K})"
+        sentence = (
+            f"good: the normal approximation is close to the posterior (Pareto shape {k_hat:.2f}, below {GOOD_K})"
+        )
     else:
         sentence = (
             f"failed: the normal approximation misses part of the posterior (Pareto shape {k_hat:.2f}, not below {GOOD_K}). "

@@ -72,7 +72,13 @@ def fit(
     started = time.perf_counter()
     prepared = chosen.prepare(found.frame)
     sampled = posterior(
-        chosen, prepared, method, key, settings=settings, progress=progress, resume=None if resume is None else Path(resume)
+        chosen,
+        prepared,
+        method,
+        key,
+        settings=settings,
+        progress=progress,
+        resume=None if resume is None else Path(resume),
     )
     return Fit(
         model=chosen,

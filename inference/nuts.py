@@ -1,9 +1,9 @@
-"""No-U-turn sampling in blocks: several chains side by side, a file after every block, and exactly the same draws after a restart.
+"""No-U-turn sampling in blocks: chains side by side, a file after every block, and the same draws after a restart.
 
-NumPyro's kernel keeps everything, adaptation included, in its state; so a run is a loop of jitted blocks over that state, and what is
-on disk after a block is all that is needed to go on. The kernel sees coordinates in which the posterior is round: unconstrained sites
-as one vector, whitened by the curvature at the mode. (NumPyro's regularisation of the mass matrix, 1e-5 after 500 steps, is
-larger than the variance of a well-measured log time; unwhitened, the step size falls tenfold.)
+NumPyro's kernel keeps everything, adaptation included, in its state; so a run is a loop of jitted blocks over that state, and
+what is on disk after a block is all that is needed to go on. The kernel sees coordinates in which the posterior is round:
+unconstrained sites as one vector, whitened by the curvature at the mode. (NumPyro's regularisation of the mass matrix, 1e-5
+after 500 steps, is larger than the variance of a well-measured log time; unwhitened, the step size falls tenfold.)
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ from .program import Program, constrained
 from .sampled import Sampled
 from .settings import Settings
 
-JITTER = 2.0  # sd of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
-DENSE_UP_TO = 64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
+JITTER = (
+    2.0  # sd of the start of each chain, in widths of the posterior there, cut off at as many: apart, but within reach
+)
+DENSE_UP_TO = (
+    64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
+)
 Progress = Callable[[float], None]
 
 

@@ -24,9 +24,11 @@ class Scale:
         return dist.LogNormal(math.log(self.median), math.log(self.factor))
 
 
-# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two factors.
+# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
+# factors.
 GPU_SPREAD = Scale(0.010, 2.7)
-# Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors up).
+# Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors
+# up).
 NODE_SPREAD = Scale(0.002, 4.0)
 # A kernel's own response of a chip, beyond the score it shares with the other kernels of that chip.
 KERNEL_SPREAD = Scale(0.003, 3.0)
@@ -41,7 +43,8 @@ SLOW_PROB = (1.0, 9.0)  # Beta, times one half
 SLOW_SHIFT_SD = 4.0
 # Their own spread, in bulk spreads.
 SLOW_SPREAD = Scale(1.5, 2.0)
-# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow chips.
+# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow
+# chips.
 FAR_ABOVE = Scale(2.0, 2.5)
 # Change of log time per unit of log clock, log power or 10 K within one GPU: between -1 (compute bound) and a little.
 SLOPE_SD = 1.0

@@ -128,4 +128,6 @@ class Fit:
 
     def _check(self, force: bool) -> None:
         if not (self.verdict.ok or force):
-            raise FitError(f"this fit is not to be used: {self.verdict.sentence}. Pass force=True (--force) to use it all the same.")
+            raise FitError(
+                f"this fit is not to be used: {self.verdict.sentence}. Pass force=True (--force) to use it all the same."
+            )

@@ -37,7 +37,9 @@ class Settings:
                 raise FitError(f"{name} = {getattr(self, name)}, but it must be at least 1")
         for name in ("n_warmup", "n_draw"):
             if getattr(self, name) % self.block:
-                raise FitError(f"{name} = {getattr(self, name)} is not a multiple of the block of {self.block} iterations")
+                raise FitError(
+                    f"{name} = {getattr(self, name)} is not a multiple of the block of {self.block} iterations"
+                )
 
     @property
     def n_block(self) -> int:

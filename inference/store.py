@@ -112,7 +112,7 @@ def _read(path: Path) -> Fit:
         data=_data(path, model, arrays, about["data"]),
         sampled=Sampled(draws, stats["diverging"].astype(bool), stats["n_steps"], np.nan if k_hat is None else k_hat),
         method=about["method"],
-        verdict=Verdict(**{name: np.nan if value is None else value for name, value in about["verdict"].items()}),
+        verdict=_verdict(about["verdict"]),
         hygiene=Hygiene(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
         elapsed_s=about["elapsed_s"],
         record=about["record"],
@@ -125,6 +125,12 @@ def _walk(path: Path) -> None:
 
     with h5py.File(path, "r") as content:
         content.visititems(lambda _name, _item: None)
+
+
+def _verdict(plain: Mapping[str, Any]) -> Verdict:
+    """None stands for NaN."""
+    given: dict[str, Any] = {name: np.nan if value is None else value for name, value in plain.items()}
+    return Verdict(**given)
 
 
 def _data(path: Path, model: Any, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> Any:

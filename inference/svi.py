@@ -1,4 +1,4 @@
-"""Variational inference: a normal law with full covariance over the unconstrained sites, begun at the mode, then checked and weighted.
+"""Variational inference: a normal law of full covariance over the unconstrained sites, begun at the mode, then weighted.
 
 From its default start NumPyro's mean-field guide finds a wrong answer for nested scales (tau .18 instead of .015), so the guide
 begins at the mode with the curvature there. Its draws are weighted by Pareto-smoothed importance sampling.

@@ -3,10 +3,11 @@
     log t = mu[series] + nu[kernel] b[node] + tau[kernel] z[GPU] + omega[kernel] e[GPU, kernel]
             + rho[kernel] u[node, run] + beta . (x - mean x of the GPU) + sigma[kernel] eps
 
-`b` is normal with a share of nodes that lie far, `z` a bulk N(0, 1) plus a component of slow (or fast) chips; one score per GPU for all kernels. GPUs and nodes are
-integrated out (`fleet_likelihood`), so that a fleet of any size leaves some ten numbers to sample. `e` is present where GPUs were measured
-with several kernels, `u` where the GPUs of a node share runs, `x` (clock, temperature, power) where they were logged: what they do to one GPU over time. What they explain
-*between* GPUs is a result, not a correction: a chip is slow because it clocks low, and the next fleet will hold such chips too.
+`b` is normal with a share of nodes that lie far, `z` a bulk N(0, 1) plus a component of slow (or fast) chips; one score per GPU
+for all kernels. GPUs and nodes are integrated out (`fleet_likelihood`), so that a fleet of any size leaves some ten numbers to
+sample. `e` is present where GPUs were measured with several kernels, `u` where the GPUs of a node share runs, `x` (clock,
+temperature, power) where they were logged: what they do to one GPU over time. What they explain *between* GPUs is a result, not
+a correction: a chip is slow because it clocks low, and the next fleet will hold such chips too.
 """
 
 from __future__ import annotations
@@ -87,14 +88,14 @@ class Fleet:
         """[draw, node] and what a group is."""
         arrays, rebuild = traced(data)
         laws = laws_of(draws)
-        each = jax.jit(lambda given, all_laws: jax.lax.map(lambda law: log_nodes(rebuild(given), law), all_laws))
+        each = jax.jit(lambda given, laws: jax.lax.map(lambda law: log_nodes(rebuild(given), law), laws))
         return np.asarray(each(arrays, laws)), "node"
 
 
 def _program(data: FleetData) -> None:
     n_kernel = len(data.kernel)
 
-    def spread(name: str, prior: priors.Scale) -> jax.Array:
+    def spread(name: str, prior: priors.Scale) -> Any:
         return numpyro.sample(name, prior.law().expand([n_kernel]).to_event(1))
 
     law = FleetLaw(

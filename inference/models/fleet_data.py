@@ -1,7 +1,10 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """A table of kernel times as the fleet model needs it: one cell per GPU and kernel, with sufficient statistics.
 
-Rows of one cell are repeats. Those farther than `FAR` robust standard deviations from their cell's median are *disturbed runs*: another
-job, a retried kernel. They are counted, with their mean excess, and kept out of the normal part of the model.
+Rows of one cell are repeats. Those farther than `FAR` robust standard deviations from their cell's median are *disturbed runs*:
+another job, a retried kernel. They are counted, with their mean excess, and kept out of the normal part of the model.
 """
 
 from __future__ import annotations
@@ -18,8 +21,20 @@ from ..data.columns import Column
 from .fleet_runs import run_counts, run_names, within_cells
 
 COLUMNS: Sequence[Column] = (
-    Column("gpu", ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"), required=True, text=True, may_be_blank=False),
-    Column("duration_s", ("duration", "time", "kernel_time", "elapsed", "latency"), required=True, positive=True, may_be_blank=False),
+    Column(
+        "gpu",
+        ("gpu_uuid", "uuid", "gpu_id", "gpu_serial", "serial", "device"),
+        required=True,
+        text=True,
+        may_be_blank=False,
+    ),
+    Column(
+        "duration_s",
+        ("duration", "time", "kernel_time", "elapsed", "latency"),
+        required=True,
+        positive=True,
+        may_be_blank=False,
+    ),
     Column("kernel", ("kernel_name", "name", "op", "benchmark"), text=True),
     Column("node", ("node_key", "hostname", "host", "node_name"), text=True),
     Column("cluster", ("site", "fleet"), text=True),
@@ -112,7 +127,9 @@ def fleet_data(frame: pd.DataFrame) -> FleetData:
             "Is the column of GPU names the right one (--map gpu=NAME)?"
         )
     kernels, series = tuple(sorted(rows["kernel"].unique())), tuple(sorted(rows["series"].unique()))
-    covariates = tuple(name for name in COVARIATES if name in rows and rows[name].notna().all() and np.ptp(rows[name]) > 0.0)
+    covariates = tuple(
+        name for name in COVARIATES if name in rows and rows[name].notna().all() and np.ptp(rows[name]) > 0.0
+    )
     calm = rows[~rows["disturbed"]]
     cells = calm.groupby(["gpu", "kernel", "series"], sort=True)["log_s"].agg(["size", "mean"]).reset_index()
     median = cells.groupby("series")["mean"].median()

@@ -1,8 +1,8 @@
 """Density of a fleet's measurements given its population, with the scores of GPUs and nodes integrated out.
 
-Given its node's score b, a GPU's score is a two-component normal mixture and its measurements are normal: closed form. The integral over
-b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the node's GPUs put it and reaching far into the tails; `c` and
-`s` follow the parameters, so that the rule is right whether nodes differ much or hardly at all.
+Given its node's score b, a GPU's score is a two-component normal mixture and its measurements are normal: closed form. The
+integral over b is the trapezoidal rule on `b = c + s sinh(u)`, fine around where the node's GPUs put it and reaching far into
+the tails; `c` and `s` follow the parameters, so that the rule is right whether nodes differ much or hardly at all.
 """
 
 from __future__ import annotations

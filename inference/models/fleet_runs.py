@@ -1,7 +1,11 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Runs that the GPUs of a node share: found in the table, and taken out of the differences between GPUs.
 
-A data-parallel job, or a test that is started on a whole node, gives one row per GPU and run; what the run meets (other load, heat) is
-common to them. Within a node, log time = GPU + run + rest: sums of squares of run means and of the rest are all that the model needs.
+A data-parallel job, or a test that is started on a whole node, gives one row per GPU and run; what the run meets (other load,
+heat) is common to them. Within a node, log time = GPU + run + rest: sums of squares of run means and of the rest are all that
+the model needs.
 """
 
 from __future__ import annotations

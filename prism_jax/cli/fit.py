@@ -46,7 +46,9 @@ Where = Annotated[
     list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Keep only rows with that value.")
 ]
 Chains = Annotated[int, typer.Option("--chains", min=1, max=64, help="Chains of nuts.")]
-Draws = Annotated[int, typer.Option("--draws", min=50, max=100_000, help="Draws per chain, and half as many at least to warm up.")]
+Draws = Annotated[
+    int, typer.Option("--draws", min=50, max=100_000, help="Draws per chain, and half as many at least to warm up.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 
 
@@ -77,7 +79,11 @@ def _command(model: str) -> Callable[..., None]:
 
         if out is not None:
             check_target(out)
-        options = {"mapping": _pairs("--map", mapping), "units": _pairs("--unit", unit), "where": _pairs("--where", where)}
+        options = {
+            "mapping": _pairs("--map", mapping),
+            "units": _pairs("--unit", unit),
+            "where": _pairs("--where", where),
+        }
         summary, fitted = _run(model, files, options, out, method, holdout, splits, chains, draws, seed)
 
         def lines() -> list[str]:
@@ -151,7 +157,9 @@ def _settings(module: Any, n_chain: int, n_draw: int) -> Any:
     """Whole blocks of draws, and a warm-up that grows with them."""
     block = module.Settings.block
     whole = -(-n_draw // block) * block
-    return module.Settings(n_chain=n_chain, n_draw=whole, n_warmup=max(module.Settings.n_warmup, -(-whole // (2 * block)) * block))
+    return module.Settings(
+        n_chain=n_chain, n_draw=whole, n_warmup=max(module.Settings.n_warmup, -(-whole // (2 * block)) * block)
+    )
 
 
 def _keep(fitted: Any, out: str | None) -> None:

@@ -24,7 +24,11 @@ def fit_lines(summary: Mapping[str, Any]) -> list[str]:
     lines += ["", "what it says (median, 90 % interval)"]
     lines += [f"  {line}" for line in _tree({k: v for k, v in summary["about"].items() if k not in SKIPPED})]
     lines += [f"note: {note}" for note in summary["about"].get("notes", ())]
-    for name, title in (("holdout", "groups left out"), ("checks", "fitted rows, replicated"), ("loo", "leave one out")):
+    for name, title in (
+        ("holdout", "groups left out"),
+        ("checks", "fitted rows, replicated"),
+        ("loo", "leave one out"),
+    ):
         if summary.get(name):
             lines += ["", title, *(f"  {line}" for line in _tree(summary[name]))]
     return lines

@@ -32,7 +32,9 @@ def fleet_table(
     node = np.where(rng.random(n_node) < truth["far_prob"], truth["far_spread"], 1.0) * rng.standard_normal(n_node)
     shape = (n_node, gpus_per_node)
     slow = rng.random(shape) < truth["slow_prob"]
-    chip = np.where(slow, truth["slow_shift"] + truth["slow_spread"] * rng.standard_normal(shape), rng.standard_normal(shape))
+    chip = np.where(
+        slow, truth["slow_shift"] + truth["slow_spread"] * rng.standard_normal(shape), rng.standard_normal(shape)
+    )
     run = truth["run_spread"] * rng.standard_normal((n_node, 1, n_run)) if shared_runs else 0.0
     log_s = (
         np.log(typical_s)

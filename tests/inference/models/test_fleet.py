@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from inference import Settings, holdout, measured
 from inference.data import tidy
@@ -20,7 +21,6 @@ from inference.models.fleet_predict import new_gpus
 from inference.models.fleet_report import kernel_class
 from prism_jax.errors import DataError
 from prism_jax.variability.families import Mixture
-from scipy import stats
 
 from .fleets import TRUTH, fleet_table
 
@@ -62,7 +62,9 @@ def brute_log_node(data: FleetData, law: FleetLaw, node: int) -> float:
         bulk = stats.norm.pdf(rest, 0.0, np.sqrt(tau**2 + noise))
         slow = stats.norm.pdf(rest, tau * law.slow_shift, np.sqrt((tau * law.slow_spread) ** 2 + noise))
         log_likelihood += np.log((1.0 - law.slow_prob) * bulk + law.slow_prob * slow + 1e-300)
-    return float(np.log(np.trapezoid(prior * np.exp(log_likelihood - log_likelihood.max()), score)) + log_likelihood.max())
+    return float(
+        np.log(np.trapezoid(prior * np.exp(log_likelihood - log_likelihood.max()), score)) + log_likelihood.max()
+    )
 
 
 @pytest.mark.parametrize("node_spread", [0.0003, 0.003, 0.03])
@@ -190,7 +192,12 @@ def test_a_fast_batch_makes_the_rest_the_slow_component(fitted) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("SGEMM (cuBLAS)", "gemm"), ("flash_attn_fwd", "attention"), ("memcpy HtoD", "memory"), ("ResNet iteration", None)],
+    [
+        ("SGEMM (cuBLAS)", "gemm"),
+        ("flash_attn_fwd", "attention"),
+        ("memcpy HtoD", "memory"),
+        ("ResNet iteration", None),
+    ],
 )
 def test_kernel_classes_are_read_off_names(name: str, kind: str | None) -> None:
     assert kernel_class(name) == kind
@@ -200,8 +207,8 @@ def test_kernel_classes_are_read_off_names(name: str, kind: str | None) -> None:
 def test_simulation_based_calibration() -> None:
     """Ranks of true parameters, drawn from narrow laws inside the priors and weighted to the priors, are uniform.
 
-    Source: Talts et al., arXiv 1804.06788. 60 fits of 24 nodes x 4 GPUs x 4 runs by importance-weighted SVI; a chi-square of 6 bins per
-    parameter, false-alarm rate 1e-4 each.
+    Source: Talts et al., arXiv 1804.06788. 60 fits of 24 nodes x 4 GPUs x 4 runs by importance-weighted SVI; a chi-square of 6
+    bins per parameter, false-alarm rate 1e-4 each.
     """
     n_fit, n_bin = 60, 6
     model = Fleet()
