@@ -103,7 +103,16 @@ def some_fit() -> Fit:
     found = Verdict(False, "failed: r-hat of mean is 1.300", 1.3, 12.5, "mean", 3, np.nan)
     hygiene = Hygiene(12, 10, {"not positive": 2}, ("unit assumed",))
     record = {"inputs": {"files": ["a.csv"]}, "seed": 7, "versions": {"jax": "0"}, "git_revision": None}
-    return Fit(Kinds(), DATA, sampled, "nuts", found, hygiene, 1.25, record)
+    return Fit(
+        Kinds(),  # pyright: ignore[reportArgumentType]
+        DATA,
+        sampled,
+        "nuts",
+        found,
+        hygiene,
+        1.25,
+        record,
+    )
 
 
 @pytest.fixture(scope="module")
