@@ -1,9 +1,10 @@
 """Section 5: which family predicts GPUs that were left out.
 
-Per GPU the mean of log seconds over undisturbed runs. Half of the GPUs are drawn 20 times; a family is fitted to the others by maximum likelihood and
-its distribution function held against the left-out half (Kolmogorov-Smirnov distance; smaller is better). "Other half" is the distance between the two
-halves themselves, which nothing that knows only the measured values beats by much. The fleet model's halves are the same ones
-(`inference.holdout` draws them from the same key); it also knows nodes and repeats.
+Per GPU the mean of log seconds over undisturbed runs. Half of the GPUs are drawn 20 times; a family is fitted to the
+others by maximum likelihood and its distribution function held against the left-out half (Kolmogorov-Smirnov
+distance; smaller is better). "Other half" is the distance between the two halves themselves, which nothing that knows
+only the measured values beats by much. The fleet model's halves are the same ones (`inference.holdout` draws them
+from the same key); it also knows nodes and repeats.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from prism_jax.plot.style import GREY, INDIGO, PURPLE, ROSE, SAND, TEAL, style
 Cdf = Callable[[np.ndarray], np.ndarray]  # of log seconds
 N_SPLIT = 20
 SMALLEST_SD = 1e-4  # of a mixture component, log seconds: one chip does not become a spike of its own
-COLOURS = {"Normal": GREY, "LogNormal": SAND, "Gamma": PURPLE, "Student-t": TEAL, "mixture": ROSE, "fleet model": INDIGO}
+COLOURS = {
+    "Normal": GREY,
+    "LogNormal": SAND,
+    "Gamma": PURPLE,
+    "Student-t": TEAL,
+    "mixture": ROSE,
+    "fleet model": INDIGO,
+}
 BARS = {"SGEMM": 0.078, "ResNet": 0.085, "BERT": 0.107}
 
 
@@ -102,7 +110,9 @@ def study(folder: Path, n_split: int, *, fleet: bool) -> tuple[Found, Figure]:
         rows = measured(folder, name)
         scores = split_scores(rows.frame, n_split)
         if fleet:
-            left_out = inference.holdout(rows, model="fleet", column="gpu", key=jax.random.key(0), method="svi", n_split=n_split)
+            left_out = inference.holdout(
+                rows, model="fleet", column="gpu", key=jax.random.key(0), method="svi", n_split=n_split
+            )
             scores["fleet model"] = [score.ks for score in left_out.scores]
             scores["fleet model, coverage"] = [score.coverage_90 for score in left_out.scores]
         for family, values in scores.items():
@@ -117,7 +127,9 @@ def split_scores(frame: pd.DataFrame, n_split: int) -> dict[str, list[float]]:
     rows = labelled(frame)
     means = rows[~rows["disturbed"]].groupby("gpu")["log_s"].mean()
     names = np.array(sorted(rows["gpu"].unique()))
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0)), dtype=np.uint32))  # as `inference.holdout`
+    rng = np.random.default_rng(
+        np.asarray(jax.random.key_data(jax.random.key(0)), dtype=np.uint32)
+    )  # as `inference.holdout`
     scores: dict[str, list[float]] = {family: [] for family in (*FAMILIES, "other half")}
     for _ in range(n_split):
         out = means.index.isin(rng.permutation(names)[: len(names) // 2])
@@ -145,11 +157,36 @@ def picture(found: Found) -> Figure:
                 value, low, high = found[f"{name}.{family}"]
                 at = i + 0.12 * (j - 0.5 * (len(here) - 1))
                 span = [[value - low], [high - value]]
-                ax.errorbar([at], [value], span, fmt="o", color=COLOURS[family], markersize=6, capsize=2, label=family if i == 0 else None)
+                ax.errorbar(
+                    [at],
+                    [value],
+                    span,
+                    fmt="o",
+                    color=COLOURS[family],
+                    markersize=6,
+                    capsize=2,
+                    label=family if i == 0 else None,
+                )
             value = found[f"{name}.other half"][0]
-            ax.hlines(value, i - 0.42, i + 0.42, color="#444444", linewidth=1.0, linestyle=":", label="other half, median" if i == 0 else None)
+            ax.hlines(
+                value,
+                i - 0.42,
+                i + 0.42,
+                color="#444444",
+                linewidth=1.0,
+                linestyle=":",
+                label="other half, median" if i == 0 else None,
+            )
             if name in BARS:
-                ax.hlines(BARS[name], i - 0.42, i + 0.42, color="#444444", linewidth=1.2, linestyle="--", label="bar of this project" if i == 0 else None)
+                ax.hlines(
+                    BARS[name],
+                    i - 0.42,
+                    i + 0.42,
+                    color="#444444",
+                    linewidth=1.2,
+                    linestyle="--",
+                    label="bar of this project" if i == 0 else None,
+                )
         ax.set_xticks(range(len(KERNELS)), list(KERNELS))
         ax.set(ylabel="KS distance of GPUs left out", ylim=(0.0, None))
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -1,8 +1,8 @@
 """Section 1: how GPUs differ from each other, and one GPU from itself, by kernel.
 
-Longhorn: 4 kernels on 172 to 392 V100 with names of GPUs, nodes and runs. Spatial: spread of the GPUs' medians. Temporal: spread of the runs of
-one GPU. SuperBench: one node each of A100 and MI100 with eight GPUs (and two V100), one value per GPU and benchmark, no names: spatial only.
-All spreads are standard deviations of log seconds.
+Longhorn: 4 kernels on 172 to 392 V100 with names of GPUs, nodes and runs. Spatial: spread of the GPUs' medians.
+Temporal: spread of the runs of one GPU. SuperBench: one node each of A100 and MI100 with eight GPUs (and two V100),
+one value per GPU and benchmark, no names: spatial only. All spreads are standard deviations of log seconds.
 """
 
 from __future__ import annotations
@@ -92,11 +92,13 @@ def _within(rows: pd.DataFrame) -> pd.Series:
     return by.std(ddof=1)[by.size() >= FEWEST_RUNS]
 
 
-def _over_nodes(values: pd.Series, node: pd.Series, figure) -> tuple[float, float, float]:  # noqa: ANN001
+def _over_nodes(values: pd.Series, node: pd.Series, figure) -> tuple[float, float, float]:
     """The figure over GPUs; interval from nodes drawn with replacement, because their GPUs are alike."""
     rng = np.random.default_rng(0)
     groups = [part.to_numpy() for _, part in values.groupby(node)]
-    drawn = [figure(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])) for _ in range(N_BOOT)]
+    drawn = [
+        figure(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])) for _ in range(N_BOOT)
+    ]
     return figure(values.to_numpy()), *(float(q) for q in np.quantile(drawn, [0.05, 0.95]))
 
 
@@ -135,7 +137,12 @@ def picture(logs: dict[str, pd.DataFrame], single: pd.DataFrame) -> Figure:
             median = rows.groupby("gpu")["log_s"].median()
             _ecdf(left, 100.0 * np.expm1(median - median.median()), name)
             _ecdf(middle, 100.0 * _within(rows).clip(lower=1e-5), name)
-        left.set(xlabel="GPU's median over the fleet's (percent)", ylabel="share of GPUs", title="between GPUs", xlim=(-8, 12))
+        left.set(
+            xlabel="GPU's median over the fleet's (percent)",
+            ylabel="share of GPUs",
+            title="between GPUs",
+            xlim=(-8, 12),
+        )
         middle.set(xlabel="sd of one GPU's runs (percent)", xscale="log", title="one GPU, run to run")
         left.legend(loc="upper left", handlelength=1.2)
         _nodes(right, single)
@@ -144,14 +151,18 @@ def picture(logs: dict[str, pd.DataFrame], single: pd.DataFrame) -> Figure:
     return figure
 
 
-def _ecdf(ax, values, name: str) -> None:  # noqa: ANN001
+def _ecdf(ax, values, name: str) -> None:
     x = np.sort(np.asarray(values, dtype=float))
     ax.step(x, (np.arange(len(x)) + 1.0) / len(x), where="post", color=COLOURS[name], label=name)
 
 
-def _nodes(ax, single: pd.DataFrame) -> None:  # noqa: ANN001
+def _nodes(ax, single: pd.DataFrame) -> None:
     kinds = list(SUPERBENCH)[::-1]
-    models = {"A100-40GB (8 GPUs)": (INDIGO, "o", 0.16), "MI100 (8 GPUs)": (ROSE, "s", 0.0), "V100 (2 GPUs)": (PURPLE, "^", -0.16)}
+    models = {
+        "A100-40GB (8 GPUs)": (INDIGO, "o", 0.16),
+        "MI100 (8 GPUs)": (ROSE, "s", 0.0),
+        "V100 (2 GPUs)": (PURPLE, "^", -0.16),
+    }
     for model, (colour, marker, shift) in models.items():
         part = single[single["model"] == model]
         at = part["kind"].map(kinds.index) + shift

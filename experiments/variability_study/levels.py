@@ -1,8 +1,7 @@
-"""Sections 2 and 3: chip, node or run; and the clock. Both from one fit of the fleet model per Longhorn kernel.
+"""Section 2: chip, node or run, from one fit of the fleet model per Longhorn kernel, with 90 % intervals.
 
-Shares of variance with 90 % intervals come from the fit, as do slopes within a GPU (what its clock, temperature and power do to its own runs).
-Correlations across GPUs come from their means in plain NumPy, with nodes drawn with replacement. What logged values
-explain is scored on nodes left out, so that a further value can also explain nothing or less.
+Runs are cut into what the GPUs of a node share, disturbed runs, and the rest. Beside it, without a model: whether GPUs keep their
+order from kernel to kernel, and the fast batch of PageRank.
 """
 
 from __future__ import annotations
@@ -15,17 +14,16 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from gpu_spread import COLOURS, KERNELS, Found, measured
+from gpu_spread import KERNELS, Found, measured
 from matplotlib.figure import Figure
-from scipy.optimize import least_squares
 from scipy.stats import rankdata
 
 import inference
 from inference.data import Measurements
 from inference.models.fleet_data import labelled
-from prism_jax.errors import FitError
-from prism_jax.plot.style import GREY, INDIGO, ROSE, SAND, TEAL, WINE, style
+from prism_jax.plot.style import INDIGO, ROSE, SAND, TEAL, WINE, style
 
+OF_RUN = ("shared", "disturbed", "rest")
 PARTS = {  # of a bar
     "chip": INDIGO,
     "node": TEAL,
@@ -40,8 +38,7 @@ SPREADS = {
     "rest_cv": ("rest of a run", SAND),
 }
 LOGGED = {"clock_mhz": "clock", "temp_c": "temperature", "power_w": "power"}
-UNITS = {"clock_mhz": "SM clock (MHz)", "temp_c": "temperature (deg C)", "power_w": "power (W)"}
-N_BOOT, N_FOLD = 1000, 10
+N_BOOT = 1000
 FAST = 0.02  # GPUs farther below the median are the fast batch of PageRank; nothing lies between 0.1 and 2.6 %
 METHODS = (("svi", 0, 1000), ("svi", 1, 1000), ("nuts", 0, 1000))  # method, seed, draws of an approximation
 
@@ -53,33 +50,40 @@ def fitted(folder: Path, kernel: str, keep: Path | None) -> tuple[dict[str, Any]
     if kept and kept.exists():
         fit = inference.Fit.load(kept)
     else:
-        fit = _trusted(measured(folder, kernel), kernel)
+        fit = _fit(measured(folder, kernel), kernel)
         if kept:
             fit.save(kept)
-    return fit.describe(), _run_parts(fit)
+    return fit.describe(), {"verdict good": float(fit.verdict.ok), **_run_parts(fit)}
 
 
-def _trusted(rows: Measurements, kernel: str) -> inference.Fit:
-    """The first fit whose own check passes: approximations from other seeds, then NUTS."""
+def _fit(rows: Measurements, kernel: str) -> inference.Fit:
+    """The first fit whose own check passes: approximations from two seeds, then NUTS; the last one, where none does."""
     for method, seed, n_draw in METHODS:
         settings = inference.Settings(n_approximate_draw=n_draw)
         fit = inference.fit(rows, model="fleet", method=method, key=jax.random.key(seed), settings=settings)
-        print(f"  {kernel}: {method}, seed {seed}, {n_draw} draws, {fit.elapsed_s:.0f} s, {fit.verdict.sentence}", flush=True)
+        print(
+            f"  {kernel}: {method}, seed {seed}, {n_draw} draws, {fit.elapsed_s:.0f} s, {fit.verdict.sentence}",
+            flush=True,
+        )
         if fit.verdict.ok:
-            return fit
-    raise FitError(f"{kernel}: no method gave a fit that its verdict trusts. Look at `prism-jax fit report`.")
+            break
+    return fit
 
 
 def _run_parts(fit: inference.Fit) -> dict[str, float]:
     """Shares of the run's variance: runs that the GPUs of a node share, disturbed runs, and the rest; sum one."""
     draws = fit.draws
     shared = float(np.median(draws["run_spread"][:, 0] ** 2)) if "run_spread" in draws else 0.0
-    parts = {"shared": shared, "disturbed": float(fit.data.disturbed_square[0]), "rest": float(np.median(draws["rest_spread"][:, 0] ** 2))}
+    parts = {
+        "shared": shared,
+        "disturbed": float(fit.data.disturbed_square[0]),
+        "rest": float(np.median(draws["rest_spread"][:, 0] ** 2)),
+    }
     return {name: value / sum(parts.values()) for name, value in parts.items()}
 
 
 def disturbed_together(folder: Path, kernel: str) -> tuple[float, float]:
-    """Share of disturbed rows, and share of their node's other rows of that run that are disturbed, too (NaN without shared runs)."""
+    """Share of disturbed rows, and of their node's other rows of that run that are disturbed, too (NaN without shared runs)."""
     rows = labelled(measured(folder, kernel).frame)
     named = rows[rows["run_of_node"] != ""]
     by = named.groupby(["node", "run_of_node"])["disturbed"]
@@ -89,26 +93,29 @@ def disturbed_together(folder: Path, kernel: str) -> tuple[float, float]:
     return float(rows["disturbed"].mean()), float(together)
 
 
-def shares(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
+def study(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
     """Section 2."""
     found: Found = {}
     for name, kernel in KERNELS.items():
         said, parts = fitted(folder, name, keep)
         part = said["kernels"][kernel]
         for level, share in part["variance_share_intervals"].items():
-            found[f"{name}.share.{level}"] = _triple(share)
+            found[f"{name}.share.{level}"] = triple(share)
         for spread in ("gpu_cv", "gpu_bulk_cv", "node_cv", "shared_run_cv", "rest_cv"):
             if spread in part:
-                found[f"{name}.{spread}"] = _triple(part[spread])
-        found |= {f"{name}.of the run.{what}": (value,) * 3 for what, value in parts.items()}
+                found[f"{name}.{spread}"] = triple(part[spread])
+        found[f"{name}.verdict good"] = (parts["verdict good"],) * 3
+        found |= {f"{name}.of the run.{what}": (parts[what],) * 3 for what in OF_RUN}
         rows, together = disturbed_together(folder, name)
         found[f"{name}.disturbed rows"] = (rows,) * 3
         if np.isfinite(together):
             found[f"{name}.disturbed together"] = (together,) * 3
         found[f"{name}.disturbed excess"] = (part["disturbed_excess"],) * 3
-        found[f"{name}.slow share"] = _triple(said["slow_chips"]["prob"])
+        found[f"{name}.slow share"] = triple(said["slow_chips"]["prob"])
         shift = said["slow_chips"]["shift_in_bulk_spreads"]
-        found[f"{name}.slow shift"] = _triple({key: value * part["gpu_bulk_cv"]["median"] for key, value in shift.items()})
+        found[f"{name}.slow shift"] = triple(
+            {key: value * part["gpu_bulk_cv"]["median"] for key, value in shift.items()}
+        )
     found |= _across_kernels({name: gpu_means(folder, name) for name in KERNELS})
     return found, _shares_picture(found)
 
@@ -119,7 +126,7 @@ def _across_kernels(tables: dict[str, pd.DataFrame]) -> Found:
     for one, other in combinations(tables, 2):
         joined = tables[one][["log_s", "node"]].join(tables[other]["log_s"].rename("other"), how="inner")
         if len(joined) > 10:
-            found[f"{one} and {other}.Spearman"] = _correlation(joined, "other", True)
+            found[f"{one} and {other}.Spearman"] = correlation(joined, "other", True)
             found[f"{one} and {other}.GPUs"] = (float(len(joined)),) * 3
     means = tables["PageRank"]
     ratio = np.expm1(means["log_s"] - means["log_s"].median())
@@ -133,23 +140,6 @@ def _across_kernels(tables: dict[str, pd.DataFrame]) -> Found:
     return found
 
 
-def clock(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
-    """Section 3."""
-    found: Found = {}
-    tables = {}
-    for name, kernel in KERNELS.items():
-        means = tables[name] = gpu_means(folder, name)
-        logged = [key for key in LOGGED if key in means and means[key].nunique() > 1]
-        for key in logged:
-            for how, ranks in (("Pearson", False), ("Spearman", True)):
-                found[f"{name}.{LOGGED[key]}.{how}"] = _correlation(means, key, ranks)
-        found |= {f"{name}.{words}": value for words, value in _explained(means, logged).items()}
-        said, _ = fitted(folder, name, keep)
-        for key, by_kernel in said["covariates"].items():
-            found[f"{name}.{LOGGED[key]}.slope within a GPU"] = _triple(by_kernel[kernel]["slope_within_gpu"])
-    return found, _clock_picture(tables, found)
-
-
 def gpu_means(folder: Path, name: str) -> pd.DataFrame:
     """Per GPU the means of log seconds and of what was logged over undisturbed runs, and its node."""
     rows = labelled(measured(folder, name).frame)
@@ -161,11 +151,11 @@ def gpu_means(folder: Path, name: str) -> pd.DataFrame:
     return means
 
 
-def _triple(said: dict[str, float]) -> tuple[float, float, float]:
+def triple(said: dict[str, float]) -> tuple[float, float, float]:
     return said["median"], said["p5"], said["p95"]
 
 
-def _correlation(means: pd.DataFrame, key: str, ranks: bool) -> tuple[float, float, float]:
+def correlation(means: pd.DataFrame, key: str, ranks: bool) -> tuple[float, float, float]:
     rng = np.random.default_rng(0)
     groups = [part[["log_s", key]].to_numpy(dtype=float) for _, part in means.groupby("node")]
 
@@ -175,43 +165,6 @@ def _correlation(means: pd.DataFrame, key: str, ranks: bool) -> tuple[float, flo
 
     drawn = [r(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])) for _ in range(N_BOOT)]
     return r(np.concatenate(groups)), *(float(q) for q in np.nanquantile(drawn, [0.05, 0.95]))
-
-
-def _explained(means: pd.DataFrame, logged: list[str]) -> Found:
-    """Shares explained on nodes left out, by what is known: of the bulk and of the variance. The three numbers are the same."""
-    fold_of = {node: i % N_FOLD for i, node in enumerate(np.random.default_rng(0).permutation(means["node"].unique()))}
-    fold = means["node"].map(fold_of).to_numpy()
-    sets = {LOGGED[key]: [key] for key in logged}
-    if "clock_mhz" in logged:
-        sets |= {f"clock and {LOGGED[key]}": ["clock_mhz", key] for key in logged if key != "clock_mhz"}
-    if len(logged) > 1:
-        sets["all"] = logged
-    y = means["log_s"].to_numpy()
-    found: Found = {}
-    for words, keys in sets.items():
-        miss, base = _left_out(means[keys].to_numpy(dtype=float), y, fold)
-        found[f"of the bulk.{words}"] = (1.0 - (_bulk(miss) / _bulk(base)) ** 2,) * 3
-        found[f"of the variance.{words}"] = (1.0 - float((miss**2).sum() / (base**2).sum()),) * 3
-    return found
-
-
-def _left_out(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of a linear law, robust to single chips, fitted to the other folds, and of their median."""
-    design = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / x.std(axis=0)])
-    unit = _bulk(y - np.median(y))
-    miss, base = np.empty_like(y), np.empty_like(y)
-    for index in np.unique(fold):
-        out = fold == index
-        middle = float(np.median(y[~out]))
-        z = (y - middle) / unit
-        weight = least_squares(lambda w, out=out, z=z: design[~out] @ w - z[~out], np.zeros(design.shape[1]), loss="soft_l1").x
-        miss[out], base[out] = unit * (z[out] - design[out] @ weight), unit * z[out]
-    return miss, base
-
-
-def _bulk(values: np.ndarray) -> float:
-    """Half the distance between the 16 and 84 % quantiles."""
-    return float(np.diff(np.quantile(values, [0.16, 0.84]))[0] / 2.0)
 
 
 def _shares_picture(found: Found) -> Figure:
@@ -234,37 +187,15 @@ def _shares_picture(found: Found) -> Figure:
             right.errorbar(value[:, 0], at, xerr=span, fmt="o", color=colour, markersize=6, capsize=2)
         right.set(xscale="log", xlabel="standard deviation of that level (percent)")
         right.grid(True, axis="x")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(PARTS), columnspacing=1.2)
+        figure.legend(
+            *left.get_legend_handles_labels(), loc="outside upper center", ncols=len(PARTS), columnspacing=1.2
+        )
     return figure
 
 
 def _pieces(found: Found, name: str) -> list[float]:
     """Shares in the order of `PARTS`; the run's share is cut as its variance is."""
     run = found[f"{name}.share.run"][0]
-    of_run = [run * found[f"{name}.of the run.{what}"][0] for what in ("shared", "disturbed", "rest")]
+    of_run = [run * found[f"{name}.of the run.{what}"][0] for what in OF_RUN]
     pieces = [found[f"{name}.share.gpu"][0], found[f"{name}.share.node"][0], *of_run]
     return [piece / sum(pieces) for piece in pieces]
-
-
-def _clock_picture(tables: dict[str, pd.DataFrame], found: Found) -> Figure:
-    """SGEMM against each logged value, and how much of each kernel's spread they explain."""
-    with style():
-        figure = Figure(figsize=(10.5, 3.4), layout="constrained")
-        axes = figure.subplots(1, 4, width_ratios=[1.0, 1.0, 1.0, 1.25])
-        means = tables["SGEMM"]
-        slow = 100.0 * np.expm1(means["log_s"] - means["log_s"].median())
-        for ax, key in zip(axes, LOGGED, strict=False):
-            ax.plot(means[key], slow, ".", color=COLOURS["SGEMM"], alpha=0.5, markersize=4)
-            ax.set(xlabel=UNITS[key], title=f"r = {found[f'SGEMM.{LOGGED[key]}.Pearson'][0]:+.2f}")
-            ax.grid(True)
-        axes[0].set_ylabel("SGEMM time over median (percent)")
-        words = ["clock", "temperature", "power", "all"]
-        height = 0.8 / len(KERNELS)
-        for i, name in enumerate(KERNELS):
-            value = [max(100.0 * found.get(f"{name}.of the bulk.{word}", (0.0,))[0], 0.0) for word in words]
-            axes[3].barh(np.arange(len(words)) + (i - 1.5) * height, value, height=height, color=COLOURS[name], label=name)
-        axes[3].set_yticks(range(len(words)), words)
-        axes[3].invert_yaxis()
-        axes[3].set(xlabel="explained of the bulk (percent)", xlim=(0, 100))
-        axes[3].legend(loc="lower right", handlelength=1.0)
-    return figure

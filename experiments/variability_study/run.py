@@ -2,8 +2,8 @@
 
     python experiments/variability_study/run.py [--data ../shared/data] [--only 1 2 3 4 5] [--splits 20] [--no-fleet] [--check]
 
-`expected.json` holds per figure its value, the ends of its interval and the tolerance within which another machine finds it again; `--check`
-compares instead of writing and exits with 1 where a figure has moved.
+`expected.json` holds per figure its value, the ends of its interval and the tolerance within which another machine
+finds it again; `--check` compares instead of writing and exits with 1 where a figure has moved.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import clock
 import families
 import gpu_spread
 import levels
@@ -31,7 +32,7 @@ TITLES = {
     4: "What grows with scale?",
     5: "Which family fits?",
 }
-# Relative and absolute tolerance. Plain statistics: rounding of other libraries. Fits: Monte Carlo error of 2,000 draws at the ends of intervals.
+# Relative and absolute tolerance. Plain statistics: rounding of other libraries. Fits: another seed's draws.
 TOLERANCE = {1: (1e-3, 1e-5), 2: (0.15, 0.01), 3: (0.1, 0.02), 4: (1e-3, 1e-6), 5: (0.02, 0.004)}
 Found = dict[str, tuple[float, float, float]]
 
@@ -40,8 +41,8 @@ def sections(args: argparse.Namespace) -> dict[int, tuple[str, Callable[[], tupl
     """Number -> name of the picture, and what computes it."""
     return {
         1: ("gpus", lambda: gpu_spread.study(args.data)),
-        2: ("levels", lambda: levels.shares(args.data, args.keep)),
-        3: ("clock", lambda: levels.clock(args.data, args.keep)),
+        2: ("levels", lambda: levels.study(args.data, args.keep)),
+        3: ("clock", lambda: clock.study(args.data, args.keep)),
         4: ("scale", lambda: step_scale.study(args.data)),
         5: ("families", lambda: families.study(args.data, args.splits, fleet=not args.no_fleet)),
     }
@@ -77,8 +78,12 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / ".." / "shared" / "data")
     parser.add_argument("--only", type=int, nargs="+", choices=sorted(TITLES), default=sorted(TITLES))
     parser.add_argument("--splits", type=int, default=families.N_SPLIT, help="random halves of GPUs in section 5")
-    parser.add_argument("--no-fleet", action="store_true", help="section 5 without the fleet model, whose fits take minutes")
-    parser.add_argument("--keep", type=Path, help="folder in which the fits of sections 2 and 3 are kept and found again")
+    parser.add_argument(
+        "--no-fleet", action="store_true", help="section 5 without the fleet model, whose fits take minutes"
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="folder in which the fits of sections 2 and 3 are kept and found again"
+    )
     parser.add_argument("--check", action="store_true", help="compare with expected.json; write nothing")
     args = parser.parse_args()
     known = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}

@@ -1,9 +1,11 @@
 """Section 4: what grows with the number of GPUs, from the MLPerf series of step times.
 
-Protocol of `score_steps.py`: no re-submitted runs, the first 3 points of a run dropped, at least 20 points; every point over
-the median of its run. A configuration is (submitter, system, benchmark, GPUs); its figure is the median over its runs. A system's
-figure in a bucket of GPU counts is the median over its configurations, a bucket's that over its systems; intervals come from drawing systems
-with replacement. Larger jobs are other systems, so growth is also told within a submitter, benchmark and GPU model. The two metrics stay apart: `step_s` is one step, a point of `log_dt_ms` spans some steps, which averages.
+Protocol of `score_steps.py`: no re-submitted runs, the first 3 points of a run dropped, at least 20 points; every
+point over the median of its run. A configuration is (submitter, system, benchmark, GPUs); its figure is the median
+over its runs. A system's figure in a bucket of GPU counts is the median over its configurations, a bucket's that over
+its systems; intervals come from drawing systems with replacement. Larger jobs are other systems, so growth is also
+told within a submitter, benchmark and GPU model. The two metrics stay apart: `step_s` is one step, a point of
+`log_dt_ms` spans some steps, which averages.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def configurations(folder: Path) -> pd.DataFrame:
     runs = pd.read_csv(folder / "variability" / "mlperf_runs.csv.gz", usecols=columns)
     series = pd.read_csv(folder / "variability" / "mlperf_series.csv.gz", usecols=["run_id", "metric", "i", "value"])
     known = runs[runs["dup_of"].isna()]
-    series = series[series["run_id"].isin(known["run_id"]) & series["metric"].isin(list(METRICS)) & (series["value"] > 0.0)]
+    series = series[
+        series["run_id"].isin(known["run_id"]) & series["metric"].isin(list(METRICS)) & (series["value"] > 0.0)
+    ]
     series = series.sort_values(["run_id", "metric", "i"], kind="stable")
     series = series[series.groupby(["run_id", "metric"]).cumcount() >= FIRST]
     grouped: Any = series.groupby(["run_id", "metric"])["value"]
@@ -117,12 +121,15 @@ def _rank_interval(part: pd.DataFrame) -> tuple[float, float, float]:
     def rank(rows: np.ndarray) -> float:
         return float(spearmanr(rows[:, 0], rows[:, 1]).statistic)
 
-    drawn = [rank(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])) for _ in range(N_BOOT // 2)]
+    drawn = [
+        rank(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))]))
+        for _ in range(N_BOOT // 2)
+    ]
     return rank(np.concatenate(groups)), *(float(q) for q in np.nanquantile(drawn, [0.05, 0.95]))
 
 
 def _growth_interval(part: pd.DataFrame, name: str) -> tuple[float, float, float]:
-    """Factor per doubling of the GPUs among configurations of one submitter, benchmark and GPU model; these are drawn with replacement."""
+    """Factor per doubling of the GPUs among configurations of one submitter, benchmark and GPU model (drawn with replacement)."""
     rng = np.random.default_rng(0)
     sums = []
     for _, rows in part.dropna(subset=[name]).groupby(["submitter", "benchmark", "gpu"]):
@@ -147,18 +154,37 @@ def picture(table: pd.DataFrame, found: Found) -> Figure:
                 part = table[(table["metric"] == metric) & table[name].notna()]
                 jitter = np.random.default_rng(0).uniform(-0.1, 0.1, len(part))
                 y = 100.0 * part[name].clip(lower=low)
-                ax.plot(part["bucket"] + shift + jitter, y, ".", color=COLOURS[metric], alpha=0.35, markersize=5, markeredgewidth=0)
+                ax.plot(
+                    part["bucket"] + shift + jitter,
+                    y,
+                    ".",
+                    color=COLOURS[metric],
+                    alpha=0.35,
+                    markersize=5,
+                    markeredgewidth=0,
+                )
                 here = [b for b in range(len(BUCKETS)) if f"{metric}.{name}.{BUCKETS[b]}" in found]
                 value = 100.0 * np.maximum(np.array([found[f"{metric}.{name}.{BUCKETS[b]}"] for b in here]), low)
                 span = np.stack([value[:, 0] - value[:, 1], value[:, 2] - value[:, 0]])
                 at = np.array(here) + shift
-                ax.errorbar(at, value[:, 0], span, fmt="o", linestyle="-", color=COLOURS[metric], capsize=3, markersize=5, linewidth=1.5, label=label)
+                ax.errorbar(
+                    at,
+                    value[:, 0],
+                    span,
+                    fmt="o",
+                    linestyle="-",
+                    color=COLOURS[metric],
+                    capsize=3,
+                    markersize=5,
+                    linewidth=1.5,
+                    label=label,
+                )
             ax.set(yscale="log", title=words, xlabel="GPUs", ylim=(100.0 * low / 1.4, 100.0))
             ax.set_ylabel("percent of the points" if name == "spikes" else "percent of the step")
             ax.set_xticks(range(len(BUCKETS)), ["<=8", "9-64", "65-512", "513-2k", ">2k"])
             ax.grid(True, axis="y")
         axes[1, 2].axis("off")
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        note = "Line: median over systems, 90 % interval.\nFaint: one configuration. Smaller values\nand zeros are drawn at the bottom."
+        note = "Line: median over systems, 90 % interval.\nFaint: one configuration; zeros and\nsmaller values at the bottom."
         axes[1, 2].legend(handles, labels, loc="upper left", title=note, alignment="left", title_fontsize=9)
     return figure
