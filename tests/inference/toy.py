@@ -48,6 +48,7 @@ class Toy:
     reported: ClassVar[tuple[str, ...]] = ("mean", "precision")
     holdout: ClassVar[str] = "folds"
     default_method: ClassVar[str] = "nuts"
+    holdout_method: ClassVar[str] = "svi"
 
     def prepare(self, frame: pd.DataFrame) -> ToyData:
         group = frame["group"].fillna("") if "group" in frame else pd.Series("", index=frame.index)
