@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from .models import model_named
 from .models.base import Model, Score
 from .settings import Settings
 
+N_DRAW = 1000  # of each approximation
 HALVES = 20  # splits where a group is one point of the predicted distribution
 MAX_FOLDS = 20  # fits where every group is scored by itself; fewer groups are left out one by one
 FEWEST_GROUPS = 2
@@ -82,6 +83,7 @@ def holdout(
     splits = list(_splits(chosen.holdout, names, n_split, key))
     scores: list[Score] = []
     method = method or chosen.holdout_method
+    settings = replace(settings or Settings(), n_approximate_draw=N_DRAW)
     everything = posterior(chosen, chosen.prepare(measured.frame), method, key, settings=settings)
     for index, out in enumerate(splits):
         is_out = groups.isin(out)

@@ -19,7 +19,9 @@ from .sampled import Sampled, independent
 from .settings import Settings
 
 MAX_ITERATION = 2000
-PROPOSALS = 4  # per draw
+PROPOSALS = 4  # per draw, where the proposal adapts
+FEWEST_EFFECTIVE = 50.0  # draws; fewer would stand for the whole posterior
+HALVINGS = 30
 PROPOSAL_DF = 7.0
 ROUNDS = 5
 WIDER = 1.3  # half the data: the square root of two
@@ -108,17 +110,20 @@ def weighted(made: Program, near: Mode, n_draw: int, key: jax.Array) -> Sampled:
     few dimensions the proposal then takes the place and scale of its own weighted draws, until the weights are even or get no
     more so (population Monte Carlo, Cappe et al., JCGS 13, 2004).
     """
-    n_round = ROUNDS if len(near.at) <= ADAPT_UP_TO else 1
+    adapts = len(near.at) <= ADAPT_UP_TO
+    n_round, n_proposal = (ROUNDS, PROPOSALS * n_draw) if adapts else (1, n_draw)
     each = log_density(made)
-    best = _proposals(each, near, PROPOSALS * n_draw, jax.random.fold_in(key, 0))
+    best = _proposals(each, near, n_proposal, jax.random.fold_in(key, 0))
     for index in range(1, n_round):
         if best.n_effective > EVEN * len(best.z):
             break
-        found = _proposals(each, _moments(best.z, best.weight), PROPOSALS * n_draw, jax.random.fold_in(key, index))
+        found = _proposals(each, _moments(best.z, best.weight), n_proposal, jax.random.fold_in(key, index))
         if found.n_effective < best.n_effective:  # a heavy tail has carried the moments away
             break
         best = found
-    chosen = jax.random.choice(jax.random.fold_in(key, n_round), len(best.z), (n_draw,), p=jnp.asarray(best.weight))
+    chosen = jax.random.choice(
+        jax.random.fold_in(key, n_round), len(best.z), (n_draw,), p=jnp.asarray(_even(best.weight))
+    )
     flat = best.z[np.asarray(chosen)]
     _, unravel = made.ravel()
     return independent(constrained(made, jax.vmap(unravel)(jnp.asarray(flat))), best.k_hat, flat)
@@ -128,6 +133,20 @@ def around(flat: np.ndarray) -> Mode:
     """Place and scale of the draws [draw, dim] of another fit of the same model, widened for fewer data."""
     found = _moments(flat, np.full(len(flat), 1.0 / len(flat)))
     return Mode(found.at, WIDER * found.scale)
+
+
+def _even(weight: np.ndarray) -> np.ndarray:
+    """The weights, or the power of them that leaves `FEWEST_EFFECTIVE` draws: a failed fit shows a range, not one point."""
+    low, high = 0.0, 1.0
+    if (weight > 0.0).sum() <= FEWEST_EFFECTIVE or 1.0 / (weight**2).sum() >= FEWEST_EFFECTIVE:
+        return weight
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        tempered = (weight / weight.max()) ** middle
+        enough = tempered.sum() ** 2 >= FEWEST_EFFECTIVE * (tempered**2).sum()
+        low, high = (middle, high) if enough else (low, middle)
+    tempered = np.where(weight > 0.0, (weight / weight.max()) ** low, 0.0)
+    return tempered / tempered.sum()
 
 
 class _Proposals(NamedTuple):
