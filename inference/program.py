@@ -61,7 +61,9 @@ def program(model: Model, data: Any, key: jax.Array) -> Program:
     strategy = init_to_value(values=start) if start else init_to_median
 
     def begin(chosen: jax.Array, given: Arrays) -> Sites:
-        return initialize_model(chosen, run, init_strategy=strategy, dynamic_args=True, model_args=(given,)).param_info.z
+        return initialize_model(
+            chosen, run, init_strategy=strategy, dynamic_args=True, model_args=(given,)
+        ).param_info.z
 
     return Program(
         run=run,

@@ -10,7 +10,13 @@ from prism_jax.hints import did_you_mean
 
 from .base import Model
 
-_CLASSES = {"fleet": "Fleet", "steps": "Steps", "collectives": "Collectives", "kernels": "Kernels", "overlap": "Overlap"}
+_CLASSES = {
+    "fleet": "Fleet",
+    "steps": "Steps",
+    "collectives": "Collectives",
+    "kernels": "Kernels",
+    "overlap": "Overlap",
+}
 MODELS = tuple(_CLASSES)
 
 
