@@ -28,9 +28,9 @@ def run_names(rows: pd.DataFrame) -> pd.Series:
         label = rows[name].astype(str).where(rows[name].notna(), NO_RUN)
         group = rows.assign(label=label).groupby(["node", "series", "label"])["gpu"]
         n_gpu, n_row = group.transform("nunique"), group.transform("size")
-        named = (n_gpu > 1) & (n_row == n_gpu) & (label != NO_RUN)
-        if named.mean() > SHARED:
-            return label.where(named, NO_RUN)
+        named = (n_row == n_gpu) & (label != NO_RUN)
+        if (named & (n_gpu > 1)).mean() > SHARED:
+            return label.where(named, NO_RUN)  # a GPU alone on its node has runs, too
     return pd.Series(NO_RUN, index=rows.index)
 
 
@@ -43,7 +43,6 @@ def within_cells(
     in_run = rows["run_of_node"] != NO_RUN
     keys = [rows["node"], rows["series"], rows["run_of_node"]]
     size = rows.groupby(keys)["gpu"].transform("size")
-    in_run &= size > 1  # a run whose other rows were disturbed tells nothing of itself
     mean = deviation.groupby(keys).transform("mean").where(in_run, 0.0)
     rest = (deviation - mean).to_numpy(dtype=float)
     which = rows["kernel"].to_numpy(dtype=str)
