@@ -64,8 +64,8 @@ class Collectives:
     law: str = "power"
 
     name: ClassVar[str] = "collectives"
-    default_method: ClassVar[str] = "map"
-    holdout_method: ClassVar[str] = "map"
+    default_method: ClassVar[str] = "nuts"
+    holdout_method: ClassVar[str] = "nuts"
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = (
         "curve_scale",
@@ -90,7 +90,9 @@ class Collectives:
         profile = _sample("profile_scale", dist.HalfNormal(PROFILE)) * (
             data.smooth @ _sample("profile_white", dist.Normal().expand([data.knots.shape[0]]).to_event(1))
         )
-        profile = jnp.asarray(numpyro.deterministic("profile", profile))
+        profile = jnp.asarray(
+            numpyro.deterministic("profile", profile - jnp.mean(profile))
+        )  # levels have sites of their own
         at_cell = laws.log_seconds(
             self.law, {name: value[fabric] for name, value in parameters.items()}, data.where, jnp.exp(data.log_bytes)
         ) + _mix(self._residual(data, parameters, profile), data.curve, data)
