@@ -88,6 +88,7 @@ def test_the_integral_over_nodes_is_that_of_a_fine_grid(node_spread: float) -> N
     np.testing.assert_allclose(found, expected, atol=2e-3)  # of a log density
 
 
+@pytest.mark.slow
 def test_spreads_are_recovered() -> None:
     """NUTS on 240 GPUs: every population parameter within four posterior standard deviations of its true value."""
     data = Fleet().prepare(fleet_table(np.random.default_rng(2)))
