@@ -50,7 +50,7 @@ def test_statistics_of_a_balanced_fleet_are_those_of_two_way_analysis_of_varianc
 
 def test_gpus_that_are_alone_on_their_node_do_not_count_their_runs_as_rest() -> None:
     frame = fleet_table(np.random.default_rng(12), n_node=60, gpus_per_node=4, n_run=8)
-    alone = frame[(frame["node"] < "n0030") | frame["gpu"].str.endswith("-0")]
+    alone = pd.DataFrame(frame[(frame["node"] < "n0030") | frame["gpu"].str.endswith("-0")])
     data = fleet_data(alone)
     standard_error = TRUTH["rest_spread"] ** 2 * np.sqrt(2.0 / data.dof[0])
     assert abs(data.syy[0] / data.dof[0] - TRUTH["rest_spread"] ** 2) < N_STANDARD_ERROR * standard_error
