@@ -22,7 +22,14 @@ from .streams import prepare_streams
 from .talk import TALK, say
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-COMMANDS = (predict, check, trace, fit, validate, show)  # one module each, with `register(app)`; none imports JAX at its top
+COMMANDS = (
+    predict,
+    check,
+    trace,
+    fit,
+    validate,
+    show,
+)  # one module each, with `register(app)`; none imports JAX at its top
 
 app = typer.Typer(
     name="prism-jax",

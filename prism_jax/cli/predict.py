@@ -32,7 +32,9 @@ Slowdowns = Annotated[
 ]
 Fits = Annotated[
     list[str] | None,
-    typer.Option("--fit", metavar="NC", help="Use a fit of `prism-jax fit` for what it was fitted on; may be repeated."),
+    typer.Option(
+        "--fit", metavar="NC", help="Use a fit of `prism-jax fit` for what it was fitted on; may be repeated."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
