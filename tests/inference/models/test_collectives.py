@@ -14,6 +14,7 @@ from numpyro.infer import MCMC, NUTS, init_to_value
 from inference.models.collectives import Collectives
 from inference.models.collectives_columns import COLUMNS, floats, plain_rows
 from inference.models.collectives_data import CollectivesData, from_frame
+from inference.models.collectives_knots import correlate, given
 from inference.models.collectives_laws import LAWS, log_seconds, place, priors
 from inference.models.collectives_predict import Place, bridge, log_centre
 from inference.models.collectives_score import alpha_beta, sigmoid
@@ -54,7 +55,7 @@ def true_seconds(n: int, size: float) -> float:
 
 
 def posterior(
-    frame: pd.DataFrame, model: Collectives = MODEL, n: int = 120
+    frame: pd.DataFrame, model: Collectives = MODEL, n: int = 100
 ) -> tuple[CollectivesData, dict[str, np.ndarray]]:
     data = model.prepare(frame)
     chain = MCMC(
@@ -177,6 +178,20 @@ def test_a_random_walk_between_two_scales_is_interpolated_and_beyond_them_carrie
     ):
         mean, sd = bridge(residual, np.abs(np.array([[3.0, 5.0]]) - scale), above)
         assert (mean.item(), sd.item() ** 2) == (pytest.approx(centre), pytest.approx(variance))
+
+
+def test_knots_that_were_not_measured_are_drawn_as_the_measured_ones_lead_to_expect() -> None:
+    smooth = correlate(np.arange(6.0))
+    observed = np.array([True, False, True, True, False, False])
+    whiten, fill, spread = given(smooth, observed)
+    white = np.random.default_rng(0).standard_normal((6, 6))
+    known = np.where(observed, (smooth @ white.T).T, 0.0)
+    assert np.linalg.norm(whiten @ known[0]) ** 2 == pytest.approx(
+        known[0][observed] @ np.linalg.inv((smooth @ smooth.T)[np.ix_(observed, observed)]) @ known[0][observed]
+    )
+    inside = np.linalg.pinv(whiten)  # of the known knots: known = inside @ independent ones
+    drawn = inside + fill @ inside + spread
+    assert drawn @ drawn.T == pytest.approx(smooth @ smooth.T, abs=1e-9)
 
 
 def test_flagged_rows_and_rows_without_communication_are_dropped_and_counted() -> None:
