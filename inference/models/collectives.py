@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -160,22 +161,37 @@ class Collectives:
     def _residual(self, data: CollectivesData, parameters: Mapping[str, Any], profile: Any) -> Any:
         """Residuals of the law at the knots of every curve [curve, knot]; a walk along scale is their prior.
 
-        What is sampled is the curve itself (`field`) where it was measured, since that is what measurements fix, and its residual
-        elsewhere.
+        What is sampled is the curve itself where it was measured, since that is what measurements fix; elsewhere the
+        innovation of its residual, given the knots measured and the curve one scale below.
         """
+        curve_scale, step_scale, across_scale = (
+            _sample(name, dist.LogNormal(np.log(median), sd))
+            for name, (median, sd) in (
+                ("curve_scale", CURVE_SCALE),
+                ("step_scale", STEP_SCALE),
+                ("across_scale", ACROSS_SCALE),
+            )
+        )
+        first = data.curve_from < 0
+        walked = jnp.sqrt(step_scale**2 * data.curve_step + across_scale**2 * data.curve_across)
+        scale = jnp.where(first, curve_scale, walked)[:, None] * jnp.exp(profile)
         shape = [data.curve_from.shape[0], data.knots.shape[0]]
         field = _sample("field", dist.Normal(0.0, FLAT).expand(shape).to_event(2))
-        residual = field - data.observed * predict.at_knots(self.law, parameters, data)
-        residual = jnp.asarray(numpyro.deterministic("residual", residual))
-        first = (data.curve_from < 0)[:, None]
-        step = residual - jnp.where(first, 0.0, residual[data.curve_from])
-        curve_scale = _sample("curve_scale", dist.LogNormal(np.log(CURVE_SCALE[0]), CURVE_SCALE[1]))
-        step_scale = _sample("step_scale", dist.LogNormal(np.log(STEP_SCALE[0]), STEP_SCALE[1]))
-        across_scale = _sample("across_scale", dist.LogNormal(np.log(ACROSS_SCALE[0]), ACROSS_SCALE[1]))
-        walked = jnp.sqrt(step_scale**2 * data.curve_step + across_scale**2 * data.curve_across)
-        scale = jnp.where(first[:, 0], curve_scale, walked)
-        numpyro.factor("walk", _smooth_density(step, scale, data.smooth, profile))
-        return residual
+        law = predict.at_knots(self.law, parameters, data)
+
+        def walk(before: Any, curve: Any) -> tuple[Any, Any]:
+            field, law, scale, observed, first, whiten, fill, spread = curve
+            before = jnp.where(first, 0.0, before)
+            known = observed * (field - law - before) / scale
+            step = known + (1.0 - observed) * (fill @ known + spread @ ((1.0 - observed) * field))
+            after = before + scale * step
+            return after, (after, whiten @ known)
+
+        inputs = (field, law, scale, data.observed, first, data.whiten, data.fill, data.spread)
+        _, (residual, white) = jax.lax.scan(walk, jnp.zeros(shape[1]), inputs)
+        innovation = jnp.sum(((1.0 - data.observed) * field) ** 2)
+        numpyro.factor("walk", -0.5 * (jnp.sum(white**2) + innovation) - jnp.sum(data.observed * jnp.log(scale)))
+        return jnp.asarray(numpyro.deterministic("residual", residual))
 
     def _deviation(self, data: CollectivesData, profile: Any) -> Any:
         """Log deviation of every cell's configuration from its fabric, the same at all scales of a regime."""

@@ -18,7 +18,7 @@ import pandas as pd
 from prism_jax.errors import DataError
 
 from .collectives_columns import FABRIC, SETTING, floats, plain_rows, texts
-from .collectives_knots import BEYOND, SPACING, Floats, Ints, axis, between_knots, correlate, steps
+from .collectives_knots import BEYOND, SPACING, Floats, Ints, axis, between_knots, correlate, given, steps
 from .collectives_laws import Place, place
 
 
@@ -37,6 +37,8 @@ class CollectivesData:
         knots: positions along x, [knot].
         smooth: Cholesky factor of the knots' correlation, [knot, knot].
         observed: whether (0 or 1) a curve has a cell beside a knot, [curve, knot].
+        whiten, fill, spread: of residuals at a curve's observed knots: what makes them independent; what they lead to expect
+            at the others; and the Cholesky factor of what remains unknown there, [curve, knot, knot].
         curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
         curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
         curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
@@ -62,6 +64,9 @@ class CollectivesData:
     knots: Floats
     smooth: Floats
     observed: Floats
+    whiten: Floats
+    fill: Floats
+    spread: Floats
     curve_fabric: Ints
     curve_gpus: Floats
     curve_nodes: Floats
@@ -130,6 +135,8 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     curve = np.array([number[one] for one in key], dtype=np.int64)
     observed = np.zeros((len(curves), len(knots)))
     observed[curve, knot + (weight > 0.5)] = 1.0
+    smooth = correlate(knots)
+    whiten, fill, spread = (np.stack(maps) for maps in zip(*(given(smooth, row > 0) for row in observed), strict=True))
     return CollectivesData(
         fabrics=fabrics,
         fabric_op=fabric_op,
@@ -139,8 +146,11 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
         knots=knots,
-        smooth=correlate(knots),
+        smooth=smooth,
         observed=observed,
+        whiten=whiten,
+        fill=fill,
+        spread=spread,
         curve_fabric=_index(texts(curves, "fabric"), fabrics),
         curve_gpus=curve_at.n_gpus,
         curve_nodes=curve_at.n_nodes,

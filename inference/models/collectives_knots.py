@@ -48,6 +48,19 @@ def correlate(knots: Floats) -> Floats:
     return np.asarray(np.linalg.cholesky(correlation), np.float64)
 
 
+def given(smooth: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+    """Maps [knot, knot] of smooth values known at some knots: to independent ones, to the mean elsewhere, and its spread."""
+    correlation, n = smooth @ smooth.T, len(observed)
+    inside, outside = np.ix_(observed, observed), np.ix_(~observed, observed)
+    whiten, fill, spread = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    whiten[inside] = np.linalg.inv(np.linalg.cholesky(correlation[inside]))
+    fill[outside] = correlation[outside] @ np.linalg.inv(correlation[inside])
+    remains = correlation - fill @ correlation
+    rest = np.ix_(~observed, ~observed)
+    spread[rest] = np.linalg.cholesky(remains[rest])
+    return whiten, fill, spread
+
+
 def between_knots(knots: Floats, x: Floats) -> tuple[Ints, Floats]:
     """The knot below each of `x`, and the share of the next one; positions outside are moved to the ends."""
     inside = np.clip(x, knots[0], knots[-1])
