@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from .sampled import Sampled, independent
 from .settings import Settings
 
 MAX_ITERATION = 2000
-PROPOSALS = 4  # per draw, where the proposal adapts
+PROPOSALS = 2  # per draw, where the proposal adapts
 FEWEST_EFFECTIVE = 50.0  # draws; fewer would stand for the whole posterior
 HALVINGS = 30
 PROPOSAL_DF = 7.0
@@ -28,6 +30,7 @@ WIDER = 1.3  # half the data: the square root of two
 EVEN = 0.25  # effective share of the proposals from which on no more rounds are made
 ADAPT_UP_TO = 30  # dimensions; beyond, weighted moments are too noisy
 DIFFERENCE = 1e-5
+BLOCK = 400  # vectors whose density is computed in one call
 SMALLEST_CURVATURE = 1e-2  # unconstrained sites are of order one; a flatter direction is held at ten
 
 
@@ -42,50 +45,34 @@ class Mode:
     scale: np.ndarray
 
 
-Energy = Callable[[np.ndarray], tuple[float, np.ndarray]]
-
-
-def energy(made: Program) -> Energy:
-    """Unconstrained vector [dim] -> negative log joint density and its gradient; compiled once, used for all that follows."""
-    _, unravel = made.ravel()
-    both = jax.jit(jax.value_and_grad(lambda vector, given: made.potential(given, unravel(vector))))
-
-    def call(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = both(jnp.asarray(vector), made.arrays)
-        return float(value), np.asarray(slope, dtype=float)
-
-    return call
-
-
 def mode(made: Program) -> Mode:
     """The mode and the curvature there.
 
     Raises:
         FitError: none is found.
     """
-    call = energy(made)
     flat, _ = made.ravel()
-    found = minimize(call, flat, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATION, "maxcor": 30})
+    found = minimize(made.energy, flat, jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATION, "maxcor": 30})
     if not np.isfinite(found.fun):
         raise FitError(f"the posterior has no mode to be found ({found.message}). Use --method nuts.")
-    return Mode(found.x, _scale(_hessian(call, found.x)))
+    return Mode(found.x, _scale(_hessian(made, found.x)))
 
 
 def start_widths(made: Program) -> Mode:
     """The start, with the widths [dim] of the posterior there along each coordinate, as if it were a mode."""
     flat, _ = made.ravel()
-    value = np.diag(_hessian(energy(made), flat))
+    value = np.diag(_hessian(made, flat))
     usable = np.isfinite(value) & (value > SMALLEST_CURVATURE)
     return Mode(flat, np.diag(np.where(usable, 1.0 / np.sqrt(np.where(usable, value, 1.0)), 1.0)))
 
 
-def _hessian(call: Energy, at: np.ndarray) -> np.ndarray:
+def _hessian(made: Program, at: np.ndarray) -> np.ndarray:
     """Central differences of the gradient: no second compilation."""
     columns = []
     for i in range(len(at)):
         step = np.zeros_like(at)
         step[i] = DIFFERENCE * max(1.0, abs(at[i]))
-        columns.append((call(at + step)[1] - call(at - step)[1]) / (2.0 * step[i]))
+        columns.append((made.energy(at + step)[1] - made.energy(at - step)[1]) / (2.0 * step[i]))
     matrix = np.array(columns)
     return 0.5 * (matrix + matrix.T)
 
@@ -180,14 +167,24 @@ def _moments(z: np.ndarray, weight: np.ndarray) -> Mode:
 
 
 def log_density(made: Program) -> Callable[[np.ndarray], np.ndarray]:
-    """Function of unconstrained vectors [draw, dim]: log joint density [draw]; minus infinity where it is not finite."""
+    """Function of unconstrained vectors [draw, dim]: log joint density [draw]; minus infinity where it is not finite.
+
+    Blocks of equal size share the cores, so that a value does not depend on how many there are.
+    """
     _, unravel = made.ravel()
-    each = jax.jit(
-        lambda vectors, given: jax.lax.map(lambda v: made.potential(given, unravel(v)), vectors, batch_size=16)
-    )
+    each = jax.jit(lambda vectors, given: jax.lax.map(lambda v: made.potential(given, unravel(v)), vectors))
+
+    def block(z: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):  # the setting belongs to a thread
+            return -np.asarray(each(jnp.asarray(z), made.arrays))
 
     def call(z: np.ndarray) -> np.ndarray:
-        value = -np.asarray(each(jnp.asarray(z), made.arrays))
+        whole = np.pad(z, ((0, -len(z) % BLOCK), (0, 0)), mode="edge")
+        first, *rest = np.split(whole, len(whole) // BLOCK)
+        values = [block(first)]  # compiles
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            values += pool.map(block, rest)
+        value = np.concatenate(values)[: len(z)]
         return np.where(np.isfinite(value), value, -np.inf)
 
     return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -42,6 +42,18 @@ class Program:
     def n_dim(self) -> int:
         """Number of unconstrained parameters."""
         return sum(int(np.size(value)) for value in self.start.values())
+
+    @cached_property
+    def energy(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+        """Unconstrained vector [dim] -> negative log joint density and its gradient; compiled once for all who ask."""
+        _, unravel = self.ravel()
+        both = jax.jit(jax.value_and_grad(lambda vector, given: self.potential(given, unravel(vector))))
+
+        def call(vector: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = both(jnp.asarray(vector), self.arrays)
+            return float(value), np.asarray(slope, dtype=float)
+
+        return call
 
     def ravel(self) -> tuple[np.ndarray, Callable[[Any], Sites]]:
         """The start as one vector, and the function that makes sites of a vector."""

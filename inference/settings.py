@@ -28,7 +28,7 @@ class Settings:
     block: int = 50
     target_accept: float = 0.85
     max_tree_depth: int = 9
-    n_svi_step: int = 1000
+    n_svi_step: int = 400
     n_approximate_draw: int = 2000
 
     def __post_init__(self) -> None:

@@ -6,8 +6,9 @@ begins at the mode with the curvature there. Its draws are weighted by Pareto-sm
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -17,49 +18,58 @@ from .program import Program
 from .sampled import Sampled
 from .settings import Settings
 
-N_PARTICLE = 4  # draws per gradient; antithetic pairs
+N_PAIR = 2  # antithetic pairs of draws per gradient
 FIRST_RATE = 0.02  # of Adam, in units of the standard deviations at the mode
-BLOCK = 200  # steps between two looks at the clock
+REPORT = 50  # steps between two reports of progress
 
 
 def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Progress | None = None) -> Sampled:
     """Weighted draws around the best normal approximation."""
     found = mode(made)
     fit_key, draw_key = jax.random.split(key)
-    shift, scale = _optimise(made, found.at, found.scale, settings, fit_key, progress)
-    guide = Mode(found.at + found.scale @ shift, found.scale @ scale)
+    guide = _optimised(made, found, settings.n_svi_step, fit_key, progress)
     return weighted(made, guide, settings.n_approximate_draw, draw_key)
 
 
-def _optimise(
-    made: Program, at: np.ndarray, factor: np.ndarray, settings: Settings, key: jax.Array, progress: Progress | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [dim] and lower factor [dim, dim] of the guide, in the coordinates that the curvature at the mode whitens."""
-    _, unravel = made.ravel()
-    n_dim, n_step = len(at), -(-settings.n_svi_step // BLOCK) * BLOCK
+def _optimised(made: Program, near: Mode, n_step: int, key: jax.Array, progress: Progress | None) -> Mode:
+    """The guide, begun at `near` and optimised in the coordinates that its scale whitens.
+
+    Gradients are those of the energy at a draw, by the reparametrisation z = near + scale (shift + lower noise), so that the
+    search for the mode and this share one compiled function.
+    """
+    n_dim = len(near.at)
     optimiser = optax.adam(optax.cosine_decay_schedule(FIRST_RATE, n_step))
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key), dtype=np.uint32))
+    law = {"shift": np.zeros(n_dim), "log_scale": np.zeros(n_dim), "off": np.zeros((n_dim, n_dim))}
+    state = optimiser.init(law)
+    update = jax.jit(lambda slope, state, law: _applied(optimiser, slope, state, law))
+    for step in range(n_step):
+        half = rng.standard_normal((N_PAIR, n_dim))
+        law, state = update(_slope(made, near, law, np.concatenate([half, -half])), state, law)
+        if progress is not None and step % REPORT == REPORT - 1:
+            progress((step + 1) / n_step)
+    best = {name: np.asarray(value) for name, value in law.items()}
+    return Mode(near.at + near.scale @ best["shift"], near.scale @ _lower(best))
 
-    def loss(parameters: dict, given: dict, noise: jax.Array) -> jax.Array:
-        lower = jnp.tril(parameters["off"], -1) + jnp.diag(jnp.exp(parameters["log_scale"]))
-        both = jnp.concatenate([noise, -noise])
-        z = jnp.asarray(at) + (parameters["shift"] + both @ lower.T) @ jnp.asarray(factor).T
-        energy = jax.vmap(lambda vector: made.potential(given, unravel(vector)))(z).mean()
-        return energy - parameters["log_scale"].sum()
 
-    def step(carry: tuple, index: jax.Array) -> tuple[tuple, None]:
-        parameters, state, given = carry
-        noise = jax.random.normal(jax.random.fold_in(key, index), (N_PARTICLE // 2, n_dim))
-        slope = jax.grad(loss)(parameters, given, noise)
-        slope = jax.tree.map(lambda part: jnp.where(jnp.isfinite(part), part, 0.0), slope)
-        update, state = optimiser.update(slope, state)
-        return (optax.apply_updates(parameters, update), state, given), None
+def _lower(law: dict[str, np.ndarray]) -> np.ndarray:
+    return np.tril(law["off"], -1) + np.diag(np.exp(law["log_scale"]))
 
-    block = jax.jit(lambda carry, first: jax.lax.scan(step, carry, first + jnp.arange(BLOCK))[0])
-    parameters = {"shift": jnp.zeros(n_dim), "log_scale": jnp.zeros(n_dim), "off": jnp.zeros((n_dim, n_dim))}
-    carry = (parameters, optimiser.init(parameters), made.arrays)
-    for first in range(0, n_step, BLOCK):
-        carry = block(carry, first)
-        if progress is not None:
-            progress((first + BLOCK) / n_step)
-    best = jax.tree.map(np.asarray, carry[0])
-    return best["shift"], np.tril(best["off"], -1) + np.diag(np.exp(best["log_scale"]))
+
+def _slope(made: Program, near: Mode, law: dict[str, np.ndarray], noise: np.ndarray) -> dict[str, np.ndarray]:
+    """Gradient of the mean energy of draws, less the guide's entropy; draws without a finite gradient count as flat."""
+    law = {name: np.asarray(value) for name, value in law.items()}
+    white = law["shift"] + noise @ _lower(law).T
+    slopes = np.array([made.energy(near.at + near.scale @ one)[1] for one in white]) @ near.scale
+    slopes = np.where(np.isfinite(slopes).all(axis=1, keepdims=True), slopes, 0.0)
+    outer = slopes.T @ noise / len(noise)
+    return {
+        "shift": slopes.mean(axis=0),
+        "log_scale": np.diag(outer) * np.exp(law["log_scale"]) - 1.0,
+        "off": np.tril(outer, -1),
+    }
+
+
+def _applied(optimiser: Any, slope: Any, state: Any, law: Any) -> tuple[Any, Any]:
+    change, state = optimiser.update(slope, state)
+    return optax.apply_updates(law, change), state

@@ -105,7 +105,7 @@ def _log_gpus(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
         return -0.5 * (constant + jnp.log(width) + about)
 
     bulk = jnp.log1p(-law.slow_prob) + component(0.0, 1.0)
-    return jnp.logaddexp(bulk, jnp.log(law.slow_prob) + component(law.slow_shift, law.slow_spread))
+    return _log_sum(bulk, jnp.log(law.slow_prob) + component(law.slow_shift, law.slow_spread))
 
 
 def _cell_variance(data: FleetData, law: FleetLaw) -> jax.Array:
@@ -128,4 +128,9 @@ def _log_prior(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
         return -0.5 * (jnp.log(2.0 * jnp.pi * variance) + score**2 / variance)
 
     most = jnp.log1p(-law.far_prob) + component(1.0 + left)
-    return jnp.logaddexp(most, jnp.log(law.far_prob) + component(law.far_spread**2 + left))
+    return _log_sum(most, jnp.log(law.far_prob) + component(law.far_spread**2 + left))
+
+
+def _log_sum(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`jnp.logaddexp` for finite values: a third of its time with the gradient, where most of the likelihood's time goes."""
+    return jnp.maximum(a, b) + jnp.log(1.0 + jnp.exp(-jnp.abs(a - b)))
