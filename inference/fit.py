@@ -26,10 +26,12 @@ from .result import Fit
 from .sampled import Sampled
 from .settings import METHODS, Settings
 from .svi import fit_svi
+from .threads import one_blas_thread
 
 Source = pd.DataFrame | Measurements | str | Path | Sequence[str | Path]
 
 
+@one_blas_thread
 def fit(
     data: Source,
     *,
@@ -111,6 +113,7 @@ def measured(
     return read_measurements([Path(path) for path in paths], columns, **options)
 
 
+@one_blas_thread
 def posterior(
     model: Model[Any],
     data: Any,

@@ -21,6 +21,7 @@ from .fit import posterior
 from .models import model_named
 from .models.base import Model, Score
 from .settings import Settings
+from .threads import one_blas_thread
 
 N_DRAW = 1000  # of each approximation
 HALVES = 20  # splits where a group is one point of the predicted distribution
@@ -52,6 +53,7 @@ class Holdout:
         return {"column": self.column, "n_groups": self.n_groups, "n_scores": len(self.scores), **figures, **extra}
 
 
+@one_blas_thread
 def holdout(
     measured: Measurements,
     *,

@@ -34,8 +34,9 @@ from .steps_predict import new_run as new_run, query as query, total_time as tot
 from .steps_report import describe, steps_variability
 from .steps_score import score_groups
 
-# Standard deviation of an effect, where configurations of a benchmark have 1 in all: nine effects, a factor e either way.
-AMPLITUDE = (math.log(0.4), 1.0)
+# Standard deviation of an effect, where configurations of a benchmark have 1 in all: nine effects, a factor 2 either way.
+EFFECT = (math.log(0.4), 0.7)
+SIZE = 0.5  # of all effects together on one coordinate, the same for all effects: coordinates are scaled to be alike
 OWN = (math.log(0.5), 0.7)  # of what is a configuration's own
 REST = (math.log(0.7), 0.7)  # the same of the coordinates without effects
 LENGTH = (math.log(3.0), 0.4)  # doublings: jobs within a factor 8 in GPUs resemble each other, beyond they need not
@@ -74,7 +75,7 @@ class Steps:
     default_method: ClassVar[str] = "map"
     holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("amplitude", "own", "length", "coupling", "rest", "level_dof", "level_scale")
+    reported: ClassVar[tuple[str, ...]] = ("effect", "size", "own", "length", "coupling", "rest", "level_dof", "level_scale")
     holdout: ClassVar[str] = "folds"
 
     def prepare(self, frame: pd.DataFrame) -> StepsData:
@@ -85,19 +86,20 @@ class Steps:
         _rest(data)
         _levels(data)
         numpyro.sample(
-            "typical", dist.Normal(jnp.zeros(N_KNOT), 1.0).to_event(1)
+            "typical", dist.Normal(jnp.zeros(N_SMOOTH), 1.0).to_event(1)
         )  # effects of a configuration not seen
 
     def start(self, data: StepsData) -> dict[str, Any]:
         return {
-            "amplitude": np.full((N_SMOOTH, len(EFFECTS)), math.exp(AMPLITUDE[0])),
+            "effect": np.full(len(EFFECTS), math.exp(EFFECT[0])),
+            "size": np.ones(N_SMOOTH),
             "own": np.full(N_SMOOTH, math.exp(OWN[0])),
             "length": math.exp(LENGTH[0]),
             "coupling": 0.9,
             "rest": np.full(N_KNOT - N_SMOOTH, math.exp(REST[0])),
             "level_dof": math.exp(LEVEL_DOF[0]),
             "level_scale": np.full(len(data.kinds), math.exp(LEVEL_SCALE[0])),
-            "typical": np.zeros(N_KNOT),
+            "typical": np.zeros(N_SMOOTH),
         }
 
     def describe(self, data: StepsData, draws: Draws) -> dict[str, Any]:
@@ -112,8 +114,9 @@ class Steps:
 
 def _shapes(data: StepsData) -> None:
     """Coordinates with effects: the process over configurations, integrated in closed form."""
-    law = dist.LogNormal(jnp.full((N_SMOOTH, len(EFFECTS)), AMPLITUDE[0]), AMPLITUDE[1]).to_event(2)
-    amplitude = numpyro.sample("amplitude", law)
+    effect = numpyro.sample("effect", dist.LogNormal(jnp.full(len(EFFECTS), EFFECT[0]), EFFECT[1]).to_event(1))
+    size = numpyro.sample("size", dist.LogNormal(jnp.zeros(N_SMOOTH), SIZE).to_event(1))
+    amplitude = numpyro.deterministic("amplitude", jnp.asarray(size)[:, None] * effect)
     own = numpyro.sample("own", dist.LogNormal(jnp.full(N_SMOOTH, OWN[0]), OWN[1]).to_event(1))
     length = numpyro.sample("length", dist.LogNormal(*LENGTH))
     coupling = numpyro.sample("coupling", dist.Beta(*COUPLING))
@@ -122,7 +125,9 @@ def _shapes(data: StepsData) -> None:
     noise = jnp.asarray(data.noise[:, :N_SMOOTH]).T
     total = kernel + (noise + jnp.asarray(data.outlying[:, :N_SMOOTH]).T ** 2)[:, :, None] * jnp.eye(len(data.units))
     trend = slope[:, None] * growth(jnp.asarray(data.log2_gpus))[None]
-    numpyro.sample("shape", dist.MultivariateNormal(trend, total), obs=jnp.asarray(data.value[:, :N_SMOOTH]).T)
+    for c in range(N_SMOOTH):  # a batched factorisation waits for the threads that chains run on, and may wait for ever
+        law = dist.MultivariateNormal(trend[c], total[c])
+        numpyro.sample(f"shape_{c}", law, obs=jnp.asarray(data.value[:, c]))
 
 
 def _rest(data: StepsData) -> None:

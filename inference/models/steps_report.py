@@ -67,7 +67,9 @@ def steps_variability(data: StepsData, draw: Mapping[str, Array]) -> Variability
     one = {name: np.asarray(value)[None] for name, value in draw.items()}
     asked = unlabelled(data)
     mean, variance = configurations(data, one, asked)
-    shape = shapes(data, mean[0, 0] + np.sqrt(variance[0, 0]) * one["typical"][0])
+    own = np.zeros_like(mean[0, 0])
+    own[:N_SMOOTH] = one["typical"][0]
+    shape = shapes(data, mean[0, 0] + np.sqrt(variance[0, 0]) * own)
     factors = quantile(shape, (np.arange(N_POOL) + 0.5) / N_POOL)
     return Variability(
         name="fitted steps",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -212,49 +211,6 @@ def test_a_fast_batch_makes_the_rest_the_slow_component(fitted) -> None:
 )
 def test_kernel_classes_are_read_off_names(name: str, kind: str | None) -> None:
     assert kernel_class(name) == kind
-
-
-@pytest.mark.slow
-def test_simulation_based_calibration() -> None:
-    """Ranks of true parameters, drawn from narrow laws inside the priors and weighted to the priors, are uniform.
-
-    Source: Talts et al., arXiv 1804.06788. 60 fits of 24 nodes x 4 GPUs x 4 runs by importance-weighted SVI; a chi-square of 6
-    bins per parameter, false-alarm rate 1e-4 each.
-    """
-    n_fit, n_bin = 60, 6
-    model = Fleet()
-    ranks: dict[str, list[float]] = {}
-    for index in range(n_fit):
-        rng = np.random.default_rng([11, index])
-        truth = _from_priors(rng)
-        data = model.prepare(fleet_table(rng, n_node=24, gpus_per_node=4, n_run=4, truth=truth))
-        data = replace(data, series_median=np.array([np.log(1e-3)]))
-        sampled = posterior(model, data, "svi", jax.random.key(index), settings=Settings(n_approximate_draw=500))
-        for name, true in truth.items():
-            draws = sampled.draws[name].reshape(-1)
-            ranks.setdefault(name, []).append(float((draws < true).mean()))
-    for name, values in ranks.items():
-        counts, _ = np.histogram(values, bins=n_bin, range=(0.0, 1.0))
-        assert stats.chisquare(counts).pvalue > 1e-4, (name, counts)
-
-
-def _from_priors(rng: np.random.Generator) -> dict[str, float]:
-    from inference import priors
-
-    def scale(prior: priors.Scale) -> float:
-        return float(prior.median * np.exp(np.log(prior.factor) * rng.standard_normal()))
-
-    return {
-        "gpu_spread": scale(priors.GPU_SPREAD),
-        "node_spread": scale(priors.NODE_SPREAD),
-        "run_spread": scale(priors.RUN_SPREAD),
-        "rest_spread": scale(priors.RUN_SPREAD),
-        "slow_prob": 0.5 * rng.beta(*priors.SLOW_PROB),
-        "slow_shift": priors.SLOW_SHIFT_SD * rng.standard_normal(),
-        "slow_spread": scale(priors.SLOW_SPREAD),
-        "far_prob": 0.5 * rng.beta(*priors.SLOW_PROB),
-        "far_spread": 1.0 + scale(priors.FAR_ABOVE),
-    }
 
 
 @pytest.fixture(scope="module")
