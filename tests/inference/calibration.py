@@ -34,7 +34,7 @@ from inference.svi import fit_svi
 
 Sites = dict[str, np.ndarray]
 Simulate = Callable[[Sites, np.random.Generator], Any]
-"""(true sites, generator) -> data of the shape of the skeleton; may replace sites by what it drew in their place."""
+"""(true sites, generator) -> data of the shape of the skeleton."""
 
 N_RANKED = 47  # draws among which a truth is ranked: 48 ranks, eight per bin
 N_BIN = 6
