@@ -1,7 +1,7 @@
 """BLAS without threads of its own.
 
 The matrices of a fit are small and many, and chains and blocks of draws already share the cores. OpenBLAS's threads, which JAX's
-factorisations use too, then wait for one another: a density with four factors of 252 rows took 0.8 s instead of 5 ms on two cores.
+factorisations use too, then wait for one another: on two busy cores a density with four factors of 252 rows took 0.8 s, not 5 ms.
 """
 
 from __future__ import annotations

@@ -20,34 +20,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from scipy.optimize import minimize
 
 from inference.data.read import read_measurements
+from inference.laplace import mode
 from inference.models.base import Score
 from inference.models.steps import COLUMNS, Steps
 from inference.models.steps_data import StepsData, data_of_runs, key_of
 from inference.models.steps_runs import Run, RunTable, read_runs
 from inference.models.steps_score import score_runs
 from inference.program import constrained, program
+from inference.threads import one_blas_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 512  # GPUs
 Draws = dict[str, np.ndarray]
 
 
+@one_blas_thread
 def population(data: StepsData) -> Draws:
     """Parameters at the mode, as one draw: intervals then leave out what is uncertain about them."""
     with jax.enable_x64(True):
         made = program(Steps(), data, jax.random.key(0))
-        flat, unravel = made.ravel()
-        energy = jax.jit(jax.value_and_grad(lambda v, given: made.potential(given, unravel(v))))
-
-        def objective(v: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = energy(jnp.asarray(v), made.arrays)
-            return float(value), np.asarray(slope)
-
-        found = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": 80})
-        return constrained(made, jax.vmap(unravel)(jnp.asarray(found.x)[None]))
+        _, unravel = made.ravel()
+        return constrained(made, jax.vmap(unravel)(jnp.asarray(mode(made).at)[None]))
 
 
 def read(folder: Path, name: str) -> RunTable:

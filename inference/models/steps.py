@@ -75,7 +75,16 @@ class Steps:
     default_method: ClassVar[str] = "map"
     holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("effect", "size", "own", "length", "coupling", "rest", "level_dof", "level_scale")
+    reported: ClassVar[tuple[str, ...]] = (
+        "effect",
+        "size",
+        "own",
+        "length",
+        "coupling",
+        "rest",
+        "level_dof",
+        "level_scale",
+    )
     holdout: ClassVar[str] = "folds"
 
     def prepare(self, frame: pd.DataFrame) -> StepsData:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import minimize
 
+from inference.laplace import mode
 from inference.models.steps import Steps, new_run, query, total_time
 from inference.models.steps_data import StepsData
 from inference.models.steps_predict import coordinates, query_of, shapes
@@ -52,15 +52,8 @@ def fitted(data: StepsData) -> dict[str, np.ndarray]:
     """The mode, as one draw."""
     with jax.enable_x64(True):
         made = program(MODEL, data, jax.random.key(0))
-        flat, unravel = made.ravel()
-        energy = jax.jit(jax.value_and_grad(lambda v, given: made.potential(given, unravel(v))))
-
-        def objective(v: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = energy(jnp.asarray(v), made.arrays)
-            return float(value), np.asarray(slope)
-
-        found = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": 60})
-        return constrained(made, jax.vmap(unravel)(jnp.asarray(found.x)[None]))
+        _, unravel = made.ravel()
+        return constrained(made, jax.vmap(unravel)(jnp.asarray(mode(made).at)[None]))
 
 
 @pytest.fixture(scope="module")
