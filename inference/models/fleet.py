@@ -119,16 +119,19 @@ def _program(data: FleetData) -> None:
 
 def _runs(data: FleetData, rho: jax.Array, sigma: jax.Array) -> None:
     """Repeats: sums of squares of shared runs, and of the rest less what the covariates explain."""
-    squares = data.syy
+    squares, run_squares = data.syy, data.block_square
     if data.covariate:
         shape = (len(data.kernel), len(data.covariate))
         slope = numpyro.sample("slope", dist.Normal(0.0, priors.SLOPE_SD).expand(shape).to_event(2))
         explained = 2.0 * (slope * data.sxy).sum(-1) - jnp.einsum("kc,kcd,kd->k", slope, data.sxx, slope)
         squares = squares - explained
+        of_block = jnp.asarray(slope)[data.block_kernel]
+        run_squares = run_squares - 2.0 * (of_block * data.block_sxy).sum(-1)
+        run_squares += jnp.einsum("bc,bcd,bd->b", of_block, data.block_sxx, of_block)
     if data.shared_runs:
         k = data.block_kernel
         variance = sigma[k] ** 2 + data.block_gpus * rho[k] ** 2
-        shared = -0.5 * (data.block_dof * jnp.log(variance) + data.block_square / variance)
+        shared = -0.5 * (data.block_dof * jnp.log(variance) + run_squares / variance)
         numpyro.factor("shared_runs", shared.sum())
     numpyro.factor("runs", (-data.dof * jnp.log(sigma) - 0.5 * squares / sigma**2).sum())
 

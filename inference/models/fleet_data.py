@@ -65,6 +65,8 @@ class FleetData:
     dof, syy, sxy, sxx: what is left of log seconds once GPUs and runs are taken out, pooled per kernel: degrees of
         freedom [kernel], sums of squares [kernel], of products with covariates [kernel, covariate] and among them
         [kernel, covariate, covariate].
+    block_sxy, block_sxx: as `block_square`, of products with covariates [block, covariate], and among them
+        [block, covariate, covariate].
     block_kernel, block_gpus, block_dof, block_square: per node and series with runs that several of its GPUs share: kernel,
         GPUs per run, runs less one, and sum over runs of GPUs times the squared run mean [block].
     node_runs: shared runs behind the means of each node, infinite where none are shared or kernels are several [node].
@@ -99,6 +101,8 @@ class FleetData:
     block_gpus: np.ndarray
     block_dof: np.ndarray
     block_square: np.ndarray
+    block_sxy: np.ndarray
+    block_sxx: np.ndarray
     node_runs: np.ndarray
     cell_runs: np.ndarray
     shared_runs: bool
@@ -160,7 +164,7 @@ def fleet_data(frame: pd.DataFrame) -> FleetData:
         on_nodes=_on_nodes(rest, cell_node),
         several_kernels=several_kernels,
         **within,
-        **run_counts(blocks, node_names, cells, cell_node, kernels, several_kernels),
+        **run_counts(blocks, node_names, cells, cell_node, kernels, several_kernels, len(covariates)),
         **disturbed,
     )
 

@@ -46,19 +46,27 @@ def within_cells(
     mean = deviation.groupby(keys).transform("mean").where(in_run, 0.0)
     rest = (deviation - mean).to_numpy(dtype=float)
     which = rows["kernel"].to_numpy(dtype=str)
-    blocks = _blocks(rows[in_run], mean.loc[in_run, "log_s"], size[in_run])
+    blocks = _blocks(rows[in_run], mean.loc[in_run], size[in_run])
     products = np.stack([rest[which == name].T @ rest[which == name] for name in kernels])
     dof = np.array([_dof(rows[which == name], blocks[blocks["kernel"] == name]) for name in kernels])
     return {"dof": dof, "syy": products[:, 0, 0], "sxy": products[:, 0, 1:], "sxx": products[:, 1:, 1:]}, blocks
 
 
-def _blocks(rows: pd.DataFrame, run_mean: pd.Series, size: pd.Series) -> pd.DataFrame:
-    frame = rows[["node", "series", "kernel", "run_of_node"]].assign(mean=run_mean, size=size)
+def _blocks(rows: pd.DataFrame, run_mean: pd.DataFrame, size: pd.Series) -> pd.DataFrame:
+    frame = rows[["node", "series", "kernel", "run_of_node"]].assign(size=size)
     runs = frame.drop_duplicates(["node", "series", "run_of_node"])
-    runs = runs.assign(square=runs["size"] * runs["mean"] ** 2)
+    means, n = run_mean.loc[runs.index].to_numpy(dtype=float), runs["size"].to_numpy(dtype=float)
+    pairs = [(i, j) for i in range(means.shape[1]) for j in range(means.shape[1])]
+    runs = runs.assign(**{product(i, j): n * means[:, i] * means[:, j] for i, j in pairs})
     grouped = runs.groupby(["node", "series", "kernel"])
-    found = grouped.agg(gpus=("size", "mean"), runs=("size", "size"), square=("square", "sum")).reset_index()
+    sums = {product(i, j): (product(i, j), "sum") for i, j in pairs}
+    found = grouped.agg(gpus=("size", "mean"), runs=("size", "size"), **sums).reset_index()
     return found[found["runs"] > 1]
+
+
+def product(i: int, j: int) -> str:
+    """Column of the sum over runs of GPUs times the product of the run means of columns i and j; 0 is log seconds."""
+    return f"product_{i}_{j}"
 
 
 def _dof(rows: pd.DataFrame, blocks: pd.DataFrame) -> float:
@@ -74,6 +82,7 @@ def run_counts(
     cell_node: pd.Series,
     kernels: Sequence[str],
     several_kernels: bool,
+    n_covariate: int,
 ) -> dict[str, Any]:
     """The fields of `FleetData` that tell of shared runs."""
     by_node = blocks.groupby("node")["runs"].mean()
@@ -81,11 +90,16 @@ def run_counts(
     of_cell = pd.MultiIndex.from_arrays([cell_node, cells["series"]])
     cell_runs = per_cell.reindex(of_cell).fillna(np.inf).to_numpy(dtype=float)
     node_runs = by_node.reindex(nodes).fillna(np.inf).to_numpy(dtype=float)
+    n = n_covariate + 1
+    products = np.stack([[blocks[product(i, j)].to_numpy(dtype=float) for j in range(n)] for i in range(n)])
+    products = np.moveaxis(products, 2, 0)
     return {
         "block_kernel": np.searchsorted(np.asarray(kernels), blocks["kernel"].to_numpy(dtype=str)),
         "block_gpus": blocks["gpus"].to_numpy(dtype=float),
         "block_dof": blocks["runs"].to_numpy(dtype=float) - 1.0,
-        "block_square": blocks["square"].to_numpy(dtype=float),
+        "block_square": products[:, 0, 0],
+        "block_sxy": products[:, 0, 1:],
+        "block_sxx": products[:, 1:, 1:],
         "node_runs": np.full_like(node_runs, np.inf) if several_kernels else node_runs,
         "cell_runs": cell_runs if several_kernels else np.full_like(cell_runs, np.inf),
         "shared_runs": bool(len(blocks) > 0),
