@@ -55,7 +55,7 @@ class Checkpoint:
         except DataError:
             raise
         except Exception as error:  # a damaged archive reports itself by many kinds of error
-            raise DataError(f"{self.path}: not a readable unfinished fit ({error}). {remedy}") from error
+            raise DataError(f"{self.path}: not a readable unfinished fit ({type(error).__name__}). {remedy}") from error
         kept_shape = jax.tree.structure((0, 0, 0))  # position, diverging, leapfrog steps
         width = kept_shape.num_leaves
         if len(per_block) != n_kept * width:

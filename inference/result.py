@@ -61,6 +61,7 @@ class Fit:
             "model": self.model.name,
             "method": self.method,
             "verdict": self.verdict.as_dict(),
+            "variance_of": about.get("variance_of", "log time"),
             "variance_shares": about.get("variance_shares", {}),
             "elapsed_s": self.elapsed_s,
             "hygiene": self.hygiene.as_dict(),

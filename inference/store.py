@@ -96,10 +96,7 @@ def _read(path: Path) -> Fit:
 
     _walk(path)
     with xarray.open_datatree(path, engine=ENGINE) as tree:
-        text = tree.attrs.get("prism_jax_fit")
-        if text is None:
-            raise DataError(f"{path}: a netCDF file, but not one of `prism-jax fit`")
-        about = json.loads(text)
+        about = json.loads(tree.attrs["prism_jax_fit"])
         if about["format"] != FORMAT:
             raise DataError(f"{path}: format {about['format']}, but this version reads {FORMAT}. Fit again.")
         arrays = {str(name): np.asarray(value.values) for name, value in tree["constant_data"].data_vars.items()}
@@ -124,6 +121,8 @@ def _walk(path: Path) -> None:
     import h5py
 
     with h5py.File(path, "r") as content:
+        if "prism_jax_fit" not in content.attrs:
+            raise DataError(f"{path}: a netCDF file, but not one of `prism-jax fit`")
         content.visititems(lambda _name, _item: None)
 
 

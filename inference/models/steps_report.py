@@ -29,7 +29,9 @@ def describe(data: StepsData, draws: Draws) -> dict[str, Any]:
     return {
         "n_runs": int(data.n_runs.sum()),
         "n_configurations": len(data.units),
-        "variance_shares": {"p95": variance_shares(data, draws, P95), "p99": variance_shares(data, draws, P99)},
+        "variance_of": "log excess of p99",
+        "variance_shares": variance_shares(data, draws, P99),
+        "variance_shares_p95": variance_shares(data, draws, P95),
         "length_doublings": _interval(draws["length"]),
         "coupling_of_metrics": _interval(draws["coupling"]),
         "growth_per_doubling_prior": {

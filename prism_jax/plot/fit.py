@@ -31,14 +31,14 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
         FigureCanvasAgg(figure)
         axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
         if shares:
-            plot_shares(shares, ax=axes.pop(0))
+            plot_shares(shares, of=summary["variance_of"], ax=axes.pop(0))
         if checked is not None:
             plot_replicated(checked, ax=axes.pop(0))
         figure.suptitle(f"{summary['model']}: {summary['verdict']['sentence'].split(':')[0]} fit", fontsize=11)
     return figure
 
 
-def plot_shares(shares: Mapping[str, float], *, ax: Axes | None = None) -> Axes:
+def plot_shares(shares: Mapping[str, float], *, of: str = "log time", ax: Axes | None = None) -> Axes:
     """Bars of the share of variance of each level."""
     ax = new_axes() if ax is None else ax
     names = list(shares)[::-1]
@@ -47,7 +47,7 @@ def plot_shares(shares: Mapping[str, float], *, ax: Axes | None = None) -> Axes:
         ax.text(shares[name] + 0.01, row, f"{shares[name]:.1%}", va="center")
     ax.set_xlim(0.0, 1.15)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel("share of the variance of log time")
+    ax.set_xlabel(f"share of the variance of {of}")
     return ax
 
 

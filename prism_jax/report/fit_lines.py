@@ -8,7 +8,7 @@ from typing import Any
 from .quantity import bar
 
 BAR_WIDTH = 24
-SKIPPED = ("variance_shares", "notes")
+SKIPPED = ("variance_of", "variance_shares", "notes")
 
 
 def fit_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -18,9 +18,10 @@ def fit_lines(summary: Mapping[str, Any]) -> list[str]:
         *_hygiene(summary["hygiene"]),
     ]
     if summary["variance_shares"]:
-        lines += ["", "share of the variance of log time"]
+        lines += ["", f"share of the variance of {summary['variance_of']}"]
+        width = max(12, *map(len, summary["variance_shares"]))
         for name, share in summary["variance_shares"].items():
-            lines.append(f"  {name:<12} {share:>6.1%}  {bar(share, BAR_WIDTH)}")
+            lines.append(f"  {name:<{width}} {share:>6.1%}  {bar(share, BAR_WIDTH)}")
     lines += ["", "what it says (median, 90 % interval)"]
     lines += [f"  {line}" for line in _tree({k: v for k, v in summary["about"].items() if k not in SKIPPED})]
     lines += [f"note: {note}" for note in summary["about"].get("notes", ())]

@@ -126,6 +126,22 @@ def test_the_spread_of_the_simulated_gpus_is_found(kept):
     assert np.exp(draws["typical_log_s"].mean()) == pytest.approx(20e-3, rel=5 * GPU_SPREAD / np.sqrt(40))
 
 
+def test_steps_are_fitted_reported_and_drawn(tmp_path, capsys):
+    rng = np.random.default_rng(3)
+    run = np.repeat(np.arange(24), 60)
+    duration_s = 0.5 * np.exp((0.004 + 0.002 * (run % 8)) * rng.standard_normal(len(run)))
+    labels = {"run": run, "system": run // 3, "benchmark": run // 12, "n_gpus": 8.0 * 2 ** (run // 3 % 3)}
+    pd.DataFrame({**labels, "duration_s": duration_s}).to_csv(tmp_path / "steps.csv", index=False)
+    file, picture = tmp_path / "steps.nc", tmp_path / "steps.png"
+    assert main(["fit", "steps", str(tmp_path / "steps.csv"), "--method", "map", "-o", str(file)]) == 0
+    fitted = capsys.readouterr().out
+    assert main(["fit", "report", str(file), "--plot", str(picture)]) == 0
+    for said in (fitted, capsys.readouterr().out):
+        assert "share of the variance of log excess of p99" in said
+        assert "variance shares p95" in said
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_report_repeats_in_text_what_json_says(kept, capsys):
     file, found = kept
     assert main(["fit", "report", str(file)]) == 0

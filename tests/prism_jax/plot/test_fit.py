@@ -11,7 +11,12 @@ from prism_jax.plot import figure_bytes, plot_fit
 from prism_jax.plot.fit import plot_replicated, plot_shares
 
 SHARES = {"gpu": 0.62, "node": 0.3, "run": 0.08}
-SUMMARY = {"model": "fleet", "variance_shares": SHARES, "verdict": {"sentence": "good: largest r-hat 1.002"}}
+SUMMARY = {
+    "model": "fleet",
+    "variance_of": "log time",
+    "variance_shares": SHARES,
+    "verdict": {"sentence": "good: largest r-hat 1.002"},
+}
 
 
 def checks(n: int = 50, n_draw: int = 300) -> Checks:
