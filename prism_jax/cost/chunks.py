@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..errors import PlanError
 from ..plan import ParallelPlan
+from ..workload.transformer import TransformerSpec
+
+
+class ChunkClass(NamedTuple):
+    """What a model chunk holds; chunks of one class cost the same."""
+
+    n_dense: int  # layers; they come before the layers with experts
+    n_moe: int
+    has_embedding: bool
+    has_head: bool
+
+    @property
+    def n_layers(self) -> int:
+        return self.n_dense + self.n_moe
+
+
+def chunk_classes(model: TransformerSpec, plan: ParallelPlan) -> tuple[ChunkClass, ...]:
+    """Class of every model chunk, in model order.
+
+    Raises:
+        PlanError: `layer_split` does not match the chunks or the layers.
+    """
+    layers = layers_of_chunks(model.n_layers, plan)
+    n_moe = [sum(model.is_moe_layer(layer) for layer in held) for held in layers]
+    last = len(layers) - 1
+    return tuple(
+        ChunkClass(len(held) - moe, moe, index == 0, index == last)
+        for index, (held, moe) in enumerate(zip(layers, n_moe, strict=True))
+    )
 
 
 def layers_of_chunks(n_layers: int, plan: ParallelPlan) -> tuple[range, ...]:

@@ -7,32 +7,36 @@ temporaries, communication buffers, framework and fragmentation on top. The wors
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..in_flight import in_flight_chunks
 from ..plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
-from .activations import embedding_saved_tensors, head_saved_tensors, layer_saved_tensors, total_bytes
-from .chunks import chunks_of_stage, layers_of_chunks
+from .chunks import chunk_classes, chunks_of_stage
+from .memory_factors import ActivationFactors, StateFactors, activation_factors, state_factors
 from .memory_options import MEGATRON, MemoryOptions
-from .weights import StageWeights, gathered_weight_bytes, stage_weights
+from .weights import stage_weights
 
-_LOGIT_SAVED_BYTES = 4.0
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class StageMemory:
-    """Peak bytes of one device of a pipeline stage."""
+    """Peak bytes of one device of a pipeline stage: numbers of one stage, or arrays [*plan, stage] of many."""
 
-    parameters_bytes: float
-    gradients_bytes: float
-    optimizer_bytes: float
-    activations_bytes: float  # saved between forward and backward, all micro-batches in flight
-    temporary_bytes: float  # loss computation, or one layer's backward and recompute
-    communication_bytes: float  # gathered parameters, gradient buckets, pipeline buffers
-    framework_bytes: float  # context, kernels, communicators
-    fragmentation_bytes: float  # held by the caching allocator, not usable
+    parameters_bytes: Any
+    gradients_bytes: Any
+    optimizer_bytes: Any
+    activations_bytes: Any  # saved between forward and backward, all micro-batches in flight
+    temporary_bytes: Any  # loss computation, or one layer's backward and recompute
+    communication_bytes: Any  # gathered parameters, gradient buckets, pipeline buffers
+    framework_bytes: Any  # context, kernels, communicators
+    fragmentation_bytes: Any  # held by the caching allocator, not usable
 
     @property
     def total_bytes(self) -> float:
@@ -100,131 +104,80 @@ def memory(
     Raises:
         PlanError: the layers cannot be spread over the chunks, or the schedule is unknown.
     """
-    chunks = layers_of_chunks(model.n_layers, plan)
-    stages = tuple(_stage_memory(model, plan, options, chunks, stage) for stage in range(plan.pp))
-    return MemoryBreakdown(cluster.device.hbm_bytes, stages)
+    load = stage_load(model, plan)
+    states, activations = state_factors(plan, options), activation_factors(model, plan, options)
+    parts = stage_bytes(states, activations, load, options)
+    rows = zip(
+        *(np.broadcast_to(getattr(parts, field.name), plan.pp).tolist() for field in fields(StageMemory)), strict=True
+    )
+    return MemoryBreakdown(cluster.device.hbm_bytes, tuple(StageMemory(*row) for row in rows))
 
 
-def _stage_memory(
-    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions, chunks: tuple[range, ...], stage: int
+@dataclass(frozen=True)
+class StageLoad:
+    """What every stage holds; arrays have axes [*plan, stage].
+
+    Attributes:
+        dense, expert, largest_layer, ends: parameters, as in `StageWeights`.
+        n_dense, n_moe: layers in flight: layers of the stage, times micro-batches whose activations it holds.
+        n_embedding: micro-batches of token ids (and dropout masks) it holds.
+        n_head: micro-batches of logits it holds.
+        has_head: whether it computes the loss.
+    """
+
+    dense: Array
+    expert: Array
+    largest_layer: Array
+    ends: Array
+    n_dense: Array
+    n_moe: Array
+    n_embedding: Array
+    n_head: Array
+    has_head: Array
+
+
+def stage_load(model: TransformerSpec, plan: ParallelPlan) -> StageLoad:
+    """What the stages of one plan hold."""
+    classes = chunk_classes(model, plan)
+    rows = []
+    for stage in range(plan.pp):
+        held = chunks_of_stage(plan, stage)
+        weights = stage_weights(model, plan, classes, held)
+        share = in_flight_chunks(plan, stage) / len(held)
+        has_head = plan.n_chunk - 1 in held
+        n_dense, n_moe = (sum(classes[chunk][kind] for chunk in held) for kind in (0, 1))
+        n_head = has_head * (plan.n_micro_batch if plan.schedule == "gpipe" else 1)
+        rows.append((*astuple(weights), n_dense * share, n_moe * share, (0 in held) * share, n_head, has_head))
+    return StageLoad(*np.array(rows, dtype=np.float64).T)
+
+
+def stage_bytes(
+    states: StateFactors, activations: ActivationFactors, load: StageLoad, options: MemoryOptions
 ) -> StageMemory:
-    held = chunks_of_stage(plan, stage)
-    weights = stage_weights(model, plan, chunks, held)
-    activations = _activations_bytes(model, plan, options, chunks, stage)
-    temporary = _temporary_bytes(model, plan, options, has_head=plan.n_chunk - 1 in held)
-    communication = _communication_bytes(model, plan, options, weights)
+    """Bytes by component: arithmetic on numbers, or on arrays [*plan, stage] with factors [*plan, 1]."""
+
+    def per_parameter(dense: ArrayLike, expert: ArrayLike) -> Array:
+        return np.asarray(dense) * load.dense + np.asarray(expert) * load.expert
+
+    saved = (
+        activations.dense_layer * load.n_dense
+        + activations.moe_layer * load.n_moe
+        + activations.embedding * load.n_embedding
+        + activations.head * load.n_head
+    )
+    temporary = np.maximum(activations.loss * load.has_head, activations.backward)
+    copies = (options.n_gathered_layers + 1) * load.largest_layer + load.ends
+    bucket = np.minimum(options.bucket_elements, per_parameter(states.bucket_dense, states.bucket_expert))
+    gathered = np.minimum(
+        states.gathered_element * copies, per_parameter(states.gathered_dense, states.gathered_expert)
+    )
     return StageMemory(
-        parameters_bytes=_parameter_bytes(plan) * weights.sharded_parameters(plan),
-        gradients_bytes=_gradients_bytes(plan, options, weights),
-        optimizer_bytes=_optimizer_bytes(plan, options, weights),
-        activations_bytes=activations,
+        parameters_bytes=per_parameter(states.parameters_dense, states.parameters_expert),
+        gradients_bytes=per_parameter(states.gradients_dense, states.gradients_expert),
+        optimizer_bytes=per_parameter(states.optimizer_dense, states.optimizer_expert),
+        activations_bytes=saved,
         temporary_bytes=temporary,
-        communication_bytes=communication,
-        framework_bytes=_framework_bytes(plan, options),
-        fragmentation_bytes=options.fragmentation * (activations + temporary),
+        communication_bytes=activations.pipeline + options.grad_bytes * bucket + gathered,
+        framework_bytes=options.context_bytes + options.nccl_bytes * np.asarray(states.n_communicators),
+        fragmentation_bytes=options.fragmentation * (saved + temporary),
     )
-
-
-# --- model states ---
-
-
-def _parameter_bytes(plan: ParallelPlan) -> float:
-    """FSDP keeps the sharded fp32 parameters themselves (they are Adam's master copy) and casts when it gathers."""
-    return 4.0 if plan.dtype == "fp32" or plan.sharding in ("fsdp", "hsdp") else 2.0
-
-
-def _optimizer_bytes(plan: ParallelPlan, options: MemoryOptions, weights: StageWeights) -> float:
-    has_master = _parameter_bytes(plan) == 2.0
-    per_parameter = options.optimizer_bytes if has_master else options.optimizer_bytes - 4.0
-    sharded = plan.zero_stage >= 1 or plan.sharding != "none"
-    return per_parameter * (weights.sharded_states(plan) if sharded else weights.count)
-
-
-def _gradients_bytes(plan: ParallelPlan, options: MemoryOptions, weights: StageWeights) -> float:
-    if plan.sharding in ("fsdp", "hsdp"):
-        return 4.0 * weights.sharded_states(plan)
-    in_model_dtype = options.model_grad_bytes if plan.dp > 1 else 0.0
-    per_parameter = (4.0 if plan.dtype == "fp32" else options.grad_bytes) + in_model_dtype
-    return per_parameter * (weights.sharded_states(plan) if plan.zero_stage >= 2 else weights.count)
-
-
-# --- activations and temporaries ---
-
-
-def _activations_bytes(
-    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions, chunks: tuple[range, ...], stage: int
-) -> float:
-    """Saved tensors of the stage's chunks (their mean) times the chunk-activations in flight, embedding and head included."""
-    held = chunks_of_stage(plan, stage)
-    in_flight = in_flight_chunks(plan, stage)
-    layers = [_layer_bytes(model, plan, options, layer) for chunk in held for layer in chunks[chunk]]
-    saved = sum(layers) * in_flight / len(held)
-    if 0 in held:
-        saved += total_bytes(embedding_saved_tensors(model, plan, options)) * in_flight / len(held)
-    if plan.n_chunk - 1 in held:
-        saved += _head_bytes(model, plan, options) * (plan.n_micro_batch if plan.schedule == "gpipe" else 1)
-    return saved
-
-
-def _layer_bytes(model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions, layer: int) -> float:
-    return total_bytes(layer_saved_tensors(model, plan, is_moe=model.is_moe_layer(layer), options=options))
-
-
-def _head_bytes(model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions) -> float:
-    """Loss of the main model, and per multi-token-prediction module one more layer and loss."""
-    head = total_bytes(head_saved_tensors(model, plan, options))
-    if not model.n_mtp:
-        return head
-    return head + model.n_mtp * (head + _layer_bytes(model, plan, options, model.n_layers - 1))
-
-
-def _temporary_bytes(model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions, *, has_head: bool) -> float:
-    """The larger of what the loss and what one layer's backward pass hold for a moment."""
-    tokens = plan.micro_batch * plan.seq_len / plan.cp
-    loss = (options.logits_peak_bytes - _LOGIT_SAVED_BYTES) * tokens * model.vocab / plan.tp
-    return max(loss if has_head else 0.0, _backward_temporary_bytes(model, plan, tokens))
-
-
-def _backward_temporary_bytes(model: TransformerSpec, plan: ParallelPlan, tokens: float) -> float:
-    """Gradients at both sides of the MLP's activation and of its input, and what full recomputation brings back."""
-    element = 4.0 if plan.dtype == "fp32" else 2.0
-    width = model.ffn_hidden
-    if model.moe is not None:
-        width = max(width if model.moe.n_dense_first else 0, model.moe.top_k * model.moe.ffn_hidden)
-    inner = element * tokens * width * model.n_mlp_matrices / plan.tp
-    outer = 2 * element * tokens * model.hidden  # gathered input and its unreduced gradient
-    return inner + outer + _recomputed_bytes(model, plan)
-
-
-def _recomputed_bytes(model: TransformerSpec, plan: ParallelPlan) -> float:
-    if plan.recompute != "full":
-        return 0.0
-    kept = total_bytes(layer_saved_tensors(model, plan))
-    return max(
-        0.0,
-        total_bytes(layer_saved_tensors(model, replace(plan, recompute="none"), is_moe=model.moe is not None)) - kept,
-    )
-
-
-# --- communication and framework ---
-
-
-def _communication_bytes(
-    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions, weights: StageWeights
-) -> float:
-    tokens = plan.micro_batch * plan.seq_len / plan.cp / (plan.tp if plan.sequence_parallel else 1)
-    pipeline = 4 * 2.0 * tokens * model.hidden if plan.pp > 1 else 0.0  # activation and gradient, in and out
-    return pipeline + _bucket_bytes(plan, options, weights) + gathered_weight_bytes(plan, options, weights)
-
-
-def _bucket_bytes(plan: ParallelPlan, options: MemoryOptions, weights: StageWeights) -> float:
-    """Unsharded gradients waiting for their reduce-scatter; with replicated gradients the bucket is a view of the buffer."""
-    if plan.zero_stage < 2 or plan.shard_group > 1:
-        return 0.0
-    unsharded = weights.count - weights.sharded_states(plan)
-    return options.grad_bytes * min(options.bucket_elements, unsharded)
-
-
-def _framework_bytes(plan: ParallelPlan, options: MemoryOptions) -> float:
-    n_communicators = sum(degree > 1 for degree in (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep))
-    return options.context_bytes + options.nccl_bytes * n_communicators

@@ -3,39 +3,45 @@
     exposed = max(0, comm - window)      hidden = min(comm, window)      compute += slowdown * hidden
 
 `slowdown` is `Efficiency.overlap_slowdown`: a running collective takes multiprocessors and memory bandwidth from the kernels.
+Arguments may be arrays of any (broadcastable) shape.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
 
 class Exposure(NamedTuple):
     """Seconds that show, and seconds that run beside compute."""
 
-    exposed_s: float
-    hidden_s: float
+    exposed_s: Array
+    hidden_s: Array
 
 
-def behind(comm_s: float, window_s: float) -> Exposure:
+def behind(comm_s: ArrayLike, window_s: ArrayLike) -> Exposure:
     """`comm_s` of communication that may run during `window_s` of compute."""
-    hidden = min(comm_s, max(window_s, 0.0))
-    return Exposure(comm_s - hidden, hidden)
+    hidden = np.minimum(comm_s, np.maximum(window_s, 0.0))
+    return Exposure(np.asarray(comm_s) - hidden, hidden)
 
 
-def cut_up(comm_s: float, window_s: float, n_piece: int) -> Exposure:
+def cut_up(comm_s: ArrayLike, window_s: ArrayLike, n_piece: ArrayLike) -> Exposure:
     """Communication cut into `n_piece` pieces like the compute it belongs to: one piece has nothing to hide behind."""
-    first = comm_s / n_piece
-    rest = behind(comm_s - first, window_s)
+    first = np.asarray(comm_s) / np.asarray(n_piece)
+    rest = behind(np.asarray(comm_s) - first, window_s)
     return Exposure(first + rest.exposed_s, rest.hidden_s)
 
 
-def bucketed(comm_s: float, window_s: float, n_bucket: int) -> Exposure:
+def bucketed(comm_s: ArrayLike, window_s: ArrayLike, n_bucket: ArrayLike) -> Exposure:
     """A gradient reduction in `n_bucket` buckets as they become ready during `window_s` of backward pass.
 
     Notes:
         The first bucket is ready after 1/n of the window and the last at its end: 1/n of the communication always shows.
+        No bucket: nothing hides.
     """
-    if n_bucket <= 0:
-        return Exposure(comm_s, 0.0)
-    return cut_up(comm_s, window_s * (1.0 - 1.0 / n_bucket), n_bucket)
+    n = np.maximum(np.asarray(n_bucket, dtype=np.float64), 1.0)
+    return cut_up(comm_s, np.asarray(window_s) * (1.0 - 1.0 / n), n)

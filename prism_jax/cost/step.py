@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
-from .chunk_cost import ChunkCost, CostModel
-from .chunks import chunks_of_stage, layers_of_chunks
+from .chunk_cost import ChunkCost, chunk_cost, pieces_of
+from .chunks import chunk_classes, chunks_of_stage
 from .efficiency import Efficiency, efficiency
+from .piece_cost import PieceModel
 from .pipeline_edge import edge_seconds
 from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
-from .step_end import StageEnd, stage_end
+from .step_end import EndWork, StageEnd, end_work, stage_end
 from .weights import stage_weights
 
 
@@ -30,7 +33,7 @@ def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff:
         eff = efficiency(cluster.device.generation)
     chunks = _chunk_costs(model, cluster, plan, eff)
     p2p_s = edge_seconds(model, cluster, plan)
-    ends = _stage_ends(model, cluster, plan, eff, chunks)
+    end = _stage_end(model, cluster, plan, eff, chunks)
     causal = plan.attention != "unfused"
     tokens = float(plan.global_batch * plan.seq_len)
     return StepCost(
@@ -39,9 +42,9 @@ def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff:
         hidden_comm_s=np.stack([chunk.hidden_s for chunk in chunks], axis=1),
         p2p_s=p2p_s,
         p2p_blocking=not plan.overlap.pp,
-        end_compute_s=np.array([end.compute_s for end in ends]),
-        end_comm_s=np.array([end.exposed_s for end in ends]),
-        end_hidden_comm_s=np.array([end.hidden_s for end in ends]),
+        end_compute_s=end.compute_s,
+        end_comm_s=end.exposed_s,
+        end_hidden_comm_s=end.hidden_s,
         collective_of=collective_classes(plan),
         model_flops=tokens * model.train_flops_per_token(plan.seq_len, causal),
         hardware_flops=tokens * model.train_flops_per_token(plan.seq_len, causal, plan.recompute),
@@ -72,38 +75,19 @@ def _beside_sends(compute_s: Array, p2p_s: Array, plan: ParallelPlan, eff: Effic
 
 
 def _chunk_costs(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[ChunkCost]:
-    """Cost of every chunk; chunks with equal layers and ends share one."""
-    cost_model = CostModel(model, cluster, plan, eff)
-    known: dict[tuple[int, int, bool, bool], ChunkCost] = {}
-    costs = []
-    for index, layers in enumerate(layers_of_chunks(model.n_layers, plan)):
-        first, last = index == 0, index == plan.n_chunk - 1
-        n_moe = sum(model.is_moe_layer(layer) for layer in layers)
-        key = (len(layers), n_moe, first, last)
-        if key not in known:
-            known[key] = cost_model.chunk(layers, has_embedding=first, has_head=last)
-        costs.append(known[key])
-    return costs
+    """Cost of every chunk; chunks of one class share one, and equal pieces are costed once."""
+    pieces = lru_cache(PieceModel(model, cluster, plan, eff).whole)
+    of_class = lru_cache(lambda chunk: chunk_cost(pieces_of(chunk, pieces), plan.tp, plan.cp, eff))
+    return [of_class(chunk) for chunk in chunk_classes(model, plan)]
 
 
-def _stage_ends(
+def _stage_end(
     model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: list[ChunkCost]
-) -> list[StageEnd]:
-    layers = layers_of_chunks(model.n_layers, plan)
-    ends = []
-    for stage in range(plan.pp):
-        held = chunks_of_stage(plan, stage)
-        at_end = 0 in held or plan.n_chunk - 1 in held
-        ends.append(
-            stage_end(
-                model,
-                cluster,
-                plan,
-                stage_weights(model, plan, layers, held),
-                eff,
-                backward_s=sum(chunks[chunk].backward_s for chunk in held),
-                forward_s=sum(chunks[chunk].forward_s for chunk in held),
-                shares_embedding=model.tied_embeddings and plan.pp > 1 and at_end,
-            )
-        )
-    return ends
+) -> StageEnd:
+    """[stage] what every stage does at the end of the step."""
+    classes = chunk_classes(model, plan)
+    held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
+    work = [end_work(model, cluster, plan, stage_weights(model, plan, classes, own), own, eff) for own in held]
+    backward = np.array([sum(float(chunks[chunk].backward_s) for chunk in own) for own in held])
+    forward = np.array([sum(float(chunks[chunk].forward_s) for chunk in own) for own in held])
+    return stage_end(EndWork(*np.array(work).T), backward, forward, eff)

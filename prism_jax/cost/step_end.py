@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from ..plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -11,6 +14,7 @@ from .collective import collective_s
 from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
+from .step_cost import Array
 from .traffic import data_group
 from .weights import StageWeights
 
@@ -20,43 +24,63 @@ OPTIMIZER_BYTES = 38.0
 BUCKET_ELEMENTS = 40e6  # Megatron-LM `ddp_bucket_size` default, constant part
 
 
+class EndWork(NamedTuple):
+    """What a stage has to do after its last backward pass, nothing beside it; arrays have axes [*plan, stage].
+
+    Attributes:
+        reduce_s, gather_s: gradient reduction and gathering of updated parameters.
+        embedding_s: sum of a tied embedding's gradients with the other stage that holds a copy.
+        optimizer_s: update of the parameters, memory-bound.
+        n_bucket: buckets in which reduction and gathering run beside the passes; 0 if they do not.
+    """
+
+    reduce_s: Array
+    gather_s: Array
+    embedding_s: Array
+    optimizer_s: Array
+    n_bucket: Array
+
+
 @dataclass(frozen=True)
 class StageEnd:
-    """Seconds after the last backward pass of a stage."""
+    """Seconds after the last backward pass of a stage [*plan, stage]."""
 
-    compute_s: float
-    exposed_s: float
-    hidden_s: float
+    compute_s: Array
+    exposed_s: Array
+    hidden_s: Array
 
 
-def stage_end(
+def end_work(
     model: TransformerSpec,
     cluster: Cluster,
     plan: ParallelPlan,
     weights: StageWeights,
+    held: tuple[int, ...],
     eff: Efficiency,
-    *,
-    backward_s: float,
-    forward_s: float,
-    shares_embedding: bool,
-) -> StageEnd:
-    """End of the step on one stage.
+) -> EndWork:
+    """Work of the stage that holds the chunks `held`."""
+    shares_embedding = model.tied_embeddings and plan.pp > 1 and (0 in held or plan.n_chunk - 1 in held)
+    return EndWork(
+        np.asarray(_reduction_s(cluster, plan, weights)),
+        np.asarray(_gathering_s(cluster, plan, weights)),
+        np.asarray(_embedding_s(model, cluster, plan) if shares_embedding else 0.0),
+        np.asarray(OPTIMIZER_BYTES * _updated(plan, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)),
+        np.asarray(weights.count // BUCKET_ELEMENTS if plan.overlap.dp else 0.0),
+    )
+
+
+def stage_end(work: EndWork, backward_s: Array, forward_s: Array, eff: Efficiency) -> StageEnd:
+    """What of it shows.
 
     Args:
-        backward_s, forward_s: of one micro-batch through all chunks of the stage: what reductions (of the last micro-batch)
-            and gatherings (before the first of the next step) hide behind under `overlap.dp`.
-        shares_embedding: the stage holds a copy of a tied embedding that another stage holds too.
+        backward_s, forward_s: [*plan, stage] of one micro-batch through all chunks of the stage: what reductions (of the last
+            micro-batch) and gatherings (before the first of the next step) hide behind.
     """
-    reduce_s, gather_s = _reduction_s(cluster, plan, weights), _gathering_s(cluster, plan, weights)
-    n_bucket = int(weights.count // BUCKET_ELEMENTS) if plan.overlap.dp else 0
-    reduced = bucketed(reduce_s, backward_s, n_bucket)
-    gathered = bucketed(gather_s, forward_s, n_bucket)
+    reduced = bucketed(work.reduce_s, backward_s, work.n_bucket)
+    gathered = bucketed(work.gather_s, forward_s, work.n_bucket)
     hidden = reduced.hidden_s + gathered.hidden_s
-    exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden
-    if shares_embedding:
-        exposed += _embedding_s(model, cluster, plan)
-    optimizer = OPTIMIZER_BYTES * _updated(plan, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
-    return StageEnd(optimizer, exposed, hidden)
+    exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden + work.embedding_s
+    return StageEnd(work.optimizer_s, exposed, hidden)
 
 
 def _updated(plan: ParallelPlan, weights: StageWeights) -> float:

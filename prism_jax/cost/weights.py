@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..plan import ParallelPlan
 from ..workload.params import LayerParams
 from ..workload.transformer import TransformerSpec
-from .memory_options import MemoryOptions
+from .chunks import ChunkClass
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,22 @@ class StageWeights:
 
 
 def stage_weights(
-    model: TransformerSpec, plan: ParallelPlan, chunks: tuple[range, ...], held: tuple[int, ...]
+    model: TransformerSpec, plan: ParallelPlan, classes: Sequence[ChunkClass], held: tuple[int, ...]
 ) -> StageWeights:
     """Parameters of the layers in the `held` chunks, with embedding on the first and head on the last chunk.
 
     Notes:
         A tied head on another stage than the embedding is a second copy of the embedding matrix.
     """
-    layers = [model.layer_params(layer) for chunk in held for layer in chunks[chunk]]
+    first, last = model.layer_params(0), model.layer_params(model.n_layers - 1)
+    counts = [(first, sum(classes[c].n_dense for c in held)), (last, sum(classes[c].n_moe for c in held))]
     ends = _ends(model, plan, held)
-    dense = sum(_dense(layer, plan) for layer in layers) + ends
-    expert = sum(_expert(layer, plan) for layer in layers)
+    dense = sum(n * _dense(layer, plan) for layer, n in counts) + ends
+    expert = sum(n * _expert(layer, plan) for layer, n in counts)
     if plan.n_chunk - 1 in held and model.n_mtp:
-        layer = model.layer_params(model.n_layers - 1)
-        expert += model.n_mtp * _expert(layer, plan)
-        dense += (model.mtp_params() - model.n_mtp * layer.experts) / plan.tp
-    largest = max((_dense(layer, plan) + _expert(layer, plan) for layer in layers), default=0.0)
+        expert += model.n_mtp * _expert(last, plan)
+        dense += (model.mtp_params() - model.n_mtp * last.experts) / plan.tp
+    largest = max((_dense(layer, plan) + _expert(layer, plan) for layer, n in counts if n), default=0.0)
     return StageWeights(dense, expert, largest, ends)
 
 
@@ -78,17 +79,3 @@ def _ends(model: TransformerSpec, plan: ParallelPlan, held: tuple[int, ...]) -> 
         if model.tied_embeddings and not first:
             count += model.vocab * model.hidden / plan.tp
     return count
-
-
-def gathered_weight_bytes(plan: ParallelPlan, options: MemoryOptions, weights: StageWeights) -> float:
-    """Unsharded copies under parameter sharding: the layers in use, the root unit, one layer's gradients; bf16.
-
-    Notes:
-        FSDP keeps its root unit (embedding, final norm, head) gathered from the forward to the end of the backward pass.
-        Never more than what sharding left out.
-    """
-    if plan.shard_group == 1:
-        return 0.0
-    element_bytes = 4.0 if plan.dtype == "fp32" else 2.0
-    copies = (options.n_gathered_layers + 1) * weights.largest_layer + weights.ends
-    return element_bytes * min(copies, weights.count - weights.sharded_parameters(plan))
