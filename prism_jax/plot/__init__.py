@@ -3,6 +3,7 @@
 from .bars import plot_breakdown as plot_breakdown, plot_owners as plot_owners
 from .figure import figure_bytes as figure_bytes
 from .fit import plot_fit as plot_fit
+from .placement import plot_placement as plot_placement
 from .prediction import plot_prediction as plot_prediction
 from .step_time import plot_step_time as plot_step_time
 from .style import style as style

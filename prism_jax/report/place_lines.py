@@ -1,0 +1,136 @@
+"""A placement as text: what every method reaches, what the choice is worth, and where the slow nodes went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .._typing import Floats
+from .quantity import bar, decimals, with_error
+
+AS_GIVEN, OPTIMISED = "as_given", "optimised"
+BAR_WIDTH = 24
+MOST_COLUMNS, MOST_ROWS = 32, 40  # of the map of nodes
+SHADES = "·.:-=+*#%@"
+ALIKE = 1e-9
+MOST_LISTED = 12
+WORDS = {
+    AS_GIVEN: "as given",
+    "random_median": "random, median",
+    "random_best_of_1000": "random, best of 1,000",
+    "sorted": "sorted, slow to light stages",
+    "brute_force": "every assignment tried",
+    "annealed": "annealed",
+    "relaxed": "relaxed and rounded",
+    "fixed_splits": "best with even splits",
+    OPTIMISED: "chosen",
+}
+
+
+def placement_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Text of what `prism-jax place --json` prints."""
+    job, n = summary["job"], len(summary["assignment"])
+    head = f"{job['name']}: {n} nodes of {job['node_size']} on {n} slots"
+    if summary["left_out"]:
+        head += f", {len(summary['left_out'])} left out"
+    blocks = [[head], _methods(summary), _gains(summary), _splits(summary), _map(summary), _left_out(summary)]
+    lines = [line for block in blocks if block for line in (*block, "")]
+    notes = [f"note: {note}" for note in summary["notes"]]
+    return [*lines, *notes, f"seed {summary['seed']}; {summary['elapsed_s']:.1f} s"]
+
+
+def _methods(summary: Mapping[str, Any]) -> list[str]:
+    """One bar per method: how far above the chosen one it stays."""
+    objective = summary["objective"]
+    found, errors = summary[f"{objective}_s"], summary[f"{objective}_error_s"]
+    order = [name for name in WORDS if name in found]
+    best, worst = found[OPTIMISED], max(found[name] for name in order)
+    width = max(len(WORDS[name]) for name in order)
+    lines = [f"{objective} of the step time, and how far it lies above the chosen one"]
+    for name in order:
+        value = found[name]
+        text = "{} ± {} s".format(*with_error(value, errors[name]))
+        share = (value - best) / max(worst - best, 1e-12)
+        lines.append(
+            f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()
+        )
+    return lines
+
+
+def _gains(summary: Mapping[str, Any]) -> list[str]:
+    low, high = summary["gain_interval"]
+    base = summary[f"{summary['objective']}_s"][AS_GIVEN]
+    digits = decimals(max(high - low, 1e-6) / 10)
+    lines = [
+        f"gain over the nodes as given: {summary['gain']:.{digits}f} s ({summary['gain'] / base:.2%}); "
+        f"fresh draws show {low:.{digits}f} to {high:.{digits}f} s nine times out of ten"
+    ]
+    low, high = summary["gain_over_best_baseline_interval"]
+    name = WORDS[summary["best_baseline"]]
+    lines.append(
+        f"gain over {name}, the best without relaxation or splits: {summary['gain_over_best_baseline']:.{digits}f} s "
+        f"({low:.{digits}f} to {high:.{digits}f} s)"
+    )
+    return lines
+
+
+def _splits(summary: Mapping[str, Any]) -> list[str]:
+    splits = summary["splits"]
+    if not splits:
+        return []
+    return [
+        "splits",
+        f"  layers per model chunk       {_counts(splits['layer_split'])}",
+        f"  micro-batches per replica    {_counts(splits['micro_batches'])}",
+    ]
+
+
+def _counts(values: list[int]) -> str:
+    """ "8 9 9 9", long lists in runs: "14x8 2x9"."""
+    if len(values) <= MOST_LISTED * 2:
+        return " ".join(map(str, values))
+    edges = [0, *(i for i in range(1, len(values)) if values[i] != values[i - 1]), len(values)]
+    return " ".join(f"{b - a}x{values[a]}" for a, b in pairwise(edges))
+
+
+def _map(summary: Mapping[str, Any]) -> list[str]:
+    """Slowness of the nodes by stage and replica, before and after, as shades."""
+    slowness = np.array(summary["node_slowdown"])
+    before, after = by_place(summary, slowness, summary["as_given"]), by_place(summary, slowness, summary["assignment"])
+    if before.shape[1] > MOST_COLUMNS or before.shape[0] > MOST_ROWS:
+        return []
+    low, high = float(slowness.min()), float(slowness.max())
+    if high - low < ALIKE:
+        return ["all nodes are alike: every assignment is as good as any other"]
+    width = max(before.shape[1], len("as given"))
+    lines = [
+        f"slowest GPU of the node in every place, from '{SHADES[0]}' {low:.3f} to '{SHADES[-1]}' {high:.3f} times nominal",
+        f"  stage  {'as given':<{width}}   chosen   (columns: replicas)",
+    ]
+    for stage, (one, other) in enumerate(zip(before, after, strict=True)):
+        lines.append(f"  {stage:>5}  {_shades(one, low, high):<{width}}   {_shades(other, low, high)}".rstrip())
+    return lines
+
+
+def by_place(summary: Mapping[str, Any], slowness: Floats, assignment: Sequence[int]) -> Floats:
+    """Slowness of the slowest node in every place [lane, replica], NaN where no node starts."""
+    lane, replica = np.array(summary["slots"]["stage"]), np.array(summary["slots"]["replica"])
+    shown = np.full((lane.max() + 1, replica.max() + 1), -np.inf)
+    np.maximum.at(shown, (lane, replica), slowness[list(assignment)])
+    return np.where(np.isfinite(shown), shown, np.nan)
+
+
+def _shades(row: Floats, low: float, high: float) -> str:
+    steps = len(SHADES) - 1
+    return "".join(" " if np.isnan(v) else SHADES[round(steps * (v - low) / (high - low))] for v in row)
+
+
+def _left_out(summary: Mapping[str, Any]) -> list[str]:
+    out = summary["left_out"]
+    if not out:
+        return []
+    named = ", ".join(f"{node} ({summary['node_slowdown'][node]:.3f})" for node in out[:MOST_LISTED])
+    return [f"left out: node {named}{', ...' if len(out) > MOST_LISTED else ''}"]

@@ -1,0 +1,1 @@
+"""Search: plans, and placements of measured nodes, that minimise the tail of the step time."""

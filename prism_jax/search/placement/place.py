@@ -1,0 +1,215 @@
+"""place: which node sits where. Candidates from every method, the choice on draws that found none of them, the report on others.
+
+kept draws      random, sorted, annealed, relaxed        each method's best on these is optimistic
+validation      the choice among all of them             so is the best of these, a little
+fresh draws     what is reported, paired                 nothing is chosen here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..._typing import Floats
+from ...errors import DataError
+from ...job import Job
+from .anneal import N_STEP, anneal
+from .baselines import all_assignments, as_given, busy_seconds, random_assignments, sorted_assignments
+from .draws import Draws
+from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
+from .fleet import Fleet, check_counts, fleet_of
+from .objective import OBJECTIVES, check_objective, jackknife, standard_error, values
+from .result import OPTIMISED, PlacementResult
+from .sinkhorn import relaxed
+from .slots import slots_of
+
+N_RANDOM = 1000
+N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws
+N_BEST = 8  # of the random ones, screened on few draws, that are looked at again
+N_SCREEN, N_KEPT, N_VALIDATION = 32, 128, 512  # simulated steps
+N_BATCH, N_FRESH = 16, 1024
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to search.
+
+    Attributes:
+        n_random: random assignments.
+        n_step: proposals of an annealing chain.
+        n_relaxed: gradient steps of the relaxation; 0 for none.
+        n_fresh: simulated steps that are reported on, a multiple of 32.
+        n_kept: simulated steps that are searched on, even.
+    """
+
+    n_random: int = N_RANDOM
+    n_step: int = N_STEP
+    n_relaxed: int = 25
+    n_fresh: int = N_FRESH
+    n_kept: int = N_KEPT
+
+
+def silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+def place(
+    job: Job,
+    slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
+    *,
+    key: Array,
+    objective: str = "p95",
+    spares: int = 0,
+    splits: bool = False,
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> PlacementResult:
+    """The assignment of nodes to slots with the smallest tail of the step time.
+
+    Args:
+        job: model, cluster, plan; of its variability what differs between GPUs and nodes is replaced by `slowdown`.
+        slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor (`io.slowdowns.read_slowdowns`).
+        key: typed PRNG key; the same key gives the same answer.
+        objective: p50, p95, p99 or cvar95 (mean of the slowest 5 %) of the step time.
+        spares: nodes to leave out.
+        splits: also choose how many layers every stage and how many micro-batches every replica gets.
+        effort: how long to search.
+        progress: called with what is being done.
+
+    Raises:
+        DataError: nodes and slots do not match, or an unknown objective.
+    """
+    check_objective(objective)
+    effort = Effort() if effort is None else effort
+    fleet = fleet_of(slowdown, job.cluster.node_size)
+    check_counts(fleet, slots_of(job).n_slot, spares)
+    problem = problem_of(job, fleet)
+    found = candidates(problem, objective, key, effort, progress)
+    progress("choosing")
+    chosen, method = choose(problem, found, objective, key)
+    if splits:
+        raise DataError("splits cannot be chosen yet")
+    progress("scoring on fresh draws")
+    return report(problem, chosen, method, objective, key, effort)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Assignments by method; each method may offer several.
+
+    Attributes:
+        by_method: method -> [assignment, seat].
+        median: [assignment, seat] random ones around the median.
+        exact: whether every assignment was tried.
+    """
+
+    by_method: dict[str, Assignments]
+    median: Assignments
+    exact: bool
+
+
+def candidates(problem: Problem, objective: str, key: Array, effort: Effort, progress: Progress) -> Candidates:
+    """What every method offers, on kept draws."""
+    kept = stored(problem, Draws(named(key, "kept"), effort.n_kept))
+    rng = np.random.default_rng(crc32(np.asarray(jax.random.key_data(key)).tobytes()))
+    progress("random assignments")
+    best, median = _random(problem, objective, key, effort.n_random, rng)
+    by_sorting = np.concatenate([sorted_assignments(problem, w) for w in (busy_seconds(problem),)])
+    found = {"as_given": as_given(problem)[None], "random_best_of_1000": best, "sorted": by_sorting}
+    every = all_assignments(problem)
+    if every is not None:
+        progress("every assignment")
+        found["brute_force"] = every[np.argsort(_values(problem, kept, every, objective), kind="stable")[:N_BEST]]
+    progress("annealing")
+    starts = [*by_sorting, best[0]]
+    chains = [
+        anneal(problem.tables, kept, start, key=named(key, f"chain {i}"), objective=objective, n_step=effort.n_step)
+        for i, start in enumerate(starts)
+    ]
+    found["annealed"] = np.stack([chain.assignment for chain in chains])
+    if effort.n_relaxed:
+        progress("relaxing")
+        rounded = relaxed(problem, kept, by_sorting[0], objective, key=named(key, "relaxed"), n_step=effort.n_relaxed)
+        polished = anneal(
+            problem.tables, kept, rounded, key=named(key, "polish"), objective=objective, n_step=effort.n_step
+        )
+        found["relaxed"] = np.stack([rounded, polished.assignment])
+    return Candidates(found, median, every is not None)
+
+
+def choose(problem: Problem, found: Candidates, objective: str, key: Array) -> tuple[dict[str, Assignments], str]:
+    """Every method's best on validation draws, with the best of all as "optimised", and the method it came from."""
+    methods = [method for method, offered in found.by_method.items() for _ in offered]
+    offered = np.concatenate(list(found.by_method.values()))
+    reached = values(score(problem, offered, Draws(named(key, "validation"), N_VALIDATION)), objective)
+    best: dict[str, int] = {}
+    for index in np.argsort(reached, kind="stable").tolist():
+        best.setdefault(methods[index], index)
+    winner = int(np.argmin(reached))
+    chosen = {method: offered[best[method]] for method in found.by_method}
+    return {**chosen, OPTIMISED: offered[winner], "random": found.median}, methods[winner]
+
+
+def report(
+    problem: Problem, chosen: dict[str, Assignments], method: str, objective: str, key: Array, effort: Effort
+) -> PlacementResult:
+    """Every method on fresh draws."""
+    median = chosen["random"]
+    named_ones = {name: a for name, a in chosen.items() if name != "random"}
+    steps = fresh_steps(problem, np.concatenate([np.stack(list(named_ones.values())), median]), key, effort.n_fresh)
+    batches = dict(zip(named_ones, steps, strict=False))
+    seats = named_ones[OPTIMISED]
+    n_slot = problem.slots.n_slot
+    return PlacementResult(
+        assignment=tuple(seats[:n_slot].tolist()),
+        left_out=tuple(sorted(seats[n_slot:].tolist())),
+        objective=objective,
+        batches_s=batches,
+        random_s={name: _median_of(steps[len(named_ones) :], name) for name in OBJECTIVES},
+        method=method,
+        slowness=problem.fleet.slowness,
+        seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
+        assignments={name: tuple(a.tolist()) for name, a in named_ones.items()},
+    )
+
+
+def fresh_steps(problem: Problem, assignments: Assignments, key: Array, n_fresh: int, name: str = "fresh") -> Floats:
+    """Steps in independent batches, paired between assignments, seconds [assignment, batch, step]."""
+    size = max(2, n_fresh // N_BATCH)
+    steps = score(problem, assignments, Draws(named(key, name), N_BATCH * size), chunk=size)
+    return steps.reshape(len(assignments), N_BATCH, -1)
+
+
+def named(key: Array, name: str) -> Array:
+    """A key of its own for every use."""
+    return jax.random.fold_in(key, crc32(name.encode()))
+
+
+def _random(
+    problem: Problem, objective: str, key: Array, n: int, rng: np.random.Generator
+) -> tuple[Assignments, Assignments]:
+    """The best of `n` random assignments, and those around the median, screened on few draws."""
+    tried = random_assignments(problem, n, rng)
+    screen = stored(problem, Draws(named(key, "screen"), N_SCREEN))
+    order = np.argsort(_values(problem, screen, tried, objective), kind="stable")
+    middle = len(order) // 2
+    around = order[max(0, middle - N_MEDIAN // 2) : middle + N_MEDIAN // 2 + 1]
+    return tried[order[:N_BEST]], tried[around]
+
+
+def _values(problem: Problem, kept: Stored, assignments: Assignments, objective: str) -> Floats:
+    times_s = step_times(problem.tables, kept, jnp.asarray(assignments, jnp.int32))
+    return values(np.asarray(times_s, np.float64), objective)
+
+
+def _median_of(steps: Floats, objective: str) -> tuple[float, float]:
+    """Median over assignments of the objective and its error."""
+    total, without = jackknife(steps, objective)
+    return float(np.median(total)), float(standard_error(np.median(without, axis=0)))
