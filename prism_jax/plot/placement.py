@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ..search.placement.result import AS_GIVEN, OPTIMISED, PlacementResult
 from .figure import new_axes
-from .style import CYAN, GREY, INDIGO, OLIVE, ROSE, SAND, TEAL, style
+from .style import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, style
 
 LINES = {
     AS_GIVEN: ("as given", ROSE),
@@ -19,6 +19,7 @@ LINES = {
     "annealed": ("annealed", TEAL),
     "relaxed": ("relaxed", CYAN),
     "brute_force": ("every one tried", GREY),
+    "even_splits": ("even splits", PURPLE),
     OPTIMISED: ("chosen", INDIGO),
 }
 LEVELS = np.linspace(0.005, 0.995, 199)

@@ -25,7 +25,7 @@ WORDS = {
     "brute_force": "every assignment tried",
     "annealed": "annealed",
     "relaxed": "relaxed and rounded",
-    "fixed_splits": "best with even splits",
+    "even_splits": "best with even splits",
     OPTIMISED: "chosen",
 }
 
@@ -83,7 +83,7 @@ def _splits(summary: Mapping[str, Any]) -> list[str]:
         return []
     return [
         "splits",
-        f"  layers per model chunk       {_counts(splits['layer_split'])}",
+        f"  layers per model chunk       {_counts(splits['layers'])}",
         f"  micro-batches per replica    {_counts(splits['micro_batches'])}",
     ]
 

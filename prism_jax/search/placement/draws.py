@@ -94,8 +94,8 @@ class Draws:
     n_sample: int
 
 
-def noise_model(program: Program) -> NoiseModel:
-    """The noise of a lowered job."""
+def noise_model(program: Program, n_level: int) -> NoiseModel:
+    """The noise of a lowered job whose longest variant has `n_level` levels."""
     residual = Residual.of(program.compute_residual)
     shift, scale = (0.0, 1.0) if residual is None else residual.of_alike(program.n_member)
     return NoiseModel(
@@ -104,7 +104,7 @@ def noise_model(program: Program) -> NoiseModel:
         link=program.link,
         shift=shift,
         scale=scale,
-        n_level=program.graph.n_level,
+        n_level=n_level,
         n_lane=program.n_lane,
         n_member=program.n_member,
         n_node=program.n_node,

@@ -2,11 +2,12 @@
 
 Two ways, the same numbers. `stored` draws the noise of every replica once and keeps it, for methods that try thousands of
 assignments, one swap after the other: a swap concerns the replicas of two slots, all other replicas' times stay. `score` makes
-the noise of one replica at a time, shows it every assignment and forgets it: any number of replicas and samples, for the last word.
+the noise of one replica at a time, shows it every assignment and forgets it: any number of replicas and samples, for the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +26,7 @@ from .draws import Draws, NoiseModel, ReplicaNoise, SharedNoise, noise_model, re
 from .fleet import Fleet
 from .slots import Slots, slots_of
 from .step import replica_time
-from .tables import NodeTables, SlotTables, StepTables, group_factors, slot_tables, step_program, tables_of
+from .tables import Kinds, NodeTables, SlotTables, StepTables, group_factors, slot_tables, step_program, tables_of
 
 MAX_STORED = 24_000_000  # normal scores kept per kind of noise: 96 MB
 MAX_CHUNK = 512  # samples drawn at a time in `score`
@@ -39,6 +40,7 @@ class Tables(eqx.Module):
     nodes: NodeTables
     slots: SlotTables
     noise: NoiseModel
+    variant: Int32[Array, " replica"]  # of the step that every replica runs
 
 
 class Stored(eqx.Module):
@@ -66,6 +68,7 @@ class Problem:
         job, fleet, slots: as given.
         program: the lowered job.
         tables: on the device.
+        kinds: of its ops.
     """
 
     job: Job
@@ -73,6 +76,7 @@ class Problem:
     slots: Slots
     program: Program
     tables: Tables
+    kinds: Kinds
 
     @property
     def n_spare(self) -> int:
@@ -83,13 +87,20 @@ class Problem:
 def problem_of(job: Job, fleet: Fleet) -> Problem:
     """Lowers a job onto a fleet; the fleet must have at least as many nodes as the job has slots."""
     slots, program = slots_of(job), step_program(job)
-    step, nodes = tables_of(program, fleet, slots)
-    return Problem(job, fleet, slots, program, Tables(step, nodes, slot_tables(slots), noise_model(program)))
+    return assemble(job, fleet, slots, [program], np.zeros(slots.n_replica, dtype=np.int32))
+
+
+def assemble(job: Job, fleet: Fleet, slots: Slots, programs: Sequence[Program], variant: NDArray[np.int32]) -> Problem:
+    """A problem whose replicas run different variants of a step, `variant` [replica] of `programs`; the first is nominal."""
+    step, nodes, kinds = tables_of(programs, fleet, slots)
+    noise = noise_model(programs[0], n_level=step.kind.shape[1])
+    tables = Tables(step, nodes, slot_tables(slots), noise, jnp.asarray(variant))
+    return Problem(job, fleet, slots, programs[0], tables, kinds)
 
 
 def stored(problem: Problem, draws: Draws) -> Stored:
     """Draws to keep; of large jobs replicas share noise in turn, so that memory stays bounded."""
-    per_replica = problem.program.graph.n_level * problem.program.n_lane * draws.n_sample
+    per_replica = problem.tables.noise.n_level * problem.program.n_lane * draws.n_sample
     n_block = max(1, min(problem.slots.n_replica, MAX_STORED // per_replica))
     shared = shared_noise(problem.program, draws)
     index = jnp.arange(n_block, dtype=jnp.int32)
@@ -109,7 +120,7 @@ def column(
 ) -> Float[Array, " sample"]:
     """Times of one replica on kept noise, seconds."""
     group = group_factors(tables.step, tables.nodes, tables.slots, assignment, replica)
-    return replica_time(tables.step, group, kept.replicas, replica % kept.n_block)
+    return replica_time(tables.step, group, kept.replicas, tables.variant[replica], replica % kept.n_block)
 
 
 def columns(tables: Tables, kept: Stored, assignment: Int32[Array, " seat"]) -> Float[Array, "replica sample"]:
@@ -159,7 +170,8 @@ def _core(
         noise = replica_noise(tables.noise, key, replica, regime)
 
         def one(a: Array) -> Array:
-            return replica_time(tables.step, group_factors(tables.step, tables.nodes, tables.slots, a, replica), noise)
+            group = group_factors(tables.step, tables.nodes, tables.slots, a, replica)
+            return replica_time(tables.step, group, noise, tables.variant[replica])
 
         return jnp.maximum(slowest, lax.map(one, assignments)), None
 

@@ -17,7 +17,6 @@ import numpy as np
 from jax import Array
 
 from ..._typing import Floats
-from ...errors import DataError
 from ...job import Job
 from .anneal import N_STEP, anneal
 from .baselines import all_assignments, as_given, busy_seconds, random_assignments, sorted_assignments
@@ -25,7 +24,8 @@ from .draws import Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of
 from .objective import OBJECTIVES, check_objective, jackknife, standard_error, values
-from .result import OPTIMISED, PlacementResult
+from .place_splits import SplitChoice, with_splits
+from .result import EVEN_SPLITS, OPTIMISED, SPLITS, PlacementResult
 from .sinkhorn import relaxed
 from .slots import slots_of
 
@@ -94,10 +94,11 @@ def place(
     found = candidates(problem, objective, key, effort, progress)
     progress("choosing")
     chosen, method = choose(problem, found, objective, key)
+    choice = None
     if splits:
-        raise DataError("splits cannot be chosen yet")
+        choice = choose_splits(problem, found, chosen, objective, key, effort, progress)
     progress("scoring on fresh draws")
-    return report(problem, chosen, method, objective, key, effort)
+    return report(problem, chosen, method, objective, key, effort, choice)
 
 
 @dataclass(frozen=True)
@@ -157,26 +158,56 @@ def choose(problem: Problem, found: Candidates, objective: str, key: Array) -> t
     return {**chosen, OPTIMISED: offered[winner], "random": found.median}, methods[winner]
 
 
+def choose_splits(
+    problem: Problem,
+    found: Candidates,
+    chosen: dict[str, Assignments],
+    objective: str,
+    key: Array,
+    effort: Effort,
+    progress: Progress,
+) -> SplitChoice | None:
+    """The best choice with uneven splits on validation draws; None if even splits are better."""
+    starts = [chosen[OPTIMISED], *found.by_method["sorted"]]
+    choices = with_splits(problem, starts, objective, named(key, "splits"), effort.n_step, effort.n_kept, progress)
+    draws = Draws(named(key, "validation"), N_VALIDATION)
+    progress("choosing splits")
+    reached = [values(score(c.problem, c.assignment[None], draws), objective)[0] for c in choices]
+    even = values(score(problem, chosen[OPTIMISED][None], draws), objective)[0]
+    return choices[int(np.argmin(reached))] if min(reached) < even else None
+
+
 def report(
-    problem: Problem, chosen: dict[str, Assignments], method: str, objective: str, key: Array, effort: Effort
+    problem: Problem,
+    chosen: dict[str, Assignments],
+    method: str,
+    objective: str,
+    key: Array,
+    effort: Effort,
+    choice: SplitChoice | None = None,
 ) -> PlacementResult:
-    """Every method on fresh draws."""
+    """Every method on fresh draws; with a `choice`, what was best without it is "even_splits"."""
     median = chosen["random"]
-    named_ones = {name: a for name, a in chosen.items() if name != "random"}
-    steps = fresh_steps(problem, np.concatenate([np.stack(list(named_ones.values())), median]), key, effort.n_fresh)
-    batches = dict(zip(named_ones, steps, strict=False))
-    seats = named_ones[OPTIMISED]
+    offered = {name: a for name, a in chosen.items() if name != "random"}
+    steps = fresh_steps(problem, np.concatenate([np.stack(list(offered.values())), median]), key, effort.n_fresh)
+    batches = dict(zip(offered, steps, strict=False))
+    if choice is not None:
+        batches[EVEN_SPLITS], offered[EVEN_SPLITS] = batches[OPTIMISED], offered[OPTIMISED]
+        offered[OPTIMISED] = choice.assignment
+        batches[OPTIMISED] = fresh_steps(choice.problem, choice.assignment[None], key, effort.n_fresh)[0]
+    seats = offered[OPTIMISED]
     n_slot = problem.slots.n_slot
     return PlacementResult(
         assignment=tuple(seats[:n_slot].tolist()),
         left_out=tuple(sorted(seats[n_slot:].tolist())),
         objective=objective,
         batches_s=batches,
-        random_s={name: _median_of(steps[len(named_ones) :], name) for name in OBJECTIVES},
-        method=method,
+        random_s={name: _median_of(steps[len(chosen) - 1 :], name) for name in OBJECTIVES},
+        method=method if choice is None else SPLITS,
         slowness=problem.fleet.slowness,
         seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
-        assignments={name: tuple(a.tolist()) for name, a in named_ones.items()},
+        assignments={name: tuple(a.tolist()) for name, a in offered.items()},
+        splits=None if choice is None else choice.splits,
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from .objective import OBJECTIVES, fresh_interval, jackknife, standard_error
+from .splits import Splits
 
 OPTIMISED, AS_GIVEN = "optimised", "as_given"
+EVEN_SPLITS, SPLITS = "even_splits", "splits"
 BASELINES = (AS_GIVEN, "random_best_of_1000", "sorted", "annealed")
 
 
@@ -57,7 +59,7 @@ class PlacementResult:
     slowness: Float[np.ndarray, " node"]
     seat: np.ndarray
     assignments: dict[str, tuple[int, ...]]
-    splits: dict[str, Any] | None = None
+    splits: Splits | None = None
     notes: tuple[str, ...] = field(default=())
 
     def value(self, method: str = OPTIMISED, objective: str | None = None) -> tuple[float, float]:
@@ -113,6 +115,6 @@ class PlacementResult:
             "as_given": list(self.assignments[AS_GIVEN][: len(self.assignment)]),
             "slots": {"stage": self.seat[:, 0].tolist(), "replica": self.seat[:, 1].tolist()},
             "node_slowdown": self.slowness.tolist(),
-            "splits": self.splits,
+            "splits": None if self.splits is None else asdict(self.splits),
             "notes": list(self.notes),
         }

@@ -33,7 +33,7 @@ def relaxed(
 ) -> Assignments:
     """The rounded assignment after `n_step` gradient steps from `start` [seat]."""
     n = problem.fleet.n_node
-    few = _few_samples(kept)
+    few = few_samples(kept)
     weight = jnp.asarray(smooth_weights(objective, few.shared.times.size), float)
     logits = jnp.asarray(START_SCORE * (np.asarray(start)[:, None] == np.arange(n)), float)
     heat = jnp.asarray(np.geomspace(WARM, COOL, max(n_step, 1)), float)
@@ -56,7 +56,7 @@ def sinkhorn(scores: Float[Array, "seat node"], n: int = N_ITERATION) -> Float[A
     return jnp.exp(lax.fori_loop(0, n, once, scores))
 
 
-def _few_samples(kept: Stored) -> Stored:
+def few_samples(kept: Stored) -> Stored:
     """The first samples of every array, whose sample axis is the last but for the shared factors."""
     cut = jax.tree.map(lambda x: x[..., :N_SAMPLE], (kept.replicas, kept.shared.regime))
     return Stored(cut[0], type(kept.shared)(cut[1], kept.shared.add_s[:N_SAMPLE], kept.shared.times[:N_SAMPLE]))

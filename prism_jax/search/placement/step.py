@@ -16,7 +16,11 @@ from .tables import GroupFactors, StepTables
 
 
 def replica_time(
-    step: StepTables, group: GroupFactors, noise: ReplicaNoise, block: Int32[Array, ""] | int = 0
+    step: StepTables,
+    group: GroupFactors,
+    noise: ReplicaNoise,
+    variant: Int32[Array, ""] | int = 0,
+    block: Int32[Array, ""] | int = 0,
 ) -> Float[Array, " sample"]:
     """Seconds until the slowest lane of one replica has ended, for every sample.
 
@@ -24,24 +28,26 @@ def replica_time(
         step: what the replica does.
         group: how slow its GPUs are.
         noise: of several replicas.
-        block: which of them; looked up level by level, so that nothing is copied.
+        variant: how many micro-batches it does.
+        block: which noise; looked up level by level, so that nothing is copied.
     """
-    n_level, n_lane = step.kind.shape
+    _, n_level, n_lane = step.kind.shape
     n_sample = noise.network.shape[-1]
     network = noise.network[block]
     mean_s, spread_s = step.busy_s * group.loc, step.busy_s * group.scale
     lane = jnp.arange(n_lane, dtype=jnp.int32)
 
-    def body(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+    def body(carry: tuple[Array, Array], level: Array) -> tuple[tuple[Array, Array], None]:
         free, ring = carry
-        level, kind, comm_s, comm_sd, dep, lag_s = x
+        kind, dep, lag_s = step.kind[variant, level], step.dep[variant, level], step.lag_s[variant, level]
         residual, comm_residual = (None if e is None else e[block, level] for e in (noise.compute, noise.comm))
         op_s = mean_s[lane, kind][:, None]
         if residual is not None:
             op_s = op_s + spread_s[lane, kind][:, None] * residual
-        varied = None if comm_residual is None else 1.0 + comm_sd[:, None] * comm_residual
-        for i, axis in enumerate(step.axes):
-            part_s = comm_s[:, i, None] * network[axis]
+        varied = None if comm_residual is None else 1.0 + step.comm_sd[lane, kind][:, None] * comm_residual
+        comm_s = step.comm_s[lane, kind]
+        for axis in step.axes:
+            part_s = comm_s[:, axis, None] * network[axis]
             op_s = op_s + (part_s if varied is None else part_s * varied)
         transfer = network[-2]
         if comm_residual is not None:
@@ -55,8 +61,6 @@ def replica_time(
 
     dtype = step.busy_s.dtype
     start = jnp.zeros((n_lane, n_sample), dtype), jnp.zeros((step.depth * n_lane + 1, n_sample), dtype)
-    levels = jnp.arange(n_level, dtype=jnp.int32)
-    rows = levels, step.kind, step.comm_s, step.comm_sd, step.dep, step.lag_s
-    (free, _), _ = lax.scan(body, start, rows)
+    (free, _), _ = lax.scan(body, start, jnp.arange(n_level, dtype=jnp.int32))
     end = free + (step.end_s * group.peak)[:, None] + step.end_comm_s[:, None] * network[-1]
     return end.max(axis=0)

@@ -7,6 +7,9 @@ those of its kind times the slowdown of the group's slowest GPU, so an assignmen
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,7 +22,7 @@ from ..._typing import Floats
 from ...cost.step_cost import COMPUTE_CLASSES
 from ...graph.step_graph import StepGraph
 from ...job import Job
-from ...simulate.program import Program, by_class, lower
+from ...simulate.program import Program, by_class, lower, ring_rows
 from .fleet import Fleet
 from .slots import Slots
 from .slowest import Residual, peak_table, rows_of, slower_of, slowest_tables
@@ -29,30 +32,30 @@ MICRO_BATCH = re.compile(r"(?<=[FBW])\d+")  # in labels such as "F3 c1 + BW0 c6"
 
 
 class StepTables(eqx.Module):
-    """The step of a job, as the engine runs it.
+    """The step of a job, as the engine runs it; one variant per number of micro-batches.
 
     Attributes:
-        kind: [level, lane] kind of the op; 0 where the lane idles.
+        kind: [variant, level, lane] kind of the op; 0 where the lane idles.
+        dep: [variant, level, lane, dep] row of the ring buffer, as in `GraphArrays`.
+        lag_s: [variant, level, lane, dep] seconds of transfers.
         busy_s: [lane, kind] compute seconds of its GPUs at slowdown one.
         row: [lane, kind] its mix of kernel classes, an index into `NodeTables`.
-        comm_s: [level, lane, used] exposed communication.
-        comm_sd: [level, lane] its residual standard deviation over its mean.
+        comm_s: [lane, kind, axis] exposed communication, blocking sends last.
+        comm_sd: [lane, kind] its residual standard deviation over its mean.
         p2p_sd: [] the same for transfers.
-        dep: [level, lane, dep] row of the ring buffer, as in `GraphArrays`.
-        lag_s: [level, lane, dep] seconds of transfers.
         end_s: [lane] compute after the last op.
         end_comm_s: [lane] communication after it.
-        depth, axes: of the ring buffer; network axis of every used axis of comm_s.
+        depth, axes: of the ring buffer; network axes that have communication inside ops.
     """
 
-    kind: Int32[Array, "level lane"]
+    kind: Int32[Array, "variant level lane"]
+    dep: Int32[Array, "variant level lane dep"]
+    lag_s: Float[Array, "variant level lane dep"]
     busy_s: Float[Array, "lane kind"]
     row: Int32[Array, "lane kind"]
-    comm_s: Float[Array, "level lane used"]
-    comm_sd: Float[Array, "level lane"]
+    comm_s: Float[Array, "lane kind axis"]
+    comm_sd: Float[Array, "lane kind"]
     p2p_sd: Float[Array, ""]
-    dep: Int32[Array, "level lane dep"]
-    lag_s: Float[Array, "level lane dep"]
     end_s: Float[Array, " lane"]
     end_comm_s: Float[Array, " lane"]
     depth: int = eqx.field(static=True)
@@ -98,37 +101,142 @@ class GroupFactors(eqx.Module):
     peak: Float[Array, " lane"]
 
 
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Which ops are alike.
+
+    Attributes:
+        names: per lane, the labels of its kinds without micro-batch; kind k of a lane is names[lane][k - 1].
+        kind: per variant, [level, lane].
+        at: per variant, [lane, kind] a level where one stands, -1 for none.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    kind: tuple[NDArray[np.int32], ...]
+    at: tuple[NDArray[np.int32], ...]
+
+
+class KindSeconds(NamedTuple):
+    """Seconds of every kind: compute [lane, kind, class], communication [lane, kind, axis], and after the last op [lane]."""
+
+    compute_s: Floats
+    comm_s: Floats
+    end_s: Floats
+    end_comm_s: Floats
+
+
 def step_program(job: Job) -> Program:
     """The job with every compute class as a factor of its own."""
     return by_class(lower(job))
 
 
-def tables_of(program: Program, fleet: Fleet, slots: Slots) -> tuple[StepTables, NodeTables]:
-    """Arrays of a job lowered by `step_program`, on a fleet."""
-    graph, arrays = program.graph, program.arrays
-    kind, at = kinds_of(graph)
-    shape = at.shape
-    level, lane = at.ravel(), np.repeat(np.arange(shape[0]), shape[1])
-    used = level >= 0
-    seconds = np.where(used[:, None], graph.compute_s[level, lane], 0.0)
-    sd = np.where(used, np.asarray(arrays.call_sd, dtype=np.float64)[level, lane], 0.0)
-    share, row_sd, row = rows_of(seconds, sd)
-    loc, scale = slowest_tables(fleet, slots.parts, share, row_sd, Residual.of(program.compute_residual))
-    step = StepTables(
-        kind=jnp.asarray(kind),
-        busy_s=jnp.asarray(seconds.sum(axis=-1).reshape(shape), float),
-        row=jnp.asarray(row.reshape(shape)),
-        comm_s=arrays.comm_s,
-        comm_sd=arrays.comm_sd,
-        p2p_sd=arrays.p2p_sd,
-        dep=arrays.dep,
-        lag_s=arrays.lag_s,
-        end_s=jnp.asarray(graph.end_compute_s, float),
-        end_comm_s=arrays.end_comm_s,
-        depth=arrays.depth,
-        axes=arrays.axes,
+def kinds_of(graphs: Sequence[StepGraph]) -> Kinds:
+    """Kinds of the ops of some graphs of one job, numbered alike in all of them.
+
+    Ops of a lane are of one kind if they are alike but for the micro-batch, by their labels.
+    """
+    texts = [np.array([MICRO_BATCH.sub("", text) for text in graph.labels], dtype=object) for graph in graphs]
+    names = []
+    for lane in range(graphs[0].n_lane):
+        labels = [graph.label[:, lane] for graph in graphs]
+        found = {name for text, label in zip(texts, labels, strict=True) for name in text[label[label >= 0]]}
+        names.append(tuple(sorted(found)))
+    width = 1 + max(map(len, names))
+    kinds, levels = [], []
+    for graph, text in zip(graphs, texts, strict=True):
+        kind = np.zeros(graph.label.shape, dtype=np.int32)
+        at = np.full((graph.n_lane, width), -1, dtype=np.int32)
+        for lane, own in enumerate(names):
+            number = {name: k for k, name in enumerate(own, start=1)}
+            busy = np.flatnonzero(graph.label[:, lane] >= 0)
+            kind[busy, lane] = [number[name] for name in text[graph.label[busy, lane]]]
+            at[lane, kind[busy[::-1], lane]] = busy[::-1]
+        kinds.append(kind)
+        levels.append(at)
+    return Kinds(tuple(names), tuple(kinds), tuple(levels))
+
+
+def kind_values(kinds: Kinds, values: Sequence[Floats]) -> Floats:
+    """[lane, kind, ...] of values [level, lane, ...] per variant, from the first variant that has the kind; zero for kind 0."""
+    lane = np.arange(len(kinds.names))[:, None]
+    found = np.zeros((*kinds.at[0].shape, *values[0].shape[2:]))
+    for at, value in reversed([*zip(kinds.at, values, strict=True)]):
+        there = at >= 0
+        found[there] = value[at, lane][there]
+    return found
+
+
+def kind_seconds(kinds: Kinds, graphs: Sequence[StepGraph]) -> KindSeconds:
+    """Seconds of every kind, from the graphs they were found in or others of the same shape."""
+    comm_s = [np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1) for graph in graphs]
+    return KindSeconds(
+        kind_values(kinds, [graph.compute_s for graph in graphs]),
+        kind_values(kinds, comm_s),
+        graphs[0].end_compute_s,
+        graphs[0].end_comm_s,
     )
-    return step, _node_tables(loc, scale, peak_table(fleet, slots.parts, MEMORY))
+
+
+def tables_of(programs: Sequence[Program], fleet: Fleet, slots: Slots) -> tuple[StepTables, NodeTables, Kinds]:
+    """Arrays of a job lowered by `step_program`, once per number of micro-batches, on a fleet."""
+    graphs = [program.graph for program in programs]
+    kinds = kinds_of(graphs)
+    seconds = kind_seconds(kinds, graphs)
+    sds = [np.asarray(program.arrays.call_sd, dtype=np.float64) for program in programs]
+    share, row_sd, row = rows_of(_mixes(seconds.compute_s, fleet), kind_values(kinds, sds).ravel())
+    loc, scale = slowest_tables(fleet, slots.parts, share, row_sd, Residual.of(programs[0].compute_residual))
+    comm_sd = kind_values(kinds, [np.asarray(program.arrays.comm_sd, dtype=np.float64) for program in programs])
+    depth = max(graph.ring_depth for graph in graphs)
+    step = StepTables(
+        kind=jnp.asarray(_stacked(kinds.kind, 0)),
+        dep=jnp.asarray(_stacked([ring_rows(graph, depth) for graph in graphs], depth * graphs[0].n_lane)),
+        lag_s=jnp.asarray(_stacked([graph.lag_s for graph in graphs], 0.0), float),
+        busy_s=jnp.asarray(seconds.compute_s.sum(axis=-1), float),
+        row=jnp.asarray(row.reshape(kinds.at[0].shape)),
+        comm_s=jnp.asarray(seconds.comm_s, float),
+        comm_sd=jnp.asarray(comm_sd, float),
+        p2p_sd=programs[0].arrays.p2p_sd,
+        end_s=jnp.asarray(seconds.end_s, float),
+        end_comm_s=jnp.asarray(seconds.end_comm_s, float),
+        depth=depth,
+        axes=tuple(np.flatnonzero(seconds.comm_s.any(axis=(0, 1))).tolist()),
+    )
+    return step, _node_tables(loc, scale, peak_table(fleet, slots.parts, MEMORY)), kinds
+
+
+def with_seconds(step: StepTables, seconds: KindSeconds) -> StepTables:
+    """The same step with other seconds; mixes of kernel classes and residuals stay."""
+    busy_s = seconds.compute_s.sum(axis=-1)
+    new = (busy_s, seconds.comm_s, seconds.end_s, seconds.end_comm_s)
+    return eqx.tree_at(
+        lambda s: (s.busy_s, s.comm_s, s.end_s, s.end_comm_s), step, tuple(jnp.asarray(x, float) for x in new)
+    )
+
+
+def _mixes(compute_s: Floats, fleet: Fleet) -> Floats:
+    """Compute seconds [kind, class]; all in the first class where GPUs are as slow in every class: fewer rows, same numbers."""
+    flat = compute_s.reshape(-1, compute_s.shape[-1])
+    if (fleet.factor == fleet.factor[:1]).all():
+        return flat.sum(axis=-1, keepdims=True) * (np.arange(flat.shape[-1]) == 0)
+    return flat
+
+
+def _stacked(arrays: Sequence[NDArray], fill: float) -> NDArray:
+    """[variant, level, ...], levels filled up at the end."""
+    n_level = max(len(array) for array in arrays)
+    padded = [
+        np.pad(a, ((0, n_level - len(a)), *[(0, 0)] * (a.ndim - 1)), constant_values=fill)
+        for a in (_with_deps(array, arrays, fill) for array in arrays)
+    ]
+    return np.stack(padded)
+
+
+def _with_deps(array: NDArray, arrays: Sequence[NDArray], fill: float) -> NDArray:
+    """As many dependencies per op as the graph with most."""
+    if array.ndim < 3:
+        return array
+    most = max(a.shape[2] for a in arrays)
+    return np.pad(array, ((0, 0), (0, 0), (0, most - array.shape[2])), constant_values=fill)
 
 
 def _node_tables(loc: Floats, scale: Floats, peak: Floats) -> NodeTables:
@@ -141,30 +249,6 @@ def _node_tables(loc: Floats, scale: Floats, peak: Floats) -> NodeTables:
 def slot_tables(slots: Slots) -> SlotTables:
     """`slots` on the device."""
     return SlotTables(jnp.asarray(slots.slot), jnp.asarray(slots.part), jnp.asarray(slots.replicas))
-
-
-def kinds_of(graph: StepGraph) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Kind of every op [level, lane], 0 for none, and a level where each stands [lane, kind], -1 for none.
-
-    Ops of a lane are of one kind if they are alike but for the micro-batch, by their labels: kinds then depend on the schedule
-    only, not on its seconds.
-    """
-    names = [MICRO_BATCH.sub("", text) for text in graph.labels]
-    kind = np.zeros(graph.label.shape, dtype=np.int32)
-    at: list[list[int]] = []
-    for lane in range(graph.n_lane):
-        known: dict[str, int] = {}
-        levels = [-1]
-        for level in np.flatnonzero(graph.label[:, lane] >= 0).tolist():
-            name = names[graph.label[level, lane]]
-            if name not in known:
-                known[name] = len(levels)
-                levels.append(level)
-            kind[level, lane] = known[name]
-        at.append(levels)
-    width = max(map(len, at))
-    padded = np.array([levels + [-1] * (width - len(levels)) for levels in at], dtype=np.int32)
-    return kind, padded
 
 
 def group_factors(

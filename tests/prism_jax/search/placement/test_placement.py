@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.config import load_job
 from prism_jax.search.placement import Effort, place
 from prism_jax.search.placement.baselines import (
     all_assignments,
@@ -27,28 +26,7 @@ from prism_jax.simulate.explicit import step_time
 from prism_jax.simulate.known import known_gpus
 from prism_jax.simulate.predict import predict
 
-JOB = """\
-model: {{n_layers: {layers}, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 8000}}
-cluster: dgx-a100
-plan: {{micro_batch: 1, global_batch: {batch}, seq_len: 1024, tp: {tp}, pp: {pp}, dp: {dp}, {more}}}
-variability: {variability}
-"""
 QUICK = Effort(n_random=50, n_step=200, n_relaxed=3, n_fresh=256, n_kept=32)
-
-
-@pytest.fixture
-def job_of(tmp_path):
-    def make(*, layers=8, batch=32, tp=8, pp=4, dp=2, more="schedule: 1f1b", variability="none"):
-        file = tmp_path / "job.yaml"
-        file.write_text(JOB.format(layers=layers, batch=batch, tp=tp, pp=pp, dp=dp, more=more, variability=variability))
-        return load_job(str(file))
-
-    return make
-
-
-def factors(n_node: int, seed: int = 0, gpus: int = 8) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return 1.0 + 0.03 * rng.gamma(1.0, 1.0, (n_node, gpus))
 
 
 PLANS = {
@@ -64,7 +42,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_without_noise_an_assignment_is_the_step_of_the_engine(name, job_of):
+def test_without_noise_an_assignment_is_the_step_of_the_engine(name, job_of, factors):
     job = job_of(**PLANS[name])
     slow = factors(job.plan.n_devices // 8)
     problem = problem_of(job, fleet_of(slow, 8))
@@ -89,7 +67,7 @@ def test_kernel_classes_slow_down_on_their_own(name, job_of):
 @pytest.mark.parametrize(
     ("name", "tolerance"), [("a group per node", 1e-4), ("a group is two nodes", 1e-4), ("lanes inside a node", 1e-4)]
 )
-def test_with_noise_it_is_brute_force_within_monte_carlo_error(name, tolerance, job_of):
+def test_with_noise_it_is_brute_force_within_monte_carlo_error(name, tolerance, job_of, factors):
     """Four standard errors of either side, and 0.01 % for what the moments of a mixed group leave out."""
     job = job_of(**PLANS[name], variability="h100-default")
     slow = factors(job.plan.n_devices // 8, seed=4)
@@ -103,7 +81,7 @@ def test_with_noise_it_is_brute_force_within_monte_carlo_error(name, tolerance, 
         assert np.quantile(steps, p) == pytest.approx(engine.quantile(p), rel=tolerance, abs=4 * error)
 
 
-def test_kept_noise_and_passing_noise_are_the_same(job_of):
+def test_kept_noise_and_passing_noise_are_the_same(job_of, factors):
     job = job_of(variability="h100-default")
     problem = problem_of(job, fleet_of(factors(8), 8))
     seats = random_assignments(problem, 2, np.random.default_rng(0))
@@ -122,7 +100,7 @@ def test_if_all_nodes_are_alike_every_assignment_is_the_same(job_of):
     assert found.gain.value_s == found.gain.low_s == found.gain.high_s == 0.0
 
 
-def test_exchanging_replicas_changes_nothing(job_of):
+def test_exchanging_replicas_changes_nothing(job_of, factors):
     job = job_of()
     problem = problem_of(job, fleet_of(factors(8), 8))
     slot = problem.slots.slot[:, :, 0]
@@ -133,7 +111,7 @@ def test_exchanging_replicas_changes_nothing(job_of):
     np.testing.assert_array_equal(one, other)
 
 
-def test_every_distinct_assignment_is_tried_once(job_of):
+def test_every_distinct_assignment_is_tried_once(job_of, factors):
     job = job_of(pp=2, dp=3, batch=24)
     problem = problem_of(job, fleet_of(factors(7), 8))  # one spare
     every = all_assignments(problem)
@@ -163,7 +141,7 @@ def test_a_spare_takes_the_slow_node_out(job_of):
     assert sorted([*found.assignment, 3]) == list(range(9))
 
 
-def test_the_search_is_as_good_as_brute_force_on_a_small_instance(job_of):
+def test_the_search_is_as_good_as_brute_force_on_a_small_instance(job_of, factors):
     job = job_of(pp=4, dp=2, variability="h100-default")
     found = place(job, factors(8, seed=2), key=jax.random.key(1), effort=replace(QUICK, n_step=600))
     best = found.value("brute_force")[0]
@@ -171,13 +149,13 @@ def test_the_search_is_as_good_as_brute_force_on_a_small_instance(job_of):
     assert found.value()[0] <= 1.001 * min(found.value(m)[0] for m in ("as_given", "sorted", "annealed"))
 
 
-def test_the_same_seed_gives_the_same_answer(job_of):
+def test_the_same_seed_gives_the_same_answer(job_of, factors):
     job = job_of(variability="h100-default")
     one, again = (place(job, factors(8), key=jax.random.key(5), effort=QUICK).to_dict() for _ in range(2))
     assert one == again
 
 
-def test_sorting_puts_slow_nodes_into_light_stages(job_of):
+def test_sorting_puts_slow_nodes_into_light_stages(job_of, factors):
     job = job_of(layers=10, more="schedule: 1f1b, layer_split: [3, 3, 1, 3]")
     slow = factors(8)
     problem = problem_of(job, fleet_of(slow, 8))
