@@ -9,7 +9,7 @@ from .plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
 from .system.hardware import Cluster
 from .workload.transformer import TransformerSpec
 
-_STAGES_PER_DEVICE = {"gpipe": 1, "1f1b": 1, "zb_h1": 1, "zb_h2": 1, "zb_v": 2, "dualpipe": 1}
+STAGES_PER_DEVICE = {"gpipe": 1, "1f1b": 1, "zb_h1": 1, "zb_h2": 1, "zb_v": 2, "dualpipe": 1}
 ATTENTION = ("flash", "unfused")
 MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micro-batches of 128 chunks, about a minute
 
@@ -117,7 +117,7 @@ def _sharding(plan: ParallelPlan) -> Iterator[str]:
 
 
 def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[str]:
-    fixed = _STAGES_PER_DEVICE.get(plan.schedule)
+    fixed = STAGES_PER_DEVICE.get(plan.schedule)
     if plan.schedule == "interleaved" and plan.virtual_stages < 2 and plan.pp > 1:
         yield "schedule = interleaved needs virtual_stages of at least 2. Use schedule=1f1b for one."
     if fixed is not None and plan.virtual_stages != fixed:

@@ -138,17 +138,27 @@ class StageLoad:
 
 def stage_load(model: TransformerSpec, plan: ParallelPlan) -> StageLoad:
     """What the stages of one plan hold."""
+    return StageLoad(*held_weights(model, plan), *held_activations(model, plan))
+
+
+def held_weights(model: TransformerSpec, plan: ParallelPlan) -> Array:
+    """[(dense, expert, largest_layer, ends), stage] parameters; depends on the layers of the chunks, tp and ep alone."""
     classes = chunk_classes(model, plan)
-    rows = []
+    weights = [stage_weights(model, plan, classes, chunks_of_stage(plan, stage)) for stage in range(plan.pp)]
+    return np.array([astuple(own) for own in weights]).T
+
+
+def held_activations(model: TransformerSpec, plan: ParallelPlan) -> Array:
+    """[(n_dense, n_moe, n_embedding, n_head, has_head), stage]; depends on the chunks, schedule and micro-batches alone."""
+    classes, rows = chunk_classes(model, plan), []
     for stage in range(plan.pp):
         held = chunks_of_stage(plan, stage)
-        weights = stage_weights(model, plan, classes, held)
         share = in_flight_chunks(plan, stage) / len(held)
         has_head = plan.n_chunk - 1 in held
         n_dense, n_moe = (sum(classes[chunk][kind] for chunk in held) for kind in (0, 1))
         n_head = has_head * (plan.n_micro_batch if plan.schedule == "gpipe" else 1)
-        rows.append((*astuple(weights), n_dense * share, n_moe * share, (0 in held) * share, n_head, has_head))
-    return StageLoad(*np.array(rows, dtype=np.float64).T)
+        rows.append((n_dense * share, n_moe * share, (0 in held) * share, n_head, has_head))
+    return np.array(rows, dtype=np.float64).T
 
 
 def stage_bytes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -14,30 +15,35 @@ from .step_cost import Array
 
 
 def edge_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> Array:
-    """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk.
+    """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
+    return np.append(tier_seconds(model, cluster, plan), 0.0)[edge_tiers(cluster, plan)]
+
+
+def edge_tiers(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
+    """[chunk] index of the innermost tier that joins the stages of chunk q and q + 1; -1 on one stage, and for the last chunk."""
+    stage, stride = np.array(stages(plan)), plan.stride("pp")
+    tiers = np.full(plan.n_chunk, -1, dtype=np.intp)
+    crossed = np.flatnonzero(stage[:-1] != stage[1:])
+    tiers[crossed] = len(cluster.tiers) - 1
+    for level in reversed(range(len(cluster.tiers) - 1)):
+        domain = stage * stride // cluster.tiers[level].n_devices
+        tiers[crossed[domain[crossed] == domain[crossed + 1]]] = level
+    return tiers
+
+
+def tier_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> Array:
+    """[tier] seconds to hand a micro-batch's activations over each tier.
 
     Notes:
         Every tensor-parallel rank sends its 1/tp of the tokens through its own port. Without sequence parallelism the
         receivers then gather the pieces over NVLink (scatter-gather optimisation, arXiv 2104.04473 section 4.1).
     """
-    seconds = np.zeros(plan.n_chunk)
-    if plan.pp == 1:
-        return seconds
     shard = Shard.of(model, plan)
     activation = shard.element_bytes * shard.tokens * model.hidden
     gather = 0.0
     if plan.tp > 1 and not plan.sequence_parallel:
         gather = collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds
-    stage = stages(plan)
-    sent: dict[tuple[int, int], float] = {}
-    for chunk in range(plan.n_chunk - 1):
-        edge = (stage[chunk], stage[chunk + 1])
-        if edge[0] == edge[1]:
-            continue
-        if edge not in sent:
-            sent[edge] = _send_s(activation / plan.tp, cluster, plan, *edge) + gather
-        seconds[chunk] = sent[edge]
-    return seconds
+    return np.array([_send_s(activation / plan.tp, cluster, plan, tier) + gather for tier in range(len(cluster.tiers))])
 
 
 def stages(plan: ParallelPlan) -> list[int]:
@@ -51,19 +57,13 @@ def stages(plan: ParallelPlan) -> list[int]:
     return stage
 
 
-def _send_s(n_bytes: float, cluster: Cluster, plan: ParallelPlan, source: int, target: int) -> float:
-    """A message between the same position of two stages.
+def _send_s(n_bytes: float, cluster: Cluster, plan: ParallelPlan, level: int) -> float:
+    """A message between the same position of two stages that meet at tier `level`.
 
     Notes:
         An oversubscribed tier is shared by those who cross it at the same time: one stage of every domain below.
     """
-    stride = plan.stride("pp")
-    level = len(cluster.tiers) - 1
-    for i, tier in enumerate(cluster.tiers):
-        if (source * stride) // tier.n_devices == (target * stride) // tier.n_devices:
-            level = i
-            break
-    tier = cluster.tiers[level]
+    stride, tier = plan.stride("pp"), cluster.tiers[level]
     if level > 0:
         crossing = min(1.0, stride / cluster.tiers[level - 1].n_devices)
         rate = min(tier.bytes_per_s, tier.effective_bytes_per_s / crossing)

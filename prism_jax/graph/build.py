@@ -15,26 +15,16 @@ it is a lag between the ops; with `p2p_blocking` it is time of the sender, the s
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
-from ..cost.step_cost import KINDS, StepCost
+from ..cost.step_cost import StepCost
 from ..errors import PlanError
 from .levels import LevelTable, describe, level_table as level_table
 from .schedules.base import Schedule
+from .signatures import signature_seconds, signatures
 from .step_graph import StepGraph
-
-
-class _Parts(NamedTuple):
-    """All parts of all ops, one entry each."""
-
-    at: tuple[NDArray[np.intp], NDArray[np.intp]]  # level and lane of the op
-    kind: NDArray[np.intp]  # index into KINDS
-    chunk: NDArray[np.intp]
-    send_edge: NDArray[np.intp]  # edge its result crosses to another stage, -1 for none
 
 
 def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph:
@@ -49,16 +39,14 @@ def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph:
     """
     _check_shapes(schedule, cost)
     table = level_table(schedule)
-    parts = _parts(schedule, table)
-    compute_s, comm_s = _durations(table.op.shape, parts, cost)
+    sigs = signatures(schedule, table)
     label, labels = _labels(schedule, table)
+    compute_s, comm_s = signature_seconds(sigs, cost.compute_s, cost.comm_s, cost.hidden_comm_s)
     p2p_s = np.append(cost.p2p_s, 0.0)  # edge -1: nothing is sent
-    send_s = np.zeros(table.op.shape)
-    if cost.p2p_blocking:
-        np.add.at(send_s, parts.at, p2p_s[parts.send_edge])
+    send_s = p2p_s[sigs.edge].sum(axis=-1) if cost.p2p_blocking else np.zeros(len(sigs.edge))
     return StepGraph(
-        compute_s=compute_s,
-        comm_s=comm_s,
+        compute_s=_placed(compute_s, sigs.of_op),
+        comm_s=_placed(comm_s, sigs.of_op),
         dep_level=table.dep_level,
         dep_lane=table.dep_lane,
         lag_s=np.zeros(table.dep_edge.shape) if cost.p2p_blocking else p2p_s[table.dep_edge],
@@ -66,8 +54,13 @@ def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph:
         labels=labels,
         end_compute_s=np.array(cost.end_compute_s, dtype=np.float64),
         end_comm_s=np.array(cost.end_comm_s, dtype=np.float64),
-        send_s=send_s,
+        send_s=_placed(send_s, sigs.of_op),
     )
+
+
+def _placed(seconds: Floats, of_op: NDArray[np.intp]) -> Floats:
+    """[level, lane, ...] of values [signature, ...]; zero where a lane idles."""
+    return np.concatenate([seconds, np.zeros_like(seconds[:1])])[of_op]
 
 
 def _check_shapes(schedule: Schedule, cost: StepCost) -> None:
@@ -77,69 +70,6 @@ def _check_shapes(schedule: Schedule, cost: StepCost) -> None:
             f"the cost has {n_chunk} model chunks on {n_stage} stages, but schedule {schedule.name} runs "
             f"{schedule.n_chunk} on {schedule.pp}. Compute both from the same plan."
         )
-
-
-def _parts(schedule: Schedule, table: LevelTable) -> _Parts:
-    level, lane = np.nonzero(table.op >= 0)
-    ops = [schedule.orders[s][i] for s, i in zip(lane.tolist(), table.op[level, lane].tolist(), strict=True)]
-    n_part = [len(op.parts) for op in ops]
-    flat = [part for op in ops for part in op.parts]
-    kind = np.array([KINDS.index(part.kind) for part in flat], dtype=np.intp)
-    chunk = np.array([part.chunk for part in flat], dtype=np.intp)
-    micro_batch = np.array([part.micro_batch for part in flat], dtype=np.intp)
-    return _Parts(
-        (np.repeat(level, n_part), np.repeat(lane, n_part)), kind, chunk, _send_edge(schedule, kind, chunk, micro_batch)
-    )
-
-
-def _send_edge(
-    schedule: Schedule, kind: NDArray[np.intp], chunk: NDArray[np.intp], micro_batch: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """F of chunk q sends over edge q, B over edge q - 1, W nowhere; nothing is sent within a stage or past the ends."""
-    n_chunk = schedule.n_chunk
-    stage = np.array([[schedule.stage_of(q, m) for m in range(schedule.n_micro_batch)] for q in range(n_chunk)])
-    crosses = np.zeros((n_chunk + 1, schedule.n_micro_batch), dtype=bool)  # last row: edges -1 and n_chunk - 1
-    crosses[: n_chunk - 1] = stage[:-1] != stage[1:]
-    edge = np.where(kind == KINDS.index("F"), chunk, chunk - 1)
-    return np.where((kind != KINDS.index("W")) & crosses[edge, micro_batch], edge, -1)
-
-
-def _durations(shape: tuple[int, ...], parts: _Parts, cost: StepCost) -> tuple[Floats, Floats]:
-    """Compute seconds [level, lane, class] and exposed communication seconds [level, lane, axis] of every op."""
-
-    def total(values: Floats, chosen: NDArray[np.bool_]) -> Floats:
-        out = np.zeros((*shape, values.shape[-1]))
-        np.add.at(out, (parts.at[0][chosen], parts.at[1][chosen]), values[parts.kind[chosen], parts.chunk[chosen]])
-        return out
-
-    is_forward = parts.kind == KINDS.index("F")
-    sides = (is_forward, ~is_forward)
-    compute = [total(cost.compute_s, side) for side in sides]
-    comm = [total(cost.comm_s, side) for side in sides]
-    free = [
-        np.maximum(c.sum(-1) - total(cost.hidden_comm_s, side).sum(-1), 0.0)
-        for c, side in zip(compute, sides, strict=True)
-    ]
-    exposed = [
-        own * _exposed_share(own.sum(-1), beside)[..., None] for own, beside in zip(comm, free[::-1], strict=True)
-    ]
-    both = _runs_both(shape, parts, sides)[..., None]
-    return compute[0] + compute[1], np.where(both, exposed[0] + exposed[1], comm[0] + comm[1])
-
-
-def _runs_both(shape: tuple[int, ...], parts: _Parts, sides: tuple[NDArray[np.bool_], ...]) -> NDArray[np.bool_]:
-    """Whether an op holds a forward and a backward part."""
-    both = np.ones(shape, dtype=bool)
-    for side in sides:
-        has = np.zeros(shape, dtype=bool)
-        has[parts.at[0][side], parts.at[1][side]] = True
-        both &= has
-    return both
-
-
-def _exposed_share(comm_s: Floats, beside_s: Floats) -> Floats:
-    """Share of `comm_s` that does not fit beside `beside_s` of compute; 0 where there is no communication."""
-    return np.divide(np.maximum(comm_s - beside_s, 0.0), comm_s, out=np.zeros_like(comm_s), where=comm_s > 0)
 
 
 def _labels(schedule: Schedule, table: LevelTable) -> tuple[Ints, tuple[str, ...]]:

@@ -10,10 +10,12 @@ import numpy as np
 from jax import Array
 
 from .._typing import Floats
+from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..job import Job
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
+from ..variability.tree import Variability
 from .brute import TAIL_PROB, Progress, brute_force, silent
 from .columns import Chunk, ColumnInputs, column_times
 from .fold import maximum_quantile, step_samples
@@ -144,7 +146,9 @@ def _randomised_times(inputs: ColumnInputs, key: Array, peak: Array | None, n_co
 def column_design(program: Program, n_column: int, seed: int) -> Design:
     """Importance design of a program; without persistent factors every column is nominal."""
     busy = program.graph.compute_s.sum(axis=(0, 2))[: program.n_stage]
-    direction = persistent_spread(program) if program.has_persistent else np.zeros(2)
+    direction = np.zeros(2)
+    if program.has_persistent:
+        direction = persistent_spread(program.job.variability, program.graph.compute_s.sum(axis=(0, 1)))
     design = importance_design(
         N_RANDOMISATION, n_column, program.n_stage, program.n_replica, direction, lane_shares(busy), seed
     )
@@ -152,11 +156,9 @@ def column_design(program: Program, n_column: int, seed: int) -> Design:
     return replace(design, peak_score=np.pad(design.peak_score, idle))
 
 
-def persistent_spread(program: Program) -> Floats:
-    """[2] how far the slowest GPU's and its node's factor move per unit of score, over the job's mix of kernel classes."""
-    tree, seconds = program.job.variability, program.graph.compute_s.sum(axis=(0, 1))
-    share = seconds / seconds.sum()
-    names = ("gemm", "attention", "memory")
-    maps = [[NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in names] for part in ("gpu", "node")]
+def persistent_spread(tree: Variability, class_seconds: Floats) -> Floats:
+    """[2] how far the slowest GPU's and its node's factor move per unit of score, over a mix of kernel classes [class]."""
+    share = class_seconds / class_seconds.sum()
+    maps = [[NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in COMPUTE_CLASSES] for part in ("gpu", "node")]
     slope = [sum(s * (m(3.0) - m(1.5)) / 1.5 for s, m in zip(share, row, strict=True)) for row in maps]
     return np.array(slope, dtype=np.float64)

@@ -1,0 +1,157 @@
+"""Noise-free evaluation of all plans of a space, block by block: reasons, memory, bounds and exact step times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._typing import Floats
+from ..cost.efficiency import efficiency
+from ..errors import PlanError
+from ..job import Job
+from ..plan import ParallelPlan
+from .block import BlockCost, block_cost, chunk_seconds, feasibility
+from .bound import lower_bound
+from .parts import Parts, Rows
+from .pipeline import end_times, pipeline
+from .rules import FEASIBLE, REASONS, Reasons
+from .space import PlanSpace
+from .table import Layout, PlanTable, distinct
+
+Progress = Callable[[float, str], None]
+N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat
+
+
+def silent(_fraction: float, _what: str) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What is known of every plan of a space, without randomness [plan].
+
+    Attributes:
+        reason: index into `REASONS`, 0 for feasible.
+        memory_bytes: peak of the worst stage; NaN where a rule is broken.
+        bound_s: lower bound of the step time; NaN where infeasible.
+        step_s: exact noise-free step time; NaN where infeasible or out of reach of the best by its bound.
+    """
+
+    reason: Reasons
+    memory_bytes: Floats
+    bound_s: Floats
+    step_s: Floats
+
+    @property
+    def n_plans(self) -> int:
+        return len(self.reason)
+
+    @property
+    def n_feasible(self) -> int:
+        return int((self.reason == FEASIBLE).sum())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many plans each reason rules out."""
+        counts = np.bincount(self.reason, minlength=len(REASONS))
+        return {text: int(n) for text, n in zip(REASONS[1:], counts[1:], strict=True) if n}
+
+    def order(self) -> Rows:
+        """Plans with a step time, fastest first."""
+        known = np.flatnonzero(np.isfinite(self.step_s))
+        return known[np.argsort(self.step_s[known], kind="stable")]
+
+
+class Evaluator:
+    """Evaluates the plans of a space for one job; plan numbers count through the blocks of the space's layouts."""
+
+    def __init__(self, job: Job, space: PlanSpace) -> None:
+        self.job, self.space = job, space
+        self.parts = Parts(job.model, job.cluster, efficiency(job.cluster.device.generation))
+        self.layouts = tuple(space.layouts(job.model))
+        self.block = lru_cache(maxsize=8)(self._block)
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """[block + 1] number of the first plan of every block, and of all plans at the end."""
+        return np.cumsum([0, *(len(self._block(i)) for i in range(len(self.layouts)))])
+
+    def _block(self, index: int) -> PlanTable:
+        return self.space.block(self.job.plan, self.layouts[index])
+
+    def plan(self, number: int) -> ParallelPlan:
+        """Plan by number."""
+        index = int(np.searchsorted(self.first, number, side="right")) - 1
+        return self.block(index).plan(number - int(self.first[index]))
+
+    def screen(self, within: float | None = None, progress: Progress = silent) -> Screen:
+        """Reasons, memory and bounds of all plans, and exact times.
+
+        Args:
+            within: simulate only plans whose bound is at most `1 + within` times the best time found; None: all feasible ones.
+            progress: called with the fraction done and what is being done.
+
+        Raises:
+            PlanError: no plan of the space is feasible; says what is in the way.
+        """
+        found = [self._bounds(i, progress) for i in range(len(self.layouts))]
+        reason, memory, bound = (np.concatenate(part) if found else np.zeros(0) for part in zip(*found, strict=True))
+        screen = Screen(reason.astype(np.uint8), memory, bound, np.full(len(reason), np.nan))
+        if screen.n_feasible == 0:
+            raise PlanError(f"no plan of the space is feasible: {nothing_feasible(screen)}")
+        if within is None:
+            self._simulate(screen, np.flatnonzero(reason == FEASIBLE), progress)
+            return screen
+        feasible = np.flatnonzero(np.isfinite(bound))
+        by_bound = feasible[np.argsort(bound[feasible], kind="stable")]
+        self._simulate(screen, np.sort(by_bound[:N_SEEDS]), silent)
+        limit = (1.0 + within) * np.nanmin(screen.step_s)
+        rest = by_bound[N_SEEDS:]
+        self._simulate(screen, np.sort(rest[bound[rest] <= limit]), progress)
+        return screen
+
+    def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats]:
+        table = self._block(index)
+        reason, memory = feasibility(table, self.parts)
+        bound = np.full(len(table), np.nan)
+        rows = np.flatnonzero(reason == FEASIBLE)
+        if rows.size:
+            cost = block_cost(table.take(rows), self.parts)
+            bound[rows] = lower_bound(cost, self.parts.eff.overlap_slowdown)
+        progress((index + 1) / len(self.layouts), "costs of all plans")
+        return reason, memory, bound
+
+    def _simulate(self, screen: Screen, numbers: NDArray[np.int64], progress: Progress) -> None:
+        """Exact times of some plans, in place."""
+        block = np.searchsorted(self.first, numbers, side="right") - 1
+        for done, index in enumerate(np.unique(block)):
+            rows = numbers[block == index] - self.first[index]
+            screen.step_s[rows + self.first[index]] = self.step_times(self.block(int(index)).take(rows))
+            progress((done + 1) / len(np.unique(block)), "noise-free step times")
+
+    def step_times(self, table: PlanTable) -> Floats:
+        """Noise-free step time [plan] of feasible plans of one layout, seconds."""
+        cost = block_cost(table, self.parts)
+        first, which = distinct(cost.of_chunk, cost.of_edge, table.overlap_pp, table.n_micro_batch)
+        ends = np.empty((len(first), table.layout.pp))
+        for m in np.unique(table.n_micro_batch[first]):
+            rows = np.flatnonzero(table.n_micro_batch[first] == m)
+            ends[rows] = self._end_times(cost, first[rows], table.layout, int(m))
+        return (ends[which] + cost.end.compute_s + cost.end.exposed_s).max(axis=1)
+
+    def _end_times(self, cost: BlockCost, rows: Rows, layout: Layout, n_micro_batch: int) -> Floats:
+        seconds = chunk_seconds(cost, rows, self.parts.eff.overlap_slowdown)
+        blocking = 1.0 - cost.table.overlap_pp[rows]
+        return end_times(pipeline(layout, n_micro_batch), *seconds, cost.edge_s[cost.of_edge[rows]], blocking)
+
+
+def nothing_feasible(screen: Screen) -> str:
+    """What rules out the most plans, for an error message."""
+    if not screen.n_plans:
+        return "no combination of degrees multiplies to the number of devices. Allow more values of tp, pp or cp."
+    worst = sorted(screen.reasons.items(), key=lambda item: -item[1])
+    return "; ".join(f"{text} ({n:,} of {screen.n_plans:,} plans)" for text, n in worst[:3])

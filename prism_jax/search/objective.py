@@ -1,0 +1,38 @@
+"""Objective: what a search minimises about the distribution of the step time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._typing import Floats
+from ..errors import DataError
+from ..hints import did_you_mean
+
+NAMES = ("mean", "p50", "p90", "p95", "p99", "cvar95")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A number of a distribution, in seconds; smaller is better.
+
+    Attributes:
+        name: mean; pNN, a quantile; cvarNN, the mean of what lies beyond it.
+    """
+
+    name: str = "p95"
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise DataError(f"objective = {self.name!r} is unknown{did_you_mean(self.name, NAMES)}; known: {', '.join(NAMES)}")
+
+    def of(self, samples_s: Floats) -> float:
+        """Value of equally likely samples."""
+        if self.name == "mean":
+            return float(np.mean(samples_s))
+        level = float(self.name.removeprefix("cvar").removeprefix("p")) / 100.0
+        if self.name.startswith("p"):
+            return float(np.quantile(samples_s, level))
+        ordered = np.sort(samples_s)
+        return float(ordered[int(len(ordered) * level) :].mean())

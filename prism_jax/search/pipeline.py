@@ -1,0 +1,154 @@
+"""Noise-free end times of a pipeline for many plans at once: the max-plus scan over levels with plans in the place of draws.
+
+All plans of a call share the schedule, its table of levels and its op signatures; their seconds per signature and per edge differ.
+Tables are padded to a few common sizes, so that a search over any space compiles a few programs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float, Int
+
+from .._typing import Floats, Ints
+from ..graph.levels import LevelTable, level_table
+from ..graph.pad import padded_depth, padded_shape
+from ..graph.schedules import make_schedule
+from ..graph.signatures import Signatures, signature_seconds, signatures
+from .table import Layout
+
+WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache
+MAX_TABLES = 4096
+
+
+class Pipeline(NamedTuple):
+    """A schedule ready to be run for any plan of its layout; indices are padded.
+
+    Attributes:
+        signature: [level, lane] of the op there; the number of signatures where the lane idles.
+        dep_row: [level, lane, dep] row of the ring of end times where a predecessor stands; the last row for none.
+        dep_edge: [level, lane, dep] edge that is crossed; the number of chunks for none.
+        n_used: levels that are not padding.
+        depth: levels the ring holds.
+        ops: what the signatures stand for.
+    """
+
+    signature: Ints
+    dep_row: Ints
+    dep_edge: Ints
+    n_used: int
+    depth: int
+    ops: Signatures
+
+
+@lru_cache(maxsize=MAX_TABLES)
+def pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
+    """Tables of one layout with a number of micro-batches."""
+    schedule = make_schedule(layout.schedule, layout.pp, n_micro_batch, layout.virtual_stages)
+    table = level_table(schedule)
+    ops = signatures(schedule, table)
+    n_level, n_lane, n_dep = table.dep_level.shape
+    levels, _ = padded_shape(n_level, n_lane)
+    depth = padded_depth(_ring_depth(table))
+    none = depth * n_lane
+    has = table.dep_level >= 0
+    rows = ((0, levels - n_level), (0, 0))
+    deps = (*rows, (0, 2 - n_dep))
+    return Pipeline(
+        np.pad(np.where(ops.of_op >= 0, ops.of_op, len(ops.kind)), rows, constant_values=len(ops.kind)).astype(
+            np.int32
+        ),
+        np.pad(
+            np.where(has, table.dep_level % depth * n_lane + table.dep_lane, none), deps, constant_values=none
+        ).astype(np.int32),
+        np.pad(np.where(has, table.dep_edge, layout.n_chunk), deps, constant_values=layout.n_chunk).astype(np.int32),
+        n_level,
+        depth,
+        ops,
+    )
+
+
+def _ring_depth(table: LevelTable) -> int:
+    level = np.arange(len(table.op))[:, None, None]
+    return int(np.where(table.dep_level >= 0, level - table.dep_level, 0).max(initial=0)) + 1
+
+
+def end_times(
+    pipe: Pipeline, compute_s: Floats, comm_s: Floats, hidden_s: Floats, edge_s: Floats, blocking: Floats
+) -> Floats:
+    """When every stage has finished its last op [plan, lane], seconds after the start of the step.
+
+    Args:
+        pipe: tables of the plans' layout and number of micro-batches.
+        compute_s, comm_s, hidden_s: [plan, kind, chunk, 1] seconds, summed over kernel classes and network axes.
+        edge_s: [plan, chunk] from every chunk to the next.
+        blocking: [plan] 1 where a send occupies the sender, 0 where it is a lag.
+    """
+    compute, comm = signature_seconds(pipe.ops, compute_s, comm_s, hidden_s)
+    seconds = (compute + comm)[..., 0] + sent_s(pipe, edge_s) * blocking[:, None]
+    return run(pipe, seconds.T, (edge_s * (1.0 - blocking)[:, None]).T).T
+
+
+def sent_s(pipe: Pipeline, edge_s: Floats) -> Floats:
+    """[plan, signature] seconds of what an op sends to other stages."""
+    edge = np.append(edge_s, np.zeros((len(edge_s), 1)), axis=1)  # edge -1: none
+    return edge[:, pipe.ops.edge].sum(axis=-1)
+
+
+def run(pipe: Pipeline, seconds: Floats, lag_s: Floats) -> Floats:
+    """End times [lane, column] of seconds [signature, column] and lags [edge, column], columns being plans or draws."""
+    idle = np.zeros((1, seconds.shape[1]))
+    arrays = np.append(seconds, idle, axis=0), np.append(lag_s, idle, axis=0)
+    ends = [_run(pipe, *(part[:, i : i + WIDTH] for part in arrays)) for i in range(0, seconds.shape[1], WIDTH)]
+    return np.concatenate([np.asarray(part, dtype=np.float64)[:, :n] for part, n in ends], axis=1)
+
+
+def _run(pipe: Pipeline, seconds: Floats, lag: Floats) -> tuple[Array, int]:
+    """End times [lane, column] of up to `WIDTH` columns, and how many of them there are."""
+    n = seconds.shape[1]
+    width = WIDTH if n > WIDTH // 8 else WIDTH // 8
+    arrays = [_padded(part, width) for part in (seconds, lag)]
+    return _ends(pipe.signature, pipe.dep_row, pipe.dep_edge, np.int32(pipe.n_used), *arrays, depth=pipe.depth), n
+
+
+def _padded(part: Floats, width: int) -> Floats:
+    """The same in float32 with rows up to a power of two and columns up to `width`."""
+    rows = 1 << (len(part) - 1).bit_length()
+    return np.pad(part, ((0, rows - len(part)), (0, width - part.shape[1]))).astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _jitted() -> object:
+    return jax.jit(_scan, static_argnames="depth")
+
+
+def _ends(*arguments: object, depth: int) -> Array:
+    return _jitted()(*arguments, depth=depth)  # pyright: ignore
+
+
+def _scan(
+    signature: Int[Array, "level lane"],
+    dep_row: Int[Array, "level lane dep"],
+    dep_edge: Int[Array, "level lane dep"],
+    n_used: Int[Array, ""],
+    seconds: Float[Array, "signature plan"],
+    lag: Float[Array, "edge plan"],
+    depth: int,
+) -> Float[Array, "lane plan"]:
+    n_lane, width = signature.shape[1], seconds.shape[1]
+
+    def level(t: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        free, ring = state
+        for d in range(dep_row.shape[-1]):
+            free = jnp.maximum(free, ring[dep_row[t, :, d]] + lag[dep_edge[t, :, d]])
+        end = free + seconds[signature[t]]
+        return end, lax.dynamic_update_slice(ring, end, (t % depth * n_lane, 0))
+
+    zeros = jnp.zeros((n_lane, width), seconds.dtype)
+    ring = jnp.zeros((depth * n_lane + 1, width), seconds.dtype)
+    return lax.fori_loop(0, n_used, level, (zeros, ring))[0]

@@ -1,0 +1,265 @@
+"""Tail of the step time of many plans: replica columns on common random numbers, plans of one pipeline side by side.
+
+What varies for the whole step decides the tail: the slowest GPU of every stage, its node, the network's regime. These are drawn
+(importance-sampled as in `simulate.importance`, the same draws for all plans of a pipeline) and carried through the max-plus scan
+with plans and draws as its columns. What varies from call to call enters by its mean: an op waits for the slowest of its members'
+residuals, which lengthens it by a factor given the members' speeds; what is left of it averages out over the ops of a step. So
+no random number is made per op, and scoring a plan costs little more than running its pipeline for each column. `predict` draws
+every call; finalists are scored by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from .._typing import Floats
+from ..cost.step import collective_classes
+from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES
+from ..graph.score import residual_map
+from ..graph.signatures import signature_seconds
+from ..simulate.fold import Shared, step_samples
+from ..simulate.importance import Design, importance_design, lane_shares
+from ..simulate.predict import N_RANDOMISATION, persistent_spread
+from ..simulate.program import NETWORK_AXES
+from ..variability.score_map import NormalScoreMap
+from ..variability.tree import Variability
+from .block import BlockCost, block_cost, chunk_seconds
+from .evaluate import Evaluator
+from .objective import Objective
+from .parts import Rows
+from .pipeline import Pipeline, pipeline, run, sent_s
+from .table import distinct
+
+REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
+N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
+N_STEP_SAMPLES = 2048
+COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
+
+
+class _Group(NamedTuple):
+    """Plans that share pipeline, member groups and draws."""
+
+    cost: BlockCost
+    rows: Rows  # of the table of `cost`
+    pipe: Pipeline
+    n_member: int
+    n_replica: int
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """What the columns of a group have in common.
+
+    Attributes:
+        chip: [class, member, lane, column] persistent factors.
+        wait: [lane, column] mean of the slowest member's residual, relative to the slowest member.
+        link: [axis, lane, column].
+        regime: [axis, score].
+        weight: [column] importance weights.
+    """
+
+    chip: Floats
+    wait: Floats
+    link: Floats
+    regime: Floats
+    weight: Floats
+
+
+class TailScorer:
+    """Scores plans of an evaluator by an objective of their step time; one seed, one answer."""
+
+    def __init__(self, evaluator: Evaluator, objective: Objective, seed: int) -> None:
+        self.evaluator, self.objective, self.seed = evaluator, objective, seed
+
+    def scores(self, numbers: Rows, n_column: int) -> Floats:
+        """Objective [plan] of plans by number, seconds; `n_column` columns per plan (a power of two)."""
+        scores = np.empty(len(numbers))
+        for group, at in self._groups(numbers):
+            draws = self._draws(group, n_column // N_RANDOMISATION)
+            per_run = max(1, COLUMNS_PER_RUN // (n_column * len(REGIME_SCORES)))
+            for first in range(0, len(at), per_run):
+                some = group._replace(rows=group.rows[first : first + per_run])
+                times, shared = self._times(some, draws)
+                scores[at[first : first + per_run]] = [
+                    self._objective_of(own, draws.weight, group.n_replica, plan)
+                    for own, plan in zip(times, shared, strict=True)
+                ]
+        return scores
+
+    def _objective_of(self, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> float:
+        rng = np.random.default_rng(self.seed)
+        return self.objective.of(step_samples(time_s, weight, n_replica, shared, N_STEP_SAMPLES, rng))
+
+    def _groups(self, numbers: Rows) -> list[tuple[_Group, Rows]]:
+        """Groups, and which of `numbers` are in each."""
+        ev, found = self.evaluator, []
+        block = np.searchsorted(ev.first, numbers, side="right") - 1
+        for index in np.unique(block):
+            at = np.flatnonzero(block == index)
+            table = ev.block(int(index)).take(numbers[at] - ev.first[index])
+            cost = block_cost(table, ev.parts)
+            n_member = table.tp * table.cp * table.tied
+            first, which = distinct(table.n_micro_batch, n_member, table.n_devices)
+            for k, row in enumerate(first):
+                rows = np.flatnonzero(which == k)
+                pipe = pipeline(table.layout, int(table.n_micro_batch[row]))
+                n_replica = int(table.n_devices[row] // (table.layout.pp * n_member[row]))
+                found.append((_Group(cost, rows, pipe, int(n_member[row]), n_replica), at[rows]))
+        return found
+
+    def _draws(self, group: _Group, n_column: int) -> _Draws:
+        tree, pp = self.evaluator.job.variability, group.cost.table.layout.pp
+        some = group._replace(rows=group.rows[:1])
+        busy = self._busy(some)
+        node_size = self.evaluator.job.cluster.node_size
+        n_node = max(1, -(-group.n_member // node_size))
+        design = _design(tree, busy, group.n_replica, n_column, self.seed)
+        chip = _chips(tree, design, group.n_member, n_node, node_size, self.seed)
+        classes = [*collective_classes(group.cost.table.plan(int(group.rows[0]))).items()]
+        of_axis = dict(classes)
+        names = [of_axis.get(axis, "all_reduce") for axis in NETWORK_AXES]
+        regime = np.stack([NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names])
+        share = busy.sum(axis=0) / busy.sum()
+        return _Draws(
+            chip=chip,
+            wait=_waits(tree, chip, share, self.seed),
+            link=_links(tree, names, n_node, (pp, chip.shape[-1]), self.seed),
+            regime=regime,
+            weight=design.weight.ravel(),
+        )
+
+    def _busy(self, group: _Group) -> Floats:
+        """[lane, class] noise-free compute seconds of a step, of the first plan."""
+        compute, _ = self._signature_seconds(group)
+        n_op = _op_counts(group.pipe)
+        busy = np.zeros((group.cost.table.layout.pp, len(COMPUTE_CLASSES)))
+        np.add.at(busy, group.pipe.ops.lane, compute[0] * n_op[:, None])
+        return busy
+
+    def _signature_seconds(self, group: _Group) -> tuple[Floats, Floats]:
+        slowdown = self.evaluator.parts.eff.overlap_slowdown
+        return signature_seconds(group.pipe.ops, *chunk_seconds(group.cost, group.rows, slowdown, by_class=True))
+
+    def _times(self, group: _Group, draws: _Draws) -> tuple[Floats, list[Shared]]:
+        """Replica times [plan, score, column] and what the replicas of each plan share."""
+        cost, rows, pipe = group.cost, group.rows, group.pipe
+        n_plan, n_score, n_column = len(rows), len(REGIME_SCORES), draws.chip.shape[-1]
+        compute, comm = self._signature_seconds(group)
+        lane = pipe.ops.lane
+        slow = _slowest(compute, draws.chip[:, :, lane]) * draws.wait[lane]
+        edge = cost.edge_s[cost.of_edge[rows]]
+        blocking = 1.0 - cost.table.overlap_pp[rows]
+        p2p = NETWORK_AXES.index("pp")
+        seconds = slow[:, :, None] + _networked(comm, draws, lane)
+        sent = sent_s(pipe, edge) * blocking[:, None]
+        seconds = seconds + sent[:, :, None, None] * draws.regime[p2p][:, None] * draws.link[p2p][lane][:, None]
+        lag = (edge * (1.0 - blocking)[:, None])[:, :, None, None] * draws.regime[p2p][:, None]
+        lag = np.broadcast_to(lag, (*lag.shape[:3], n_column))
+        ends = run(pipe, _by_column(seconds), _by_column(lag)).reshape(-1, n_plan, n_score, n_column)
+        memory = COMPUTE_CLASSES.index("memory")
+        end = NETWORK_AXES.index("end")
+        optimizer = cost.end.compute_s[rows].T[:, :, None, None] * draws.chip[memory].max(axis=0)[:, None, None]
+        exposed = cost.end.exposed_s[rows].T[:, :, None, None] * draws.regime[end][:, None] * draws.link[end][:, None, None]
+        return (ends + optimizer + exposed).max(axis=0), self._shared(group, comm, sent, draws)
+
+    def _shared(self, group: _Group, comm: Floats, sent: Floats, draws: _Draws) -> list[Shared]:
+        tree, table = self.evaluator.job.variability, group.cost.table
+        n_op = _op_counts(group.pipe)
+        inside = np.einsum("psa,s->pa", comm, n_op) / table.layout.pp
+        edge = group.cost.edge_s[group.cost.of_edge[group.rows]].sum(axis=1) * 2.0 * table.n_micro_batch[group.rows]
+        found = []
+        for i, row in enumerate(group.rows):
+            of_axis = collective_classes(table.plan(int(row)))
+            families = [tree.of(of_axis.get(axis, "all_reduce")).regime for axis in NETWORK_AXES]
+            exposed = group.cost.end.exposed_s[row]
+            shares = [*inside[i], edge[i] / table.layout.pp, float(exposed.mean())]
+            end_regime = NormalScoreMap.from_family(families[-1])(REGIME_SCORES)
+            found.append(
+                Shared(
+                    scores=REGIME_SCORES,
+                    regime=tuple(zip(families, shares, strict=True)),
+                    step=tree.step,
+                    stalls=tree.stalls,
+                    n_devices=int(table.n_devices[row]),
+                    end_s=exposed.max() * end_regime,
+                    end_call=tree.of(of_axis["end"]).call,
+                )
+            )
+        return found
+
+
+def _op_counts(pipe: Pipeline) -> Rows:
+    """[signature] how often it runs in a step."""
+    of_op = pipe.ops.of_op
+    return np.bincount(of_op[of_op >= 0], minlength=len(pipe.ops.lane))
+
+
+def _design(tree: Variability, busy: Floats, n_replica: int, n_column: int, seed: int) -> Design:
+    varies = any(tree.of(name).gpu.cv > 0 or tree.of(name).node.cv > 0 for name in COMPUTE_CLASSES)
+    direction = persistent_spread(tree, busy.sum(axis=0)) if varies else np.zeros(2)
+    shares = lane_shares(busy.sum(axis=1))
+    return importance_design(N_RANDOMISATION, n_column, len(busy), n_replica, direction, shares, seed)
+
+
+def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int) -> Floats:
+    """[class, member, lane, column] persistent factors; the slowest member's score is the design's, the others lie below it."""
+    peak = np.moveaxis(design.peak_score, 0, 2).reshape(2, design.peak_score.shape[2], -1)
+    rng = np.random.default_rng([seed, 1])
+    tail = -np.expm1(np.log(ndtr(peak[0])) / n_member)
+    top = -ndtri(tail)
+    below = ndtri(np.maximum(rng.random((n_member - 1, *top.shape)) * ndtr(top), 1e-30))
+    gpu_z = np.concatenate([top[None], np.minimum(below, top)])
+    node_z = np.concatenate([peak[1:], rng.standard_normal((n_node - 1, *top.shape))])
+    host = np.minimum(np.arange(n_member) // node_size, n_node - 1)
+    factors = []
+    for name in COMPUTE_CLASSES:
+        gpu, node = (NormalScoreMap.from_family(family) for family in (tree.of(name).gpu, tree.of(name).node))
+        factors.append(gpu(gpu_z) * node(node_z)[host])
+    return np.stack(factors)
+
+
+def _waits(tree: Variability, chip: Floats, share: Floats, seed: int) -> Floats:
+    """[lane, column] mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the mix of classes of the group."""
+    speed = np.einsum("c,cmlk->mlk", share, chip)
+    calls = [residual_map(tree.of(name).call) for name in COMPUTE_CLASSES]
+    z = np.random.default_rng([seed, 2]).standard_normal((N_RESIDUAL // 2, len(speed)))
+    total = np.zeros(speed.shape[1:])
+    for score in np.concatenate([z, -z]):
+        residual = sum(s * call(score) for s, call in zip(share, calls, strict=True))
+        total += (speed * residual[:, None, None]).max(axis=0)
+    return total / N_RESIDUAL / speed.max(axis=0)
+
+
+def _links(tree: Variability, names: list[str], n_node: int, shape: tuple[int, int], seed: int) -> Floats:
+    """[axis, lane, column] factor of the worst of a group's links."""
+    score = np.random.default_rng([seed, 3]).standard_normal(shape)
+    worst = -ndtri(-np.expm1(np.log(ndtr(score)) / n_node))
+    return np.stack([NormalScoreMap.from_family(tree.of(name).node)(worst) for name in names])
+
+
+def _slowest(compute: Floats, chip: Floats) -> Floats:
+    """[plan, signature, column] seconds of the slowest member; `chip` [class, member, signature, column]."""
+    slowest = np.zeros((*compute.shape[:2], chip.shape[-1]))
+    for member in range(chip.shape[1]):
+        np.maximum(slowest, np.einsum("psc,csk->psk", compute, chip[:, member]), out=slowest)
+    return slowest
+
+
+def _networked(comm: Floats, draws: _Draws, lane: Rows) -> Floats:
+    """[plan, signature, score, column] seconds of communication inside ops."""
+    axes = range(len(COMM_AXES))
+    parts = [
+        comm[:, :, axis, None, None] * draws.regime[axis][:, None] * draws.link[axis][lane][:, None]
+        for axis in axes
+        if comm[..., axis].any()
+    ]
+    return sum(parts, np.zeros((1, 1, 1, 1)))
+
+
+def _by_column(seconds: Floats) -> Floats:
+    """[plan, row, score, column] -> [row, plan x score x column]."""
+    return np.moveaxis(seconds, 1, 0).reshape(seconds.shape[1], -1)
