@@ -5,8 +5,9 @@ the last gradient has gone back to the first stage and every stage has done what
 
     T >= max_s  (fill_s + busy_s + max(end_s, drain_s + end_0))
 
-Stages that put work off behind their last gradient (zero-bubble) let nothing drain, bidirectional schedules and the V do not fill
-in one direction; there these terms are left out. Where a forward runs beside a backward, communication counts nothing. 1F1B and GPipe without transfers meet the bound.
+Stages that put work off behind their last gradient (zero-bubble) let nothing drain, bidirectional schedules and the V do not
+fill in one direction; there these terms are left out. Where a forward runs beside a backward, communication counts nothing.
+1F1B and GPipe without transfers meet the bound.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -88,31 +88,38 @@ class Evaluator:
         index = int(np.searchsorted(self.first, number, side="right")) - 1
         return self.block(index).plan(number - int(self.first[index]))
 
-    def screen(self, within: float | None = None, progress: Progress = silent) -> Screen:
-        """Reasons, memory and bounds of all plans, and exact times.
+    def tables(self, numbers: Rows) -> Iterator[tuple[PlanTable, Rows]]:
+        """Tables of plans by number, one per block, and which of `numbers` are in each."""
+        block = np.searchsorted(self.first, numbers, side="right") - 1
+        for index in np.unique(block):
+            at = np.flatnonzero(block == index)
+            yield self.block(int(index)).take(numbers[at] - self.first[index]), at
 
-        Args:
-            within: simulate only plans whose bound is at most `1 + within` times the best time found; None: all feasible ones.
-            progress: called with the fraction done and what is being done.
+    def bounds(self, progress: Progress = silent) -> Screen:
+        """Reasons, memory and bounds of all plans; no step time yet.
 
         Raises:
             PlanError: no plan of the space is feasible; says what is in the way.
         """
         found = [self._bounds(i, progress) for i in range(len(self.layouts))]
-        reason, memory, bound = (np.concatenate(part) if found else np.zeros(0) for part in zip(*found, strict=True))
+        columns = [np.concatenate(part) for part in zip(*found, strict=True)] or [np.zeros(0)] * 3
+        reason, memory, bound = columns
         screen = Screen(reason.astype(np.uint8), memory, bound, np.full(len(reason), np.nan))
         if screen.n_feasible == 0:
             raise PlanError(f"no plan of the space is feasible: {nothing_feasible(screen)}")
-        if within is None:
-            self._simulate(screen, np.flatnonzero(reason == FEASIBLE), progress)
-            return screen
-        feasible = np.flatnonzero(np.isfinite(bound))
-        by_bound = feasible[np.argsort(bound[feasible], kind="stable")]
-        self._simulate(screen, np.sort(by_bound[:N_SEEDS]), silent)
-        limit = (1.0 + within) * np.nanmin(screen.step_s)
-        rest = by_bound[N_SEEDS:]
-        self._simulate(screen, np.sort(rest[bound[rest] <= limit]), progress)
         return screen
+
+    def simulate(self, screen: Screen, limit_s: float = np.inf, progress: Progress = silent) -> None:
+        """Fills in the noise-free times of all plans whose bound is at most `limit_s`."""
+        wanted = (screen.bound_s <= limit_s) & np.isnan(screen.step_s)
+        self._simulate(screen, np.flatnonzero(wanted), progress)
+
+    def fastest(self, screen: Screen) -> float:
+        """Least noise-free time of all plans, seconds: found by running plans in the order of their bounds."""
+        by_bound = np.argsort(np.where(np.isfinite(screen.bound_s), screen.bound_s, np.inf), kind="stable")
+        self._simulate(screen, np.sort(by_bound[: min(N_SEEDS, screen.n_feasible)]), silent)
+        self.simulate(screen, float(np.nanmin(screen.step_s)))
+        return float(np.nanmin(screen.step_s))
 
     def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats]:
         table = self._block(index)
@@ -125,13 +132,13 @@ class Evaluator:
         progress((index + 1) / len(self.layouts), "costs of all plans")
         return reason, memory, bound
 
-    def _simulate(self, screen: Screen, numbers: NDArray[np.int64], progress: Progress) -> None:
+    def _simulate(self, screen: Screen, numbers: Rows, progress: Progress) -> None:
         """Exact times of some plans, in place."""
-        block = np.searchsorted(self.first, numbers, side="right") - 1
-        for done, index in enumerate(np.unique(block)):
-            rows = numbers[block == index] - self.first[index]
-            screen.step_s[rows + self.first[index]] = self.step_times(self.block(int(index)).take(rows))
-            progress((done + 1) / len(np.unique(block)), "noise-free step times")
+        done = 0
+        for table, at in self.tables(numbers):
+            screen.step_s[numbers[at]] = self.step_times(table)
+            done += len(at)
+            progress(done / len(numbers), f"noise-free times of {len(numbers):,} plans")
 
     def step_times(self, table: PlanTable) -> Floats:
         """Noise-free step time [plan] of feasible plans of one layout, seconds."""

@@ -25,14 +25,15 @@ class Objective:
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
-            raise DataError(f"objective = {self.name!r} is unknown{did_you_mean(self.name, NAMES)}; known: {', '.join(NAMES)}")
+            raise DataError(
+                f"objective = {self.name!r} is unknown{did_you_mean(self.name, NAMES)}; known: {', '.join(NAMES)}"
+            )
 
-    def of(self, samples_s: Floats) -> float:
-        """Value of equally likely samples."""
+    def of(self, samples_s: Floats) -> Floats:
+        """Value of sorted, equally likely samples [..., sample]."""
         if self.name == "mean":
-            return float(np.mean(samples_s))
+            return samples_s.mean(axis=-1)
         level = float(self.name.removeprefix("cvar").removeprefix("p")) / 100.0
         if self.name.startswith("p"):
-            return float(np.quantile(samples_s, level))
-        ordered = np.sort(samples_s)
-        return float(ordered[int(len(ordered) * level) :].mean())
+            return np.quantile(samples_s, level, axis=-1)
+        return samples_s[..., int(samples_s.shape[-1] * level) :].mean(axis=-1)

@@ -1,6 +1,6 @@
 """Noise-free end times of a pipeline for many plans at once: the max-plus scan over levels with plans in the place of draws.
 
-All plans of a call share the schedule, its table of levels and its op signatures; their seconds per signature and per edge differ.
+All plans of a call share the schedule, its table of levels and its op signatures; their seconds per signature and edge differ.
 Tables are padded to a few common sizes, so that a search over any space compiles a few programs.
 """
 

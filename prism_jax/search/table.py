@@ -1,4 +1,4 @@
-"""PlanTable: many plans of one pipeline layout as columns of integers; a `ParallelPlan` is made only of those that are looked at."""
+"""PlanTable: many plans of one pipeline layout as columns of integers; only plans that are looked at become a `ParallelPlan`."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ class PlanTable:
     overlap_dp: Column
     overlap_tp: Column
     overlap_pp: Column
+
+    @classmethod
+    def of(cls, plan: ParallelPlan) -> PlanTable:
+        """Table of one plan; its layers are split as evenly as can be."""
+        codes = {"recompute": RECOMPUTE.index(plan.recompute), "sharding": SHARDING.index(plan.sharding)}
+        switches = {f"overlap_{axis}": int(getattr(plan.overlap, axis)) for axis in ("dp", "tp", "pp")}
+        value = {name: getattr(plan, name) for name in COLUMNS if not name.startswith("overlap_")} | codes | switches
+        columns = {name: np.array([int(value[name])]) for name in COLUMNS}
+        return cls(plan, Layout(plan.pp, plan.schedule, plan.virtual_stages), **columns)
 
     def __len__(self) -> int:
         return len(self.tp)

@@ -11,6 +11,7 @@ every call; finalists are scored by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,22 +22,23 @@ from ..cost.step import collective_classes
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES
 from ..graph.score import residual_map
 from ..graph.signatures import signature_seconds
+from ..plan import ParallelPlan
 from ..simulate.fold import Shared, step_samples
-from ..simulate.importance import Design, importance_design, lane_shares
-from ..simulate.predict import N_RANDOMISATION, persistent_spread
+from ..simulate.importance import Design, importance_design
+from ..simulate.predict import persistent_spread
 from ..simulate.program import NETWORK_AXES
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
 from .block import BlockCost, block_cost, chunk_seconds
 from .evaluate import Evaluator
-from .objective import Objective
 from .parts import Rows
 from .pipeline import Pipeline, pipeline, run, sent_s
-from .table import distinct
+from .table import PlanTable, distinct
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
+MIX = np.array([0.75, 0.1, 0.15])  # gemm, attention, memory: where the slow GPUs of a transformer are looked for
 N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
-N_STEP_SAMPLES = 2048
+N_STEP_SAMPLES = 1024
 COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
 
 
@@ -70,75 +72,79 @@ class _Draws:
 
 
 class TailScorer:
-    """Scores plans of an evaluator by an objective of their step time; one seed, one answer."""
+    """Draws of the step time of an evaluator's plans; one seed, one answer, however plans are put together.
 
-    def __init__(self, evaluator: Evaluator, objective: Objective, seed: int) -> None:
-        self.evaluator, self.objective, self.seed = evaluator, objective, seed
+    Args:
+        evaluator: of the job.
+        seed: of all draws.
+        variability: in place of the job's, for posterior draws.
+    """
 
-    def scores(self, numbers: Rows, n_column: int) -> Floats:
-        """Objective [plan] of plans by number, seconds; `n_column` columns per plan (a power of two)."""
-        scores = np.empty(len(numbers))
-        for group, at in self._groups(numbers):
-            draws = self._draws(group, n_column // N_RANDOMISATION)
+    def __init__(self, evaluator: Evaluator, seed: int, variability: Variability | None = None) -> None:
+        self.evaluator, self.seed = evaluator, seed
+        self.tree = evaluator.job.variability if variability is None else variability
+        self._drawn = lru_cache(maxsize=64)(self._draw)
+
+    def samples(self, numbers: Rows, n_column: int) -> Floats:
+        """Equally likely step times [plan, sample] of plans by number, seconds, sorted.
+
+        Args:
+            numbers: of feasible plans.
+            n_column: replica columns per plan, a power of two.
+        """
+        found = np.empty((len(numbers), N_STEP_SAMPLES))
+        for table, at in self.evaluator.tables(numbers):
+            found[at] = self.samples_of(table, n_column)
+        return found
+
+    def samples_of(self, table: PlanTable, n_column: int) -> Floats:
+        """The same for a table of plans."""
+        found = np.empty((len(table), N_STEP_SAMPLES))
+        for group in self._groups(table):
+            draws = self._draws(group, n_column)
             per_run = max(1, COLUMNS_PER_RUN // (n_column * len(REGIME_SCORES)))
-            for first in range(0, len(at), per_run):
+            for first in range(0, len(group.rows), per_run):
                 some = group._replace(rows=group.rows[first : first + per_run])
                 times, shared = self._times(some, draws)
-                scores[at[first : first + per_run]] = [
-                    self._objective_of(own, draws.weight, group.n_replica, plan)
+                found[some.rows] = [
+                    self._steps(own, draws.weight, group.n_replica, plan)
                     for own, plan in zip(times, shared, strict=True)
                 ]
-        return scores
+        return found
 
-    def _objective_of(self, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> float:
+    def _steps(self, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> Floats:
         rng = np.random.default_rng(self.seed)
-        return self.objective.of(step_samples(time_s, weight, n_replica, shared, N_STEP_SAMPLES, rng))
+        return step_samples(time_s, weight, n_replica, shared, N_STEP_SAMPLES, rng)
 
-    def _groups(self, numbers: Rows) -> list[tuple[_Group, Rows]]:
-        """Groups, and which of `numbers` are in each."""
-        ev, found = self.evaluator, []
-        block = np.searchsorted(ev.first, numbers, side="right") - 1
-        for index in np.unique(block):
-            at = np.flatnonzero(block == index)
-            table = ev.block(int(index)).take(numbers[at] - ev.first[index])
-            cost = block_cost(table, ev.parts)
-            n_member = table.tp * table.cp * table.tied
-            first, which = distinct(table.n_micro_batch, n_member, table.n_devices)
-            for k, row in enumerate(first):
-                rows = np.flatnonzero(which == k)
-                pipe = pipeline(table.layout, int(table.n_micro_batch[row]))
-                n_replica = int(table.n_devices[row] // (table.layout.pp * n_member[row]))
-                found.append((_Group(cost, rows, pipe, int(n_member[row]), n_replica), at[rows]))
+    def _groups(self, table: PlanTable) -> list[_Group]:
+        cost = block_cost(table, self.evaluator.parts)
+        n_member = table.tp * table.cp * table.tied
+        first, which = distinct(table.n_micro_batch, n_member, table.n_devices)
+        found = []
+        for k, row in enumerate(first):
+            pipe = pipeline(table.layout, int(table.n_micro_batch[row]))
+            n_replica = int(table.n_devices[row] // (table.layout.pp * n_member[row]))
+            found.append(_Group(cost, np.flatnonzero(which == k), pipe, int(n_member[row]), n_replica))
         return found
 
     def _draws(self, group: _Group, n_column: int) -> _Draws:
-        tree, pp = self.evaluator.job.variability, group.cost.table.layout.pp
-        some = group._replace(rows=group.rows[:1])
-        busy = self._busy(some)
-        node_size = self.evaluator.job.cluster.node_size
-        n_node = max(1, -(-group.n_member // node_size))
-        design = _design(tree, busy, group.n_replica, n_column, self.seed)
-        chip = _chips(tree, design, group.n_member, n_node, node_size, self.seed)
-        classes = [*collective_classes(group.cost.table.plan(int(group.rows[0]))).items()]
-        of_axis = dict(classes)
-        names = [of_axis.get(axis, "all_reduce") for axis in NETWORK_AXES]
-        regime = np.stack([NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names])
-        share = busy.sum(axis=0) / busy.sum()
+        table = group.cost.table
+        names = tuple(_collectives(table.plan(int(group.rows[0]))))
+        return self._drawn(table.layout.pp, group.n_member, group.n_replica, names, n_column)
+
+    def _draw(self, pp: int, n_member: int, n_replica: int, names: tuple[str, ...], n_column: int) -> _Draws:
+        """Draws depend on sizes alone, so that all pipelines of a size share them."""
+        tree, node_size = self.tree, self.evaluator.job.cluster.node_size
+        n_node = max(1, -(-n_member // node_size))
+        design = _design(tree, pp, n_replica, n_column, self.seed)
+        chip = _chips(tree, design, n_member, n_node, node_size, self.seed)
         return _Draws(
             chip=chip,
-            wait=_waits(tree, chip, share, self.seed),
+            wait=_waits(tree, chip, self.seed),
             link=_links(tree, names, n_node, (pp, chip.shape[-1]), self.seed),
-            regime=regime,
+            regime=np.stack([NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names]),
             weight=design.weight.ravel(),
         )
-
-    def _busy(self, group: _Group) -> Floats:
-        """[lane, class] noise-free compute seconds of a step, of the first plan."""
-        compute, _ = self._signature_seconds(group)
-        n_op = _op_counts(group.pipe)
-        busy = np.zeros((group.cost.table.layout.pp, len(COMPUTE_CLASSES)))
-        np.add.at(busy, group.pipe.ops.lane, compute[0] * n_op[:, None])
-        return busy
 
     def _signature_seconds(self, group: _Group) -> tuple[Floats, Floats]:
         slowdown = self.evaluator.parts.eff.overlap_slowdown
@@ -163,18 +169,20 @@ class TailScorer:
         memory = COMPUTE_CLASSES.index("memory")
         end = NETWORK_AXES.index("end")
         optimizer = cost.end.compute_s[rows].T[:, :, None, None] * draws.chip[memory].max(axis=0)[:, None, None]
-        exposed = cost.end.exposed_s[rows].T[:, :, None, None] * draws.regime[end][:, None] * draws.link[end][:, None, None]
+        exposed = (
+            cost.end.exposed_s[rows].T[:, :, None, None] * draws.regime[end][:, None] * draws.link[end][:, None, None]
+        )
         return (ends + optimizer + exposed).max(axis=0), self._shared(group, comm, sent, draws)
 
     def _shared(self, group: _Group, comm: Floats, sent: Floats, draws: _Draws) -> list[Shared]:
-        tree, table = self.evaluator.job.variability, group.cost.table
+        tree, table = self.tree, group.cost.table
         n_op = _op_counts(group.pipe)
         inside = np.einsum("psa,s->pa", comm, n_op) / table.layout.pp
         edge = group.cost.edge_s[group.cost.of_edge[group.rows]].sum(axis=1) * 2.0 * table.n_micro_batch[group.rows]
         found = []
         for i, row in enumerate(group.rows):
-            of_axis = collective_classes(table.plan(int(row)))
-            families = [tree.of(of_axis.get(axis, "all_reduce")).regime for axis in NETWORK_AXES]
+            names = _collectives(table.plan(int(row)))
+            families = [tree.of(name).regime for name in names]
             exposed = group.cost.end.exposed_s[row]
             shares = [*inside[i], edge[i] / table.layout.pp, float(exposed.mean())]
             end_regime = NormalScoreMap.from_family(families[-1])(REGIME_SCORES)
@@ -186,7 +194,7 @@ class TailScorer:
                     stalls=tree.stalls,
                     n_devices=int(table.n_devices[row]),
                     end_s=exposed.max() * end_regime,
-                    end_call=tree.of(of_axis["end"]).call,
+                    end_call=tree.of(names[-1]).call,
                 )
             )
         return found
@@ -198,11 +206,16 @@ def _op_counts(pipe: Pipeline) -> Rows:
     return np.bincount(of_op[of_op >= 0], minlength=len(pipe.ops.lane))
 
 
-def _design(tree: Variability, busy: Floats, n_replica: int, n_column: int, seed: int) -> Design:
+def _collectives(plan: ParallelPlan) -> list[str]:
+    """Kernel class of the communication of every network axis."""
+    of_axis = collective_classes(plan)
+    return [of_axis.get(axis, "all_reduce") for axis in NETWORK_AXES]
+
+
+def _design(tree: Variability, pp: int, n_replica: int, n_column: int, seed: int) -> Design:
     varies = any(tree.of(name).gpu.cv > 0 or tree.of(name).node.cv > 0 for name in COMPUTE_CLASSES)
-    direction = persistent_spread(tree, busy.sum(axis=0)) if varies else np.zeros(2)
-    shares = lane_shares(busy.sum(axis=1))
-    return importance_design(N_RANDOMISATION, n_column, len(busy), n_replica, direction, shares, seed)
+    direction = persistent_spread(tree, MIX) if varies else np.zeros(2)
+    return importance_design(1, n_column, pp, n_replica, direction, np.ones(pp), seed)
 
 
 def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int) -> Floats:
@@ -222,19 +235,22 @@ def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_s
     return np.stack(factors)
 
 
-def _waits(tree: Variability, chip: Floats, share: Floats, seed: int) -> Floats:
-    """[lane, column] mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the mix of classes of the group."""
-    speed = np.einsum("c,cmlk->mlk", share, chip)
-    calls = [residual_map(tree.of(name).call) for name in COMPUTE_CLASSES]
+def _waits(tree: Variability, chip: Floats, seed: int) -> Floats:
+    """[lane, column] mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the usual mix of classes."""
+    speed = np.einsum("c,cmlk->mlk", MIX, chip)
+    calls = [tree.of(name).call for name in COMPUTE_CLASSES]
+    if all(call.cv == 0 for call in calls):
+        return np.ones(speed.shape[1:])
     z = np.random.default_rng([seed, 2]).standard_normal((N_RESIDUAL // 2, len(speed)))
+    score = np.concatenate([z, -z])
+    residual = sum(s * residual_map(call)(score) for s, call in zip(MIX, calls, strict=True))
     total = np.zeros(speed.shape[1:])
-    for score in np.concatenate([z, -z]):
-        residual = sum(s * call(score) for s, call in zip(share, calls, strict=True))
-        total += (speed * residual[:, None, None]).max(axis=0)
+    for own in residual:
+        total += (speed * own[:, None, None]).max(axis=0)
     return total / N_RESIDUAL / speed.max(axis=0)
 
 
-def _links(tree: Variability, names: list[str], n_node: int, shape: tuple[int, int], seed: int) -> Floats:
+def _links(tree: Variability, names: tuple[str, ...], n_node: int, shape: tuple[int, int], seed: int) -> Floats:
     """[axis, lane, column] factor of the worst of a group's links."""
     score = np.random.default_rng([seed, 3]).standard_normal(shape)
     worst = -ndtri(-np.expm1(np.log(ndtr(score)) / n_node))

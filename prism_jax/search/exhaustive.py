@@ -1,0 +1,135 @@
+"""search: every plan of a space, screened without randomness, the survivors raced on their tails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .. import __version__
+from ..job import Job
+from ..plan_check import problems
+from ..variability.tree import Variability
+from .evaluate import Evaluator, Progress, Screen, silent
+from .journal import Journal, fingerprint
+from .objective import Objective
+from .racing import Finalists, race
+from .rules import Reasons
+from .space import PlanSpace, default_space
+from .study import Candidate, Study
+from .verify import Promise, promise
+
+
+def search(
+    job: Job,
+    space: PlanSpace | None = None,
+    *,
+    objective: str = "p95",
+    seed: int = 0,
+    top: int = 10,
+    posterior: Sequence[Variability] = (),
+    journal: str | Path | None = None,
+    progress: Progress = silent,
+) -> Study:
+    """The plans of `space` with the least objective, for the model, the cluster and the batch of `job`.
+
+    Args:
+        job: its own plan gives what the space does not vary, and is what gains are measured against.
+        space: `default_space(job)` if not given.
+        objective: mean, p50, p90, p95, p99 or cvar95 of the step time.
+        seed: same seed, same answer.
+        top: how many plans are to be told apart.
+        posterior: draws of the variability from a fit, for the interval of the gain.
+        journal: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
+        progress: called with the fraction done of what is being done.
+
+    Raises:
+        PlanError: no plan of the space is feasible.
+        DataError: unknown objective, or a journal of another search.
+    """
+    started = time.perf_counter()
+    wanted, space = Objective(objective), default_space(job) if space is None else space
+    evaluator = Evaluator(job, space)
+    kept = Journal(None if journal is None else Path(journal), _fingerprint(job, space, wanted, seed, top))
+    screen = _screen(evaluator, kept, progress)
+    try:
+        found = race(evaluator, screen, wanted, seed, top, kept.scores, progress)
+    finally:
+        kept.save()
+    progress(1.0, "gain on fresh draws")
+    return study_of(evaluator, screen, found, wanted, seed, "exhaustive", posterior, started)
+
+
+def study_of(
+    evaluator: Evaluator,
+    screen: Screen,
+    found: Finalists,
+    objective: Objective,
+    seed: int,
+    method: str,
+    posterior: Sequence[Variability],
+    started: float,
+) -> Study:
+    """The study of a finished race, with what its winner is worth."""
+    candidates = _candidates(evaluator, screen, found)
+    gain, notes = _promise(evaluator, candidates[0], objective, seed, posterior)
+    return Study(
+        evaluator.job,
+        objective,
+        seed,
+        method,
+        screen,
+        candidates,
+        found.n_raced,
+        gain,
+        time.perf_counter() - started,
+        notes,
+    )
+
+
+def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Screen:
+    def make() -> dict[str, np.ndarray]:
+        screen = evaluator.bounds(progress)
+        return {"reason": screen.reason, "memory": screen.memory_bytes, "bound": screen.bound_s}
+
+    kept = journal.keep("screen", make)
+    reason: Reasons = np.asarray(kept["reason"], dtype=np.uint8)
+    return Screen(reason, kept["memory"], kept["bound"], np.full(len(reason), np.nan))
+
+
+def _candidates(evaluator: Evaluator, screen: Screen, found: Finalists) -> tuple[Candidate, ...]:
+    behind, behind_error = found.behind_s
+    return tuple(
+        Candidate(
+            plan=evaluator.plan(int(number)),
+            step_s=float(screen.step_s[number]),
+            p50_s=float(found.quantiles_s[row, 0]),
+            p95_s=float(found.quantiles_s[row, 1]),
+            p99_s=float(found.quantiles_s[row, 2]),
+            value_s=float(found.value_s[row]),
+            value_error_s=float(found.error_s[row]),
+            behind_s=float(behind[row]),
+            behind_error_s=float(behind_error[row]),
+            prob_best=float(found.prob_best[row]),
+            memory_bytes=float(screen.memory_bytes[number]),
+        )
+        for row, number in enumerate(found.numbers)
+    )
+
+
+def _promise(
+    evaluator: Evaluator, best: Candidate, objective: Objective, seed: int, posterior: Sequence[Variability]
+) -> tuple[Promise | None, tuple[str, ...]]:
+    job = evaluator.job
+    wrong = [*problems(job.plan, job.model, job.cluster)]
+    if job.plan.layer_split:
+        wrong.append("its layers are split by hand, which the search does not vary")
+    if wrong:
+        return None, (f"no gain is stated: the job's own plan cannot be compared ({wrong[0]})",)
+    return promise(evaluator, job.plan, best.plan, objective, seed, posterior), ()
+
+
+def _fingerprint(job: Job, space: PlanSpace, objective: Objective, seed: int, top: int) -> str:
+    return fingerprint(__version__, job.model, job.cluster, job.plan, job.variability, space, objective, seed, top)

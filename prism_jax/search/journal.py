@@ -1,0 +1,92 @@
+"""Journal: what a search has found so far, in its own file, so that an interrupted search goes on where it stopped.
+
+Arrays by name in a NumPy archive without pickled objects, written whole or not at all; a fingerprint of the job, the space, the
+objective, the seed and the version says which search it belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .._typing import Floats
+from ..errors import DataError
+from .evaluate import Progress
+from .parts import Rows
+
+CHUNK = 256  # plans scored between two looks at the clock
+SAVE_EVERY_S = 10.0
+
+
+class Journal:
+    """Remembers scores by name; in memory only if there is no file."""
+
+    def __init__(self, path: Path | None, fingerprint: str) -> None:
+        self._path, self._fingerprint = path, fingerprint
+        self._arrays: dict[str, Floats] = {} if path is None or not path.exists() else _read(path, fingerprint)
+        self._saved_at = time.monotonic()
+
+    def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
+        """`score(numbers)`, made in parts; parts that an earlier run has made are not made again."""
+        done = self._arrays.get(name)
+        if done is not None and not np.array_equal(self._arrays[f"{name} plans"][: len(done)], numbers[: len(done)]):
+            done = None
+        while done is None or len(done) < len(numbers):
+            start = 0 if done is None else len(done)
+            part = score(numbers[start : start + CHUNK])
+            done = part if done is None else np.concatenate([done, part])
+            self._arrays |= {name: done, f"{name} plans": numbers}
+            progress(len(done) / len(numbers), f"tails of {len(numbers):,} plans")
+            self._save_now_and_then()
+        return done
+
+    def keep(self, name: str, make: Callable[[], Mapping[str, Floats]]) -> Mapping[str, Floats]:
+        """Arrays that `make` gives, or gave in an earlier run."""
+        prefix = f"{name}/"
+        if not any(key.startswith(prefix) for key in self._arrays):
+            self._arrays |= {prefix + key: value for key, value in make().items()}
+            self.save()
+        return {key.removeprefix(prefix): value for key, value in self._arrays.items() if key.startswith(prefix)}
+
+    def _save_now_and_then(self) -> None:
+        if time.monotonic() - self._saved_at > SAVE_EVERY_S:
+            self.save()
+
+    def save(self) -> None:
+        """Writes the file, if there is one to write."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, fingerprint=np.array(self._fingerprint), **self._arrays)
+            os.replace(name, self._path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        self._saved_at = time.monotonic()
+
+
+def fingerprint(*parts: object) -> str:
+    """Text that is the same for the same search."""
+    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()[:32]
+
+
+def _read(path: Path, wanted: str) -> dict[str, Floats]:
+    remedy = "Give another file, or remove it to start over."
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise DataError(f"{path}: not the file of a search ({type(error).__name__}). {remedy}") from None
+    if str(arrays.pop("fingerprint", "")) != wanted:
+        raise DataError(f"{path}: belongs to another search (job, space, objective, seed or version differ). {remedy}")
+    return arrays

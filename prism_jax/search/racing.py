@@ -1,0 +1,166 @@
+"""Racing: many plans scored with few draws, fewer plans with more, the finalists on several independent sets of draws.
+
+Which plans enter: factors have mean one and a step waits for its slowest part, so a plan's tail is above its noise-free time.
+A pilot measures by how much for this job (the least ratio), and by how much scores of few draws err. A plan whose noise-free time
+already exceeds the best score found, less `CAUTION` of that ratio, cannot win and stays out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from .._typing import Floats
+from .evaluate import Evaluator, Progress, Screen
+from .objective import Objective
+from .parts import Rows
+from .tail import TailScorer
+
+Scores = Callable[[str, Rows, Callable[[Rows], Floats], Progress], Floats]
+ROUNDS = (64, 256)  # columns per plan; 256 err as much as 1,000 plain draws
+FINAL_COLUMNS = 512
+N_FINAL_SEEDS = 8
+N_PILOT = 48
+N_PILOT_SEEDS = 4
+CAUTION = 0.7  # share of the least ratio of tail to noise-free time that is trusted
+KEEP_SD = 4.0  # standard errors of a score by which a plan may trail and stay in
+N_BOOTSTRAP = 4000
+
+
+@dataclass(frozen=True)
+class Finalists:
+    """The last round.
+
+    Attributes:
+        numbers: [plan] best first.
+        values_s: [plan, seed] objective on independent sets of draws, shared by all plans.
+        quantiles_s: [plan, (p50, p95, p99)].
+        prob_best: [plan] probability that it has the least objective of all finalists.
+        n_raced: plans that were scored on their tail.
+    """
+
+    numbers: Rows
+    values_s: Floats
+    quantiles_s: Floats
+    prob_best: Floats
+    n_raced: int
+
+    @property
+    def value_s(self) -> Floats:
+        return self.values_s.mean(axis=1)
+
+    @property
+    def error_s(self) -> Floats:
+        """[plan] standard error of `value_s`."""
+        return self.values_s.std(axis=1, ddof=1) / np.sqrt(self.values_s.shape[1])
+
+    @property
+    def behind_s(self) -> tuple[Floats, Floats]:
+        """([plan], [plan]) how far behind the first, and the standard error of that difference."""
+        gap = self.values_s - self.values_s[:1]
+        return gap.mean(axis=1), gap.std(axis=1, ddof=1) / np.sqrt(gap.shape[1])
+
+
+def race(
+    evaluator: Evaluator, screen: Screen, objective: Objective, seed: int, top: int, scores: Scores, progress: Progress
+) -> Finalists:
+    """Finds the `top` plans by `objective`; fills in noise-free times of `screen` as it needs them.
+
+    Args:
+        scores: called as `scores(name, numbers, score, progress)`; returns `score(numbers)`, and may remember it (`Journal`).
+    """
+    evaluator.fastest(screen)
+    noise, ratio = _pilot(evaluator, screen, objective, seed, scores)
+    first = screen.order()[:N_PILOT]
+    best = float(scores("pilot", first, partial(_values, evaluator, objective, seed, ROUNDS[0]), progress).min())
+    evaluator.simulate(screen, best / (1.0 + CAUTION * (ratio - 1.0)), progress)
+    numbers = screen.order()
+    numbers = numbers[screen.step_s[numbers] <= best / (1.0 + CAUTION * (ratio - 1.0))]
+    numbers = without_twins(evaluator, screen, numbers)
+    n_raced = len(numbers)
+    for columns in ROUNDS:
+        value = scores(f"{columns}", numbers, partial(_values, evaluator, objective, seed, columns), progress)
+        numbers = numbers[_kept(value, top, noise * np.sqrt(ROUNDS[0] / columns))]
+    return _final(evaluator, objective, seed, numbers[: max(4 * top, 32)], n_raced, scores, progress)
+
+
+def _values(evaluator: Evaluator, objective: Objective, seed: int, columns: int, numbers: Rows) -> Floats:
+    return objective.of(TailScorer(evaluator, seed).samples(numbers, columns))
+
+
+def _pilot(
+    evaluator: Evaluator, screen: Screen, objective: Objective, seed: int, scores: Scores
+) -> tuple[float, float]:
+    """(relative error of a first-round score, least ratio of the objective to the noise-free time)."""
+    numbers = screen.order()
+    numbers = numbers[np.linspace(0, len(numbers) - 1, min(N_PILOT, len(numbers))).astype(int)]
+    value = np.stack([
+        scores(f"pilot {k}", numbers, partial(_values, evaluator, objective, seed + 1 + k, ROUNDS[0]), _silent)
+        for k in range(N_PILOT_SEEDS)
+    ])  # fmt: skip
+    noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
+    return noise, max(1.0, float((value.mean(axis=0) / screen.step_s[numbers]).min()))
+
+
+def _silent(_fraction: float, _what: str) -> None: ...
+
+
+def _kept(value: Floats, top: int, noise: float) -> Rows:
+    """Rows that may still be among the `top`, best first."""
+    order = np.argsort(value, kind="stable")
+    last = value[order[min(top, len(order)) - 1]]
+    return order[value[order] <= last * (1.0 + KEEP_SD * noise)]
+
+
+def _final(
+    evaluator: Evaluator,
+    objective: Objective,
+    seed: int,
+    numbers: Rows,
+    n_raced: int,
+    scores: Scores,
+    progress: Progress,
+) -> Finalists:
+    """Every finalist on draws that no round before has seen."""
+    names = ("p50", "p95", "p99")
+    statistics = (objective, *(Objective(name) for name in names))
+    columns = []
+    for k in range(N_FINAL_SEEDS):
+        scorer = TailScorer(evaluator, seed + 1000 + k)
+
+        def several(some: Rows, scorer: TailScorer = scorer) -> Floats:
+            samples = scorer.samples(some, FINAL_COLUMNS)
+            return np.stack([statistic.of(samples) for statistic in statistics], axis=1)
+
+        columns.append(scores(f"final {k}", numbers, several, progress))
+        progress((k + 1) / N_FINAL_SEEDS, "finalists on fresh draws")
+    found = np.stack(columns, axis=2)  # [plan, statistic, seed]
+    order = np.argsort(found[:, 0].mean(axis=1), kind="stable")
+    values = found[order, 0]
+    return Finalists(numbers[order], values, found[order, 1:].mean(axis=2), _prob_best(values, seed), n_raced)
+
+
+def _prob_best(values_s: Floats, seed: int) -> Floats:
+    """[plan] how often each is the first, over bootstrap samples of the sets of draws."""
+    n_plan, n_seed = values_s.shape
+    picks = np.random.default_rng([seed, 9]).integers(n_seed, size=(N_BOOTSTRAP, n_seed))
+    means = values_s[:, picks].mean(axis=2)
+    return np.bincount(means.argmin(axis=0), minlength=n_plan) / N_BOOTSTRAP
+
+
+def without_twins(evaluator: Evaluator, screen: Screen, numbers: Rows) -> Rows:
+    """Plans without those that take the same time in the same way as another and more memory (ZeRO-1 beside ZeRO-2)."""
+    kept = []
+    for table, at in evaluator.tables(numbers):
+        own = numbers[at]
+        columns = (table.tp, table.cp, table.dp, table.ep, table.micro_batch, table.recompute, table.tied)
+        time = np.round(screen.step_s[own] / screen.step_s[own].min(), 9)
+        order = np.lexsort([screen.memory_bytes[own], time, *columns])
+        keys = np.stack([time, *columns])[:, order]
+        new = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
+        kept.append(own[order[new]])
+    found = np.concatenate(kept) if kept else numbers
+    return found[np.argsort(screen.step_s[found], kind="stable")]

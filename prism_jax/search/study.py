@@ -1,0 +1,157 @@
+"""Study: what a search has found; best plan, the plans behind it, how sure that is, and what is gained."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..job import Job
+from ..plan import ParallelPlan
+from .evaluate import Screen
+from .objective import Objective
+from .pareto import front
+from .verify import Promise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TIED_SD = 2.0  # standard errors within which a plan may as well be the best
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan that reached the last round.
+
+    Attributes:
+        plan: as an object.
+        step_s: without any variability.
+        p50_s, p95_s, p99_s: quantiles of the step time, seconds.
+        value_s, value_error_s: objective and its Monte Carlo standard error.
+        behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
+        prob_best: probability that it is the best of all finalists.
+        memory_bytes: peak of the worst stage.
+    """
+
+    plan: ParallelPlan
+    step_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    value_s: float
+    value_error_s: float
+    behind_s: float
+    behind_error_s: float
+    prob_best: float
+    memory_bytes: float
+
+    @property
+    def tied(self) -> bool:
+        """Whether the draws cannot tell it from the best."""
+        return self.behind_s <= TIED_SD * self.behind_error_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain object, plan included."""
+        return {
+            **{key: value for key, value in asdict(self).items() if key != "plan"},
+            "tied": self.tied,
+            "plan": plan_dict(self.plan),
+        }
+
+
+@dataclass(frozen=True)
+class Study:
+    """Result of a search.
+
+    Attributes:
+        job, objective, seed, method: what was searched, and how.
+        screen: every plan of the space, without randomness.
+        candidates: finalists, best first.
+        n_raced: plans scored on their tail.
+        promise: what the best plan gains over the job's own, on draws the search has not seen; None if that cannot be run.
+        elapsed_s: wall-clock seconds.
+        notes: what the user should know.
+    """
+
+    job: Job
+    objective: Objective
+    seed: int
+    method: str
+    screen: Screen
+    candidates: tuple[Candidate, ...]
+    n_raced: int
+    promise: Promise | None
+    elapsed_s: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Candidate:
+        """The plan with the least objective."""
+        return self.candidates[0]
+
+    def top(self, k: int) -> tuple[Candidate, ...]:
+        """The best `k`."""
+        return self.candidates[:k]
+
+    @property
+    def best_job(self) -> Job:
+        """The job under the best plan."""
+        plan = self.best.plan
+        return replace(self.job, plan=plan, cluster=replace(self.job.cluster, n_devices=plan.n_devices))
+
+    def front(self, *criteria: str) -> tuple[Candidate, ...]:
+        """Candidates that no other beats in the objective and all of `criteria`, best objective first.
+
+        Args:
+            criteria: attributes of candidates (memory_bytes) or of plans (n_devices); smaller is better.
+        """
+        costs = [[c.value_s, *(_criterion(c, name) for name in criteria)] for c in self.candidates]
+        return tuple(self.candidates[row] for row in front(np.array(costs)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per candidate, best first; columns of the plan beside those of the result."""
+        import pandas as pd
+
+        rows = [candidate.to_dict() for candidate in self.candidates]
+        return pd.DataFrame([{**row.pop("plan"), **row} for row in rows])
+
+    def to_dict(self, top: int = 10) -> dict[str, Any]:
+        """Plain object, as `--json` prints it."""
+        return {
+            "objective": self.objective.name,
+            "method": self.method,
+            "best": self.best.to_dict(),
+            "top": [candidate.to_dict() for candidate in self.top(top)],
+            "gain": None if self.promise is None else self.promise.to_dict(),
+            "front_memory": [candidate.to_dict() for candidate in self.front("memory_bytes")],
+            "n_plans": self.screen.n_plans,
+            "n_feasible": self.screen.n_feasible,
+            "n_simulated": int(np.isfinite(self.screen.step_s).sum()),
+            "n_raced": self.n_raced,
+            "infeasible": self.screen.reasons,
+            "elapsed_s": self.elapsed_s,
+            "notes": list(self.notes),
+        }
+
+
+def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
+    """Fields of a plan that a search chooses, as a job file spells them."""
+    names = (
+        "tp",
+        "pp",
+        "dp",
+        "cp",
+        "ep",
+        "virtual_stages",
+        "schedule",
+        "micro_batch",
+        "sequence_parallel",
+        "recompute",
+    )
+    chosen = {name: getattr(plan, name) for name in (*names, "zero_stage", "sharding", "dp_shard")}
+    return {**chosen, "overlap": asdict(plan.overlap), "n_micro_batch": plan.n_micro_batch, "n_devices": plan.n_devices}
+
+
+def _criterion(candidate: Candidate, name: str) -> float:
+    return float(getattr(candidate, name) if hasattr(candidate, name) else getattr(candidate.plan, name))
