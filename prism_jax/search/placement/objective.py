@@ -59,25 +59,13 @@ def values(times_s: Floats, name: str) -> Floats:
     return np.sort(times_s, axis=-1) @ weights(name, times_s.shape[-1])
 
 
-def jackknife(batches_s: Floats, name: str) -> tuple[Floats, Floats]:
-    """The objective over all batches and its leave-one-batch-out values.
+def mean_and_error(of_batch: Floats) -> tuple[float, float]:
+    """Mean of independent batches [batch] and its standard error.
 
-    Args:
-        batches_s: [..., batch, step] steps in independent batches.
-
-    Returns:
-        Objective [...] and pseudo-replicates [..., batch], seconds.
+    An estimate is the mean of its batches', so that differences between methods on the same draws are estimates like any other:
+    the tail's noise, which they share, cancels batch by batch.
     """
-    n_batch = batches_s.shape[-2]
-    flat = batches_s.reshape(*batches_s.shape[:-2], -1)
-    without = [values(np.delete(batches_s, b, axis=-2).reshape(*flat.shape[:-1], -1), name) for b in range(n_batch)]
-    return values(flat, name), np.stack(without, axis=-1)
-
-
-def standard_error(without: Floats) -> Floats:
-    """Standard error from leave-one-batch-out values [..., batch]."""
-    n = without.shape[-1]
-    return np.sqrt((n - 1) / n * ((without - without.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1))
+    return float(of_batch.mean()), float(of_batch.std(ddof=1) / np.sqrt(len(of_batch)))
 
 
 def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, float]:

@@ -8,7 +8,7 @@ fresh draws     what is reported, paired                 nothing is chosen here
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import jax
@@ -20,20 +20,21 @@ from ..._typing import Floats
 from ...job import Job
 from .anneal import N_STEP, anneal
 from .baselines import all_assignments, as_given, busy_seconds, random_assignments, sorted_assignments
-from .draws import Draws
+from .draws import N_SHARED, Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of
-from .objective import OBJECTIVES, check_objective, jackknife, standard_error, values
+from .objective import OBJECTIVES, check_objective, mean_and_error, values
 from .place_splits import SplitChoice, with_splits
-from .result import EVEN_SPLITS, OPTIMISED, SPLITS, PlacementResult
+from .result import AS_GIVEN, EVEN_SPLITS, OPTIMISED, SPLITS, Gain, PlacementResult
 from .sinkhorn import relaxed
 from .slots import slots_of
+from .splits import exact_problem
 
 N_RANDOM = 1000
 N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws
 N_BEST = 8  # of the random ones, screened on few draws, that are looked at again
 N_SCREEN, N_KEPT, N_VALIDATION = 32, 128, 512  # simulated steps
-N_BATCH, N_FRESH = 16, 1024
+N_BATCH, N_FRESH = 8, 1024
 Progress = Callable[[str], None]
 
 
@@ -45,7 +46,7 @@ class Effort:
         n_random: random assignments.
         n_step: proposals of an annealing chain.
         n_relaxed: gradient steps of the relaxation; 0 for none.
-        n_fresh: simulated steps that are reported on, a multiple of 32.
+        n_fresh: simulated steps that are reported on, a multiple of 16.
         n_kept: simulated steps that are searched on, even.
     """
 
@@ -211,6 +212,27 @@ def report(
     )
 
 
+def gain_on(
+    job: Job, slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet, result: PlacementResult, *, key: Array
+) -> Gain:
+    """What a placement is worth over the nodes as given on other draws, or on other slowdowns of the same nodes.
+
+    Args:
+        job: the one that was placed.
+        slowdown: as in `place`; of the nodes of `result`.
+        result: of `place`.
+        key: of the draws; as many as the result was reported on.
+    """
+    problem = problem_of(job, fleet_of(slowdown, job.cluster.node_size))
+    chosen = problem if result.splits is None else exact_problem(problem, result.splits)
+    first = result.batches_s[OPTIMISED]
+    n_fresh = first.size // N_SHARED
+    seats = [np.array(result.assignments[method], dtype=np.int32)[None] for method in (AS_GIVEN, OPTIMISED)]
+    steps = [fresh_steps(p, a, key, n_fresh)[0] for p, a in zip((problem, chosen), seats, strict=True)]
+    batches = dict(zip((AS_GIVEN, OPTIMISED), steps, strict=True))
+    return replace(result, batches_s=batches).gain
+
+
 def fresh_steps(problem: Problem, assignments: Assignments, key: Array, n_fresh: int, name: str = "fresh") -> Floats:
     """Steps in independent batches, paired between assignments, seconds [assignment, batch, step]."""
     size = max(2, n_fresh // N_BATCH)
@@ -241,6 +263,5 @@ def _values(problem: Problem, kept: Stored, assignments: Assignments, objective:
 
 
 def _median_of(steps: Floats, objective: str) -> tuple[float, float]:
-    """Median over assignments of the objective and its error."""
-    total, without = jackknife(steps, objective)
-    return float(np.median(total)), float(standard_error(np.median(without, axis=0)))
+    """Median over assignments of the objective and its error; steps [assignment, batch, step]."""
+    return mean_and_error(np.median(values(steps, objective), axis=0))

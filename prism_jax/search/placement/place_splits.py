@@ -15,7 +15,7 @@ from .evaluator import Assignments, Problem, stored
 from .layers import split_layers
 from .micro_batches import split_micro_batches
 from .sinkhorn import few_samples
-from .splits import Splits, split_space
+from .splits import Splits, exact_problem, split_space
 
 N_ROUND = 2
 
@@ -61,5 +61,5 @@ def with_splits(
             )
             assignment = np.asarray(chain.assignment)
         splits = split_micro_batches(space, splits, space.tables(splits), kept, assignment, objective)
-        found.append(SplitChoice(space.exact(splits), assignment, splits))
+        found.append(SplitChoice(exact_problem(problem, splits), assignment, splits))
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .objective import OBJECTIVES, fresh_interval, jackknife, standard_error
+from .objective import OBJECTIVES, fresh_interval, mean_and_error, values
 from .splits import Splits
 
 OPTIMISED, AS_GIVEN = "optimised", "as_given"
@@ -64,8 +64,7 @@ class PlacementResult:
 
     def value(self, method: str = OPTIMISED, objective: str | None = None) -> tuple[float, float]:
         """Objective of a method and its Monte Carlo error, seconds."""
-        total, without = jackknife(self.batches_s[method], objective or self.objective)
-        return float(total), float(standard_error(without))
+        return mean_and_error(values(self.batches_s[method], objective or self.objective))
 
     @property
     def p95_s(self) -> dict[str, tuple[float, float]]:
@@ -79,11 +78,9 @@ class PlacementResult:
 
     def gain_over(self, method: str, chosen: str = OPTIMISED) -> Gain:
         """What the choice is worth against `method`, from paired steps."""
-        both = np.stack([self.batches_s[method], self.batches_s[chosen]])
-        total, without = jackknife(both, self.objective)
-        error = float(standard_error(without[0] - without[1]))
-        value = float(total[0] - total[1])
-        return Gain(value, error, *fresh_interval(value, error, both.shape[1]))
+        fall = values(self.batches_s[method], self.objective) - values(self.batches_s[chosen], self.objective)
+        value, error = mean_and_error(fall)
+        return Gain(value, error, *fresh_interval(value, error, len(fall)))
 
     @property
     def gain(self) -> Gain:

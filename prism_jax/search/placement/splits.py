@@ -24,6 +24,7 @@ from ...plan_check import problems
 from .evaluator import Problem, Tables, assemble
 from .tables import KindSeconds, kind_seconds, step_program, with_seconds
 
+ROUND_VARIANTS = 8
 REACH, MOST_REACH = 0.15, 8  # micro-batches more or less than even, as a share and in number
 
 
@@ -119,13 +120,17 @@ class SplitSpace:
         graph = build_graph(schedule, step_cost(job.model, job.cluster, plan))
         return kind_seconds(self.problem.kinds, [graph] * len(self.micro_batches))
 
-    def exact(self, splits: Splits) -> Problem:
-        """The problem of a split lowered anew, replica by replica as it is."""
-        job = with_layers(self.problem.job, splits.layers) if splits.layers != self.even.layers else self.problem.job
-        used = tuple(dict.fromkeys((self.micro_batches[0], *splits.micro_batches)))
-        programs = [step_program(with_micro_batches(job, m)) for m in used]
-        variant = np.array([used.index(m) for m in splits.micro_batches], dtype=np.int32)
-        return assemble(job, self.problem.fleet, self.problem.slots, programs, variant)
+
+def exact_problem(problem: Problem, splits: Splits) -> Problem:
+    """A problem with other splits, lowered anew: replicas as they are, each with the schedule of its own micro-batches."""
+    job = problem.job
+    if splits.layers != even_splits(job, 1).layers:
+        job = with_layers(job, splits.layers)
+    used = tuple(dict.fromkeys((job.plan.n_micro_batch, *splits.micro_batches)))
+    programs = [step_program(with_micro_batches(job, m)) for m in used]
+    programs += [programs[0]] * (-len(programs) % ROUND_VARIANTS)  # one shape for most splits
+    variant = np.array([used.index(m) for m in splits.micro_batches], dtype=np.int32)
+    return assemble(job, problem.fleet, problem.slots, programs, variant)
 
 
 def split_space(problem: Problem) -> SplitSpace:

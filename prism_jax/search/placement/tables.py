@@ -27,6 +27,7 @@ from .fleet import Fleet
 from .slots import Slots
 from .slowest import Residual, peak_table, rows_of, slower_of, slowest_tables
 
+ROUND_LEVELS = 16
 MEMORY = COMPUTE_CLASSES.index("memory")
 MICRO_BATCH = re.compile(r"(?<=[FBW])\d+")  # in labels such as "F3 c1 + BW0 c6"
 
@@ -222,8 +223,10 @@ def _mixes(compute_s: Floats, fleet: Fleet) -> Floats:
 
 
 def _stacked(arrays: Sequence[NDArray], fill: float) -> NDArray:
-    """[variant, level, ...], levels filled up at the end."""
+    """[variant, level, ...], levels filled up at the end; of several variants to a round number: fewer compilations."""
     n_level = max(len(array) for array in arrays)
+    if len(arrays) > 1:
+        n_level = -(-n_level // ROUND_LEVELS) * ROUND_LEVELS
     padded = [
         np.pad(a, ((0, n_level - len(a)), *[(0, 0)] * (a.ndim - 1)), constant_values=fill)
         for a in (_with_deps(array, arrays, fill) for array in arrays)

@@ -15,7 +15,7 @@ from prism_jax.search.placement.evaluator import problem_of, score, step_times, 
 from prism_jax.search.placement.fleet import fleet_of
 from prism_jax.search.placement.layers import split_layers
 from prism_jax.search.placement.micro_batches import rounded, split_micro_batches
-from prism_jax.search.placement.splits import Splits, split_space, with_layers, with_micro_batches
+from prism_jax.search.placement.splits import Splits, exact_problem, split_space, with_layers, with_micro_batches
 from prism_jax.simulate.explicit import step_time
 
 QUICK = Effort(n_random=50, n_step=200, n_relaxed=2, n_fresh=256, n_kept=32)
@@ -27,7 +27,7 @@ def test_uneven_replicas_are_the_slowest_of_the_engines_own(job_of, factors):
     slow = factors(8)
     space = split_space(problem_of(job, fleet_of(slow, 8)))
     splits = Splits((2, 4, 3, 3), (17, 15))
-    problem = space.exact(splits)
+    problem = exact_problem(space.problem, splits)
     found = score(problem, as_given(problem)[None], Draws(jax.random.key(0), 2))[0, 0]
     by_replica = []
     for replica, count in enumerate(splits.micro_batches):
