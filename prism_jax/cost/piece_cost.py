@@ -7,6 +7,7 @@ parameters on others, so the two are made apart: a sweep over plans makes each o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -63,8 +64,8 @@ class PieceCost:
         """`count` of the same piece, one after another."""
         return PieceCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, self.first_gather_s)
 
-    def at(self, index: Array) -> PieceCost:
-        """Rows `index` of the leading axis."""
+    def at(self, index: Any) -> PieceCost:
+        """The pieces at an index of the leading axes."""
         return PieceCost(
             *(getattr(self, name)[index] for name in ("compute_s", "n_launch", "comm_s", "first_gather_s"))
         )

@@ -39,7 +39,8 @@ def peak_memory(table: PlanTable, parts: Parts) -> Floats:
     states, activations, weights, flights = (values[rows[first]] for values, rows in found)
     load = StageLoad(*np.moveaxis(weights, 1, 0), *np.moveaxis(flights, 1, 0))
     by_plan = StateFactors(*states.T[..., None]), ActivationFactors(*activations.T[..., None])
-    return stage_bytes(*by_plan, load, parts.options).total_bytes.max(axis=-1)[which]
+    total = np.asarray(stage_bytes(*by_plan, load, parts.options).total_bytes)
+    return total.max(axis=-1)[which]
 
 
 @dataclass(frozen=True)

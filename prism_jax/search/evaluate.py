@@ -152,7 +152,7 @@ class Evaluator:
 
     def _end_times(self, cost: BlockCost, rows: Rows, layout: Layout, n_micro_batch: int) -> Floats:
         seconds = chunk_seconds(cost, rows, self.parts.eff.overlap_slowdown)
-        blocking = 1.0 - cost.table.overlap_pp[rows]
+        blocking = (1.0 - cost.table.overlap_pp[rows]).astype(np.float64)
         return end_times(pipeline(layout, n_micro_batch), *seconds, cost.edge_s[cost.of_edge[rows]], blocking)
 
 

@@ -13,6 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Journal:
 
     def __init__(self, path: Path | None, fingerprint: str) -> None:
         self._path, self._fingerprint = path, fingerprint
-        self._arrays: dict[str, Floats] = {} if path is None or not path.exists() else _read(path, fingerprint)
+        self._arrays: dict[str, Any] = {} if path is None or not path.exists() else _read(path, fingerprint)
         self._saved_at = time.monotonic()
 
     def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
@@ -80,7 +81,7 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()[:32]
 
 
-def _read(path: Path, wanted: str) -> dict[str, Floats]:
+def _read(path: Path, wanted: str) -> dict[str, Any]:
     remedy = "Give another file, or remove it to start over."
     try:
         with np.load(path, allow_pickle=False) as archive:

@@ -130,7 +130,7 @@ class Parts:
 
     @cached_property
     def _tiers(self) -> Store:
-        return Store(lambda plan: edge_tiers(self.cluster, plan))
+        return Store(lambda plan: edge_tiers(self.cluster, plan).astype(np.float64))
 
     def states(self, table: PlanTable) -> tuple[Floats, Rows]:
         """`StateFactors` [distinct, field]."""
@@ -163,7 +163,7 @@ class Parts:
         sends, of_sends = self._sends.look_up(table, [*shape, stride, table.stride("tp")])
         tiers, of_tiers = self._tiers.look_up(table, [stride], table.layout)
         first, which = distinct(of_sends, of_tiers)
-        return np.take_along_axis(sends[of_sends[first]], tiers[of_tiers[first]], axis=1), which
+        return np.take_along_axis(sends[of_sends[first]], tiers[of_tiers[first]].astype(np.intp), axis=1), which
 
     def _ends_of(self, plan: ParallelPlan) -> Floats:
         """Stages that hold the same parameters share their work, whatever the layout."""

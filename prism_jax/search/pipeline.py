@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
 from ..graph.levels import LevelTable, level_table
@@ -116,7 +117,7 @@ def _run(pipe: Pipeline, seconds: Floats, lag: Floats) -> tuple[Array, int]:
     return _ends(pipe.signature, pipe.dep_row, pipe.dep_edge, np.int32(pipe.n_used), *arrays, depth=pipe.depth), n
 
 
-def _padded(part: Floats, width: int) -> Floats:
+def _padded(part: Floats, width: int) -> NDArray[np.float32]:
     """The same in float32 with rows up to a power of two and columns up to `width`."""
     rows = 1 << (len(part) - 1).bit_length()
     return np.pad(part, ((0, rows - len(part)), (0, width - part.shape[1]))).astype(np.float32)

@@ -53,11 +53,8 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain object, plan included."""
-        return {
-            **{key: value for key, value in asdict(self).items() if key != "plan"},
-            "tied": self.tied,
-            "plan": plan_dict(self.plan),
-        }
+        numbers = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "plan"}
+        return {**numbers, "tied": self.tied, "plan": plan_dict(self.plan)}
 
 
 @dataclass(frozen=True)

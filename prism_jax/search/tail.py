@@ -243,7 +243,7 @@ def _waits(tree: Variability, chip: Floats, seed: int) -> Floats:
         return np.ones(speed.shape[1:])
     z = np.random.default_rng([seed, 2]).standard_normal((N_RESIDUAL // 2, len(speed)))
     score = np.concatenate([z, -z])
-    residual = sum(s * residual_map(call)(score) for s, call in zip(MIX, calls, strict=True))
+    residual = np.einsum("c,ckm->km", MIX, [residual_map(call)(score) for call in calls])
     total = np.zeros(speed.shape[1:])
     for own in residual:
         total += (speed * own[:, None, None]).max(axis=0)
