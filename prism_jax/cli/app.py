@@ -17,13 +17,14 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError, PrismError
-from . import check, fit, place, predict, show, trace, validate
+from . import check, fit, place, predict, search, show, trace, validate
 from .streams import prepare_streams
 from .talk import TALK, say
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = (
     predict,
+    search,
     place,
     check,
     trace,

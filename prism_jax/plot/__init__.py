@@ -6,6 +6,7 @@ from .fit import plot_fit as plot_fit
 from .placement import plot_placement as plot_placement
 from .prediction import plot_prediction as plot_prediction
 from .step_time import plot_step_time as plot_step_time
+from .study import plot_study as plot_study
 from .style import style as style
 from .trace_prediction import plot_trace_prediction as plot_trace_prediction
 from .workers import plot_workers as plot_workers

@@ -1,0 +1,151 @@
+"""`prism-jax search JOB`: the parallel plan with the smallest tail, how sure that is, and what it gains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .fitted import fitted_variability
+from .options import JobFile, Json, Overrides
+from .pictures import check_picture
+from .result import leave
+from .talk import talks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..job import Job
+    from ..search.space import PlanSpace
+    from ..search.study import Study
+    from ..variability.tree import Variability
+
+Objective = Annotated[
+    str, typer.Option("--objective", help="mean, p50, p90, p95, p99 or cvar95 (mean of the slowest 5 %).")
+]
+Space = Annotated[
+    str | None,
+    typer.Option("--space", metavar="FILE", help="YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]."),
+]
+Method = Annotated[str, typer.Option("--method", help="exhaustive, or gradient for spaces too large to enumerate.")]
+Top = Annotated[int, typer.Option("--top", min=1, max=1000, help="Plans to list and to tell apart.")]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", metavar="FILE", help="Keep what is found in FILE; the same command goes on where it stopped."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
+Fits = Annotated[
+    list[str] | None,
+    typer.Option("--fit", metavar="NC", help="Use a fit of `prism-jax fit`; its draws widen the gain's interval."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
+METHODS = ("exhaustive", "gradient")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("search")(talks(search))
+
+
+def search(
+    job: JobFile,
+    overrides: Overrides = None,
+    objective: Objective = "p95",
+    space: Space = None,
+    method: Method = "exhaustive",
+    top: Top = 10,
+    resume: Resume = None,
+    fit: Fits = None,
+    force: Force = False,
+    seed: Seed = 0,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Search the parallel plan that minimises the tail of the step time."""
+    from dataclasses import replace
+
+    from ..errors import DataError
+    from ..io.config import load_job
+    from ..io.space import read_space
+    from ..io.write import check_target, run_record
+    from ..search.objective import Objective as Wanted
+    from ..search.space import default_space
+
+    check_picture(plot)
+    if resume is not None:
+        check_target(resume)
+    if method not in METHODS:
+        raise DataError(f"--method: {method!r} is unknown; known are {' and '.join(METHODS)}")
+    if resume is not None and method == "gradient":
+        raise DataError(
+            "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
+        )
+    Wanted(objective)
+    loaded = load_job(job, overrides or [])
+    values = default_space(loaded) if space is None else read_space(space, default_space(loaded))
+    fitted = fitted_variability(loaded.variability, fit or [], seed, force)
+    if fitted is not None:
+        loaded = replace(loaded, variability=fitted.middle)
+    posterior = () if fitted is None else fitted.draws
+    study = _run(loaded, values, method, objective, seed, top, resume, posterior)
+    inputs = {
+        "job": job,
+        "set": overrides or [],
+        "space": space,
+        "objective": objective,
+        "method": method,
+        "fit": fit or [],
+    }
+    summary = {"job": _facts(loaded), **study.to_dict(top), **run_record(inputs, seed)}
+
+    def figure() -> Any:
+        from ..plot import plot_study
+
+        return plot_study(study, loaded.name, top)
+
+    def lines() -> list[str]:
+        from ..report import study_lines
+
+        return study_lines(summary)
+
+    leave(summary, lines, json, plot, figure)
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    device = job.cluster.device
+    names = {"name": job.name, "model": job.model.name, "cluster": job.cluster.name, "device": device.name}
+    return {**names, "n_devices": job.cluster.n_devices, "hbm_bytes": device.hbm_bytes}
+
+
+def _run(
+    job: Job,
+    space: PlanSpace,
+    method: str,
+    objective: str,
+    seed: int,
+    top: int,
+    resume: str | None,
+    posterior: Sequence[Variability],
+) -> Study:
+    """Everything that needs JAX, with a spinner while it runs on a terminal."""
+    from .spinner import spinner
+    from .start_jax import start_jax
+
+    start_jax()
+    with spinner("loading JAX") as tell:
+
+        def progress(fraction: float, what: str) -> None:
+            tell(f"{what}, {fraction:.0%}")
+
+        common: dict[str, Any] = {"objective": objective, "seed": seed, "top": top, "posterior": posterior}
+        run: Callable[..., Study]
+        if method == "gradient":
+            from ..search.gradient import gradient_search as run
+        else:
+            from ..search.exhaustive import search as run
+
+            common["journal"] = resume
+        return run(job, space, progress=progress, **common)
