@@ -187,7 +187,8 @@ def main() -> int:
         print("\n".join(lines) or "as expected")
         return 1 if lines else 0
     known = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
-    EXPECTED.write_text(json.dumps(known | figures, indent=1) + "\n")
+    kept = {name: own for name, own in known.items() if name.split()[0] in config["jobs"]} | figures
+    EXPECTED.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
     return 0
 
 

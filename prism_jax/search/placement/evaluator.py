@@ -30,6 +30,7 @@ from .tables import Kinds, NodeTables, SlotTables, StepTables, group_factors, sl
 
 MAX_STORED = 24_000_000  # normal scores kept per kind of noise: 96 MB
 MAX_CHUNK = 512  # samples drawn at a time in `score`
+VECTOR_COLUMNS = 64  # of fewer columns the scan spends its time between them
 Assignments = NDArray[np.int32]
 
 
@@ -123,10 +124,15 @@ def column(
     return replica_time(tables.step, group, kept.replicas, tables.variant[replica], replica % kept.n_block)
 
 
-def columns(tables: Tables, kept: Stored, assignment: Int32[Array, " seat"]) -> Float[Array, "replica sample"]:
-    """Times of every replica, seconds."""
-    n_replica = tables.slots.slot.shape[1]
-    return lax.map(partial(column, tables, kept, assignment), jnp.arange(n_replica, dtype=jnp.int32))
+def columns(
+    tables: Tables, kept: Stored, assignment: Int32[Array, " seat"], replicas: Int32[Array, " replica"] | None = None
+) -> Float[Array, "replica sample"]:
+    """Times of some replicas, of all by default, seconds; with few samples several replicas at once fill the vector units."""
+    if replicas is None:
+        replicas = jnp.arange(tables.slots.slot.shape[1], dtype=jnp.int32)
+    at_once = min(replicas.shape[0], VECTOR_COLUMNS // kept.shared.regime.shape[-1])
+    one = partial(column, tables, kept, assignment)
+    return lax.map(one, replicas, batch_size=at_once if at_once > 1 else None)
 
 
 def finished(columns_s: Float[Array, "replica sample"], shared: SharedNoise) -> Float[Array, " step"]:

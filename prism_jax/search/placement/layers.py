@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from ..._typing import Floats
@@ -28,6 +28,7 @@ from .splits import Splits, SplitSpace, layers_fit, with_layers
 N_STEP, RATE = 15, 0.1  # layers per step of Adam, at most
 N_DONOR, N_RECEIVER = 3, 4
 MAX_MOVES = 12
+MOST_REPLICAS = 8  # slowest ones, which alone decide the step and its gradient
 CHUNK = re.compile(r"c(\d+)")  # in labels such as "F c1 + BW c6"
 
 
@@ -144,6 +145,9 @@ def _gradient(
 ) -> Float[Array, " chunk"]:
     """Gradient of the smoothed objective with `more` layers per chunk, the sum held; its largest entry is one."""
 
+    base_s = columns(tables, kept, seats).mean(axis=-1)
+    slowest = lax.top_k(base_s, min(MOST_REPLICAS, base_s.shape[0]))[1].astype(jnp.int32)
+
     def objective(more: Array) -> Array:
         own, lane = slopes.share @ more, slopes.lane_share @ more
         step = tables.step
@@ -154,7 +158,7 @@ def _gradient(
             step.end_comm_s + lane * slopes.end_comm_s,
         )
         new = eqx.tree_at(lambda t: (t.step.busy_s, t.step.comm_s, t.step.end_s, t.step.end_comm_s), tables, changed)
-        return jnp.log(value(finished(columns(new, kept, seats), kept.shared), weight))
+        return jnp.log(value(finished(columns(new, kept, seats, slowest), kept.shared), weight))
 
     gradient = jax.grad(objective)(more)
     gradient = gradient - gradient.mean()

@@ -33,7 +33,11 @@ from .splits import exact_problem
 N_RANDOM = 1000
 N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws
 N_BEST = 8  # of the random ones, screened on few draws, that are looked at again
-N_SCREEN, N_KEPT, N_VALIDATION = 32, 128, 512  # simulated steps
+N_KEPT, N_VALIDATION = 128, 512  # simulated steps
+SCREEN_COLUMNS = 1024  # replicas times steps that random assignments are screened on
+STEPS_PER_NODE = 4  # of an annealing chain, at least
+MOST_RELAXED = 512  # nodes; a matrix of more is too large to be worth it
+TOO_MANY = f"more than {MOST_RELAXED} nodes: the relaxation was left out"
 N_BATCH, N_FRESH = 8, 1024
 Progress = Callable[[str], None]
 
@@ -92,6 +96,7 @@ def place(
     fleet = fleet_of(slowdown, job.cluster.node_size)
     check_counts(fleet, slots_of(job).n_slot, spares)
     problem = problem_of(job, fleet)
+    effort = replace(effort, n_step=max(effort.n_step, STEPS_PER_NODE * fleet.n_node))
     found = candidates(problem, objective, key, effort, progress)
     progress("choosing")
     chosen, method = choose(problem, found, objective, key)
@@ -136,7 +141,7 @@ def candidates(problem: Problem, objective: str, key: Array, effort: Effort, pro
         for i, start in enumerate(starts)
     ]
     found["annealed"] = np.stack([chain.assignment for chain in chains])
-    if effort.n_relaxed:
+    if effort.n_relaxed > 0 and problem.fleet.n_node <= MOST_RELAXED:
         progress("relaxing")
         rounded = relaxed(problem, kept, by_sorting[0], objective, key=named(key, "relaxed"), n_step=effort.n_relaxed)
         polished = anneal(
@@ -209,6 +214,7 @@ def report(
         seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
         assignments={name: tuple(a.tolist()) for name, a in offered.items()},
         splits=None if choice is None else choice.splits,
+        notes=(TOO_MANY,) if problem.fleet.n_node > MOST_RELAXED and effort.n_relaxed else (),
     )
 
 
@@ -250,7 +256,8 @@ def _random(
 ) -> tuple[Assignments, Assignments]:
     """The best of `n` random assignments, and those around the median, screened on few draws."""
     tried = random_assignments(problem, n, rng)
-    screen = stored(problem, Draws(named(key, "screen"), N_SCREEN))
+    n_screen = 2 * max(4, min(16, SCREEN_COLUMNS // (2 * problem.slots.n_replica)))
+    screen = stored(problem, Draws(named(key, "screen"), n_screen))
     order = np.argsort(_values(problem, screen, tried, objective), kind="stable")
     middle = len(order) // 2
     around = order[max(0, middle - N_MEDIAN // 2) : middle + N_MEDIAN // 2 + 1]
