@@ -117,7 +117,7 @@ class Evaluator:
     def fastest(self, screen: Screen) -> float:
         """Least noise-free time of all plans, seconds: found by running plans in the order of their bounds."""
         by_bound = np.argsort(np.where(np.isfinite(screen.bound_s), screen.bound_s, np.inf), kind="stable")
-        self._simulate(screen, np.sort(by_bound[: min(N_SEEDS, screen.n_feasible)]), silent)
+        self._simulate(screen, np.sort(by_bound[: min(N_SEEDS, int(np.isfinite(screen.bound_s).sum()))]), silent)
         self.simulate(screen, float(np.nanmin(screen.step_s)))
         return float(np.nanmin(screen.step_s))
 
