@@ -48,9 +48,8 @@ def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
 
 
 def _model() -> Any:
-    return create_model(
-        "Space", __config__=STRICT, **{field.name: (_kind(field.name), None) for field in fields(PlanSpace)}
-    )
+    made: dict[str, Any] = {field.name: (_kind(field.name), None) for field in fields(PlanSpace)}
+    return create_model("Space", __config__=STRICT, **made)
 
 
 def _kind(name: str) -> Any:
@@ -62,7 +61,8 @@ def _kind(name: str) -> Any:
         item = Annotated[int, Field(strict=True, ge=0, le=3)]
     else:
         item = Count
-    return Annotated[list[item], Field(min_length=1, max_length=MOST_VALUES), BeforeValidator(_listed)] | None
+    listed: Any = Annotated[list[item], Field(min_length=1, max_length=MOST_VALUES), BeforeValidator(_listed)]
+    return listed | None
 
 
 def _listed(value: object) -> object:

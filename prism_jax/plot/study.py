@@ -15,6 +15,7 @@ from .style import GREY, INDIGO, ROSE, SAND, TEAL, style
 GIB = 2.0**30
 MOST_DOTS = 20_000
 MOST_ROWS = 20
+IN_SIGHT = 1.4  # times the fastest plan: slower ones are not drawn
 
 
 def plot_study(study: Study, title: str, top: int = 10) -> Figure:
@@ -44,12 +45,12 @@ def plot_top(study: Study, top: int, *, ax: Axes | None = None) -> Axes:
     ax.set_yticks(rows, [_label(c.plan) for c in shown])
     ax.set_xlabel("step time (s)")
     ax.grid(axis="y", visible=False)
-    ax.legend(loc="lower right")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3)
     return ax
 
 
 def plot_memory(study: Study, *, ax: Axes | None = None) -> Axes:
-    """Every simulated plan, the finalists, and the memory of the device."""
+    """Simulated plans not far from the best, the finalists, and the memory of the device."""
     ax = new_axes() if ax is None else ax
     screen = study.screen
     known = screen.order()[:MOST_DOTS]
@@ -61,14 +62,21 @@ def plot_memory(study: Study, *, ax: Axes | None = None) -> Axes:
     ax.axvline(study.job.cluster.device.hbm_bytes / GIB, color=ROSE, linestyle="--", label="memory of the device")
     ax.set_xlabel("peak memory per device (GiB)")
     ax.set_ylabel("step time without variability (s)")
-    ax.legend()
+    fastest = min(c.step_s for c in study.candidates)
+    slowest = max(c.step_s for c in study.candidates)
+    ax.set_ylim(0.98 * fastest, max(IN_SIGHT * fastest, 1.02 * slowest))
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
     return ax
 
 
 def _label(plan: ParallelPlan) -> str:
+    """Degrees, pipeline, micro-batch, recomputation, and the overlaps that are switched off."""
     degrees = " ".join(
         f"{axis}{getattr(plan, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(plan, axis) > 1
     )
     chunks = f" v{plan.virtual_stages}" if plan.schedule == "interleaved" else ""
     pipeline = f" {plan.schedule}{chunks}" if plan.pp > 1 else ""
-    return f"{degrees}{pipeline} mb{plan.micro_batch} {plan.recompute}"
+    off = "".join(
+        f" -{axis}" for axis in ("dp", "tp", "pp") if not getattr(plan.overlap, axis) and getattr(plan, axis) > 1
+    )
+    return f"{degrees}{pipeline} mb{plan.micro_batch} {plan.recompute}{off}"

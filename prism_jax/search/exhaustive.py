@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import __version__
 from ..job import Job
 from ..plan_check import problems
 from ..variability.tree import Variability
@@ -132,4 +131,4 @@ def _promise(
 
 
 def _fingerprint(job: Job, space: PlanSpace, objective: Objective, seed: int, top: int) -> str:
-    return fingerprint(__version__, job.model, job.cluster, job.plan, job.variability, space, objective, seed, top)
+    return fingerprint(job.model, job.cluster, job.plan, job.variability, space, objective, seed, top)

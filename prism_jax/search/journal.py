@@ -7,11 +7,10 @@ objective, the seed and the version says which search it belongs to.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from .._typing import Floats
 from ..errors import DataError
+from ..io.atomic import atomic_path
 from .evaluate import Progress
 from .parts import Rows
 
@@ -64,21 +64,18 @@ class Journal:
         """Writes the file, if there is one to write."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(file, fingerprint=np.array(self._fingerprint), **self._arrays)
-            os.replace(name, self._path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with atomic_path(self._path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, fingerprint=np.array(self._fingerprint), **self._arrays)
         self._saved_at = time.monotonic()
 
 
 def fingerprint(*parts: object) -> str:
-    """Text that is the same for the same search."""
-    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()[:32]
+    """Text that is the same for the same search by the same version."""
+    try:
+        own = version("prism-jax")
+    except PackageNotFoundError:
+        own = "unknown"
+    return hashlib.sha256("\n".join(map(repr, (own, *parts))).encode()).hexdigest()[:32]
 
 
 def _read(path: Path, wanted: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Which plans enter: factors have mean one and a step waits for its slowest part, so a plan's tail is above its noise-free time.
 A pilot measures by how much for this job (the least ratio), and by how much scores of few draws err. A plan whose noise-free time
-already exceeds the best score found, less `CAUTION` of that ratio, cannot win and stays out.
+already exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out.
 """
 
 from __future__ import annotations
@@ -74,11 +74,12 @@ def race(
     """
     evaluator.fastest(screen)
     noise, ratio = _pilot(evaluator, screen, objective, seed, scores)
-    first = screen.order()[:N_PILOT]
-    best = float(scores("pilot", first, partial(_values, evaluator, objective, seed, ROUNDS[0]), progress).min())
-    evaluator.simulate(screen, best / (1.0 + CAUTION * (ratio - 1.0)), progress)
+    first = without_twins(evaluator, screen, screen.order())[: max(N_PILOT, 2 * top)]
+    value = scores("first", first, partial(_values, evaluator, objective, seed, ROUNDS[0]), progress)
+    reach = float(np.sort(value)[min(top, len(value)) - 1]) / (1.0 + CAUTION * (ratio - 1.0))
+    evaluator.simulate(screen, reach, progress)
     numbers = screen.order()
-    numbers = numbers[screen.step_s[numbers] <= best / (1.0 + CAUTION * (ratio - 1.0))]
+    numbers = numbers[(screen.step_s[numbers] <= reach) | np.isin(numbers, first)]
     numbers = without_twins(evaluator, screen, numbers)
     n_raced = len(numbers)
     for columns in ROUNDS:

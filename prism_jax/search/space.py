@@ -145,6 +145,8 @@ def _product(*factors: np.ndarray) -> np.ndarray:
 
 def _distinguishable(table: PlanTable) -> np.ndarray:
     """Which plans are not another one under a different name: of switches without effect only the plain setting stays."""
+    if not len(table):
+        return np.zeros(0, dtype=bool)
     alone = table.dp * table.cp == 1
     return (
         ((table.tp > 1) | (table.sequence_parallel == table.sequence_parallel.min()))

@@ -1,0 +1,150 @@
+"""AskTell: the evaluator for any optimiser, ours or the user's.
+
+asked = AskTell(job)
+for plan in asked.ask(16):
+    asked.tell(plan)                       # scored on its tail
+asked.best
+
+def trial(t):                              # Optuna
+    knobs = {name: t.suggest_categorical(name, values) for name, values in asked.knobs.items()}
+    try:
+        return asked.tell(asked.plan(**knobs))
+    except PlanError:                      # infeasible; says why
+        raise optuna.TrialPruned
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..cost.memory import memory
+from ..errors import DataError, PlanError
+from ..job import Job
+from ..plan import Overlap, ParallelPlan
+from ..plan_check import problems
+from ..units import format_bytes
+from .evaluate import Evaluator, Screen
+from .objective import Objective
+from .racing import ROUNDS
+from .space import PlanSpace, default_space
+from .table import PlanTable
+from .tail import TailScorer
+
+
+class Told(NamedTuple):
+    """A plan and its objective in seconds."""
+
+    plan: ParallelPlan
+    value_s: float
+
+
+class AskTell:
+    """Plans on request, scores on request, and the best of what was told.
+
+    Args:
+        job, space, objective, seed: as in `search`.
+        n_column: replica columns per score, a power of two; 256 err as much as 1,000 plain draws.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        space: PlanSpace | None = None,
+        *,
+        objective: str = "p95",
+        seed: int = 0,
+        n_column: int = ROUNDS[-1],
+    ) -> None:
+        self.job, self.space = job, default_space(job) if space is None else space
+        self.objective, self._n_column = Objective(objective), n_column
+        self._evaluator = Evaluator(job, self.space)
+        self._scorer = TailScorer(self._evaluator, seed)
+        self._told: dict[ParallelPlan, float] = {}
+        self._n_asked = 0
+
+    @property
+    def knobs(self) -> dict[str, tuple[Any, ...]]:
+        """Values of every knob of the space, for an optimiser that suggests them one by one."""
+        return {field.name: values for field in fields(self.space) if (values := getattr(self.space, field.name))}
+
+    def plan(self, **knobs: Any) -> ParallelPlan:
+        """The plan of some knobs; those left out are as in the job, and dp follows from the number of devices.
+
+        Raises:
+            PlanError: the plan cannot run, or does not fit into memory; says why.
+        """
+        unknown = set(knobs) - {field.name for field in fields(self.space)}
+        if unknown:
+            raise PlanError(f"unknown knobs {sorted(unknown)}; known are {[*self.knobs]}")
+        overlap = {
+            axis: bool(knobs.pop(f"overlap_{axis}", getattr(self.job.plan.overlap, axis)))
+            for axis in ("dp", "tp", "pp")
+        }
+        n = knobs.pop("n_devices", self.job.cluster.n_devices)
+        plan = replace(self.job.plan, overlap=Overlap(**overlap), layer_split=(), **knobs)
+        plan = replace(
+            plan, dp=max(1, n // (plan.tp * plan.cp * plan.pp)), sequence_parallel=bool(plan.sequence_parallel)
+        )
+        self._check(plan, n)
+        return plan
+
+    def _check(self, plan: ParallelPlan, n_devices: int) -> None:
+        cluster = replace(self.job.cluster, n_devices=n_devices)
+        for problem in problems(plan, self.job.model, cluster):
+            raise PlanError(problem)
+        need = memory(self.job.model, cluster, plan)
+        if not need.fits:
+            raise PlanError(
+                f"the plan needs {format_bytes(need.total_bytes)} of {format_bytes(need.capacity_bytes)} per device"
+            )
+
+    @cached_property
+    def _screen(self) -> Screen:
+        return self._evaluator.bounds()
+
+    @cached_property
+    def _by_bound(self) -> np.ndarray:
+        bound = self._screen.bound_s
+        return np.argsort(np.where(np.isfinite(bound), bound, np.inf), kind="stable")[: self._screen.n_feasible]
+
+    def ask(self, n: int = 1) -> list[ParallelPlan]:
+        """The next `n` feasible plans of the space, those first that could be fastest.
+
+        Raises:
+            PlanError: no plan of the space is feasible.
+        """
+        some = self._by_bound[self._n_asked : self._n_asked + n]
+        self._n_asked += len(some)
+        return [self._evaluator.plan(int(number)) for number in some]
+
+    def tell(self, plan: ParallelPlan, value_s: float | None = None) -> float:
+        """Records the objective of a plan, seconds: `value_s` if it was measured, else its score.
+
+        Raises:
+            DataError: `value_s` is not a positive number.
+        """
+        if value_s is None:
+            value_s = float(self.objective.of(self._scorer.samples_of(PlanTable.of(plan), self._n_column))[0])
+        if not (np.isfinite(value_s) and value_s > 0.0):
+            raise DataError(f"value_s = {value_s}, but it must be a positive number of seconds")
+        self._told[plan] = value_s
+        return value_s
+
+    @property
+    def best(self) -> Told:
+        """The best plan told so far.
+
+        Raises:
+            DataError: nothing was told.
+        """
+        return self.top(1)[0]
+
+    def top(self, k: int) -> list[Told]:
+        """The best `k` told so far, best first; `best` and `top` raise a DataError while nothing was told."""
+        if not self._told:
+            raise DataError("no plan was told yet. Call tell(plan) first.")
+        return [Told(plan, value) for plan, value in sorted(self._told.items(), key=lambda item: item[1])[:k]]

@@ -1,0 +1,116 @@
+"""`prism-jax search` as a person calls it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from prism_jax.cli.app import main
+
+SMALL = [
+    word
+    for change in (
+        "plan.sharding=none",
+        "plan.dp=16",
+        "plan.global_batch=64",
+        "plan.micro_batch=1",
+        "cluster.n_devices=16",
+        "plan.zero_stage=1",
+        "plan.recompute=full",
+    )
+    for word in ("--set", change)
+]
+SPACE = """
+tp: [1, 2]
+pp: [1, 2]
+cp: 1
+micro_batch: [1, 8]
+schedule: 1f1b
+virtual_stages: 1
+recompute: [none, full]
+zero_stage: [1]
+sharding: none
+overlap_tp: false
+"""
+
+
+@pytest.fixture
+def space(tmp_path):
+    file = tmp_path / "space.yaml"
+    file.write_text(SPACE)
+    return str(file)
+
+
+def search(*words):
+    return main(["search", "llama2_7b_fsdp_64", *SMALL, *words])
+
+
+def test_json_holds_the_best_plan_and_how_sure_that_is(space, capsys, tmp_path):
+    picture = tmp_path / "found.png"
+    assert search("--space", space, "--top", "3", "--json", "--plot", str(picture)) == 0
+    found = json.loads(capsys.readouterr().out)
+    best = found["best"]
+    assert best["p50_s"] < best["p95_s"] < best["p99_s"]
+    assert 0.0 < best["prob_best"] <= 1.0
+    assert found["top"][0] == best
+    assert len(found["top"]) == 3
+    assert found["n_plans"] >= found["n_feasible"] >= found["n_raced"] >= 3
+    assert found["gain"]["gain_interval"][0] <= found["gain"]["gain"] <= found["gain"]["gain_interval"][1]
+    assert (found["seed"], found["objective"], found["method"]) == (0, "p95", "exhaustive")
+    assert {"elapsed_s", "versions", "inputs"} <= set(found)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_search_twice_and_resumed_says_the_same(space, capsys, tmp_path):
+    file = str(tmp_path / "search.npz")
+    found = []
+    for more in ([], ["--resume", file], ["--resume", file]):
+        assert search("--space", space, "--json", *more) == 0
+        found.append(json.loads(capsys.readouterr().out)["top"])
+    assert found[0] == found[1] == found[2]
+
+
+def test_text_names_plan_gain_and_what_is_not_feasible(space, capsys):
+    assert search("--space", space, "--objective", "p99") == 0
+    said = capsys.readouterr().out
+    for words in ("raced on p99", "best: ", "gain over the job's own plan", "P(best)", "too little memory"):
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("tp: [2, x]", "tp.1: 'x'"),
+        ("tensor: [2]", "unknown field"),
+        ("schedule: 1f1c", "did you mean 1f1b"),
+        ("tp: []", "tp"),
+        ("zero_stage: [4]", "zero_stage"),
+        ("overlap_dp: [1]", "overlap_dp"),
+        ("- 1", "mapping"),
+        ("tp: [2, 2]", "names a value twice"),
+        ("tp: [3]", "no combination of degrees"),
+    ],
+)
+def test_a_wrong_space_is_told_apart(text, mistake, capsys, tmp_path):
+    file = tmp_path / "space.yaml"
+    file.write_text(text)
+    assert search("--space", str(file)) == 2
+    error = capsys.readouterr().err
+    assert mistake in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "mistake"),
+    [
+        (["--objective", "p96"], "did you mean"),
+        (["--method", "guess"], "exhaustive and gradient"),
+        (["--space", "nowhere.yaml"], "no such file"),
+        (["--method", "gradient", "--resume", "x.npz"], "too short to be resumed"),
+        (["--resume", "nowhere/x.npz"], "no folder"),
+    ],
+)
+def test_wrong_options_are_told_apart(words, mistake, capsys):
+    assert search(*words) == 2
+    assert mistake in capsys.readouterr().err

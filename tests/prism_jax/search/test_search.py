@@ -1,0 +1,146 @@
+"""A search finds the best plan, says how sure it is, can be interrupted, and gives the same answer again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prism_jax.errors import DataError, PlanError
+from prism_jax.search import AskTell, search
+from prism_jax.search.objective import Objective
+from prism_jax.search.pareto import front
+from prism_jax.search.tail import TailScorer
+
+N_SEED = 6
+
+
+@pytest.fixture(scope="module")
+def study(job, space):
+    return search(job, space, top=5)
+
+
+def test_no_other_plan_is_better_on_fresh_draws(study, evaluator):
+    """All plans in reach, and more, scored anew; the winner may trail by noise only (4 standard errors)."""
+    reach = 1.15 * study.best.p95_s  # a plan's p95 lies above its noise-free time
+    screen = evaluator.bounds()
+    evaluator.simulate(screen, reach)
+    numbers = np.flatnonzero(screen.step_s <= reach)
+    assert len(numbers) > 20
+    objective = Objective("p95")
+    scores = np.stack(
+        [objective.of(TailScorer(evaluator, 9_000 + s).samples(numbers, 256)) for s in range(N_SEED)], axis=1
+    )
+    best = int(np.argmin(scores.mean(axis=1)))
+    own = next(i for i, number in enumerate(numbers) if evaluator.plan(int(number)) == study.best.plan)
+    gap = scores[own] - scores[best]
+    assert gap.mean() <= 4.0 * gap.std(ddof=1) / np.sqrt(N_SEED) + 1e-9
+
+
+def test_candidates_come_in_order_and_probabilities_add_up(study):
+    values = [candidate.value_s for candidate in study.candidates]
+    assert values == sorted(values)
+    assert sum(candidate.prob_best for candidate in study.candidates) == pytest.approx(1.0)
+    assert study.best.tied
+    assert len(study.top(5)) == 5
+    for candidate in study.candidates:
+        assert candidate.step_s < candidate.p50_s < candidate.p95_s < candidate.p99_s
+        assert candidate.value_s == candidate.p95_s
+
+
+def test_the_same_seed_gives_the_same_answer(study, job, space):
+    again = search(job, space, top=5)
+    assert again.candidates == study.candidates
+    assert again.promise == study.promise
+
+
+def test_the_gain_is_that_of_new_draws(study):
+    promise = study.promise
+    assert promise.gain == pytest.approx(1.0 - promise.best_s / promise.base_s, abs=1e-3)
+    assert promise.gain_interval[0] < promise.gain < promise.gain_interval[1]
+
+
+def test_posterior_draws_widen_the_gain(job, space):
+    few = replace(space, pp=(1, 2), schedule=("1f1b",))
+    posterior = [job.variability.scaled(k) for k in (0.5, 1.0, 1.5, 2.0)]
+    promise = search(job, few, top=2, posterior=posterior).promise
+    low, high = promise.posterior_interval
+    assert low < promise.gain < high
+    assert high - low > promise.gain_interval[1] - promise.gain_interval[0]
+
+
+class Stop(Exception):
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("stop_at", ["costs", "tails", "finalists"])
+def test_an_interrupted_search_goes_on_where_it_stopped(study, job, space, tmp_path, stop_at):
+    file = tmp_path / "found.npz"
+
+    def interrupt(fraction, what):
+        if what.startswith(stop_at) and fraction > 0.3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        search(job, space, top=5, journal=file, progress=interrupt)
+    assert search(job, space, top=5, journal=file).candidates == study.candidates
+
+
+def test_a_journal_of_another_search_is_refused(job, space, tmp_path):
+    file = tmp_path / "found.npz"
+    few = replace(space, pp=(1,), cp=(1,))
+    search(job, few, top=2, journal=file)
+    with pytest.raises(DataError, match="belongs to another search"):
+        search(job, few, top=2, journal=file, seed=1)
+    file.write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match="not the file of a search"):
+        search(job, few, top=2, journal=file)
+
+
+def test_the_frame_has_a_row_per_candidate(study):
+    frame = study.to_frame()
+    assert len(frame) == len(study.candidates)
+    assert {"tp", "schedule", "p95_s", "prob_best"} <= set(frame.columns)
+    assert study.best_job.plan == study.best.plan
+
+
+def test_a_front_holds_whatever_nothing_else_beats(study):
+    kept = study.front("memory_bytes")
+    assert kept[0] == study.best
+    for candidate in study.candidates:
+        beaten = any(k.value_s <= candidate.value_s and k.memory_bytes <= candidate.memory_bytes for k in kept)
+        assert beaten
+
+
+def test_front_of_points():
+    costs = np.array([[2.0, 2.0], [1.0, 3.0], [3.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    assert front(costs).tolist() == [1, 0, 2]
+
+
+def test_asked_plans_are_told_and_ranked(job, space):
+    asked = AskTell(job, space)
+    with pytest.raises(DataError, match="no plan was told"):
+        _ = asked.best
+    plans = asked.ask(3)
+    assert len(set(plans)) == 3
+    values = [asked.tell(plan) for plan in plans]
+    assert asked.best == (plans[int(np.argmin(values))], min(values))
+    assert not set(asked.ask(3)) & set(plans)
+    asked.tell(plans[0], 1e-3)
+    assert asked.best.plan == plans[0]
+    with pytest.raises(DataError, match="positive number"):
+        asked.tell(plans[0], -1.0)
+
+
+def test_knobs_make_plans_or_say_why_not(job, space):
+    asked = AskTell(job, space)
+    plan = asked.plan(tp=2, pp=2, schedule="1f1b", micro_batch=2)
+    assert (plan.dp, plan.n_devices) == (4, 16)
+    assert set(asked.knobs) >= {"tp", "pp", "overlap_dp"}
+    with pytest.raises(PlanError, match="but the cluster has 16 devices"):
+        asked.plan(tp=3, pp=1)
+    with pytest.raises(PlanError, match="GiB per device"):
+        asked.plan(tp=1, pp=1, micro_batch=2)
+    with pytest.raises(PlanError, match="unknown knobs"):
+        asked.plan(tensor=2)

@@ -1,0 +1,96 @@
+"""Spaces hold every plan once; rules and memory say of each what the checks of single plans say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prism_jax.cost.memory import memory
+from prism_jax.errors import PlanError
+from prism_jax.io.config import load_job
+from prism_jax.plan_check import problems
+from prism_jax.search.block import feasibility
+from prism_jax.search.evaluate import Evaluator
+from prism_jax.search.rules import FEASIBLE, MEMORY
+from prism_jax.search.space import PlanSpace, default_space
+from prism_jax.search.table import PlanTable
+
+
+def every_plan(evaluator):
+    for index in range(len(evaluator.layouts)):
+        table = evaluator.block(index)
+        yield from (table.plan(row) for row in range(len(table)))
+
+
+def test_every_plan_uses_all_devices_and_comes_once(evaluator):
+    counts = Counter(every_plan(evaluator))
+    assert set(counts.values()) == {1}
+    assert {plan.n_devices for plan in counts} == {16}
+    assert len(counts) == evaluator.first[-1]
+
+
+def test_switches_without_effect_are_no_plans_of_their_own(evaluator):
+    for plan in every_plan(evaluator):
+        assert plan.tp > 1 or not plan.sequence_parallel
+        assert plan.pp > 1 or (plan.schedule, plan.virtual_stages, plan.overlap.pp) == ("1f1b", 1, True)
+
+
+def test_a_plan_survives_the_way_through_a_table(evaluator):
+    for plan in every_plan(evaluator):
+        assert PlanTable.of(plan).plan(0) == plan
+
+
+def moe_space():
+    job = load_job("deepseek_v3_2048")
+    space = replace(
+        default_space(job),
+        tp=(1, 2, 3, 8),
+        pp=(1, 4, 16),
+        cp=(1, 2, 3),
+        ep=(1, 7, 32, 64),
+        micro_batch=(1, 3),
+        sharding=("none", "fsdp", "hsdp"),
+        dp_shard=(8, 24),
+        recompute=("none",),
+        virtual_stages=(1, 2),
+    )
+    return job, space
+
+
+@pytest.mark.parametrize("which", ["small", "moe"])
+def test_reasons_are_those_of_the_checks(which, job, space):
+    job, space = (job, space) if which == "small" else moe_space()
+    evaluator, rng = Evaluator(job, space), np.random.default_rng(0)
+    seen = set()
+    for index in range(len(evaluator.layouts)):
+        table = evaluator.block(index)
+        if not len(table):
+            continue
+        rows = rng.choice(len(table), min(len(table), 40), replace=False)
+        reason, used = feasibility(table.take(rows), evaluator.parts)
+        for row, why, n_bytes in zip(rows, reason, used, strict=True):
+            plan = table.plan(int(row))
+            broken = [*problems(plan, job.model, job.cluster)]
+            assert bool(broken) == (why not in (FEASIBLE, MEMORY)), (broken, why, plan)
+            if not broken:
+                assert n_bytes == pytest.approx(memory(job.model, job.cluster, plan).total_bytes, rel=1e-12)
+                assert (why == MEMORY) == (n_bytes > job.cluster.device.hbm_bytes)
+            seen.add(int(why))
+    assert len(seen) >= (2 if which == "small" else 6)
+
+
+def test_values_must_be_given_and_differ(space):
+    with pytest.raises(PlanError, match="tp has no value"):
+        replace(space, tp=())
+    with pytest.raises(PlanError, match="names a value twice"):
+        replace(space, cp=(1, 1))
+
+
+def test_the_default_space_of_the_published_job_has_a_million_plans():
+    job = load_job("gpt3_175b_1024")
+    space = default_space(job)
+    assert isinstance(space, PlanSpace)
+    assert Evaluator(job, space).first[-1] >= 1_000_000
