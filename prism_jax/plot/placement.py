@@ -18,6 +18,7 @@ LINES = {
     "sorted": ("sorted", OLIVE),
     "annealed": ("annealed", TEAL),
     "relaxed": ("relaxed", CYAN),
+    "annealed_on": ("annealed on", "#777777"),
     "brute_force": ("every one tried", GREY),
     "even_splits": ("even splits", PURPLE),
     OPTIMISED: ("chosen", INDIGO),

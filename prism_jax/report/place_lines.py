@@ -25,6 +25,7 @@ WORDS = {
     "brute_force": "every assignment tried",
     "annealed": "annealed",
     "relaxed": "relaxed and rounded",
+    "annealed_on": "best of these, annealed on",
     "even_splits": "best with even splits",
     OPTIMISED: "chosen",
 }
@@ -71,7 +72,7 @@ def _gains(summary: Mapping[str, Any]) -> list[str]:
     low, high = summary["gain_over_best_baseline_interval"]
     name = WORDS[summary["best_baseline"]]
     lines.append(
-        f"gain over {name}, the best without relaxation or splits: {summary['gain_over_best_baseline']:.{digits}f} s "
+        f"gain over the best baseline ({name}): {summary['gain_over_best_baseline']:.{digits}f} s "
         f"({low:.{digits}f} to {high:.{digits}f} s)"
     )
     return lines

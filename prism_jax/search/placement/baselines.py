@@ -13,7 +13,8 @@ import numpy as np
 from ..._typing import Floats
 from .evaluator import Assignments, Problem
 
-MAX_EXHAUSTIVE = 60_000  # assignments
+MOST_NODES = 12  # of which all arrangements could be few enough
+MAX_EXHAUSTIVE = 25_000  # assignments: 8 nodes on 2 replicas
 
 
 def as_given(problem: Problem) -> Assignments:
@@ -56,9 +57,9 @@ def n_distinct(problem: Problem) -> int:
     return factorial(n) // factorial(k) // alike
 
 
-def all_assignments(problem: Problem) -> Assignments | None:
-    """Every assignment that differs from the others [assignment, seat]; None if there are too many."""
-    if problem.fleet.n_node > 12 or n_distinct(problem) > MAX_EXHAUSTIVE:
+def all_assignments(problem: Problem, most: int = MAX_EXHAUSTIVE) -> Assignments | None:
+    """Every assignment that differs from the others [assignment, seat]; None if there are more than `most`."""
+    if problem.fleet.n_node > MOST_NODES or n_distinct(problem) > most:
         return None
     n_slot, apart = problem.slots.n_slot, _replicas_apart(problem)
     replica = problem.slots.replicas[:, 0]

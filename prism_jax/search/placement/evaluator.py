@@ -30,6 +30,7 @@ from .tables import Kinds, NodeTables, SlotTables, StepTables, group_factors, sl
 
 MAX_STORED = 24_000_000  # normal scores kept per kind of noise: 96 MB
 MAX_CHUNK = 512  # samples drawn at a time in `score`
+ONE_CALL, SCORED_TOGETHER = 32, 8  # assignments
 VECTOR_COLUMNS = 64  # of fewer columns the scan spends its time between them
 Assignments = NDArray[np.int32]
 
@@ -140,12 +141,25 @@ def finished(columns_s: Float[Array, "replica sample"], shared: SharedNoise) -> 
     return ((columns_s.max(axis=0)[:, None] + shared.add_s) * shared.times).ravel()
 
 
+def step_times(tables: Tables, kept: Stored, assignments: Assignments) -> Floats:
+    """Steps of every assignment [assignment, seat] on kept noise, seconds [assignment, step]."""
+    n = len(assignments)
+    size = 1 if n == 1 else ONE_CALL
+    blocks = [padded(assignments[first : first + size], size) for first in range(0, n, size)]
+    return np.concatenate([np.asarray(_step_times(tables, kept, block), np.float64) for block in blocks])[:n]
+
+
 @eqx.filter_jit
-def step_times(
+def _step_times(
     tables: Tables, kept: Stored, assignments: Int32[Array, "assignment seat"]
 ) -> Float[Array, "assignment step"]:
-    """Steps of every assignment on kept noise, seconds."""
     return lax.map(lambda a: finished(columns(tables, kept, a), kept.shared), assignments)
+
+
+def padded(assignments: Assignments, multiple: int) -> Int32[Array, "assignment seat"]:
+    """On the device, the last repeated up to a multiple, so that few numbers of assignments are compiled for."""
+    more = -len(assignments) % multiple
+    return jnp.asarray(np.concatenate([assignments, np.repeat(assignments[-1:], more, axis=0)]), jnp.int32)
 
 
 def score(problem: Problem, assignments: Assignments, draws: Draws, chunk: int = MAX_CHUNK) -> Floats:
@@ -160,7 +174,8 @@ def score(problem: Problem, assignments: Assignments, draws: Draws, chunk: int =
     for index in range(n_chunk):
         own = Draws(jax.random.fold_in(draws.key, index), size + size % 2)
         shared = shared_noise(problem.program, own)
-        core_s = _core(problem.tables, own.key, shared.regime, jnp.asarray(assignments, jnp.int32))
+        seats = padded(assignments, 1 if len(assignments) == 1 else SCORED_TOGETHER)
+        core_s = _core(problem.tables, own.key, shared.regime, seats)[: len(assignments)]
         finish = (np.asarray(core_s, np.float64)[:, :, None] + np.asarray(shared.add_s)) * np.asarray(shared.times)
         parts.append(finish.reshape(len(assignments), -1))
     return np.concatenate(parts, axis=1)

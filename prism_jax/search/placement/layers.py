@@ -109,8 +109,8 @@ def _allowed(space: SplitSpace, splits: Splits, layers: tuple[int, ...]) -> bool
 
 
 def _value(space: SplitSpace, splits: Splits, kept: Stored, seats: Array, objective: str) -> float:
-    times_s = step_times(space.tables(splits), kept, seats[None])
-    return float(values(np.asarray(times_s, np.float64), objective)[0])
+    times_s = step_times(space.tables(splits), kept, np.asarray(seats)[None])
+    return float(values(times_s, objective)[0])
 
 
 def _slopes(space: SplitSpace, splits: Splits) -> Slopes:

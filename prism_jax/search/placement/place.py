@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..._typing import Floats
 from ...job import Job
 from .anneal import N_STEP, anneal
-from .baselines import all_assignments, as_given, busy_seconds, random_assignments, sorted_assignments
+from .baselines import MAX_EXHAUSTIVE, all_assignments, as_given, busy_seconds, random_assignments, sorted_assignments
 from .draws import N_SHARED, Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of
@@ -33,8 +32,9 @@ from .splits import exact_problem
 N_RANDOM = 1000
 N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws
 N_BEST = 8  # of the random ones, screened on few draws, that are looked at again
-N_KEPT, N_VALIDATION = 128, 512  # simulated steps
+N_KEPT, N_VALIDATION = 64, 512  # simulated steps
 SCREEN_COLUMNS = 1024  # replicas times steps that random assignments are screened on
+LONGER = 3  # times the proposals of the other chains, for the one from the best candidate
 STEPS_PER_NODE = 4  # of an annealing chain, at least
 MOST_RELAXED = 512  # nodes; a matrix of more is too large to be worth it
 TOO_MANY = f"more than {MOST_RELAXED} nodes: the relaxation was left out"
@@ -52,6 +52,7 @@ class Effort:
         n_relaxed: gradient steps of the relaxation; 0 for none.
         n_fresh: simulated steps that are reported on, a multiple of 16.
         n_kept: simulated steps that are searched on, even.
+        n_exhaustive: try every assignment if there are no more than these.
     """
 
     n_random: int = N_RANDOM
@@ -59,6 +60,7 @@ class Effort:
     n_relaxed: int = 25
     n_fresh: int = N_FRESH
     n_kept: int = N_KEPT
+    n_exhaustive: int = MAX_EXHAUSTIVE
 
 
 def silent(_: str) -> None:
@@ -130,7 +132,7 @@ def candidates(problem: Problem, objective: str, key: Array, effort: Effort, pro
     best, median = _random(problem, objective, key, effort.n_random, rng)
     by_sorting = np.concatenate([sorted_assignments(problem, w) for w in (busy_seconds(problem),)])
     found = {"as_given": as_given(problem)[None], "random_best_of_1000": best, "sorted": by_sorting}
-    every = all_assignments(problem)
+    every = all_assignments(problem, effort.n_exhaustive)
     if every is not None:
         progress("every assignment")
         found["brute_force"] = every[np.argsort(_values(problem, kept, every, objective), kind="stable")[:N_BEST]]
@@ -148,6 +150,13 @@ def candidates(problem: Problem, objective: str, key: Array, effort: Effort, pro
             problem.tables, kept, rounded, key=named(key, "polish"), objective=objective, n_step=effort.n_step
         )
         found["relaxed"] = np.stack([rounded, polished.assignment])
+    progress("annealing on from the best")
+    offered = np.concatenate(list(found.values()))
+    best_so_far = offered[np.argmin(_values(problem, kept, offered, objective))]
+    chain = anneal(
+        problem.tables, kept, best_so_far, key=named(key, "on"), objective=objective, n_step=LONGER * effort.n_step
+    )
+    found["annealed_on"] = chain.assignment[None]
     return Candidates(found, median, every is not None)
 
 
@@ -265,8 +274,7 @@ def _random(
 
 
 def _values(problem: Problem, kept: Stored, assignments: Assignments, objective: str) -> Floats:
-    times_s = step_times(problem.tables, kept, jnp.asarray(assignments, jnp.int32))
-    return values(np.asarray(times_s, np.float64), objective)
+    return values(step_times(problem.tables, kept, assignments), objective)
 
 
 def _median_of(steps: Floats, objective: str) -> tuple[float, float]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
-import numpy as np
 from jax import Array
 
 from .anneal import anneal
@@ -18,6 +17,7 @@ from .sinkhorn import few_samples
 from .splits import Splits, exact_problem, split_space
 
 N_ROUND = 2
+LONGER = 2  # times the proposals of the other chains, for the one from the best
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ def with_splits(
     n_kept: int,
     progress: Callable[[str], None],
 ) -> list[SplitChoice]:
-    """What every start leads to; nothing is chosen among them here."""
+    """What every start leads to, and the best of them annealed on; the choice is left to other draws."""
     space = split_space(problem)
     kept = stored(space.problem, Draws(jax.random.fold_in(key, 1), n_kept))
     few = few_samples(kept)
-    found = []
+    found: list[tuple[float, Assignments, Splits]] = []
     for index, start in enumerate(starts):
         assignment, splits = start, space.even
         for turn in range(N_ROUND):
@@ -59,7 +59,17 @@ def with_splits(
             chain = anneal(
                 space.tables(splits), kept, assignment, key=own_key, objective=objective, n_step=n_step, hot=1e-4
             )
-            assignment = np.asarray(chain.assignment)
-        splits = split_micro_batches(space, splits, space.tables(splits), kept, assignment, objective)
-        found.append(SplitChoice(exact_problem(problem, splits), assignment, splits))
-    return found
+            assignment = chain.assignment
+        found.append((chain.value_s, assignment, splits))
+    progress("splits, annealing on from the best")
+    _, assignment, splits = min(found, key=lambda one: one[0])
+    own_key = jax.random.fold_in(key, 0)
+    longer = anneal(
+        space.tables(splits), kept, assignment, key=own_key, objective=objective, n_step=LONGER * n_step, hot=1e-4
+    )
+    assignment = longer.assignment
+    ends = [(assignment, splits)]
+    ends.append((assignment, split_micro_batches(space, splits, space.tables(splits), kept, assignment, objective)))
+    ends += [(a, s) for _, a, s in found]
+    distinct = {(tuple(a.tolist()), s): SplitChoice(exact_problem(problem, s), a, s) for a, s in ends}
+    return list(distinct.values())

@@ -104,7 +104,7 @@ def slower_of(loc: tuple[Array, Array], scale: tuple[Array, Array]) -> tuple[Arr
     mean = m1 * upper + m2 * lower + spread * density
     d1, d2 = m1 - mean, m2 - mean  # moments about the mean: no cancellation in float32
     variance = (s1 * s1 + d1 * d1) * upper + (s2 * s2 + d2 * d2) * lower + (d1 + d2) * spread * density
-    return mean, jnp.sqrt(jnp.maximum(variance, 0.0))
+    return mean, jnp.sqrt(jnp.maximum(variance, 1e-20))  # not zero, where its slope is infinite
 
 
 def rows_of(seconds: Floats, sd: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.search.placement import Effort, place
+from prism_jax.search.placement import Effort, gain_on, place
 from prism_jax.search.placement.baselines import (
     all_assignments,
     as_given,
@@ -22,11 +22,12 @@ from prism_jax.search.placement.draws import Draws
 from prism_jax.search.placement.evaluator import problem_of, score, step_times, stored
 from prism_jax.search.placement.fleet import fleet_of
 from prism_jax.search.placement.objective import values, weights
+from prism_jax.search.placement.sinkhorn import relaxed
 from prism_jax.simulate.explicit import step_time
 from prism_jax.simulate.known import known_gpus
 from prism_jax.simulate.predict import predict
 
-QUICK = Effort(n_random=50, n_step=200, n_relaxed=3, n_fresh=256, n_kept=32)
+QUICK = Effort(n_random=50, n_step=200, n_relaxed=3, n_fresh=256, n_kept=32, n_exhaustive=1000)
 
 
 PLANS = {
@@ -87,9 +88,7 @@ def test_kept_noise_and_passing_noise_are_the_same(job_of, factors):
     seats = random_assignments(problem, 2, np.random.default_rng(0))
     draws = Draws(jax.random.key(7), 16)
     kept = stored(problem, Draws(jax.random.fold_in(draws.key, 0), 16))
-    np.testing.assert_allclose(
-        np.asarray(step_times(problem.tables, kept, jax.numpy.asarray(seats))), score(problem, seats, draws), rtol=1e-6
-    )
+    np.testing.assert_allclose(step_times(problem.tables, kept, seats), score(problem, seats, draws), rtol=1e-6)
 
 
 def test_if_all_nodes_are_alike_every_assignment_is_the_same(job_of):
@@ -122,12 +121,12 @@ def test_every_distinct_assignment_is_tried_once(job_of, factors):
 
 
 def test_one_slow_node_goes_where_brute_force_puts_it(job_of):
-    job = job_of(layers=7, more="schedule: 1f1b, layer_split: [2, 2, 1, 2]", dp=2)
-    slow = np.ones(8)
+    job = job_of(layers=5, pp=3, more="schedule: 1f1b, layer_split: [2, 1, 2]")
+    slow = np.ones(6)
     slow[0] = 1.3
     found = place(job, slow, key=jax.random.key(0), effort=QUICK)
     stage = found.seat[found.assignment.index(0), 0]
-    assert stage == 2
+    assert stage == 1
     assert found.value()[0] == found.value("brute_force")[0] == found.value("sorted")[0]
     assert found.value()[0] < 0.995 * found.value("as_given")[0]
 
@@ -141,9 +140,10 @@ def test_a_spare_takes_the_slow_node_out(job_of):
     assert sorted([*found.assignment, 3]) == list(range(9))
 
 
+@pytest.mark.slow
 def test_the_search_is_as_good_as_brute_force_on_a_small_instance(job_of, factors):
-    job = job_of(pp=4, dp=2, variability="h100-default")
-    found = place(job, factors(8, seed=2), key=jax.random.key(1), effort=replace(QUICK, n_step=600))
+    job = job_of(pp=3, variability="h100-default")
+    found = place(job, factors(6, seed=2), key=jax.random.key(1), effort=replace(QUICK, n_step=600))
     best = found.value("brute_force")[0]
     assert found.value("annealed")[0] <= 1.005 * best
     assert found.value()[0] <= 1.001 * min(found.value(m)[0] for m in ("as_given", "sorted", "annealed"))
@@ -188,3 +188,23 @@ def test_objectives_are_weights_on_sorted_steps(name):
 def test_what_does_not_fit_is_named(slow, options, words, job_of):
     with pytest.raises(DataError, match=words):
         place(job_of(), slow, key=jax.random.key(0), **options)
+
+
+@pytest.mark.parametrize("name", ["a group per node", "sharded over nodes"])
+def test_the_relaxation_ends_in_an_assignment(name, job_of, factors):
+    """Gradients stay finite where groups span nodes and where nothing varies."""
+    job = job_of(**PLANS[name], variability="h100-default")
+    problem = problem_of(job, fleet_of(factors(job.plan.n_devices // 8), 8))
+    kept = stored(problem, Draws(jax.random.key(0), 8))
+    found = relaxed(problem, kept, as_given(problem), "p95", key=jax.random.key(1), n_step=2)
+    assert sorted(found.tolist()) == list(range(problem.fleet.n_node))
+
+
+def test_a_promised_gain_is_seen_on_other_draws(job_of, factors):
+    """Wider than the interval by two: one seed, false alarm below 1 in 100."""
+    job, slow = job_of(variability="h100-default"), factors(8, seed=6)
+    found = place(job, slow, key=jax.random.key(0), effort=QUICK)
+    seen = gain_on(job, slow, found, key=jax.random.key(99)).value_s
+    half = found.gain.high_s - found.gain.value_s
+    assert abs(seen - found.gain.value_s) <= 2 * half
+    assert found.gain.low_s > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +17,7 @@ from prism_jax.search.placement.micro_batches import rounded, split_micro_batche
 from prism_jax.search.placement.splits import Splits, exact_problem, split_space, with_layers, with_micro_batches
 from prism_jax.simulate.explicit import step_time
 
-QUICK = Effort(n_random=50, n_step=200, n_relaxed=2, n_fresh=256, n_kept=32)
+QUICK = Effort(n_random=50, n_step=200, n_relaxed=2, n_fresh=256, n_kept=32, n_exhaustive=1000)
 
 
 def test_uneven_replicas_are_the_slowest_of_the_engines_own(job_of, factors):
@@ -38,7 +37,7 @@ def test_uneven_replicas_are_the_slowest_of_the_engines_own(job_of, factors):
         by_replica.append(float(engine[0]))
     assert found == pytest.approx(max(by_replica), rel=2e-6)
     kept = stored(space.problem, Draws(jax.random.key(0), 2))
-    searched = step_times(space.tables(splits), kept, jnp.asarray(as_given(problem))[None])
+    searched = step_times(space.tables(splits), kept, as_given(problem)[None])
     assert float(searched[0, 0]) == pytest.approx(found, rel=1e-4)
 
 
@@ -55,7 +54,7 @@ def test_micro_batches_leave_the_slow_replica(job_of):
     times = {}
     for m in range(28, 37):
         tables = space.tables(Splits(space.even.layers, (m, 64 - m)))
-        times[m] = float(step_times(tables, kept, jnp.asarray(seats)[None]).max())
+        times[m] = float(step_times(tables, kept, seats[None]).max())
     assert times[found.micro_batches[0]] == min(times.values())
     assert found.micro_batches[0] < 32
 
@@ -71,8 +70,7 @@ def test_layers_leave_the_slow_stage(job_of):
     assert sum(found.layers) == 32
     assert found.layers[1] == min(found.layers[1:3]) < 8
     even, uneven = (
-        float(step_times(space.tables(s), kept, jnp.asarray(as_given(problem))[None])[0, 0])
-        for s in (space.even, found)
+        float(step_times(space.tables(s), kept, as_given(problem)[None])[0, 0]) for s in (space.even, found)
     )
     assert uneven < 0.95 * even
 
