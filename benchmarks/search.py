@@ -1,6 +1,6 @@
 """Search over plans: evaluations per second, error and speed of tail scores, the whole space, coverage of promised gains.
 
-    python benchmarks/search.py evaluate      noise-free evaluations per core-second: the whole space, every plan exactly (minutes)
+    python benchmarks/search.py evaluate      noise-free evaluations per core-second: the whole space, all plans exactly (minutes)
     python benchmarks/search.py tail          plans scored on their tail per core-second, and their error
     python benchmarks/search.py whole         a whole search in a new process without a compilation cache: seconds and memory
     python benchmarks/search.py promise       40 searches of a small space: is the gain on fresh draws inside its interval?
@@ -84,8 +84,9 @@ def tail(job_name: str) -> None:
         truth, error = found.quantile(0.95), scores[:, k] / found.quantile(0.95) - 1.0
         slope = (found.quantile(0.96) - found.quantile(0.94)) / 0.02
         plain = np.sqrt(0.95 * 0.05 / PLAIN_DRAWS) * slope / truth
+        rmse = np.sqrt((error**2).mean())
         print(
-            f"  {plan.schedule:<12} p95 {truth:.4f} s ± {found.mc_error(0.95) / truth:.3%}: RMSE {np.sqrt((error**2).mean()):.3%}, "
+            f"  {plan.schedule:<12} p95 {truth:.4f} s ± {found.mc_error(0.95) / truth:.3%}: RMSE {rmse:.3%}, "
             f"bias {error.mean():+.3%}; {PLAIN_DRAWS:,} plain draws would err by {plain:.3%}"
         )
 

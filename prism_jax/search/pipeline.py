@@ -101,18 +101,22 @@ def sent_s(pipe: Pipeline, edge_s: Floats) -> Floats:
     return edge[:, pipe.ops.edge].sum(axis=-1)
 
 
-def run(pipe: Pipeline, seconds: Floats, lag_s: Floats) -> Floats:
-    """End times [lane, column] of seconds [signature, column] and lags [edge, column], columns being plans or draws."""
+def run(pipe: Pipeline, seconds: Floats, lag_s: Floats, *, width: int = WIDTH) -> Floats:
+    """End times [lane, column] of seconds [signature, column] and lags [edge, column], columns being plans or draws.
+
+    Args:
+        width: columns per call; few pad to an eighth of it.
+    """
     idle = np.zeros((1, seconds.shape[1]))
     arrays = np.append(seconds, idle, axis=0), np.append(lag_s, idle, axis=0)
-    ends = [_run(pipe, *(part[:, i : i + WIDTH] for part in arrays)) for i in range(0, seconds.shape[1], WIDTH)]
+    ends = [_run(pipe, width, *(part[:, i : i + width] for part in arrays)) for i in range(0, seconds.shape[1], width)]
     return np.concatenate([np.asarray(part, dtype=np.float64)[:, :n] for part, n in ends], axis=1)
 
 
-def _run(pipe: Pipeline, seconds: Floats, lag: Floats) -> tuple[Array, int]:
-    """End times [lane, column] of up to `WIDTH` columns, and how many of them there are."""
+def _run(pipe: Pipeline, width: int, seconds: Floats, lag: Floats) -> tuple[Array, int]:
+    """End times [lane, column] of up to `width` columns, and how many of them there are."""
     n = seconds.shape[1]
-    width = WIDTH if n > WIDTH // 8 else WIDTH // 8
+    width = width if n > width // 8 else width // 8
     arrays = [_padded(part, width) for part in (seconds, lag)]
     return _ends(pipe.signature, pipe.dep_row, pipe.dep_edge, np.int32(pipe.n_used), *arrays, depth=pipe.depth), n
 

@@ -39,6 +39,7 @@ REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried
 MIX = np.array([0.75, 0.1, 0.15])  # gemm, attention, memory: where the slow GPUs of a transformer are looked for
 N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
 N_STEP_SAMPLES = 1024
+RUN_WIDTH = 1024  # columns of one call of the scan
 COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
 
 
@@ -165,7 +166,7 @@ class TailScorer:
         seconds = seconds + sent[:, :, None, None] * draws.regime[p2p][:, None] * draws.link[p2p][lane][:, None]
         lag = (edge * (1.0 - blocking)[:, None])[:, :, None, None] * draws.regime[p2p][:, None]
         lag = np.broadcast_to(lag, (*lag.shape[:3], n_column))
-        ends = run(pipe, _by_column(seconds), _by_column(lag)).reshape(-1, n_plan, n_score, n_column)
+        ends = run(pipe, _by_column(seconds), _by_column(lag), width=RUN_WIDTH).reshape(-1, n_plan, n_score, n_column)
         memory = COMPUTE_CLASSES.index("memory")
         end = NETWORK_AXES.index("end")
         optimizer = cost.end.compute_s[rows].T[:, :, None, None] * draws.chip[memory].max(axis=0)[:, None, None]
@@ -232,7 +233,7 @@ def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_s
     for name in COMPUTE_CLASSES:
         gpu, node = (NormalScoreMap.from_family(family) for family in (tree.of(name).gpu, tree.of(name).node))
         factors.append(gpu(gpu_z) * node(node_z)[host])
-    return np.stack(factors)
+    return np.stack(factors).astype(np.float32)
 
 
 def _waits(tree: Variability, chip: Floats, seed: int) -> Floats:
@@ -259,9 +260,11 @@ def _links(tree: Variability, names: tuple[str, ...], n_node: int, shape: tuple[
 
 def _slowest(compute: Floats, chip: Floats) -> Floats:
     """[plan, signature, column] seconds of the slowest member; `chip` [class, member, signature, column]."""
-    slowest = np.zeros((*compute.shape[:2], chip.shape[-1]))
+    seconds = compute.astype(np.float32)[..., None]
+    slowest = np.zeros((*compute.shape[:2], chip.shape[-1]), np.float32)
     for member in range(chip.shape[1]):
-        np.maximum(slowest, np.einsum("psc,csk->psk", compute, chip[:, member]), out=slowest)
+        own = sum(seconds[:, :, c] * chip[c, member] for c in range(chip.shape[0]))
+        np.maximum(slowest, own, out=slowest)
     return slowest
 
 

@@ -22,6 +22,7 @@ from ..variability.tree import Stall
 
 N_FINER = 4  # interpolated regime factors from one carried score to the next
 N_STALL_NODES = 72  # of the step time without stall
+FINEST_SAMPLES = 2048  # from which on stalls are integrated at full resolution
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,13 @@ def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
     if prob == 0.0 or mean_fraction == 0.0:
         return time_s
     n = len(time_s)
+    finer = min(1.0, n / FINEST_SAMPLES)  # few samples do not need a fine integral
     middle = (np.arange(n) + 0.5) / n
-    edges = fine_tail(N_STALL_NODES, n)
+    edges = fine_tail(max(24, int(N_STALL_NODES * finer)), n)
     few, mass = np.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
-    reach = time_s[-1] * (1.0 + mean_fraction * np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, 192)[1:])
-    grid = np.concatenate([np.interp(fine_tail(512, n), middle, time_s), reach])
+    far = np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, max(64, int(192 * finer)))
+    reach = time_s[-1] * (1.0 + mean_fraction * far[1:])
+    grid = np.concatenate([np.interp(fine_tail(max(128, int(512 * finer)), n), middle, time_s), reach])
     beyond = np.exp(-np.maximum(grid[:, None] / few - 1.0, 0.0) / mean_fraction) @ mass
     above = 1.0 - np.interp(grid, time_s, middle, left=0.0, right=1.0)
     return np.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
