@@ -79,10 +79,10 @@ def plot_methods(result: PlacementResult, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(0.0, 1.02)
     ax.set_xlabel("step time (s)")
     ax.set_ylabel("steps that take at most this long")
-    ax.legend(loc="lower right", handlelength=1.4)
+    ax.legend(loc="lower right", handlelength=1.4, frameon=True, framealpha=0.92, edgecolor="none")
     return ax
 
 
 def _headline(result: PlacementResult) -> str:
     gain, base = result.gain, result.value(AS_GIVEN)[0]
-    return f"{result.objective} {gain.value_s / base:.1%} lower (90 %: {gain.low_s:.3g} to {gain.high_s:.3g} s)"
+    return f"{result.objective} {gain.value_s / base:.1%} lower (90 %: {gain.low_s:.4g} to {gain.high_s:.4g} s)"

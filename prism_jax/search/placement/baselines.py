@@ -34,7 +34,7 @@ def sorted_assignments(problem: Problem, lane_weight: Floats) -> Assignments:
         lane_weight: [lane] what a slow node costs there.
     """
     slots, n_slot = problem.slots, problem.slots.n_slot
-    slowest_first = np.argsort(-problem.fleet.slowness, kind="stable").astype(np.int32)
+    slowest_first = np.argsort(-problem.slowness, kind="stable").astype(np.int32)
     out, used = slowest_first[: problem.n_spare], slowest_first[problem.n_spare :]
     weight, replica = np.asarray(lane_weight)[slots.lanes], slots.replicas[:, 0]
     found = []

@@ -81,6 +81,12 @@ class Problem:
     kinds: Kinds
 
     @property
+    def slowness(self) -> Floats:
+        """[node] factor of a node's slowest GPU over the job's mix of kernel classes."""
+        seconds = self.program.graph.compute_s.sum(axis=(0, 1))
+        return self.fleet.slowness(seconds / seconds.sum())
+
+    @property
     def n_spare(self) -> int:
         """Nodes that are left out."""
         return self.fleet.n_node - self.slots.n_slot

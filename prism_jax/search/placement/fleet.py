@@ -30,10 +30,9 @@ class Fleet:
         """Nodes there are, spares included."""
         return self.factor.shape[1]
 
-    @property
-    def slowness(self) -> Floats:
-        """[node] factor of a node's slowest GPU in matrix products, which ranks nodes."""
-        return self.factor[0].max(axis=-1)
+    def slowness(self, share: Floats) -> Floats:
+        """[node] factor of a node's slowest GPU in work of the given mix [compute_class], which ranks nodes."""
+        return np.einsum("c,cng->ng", share, self.factor).max(axis=-1)
 
 
 def fleet_of(slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet, node_size: int) -> Fleet:

@@ -219,7 +219,7 @@ def report(
         batches_s=batches,
         random_s={name: _median_of(steps[len(chosen) - 1 :], name) for name in OBJECTIVES},
         method=method if choice is None else SPLITS,
-        slowness=problem.fleet.slowness,
+        slowness=problem.slowness,
         seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
         assignments={name: tuple(a.tolist()) for name, a in offered.items()},
         splits=None if choice is None else choice.splits,

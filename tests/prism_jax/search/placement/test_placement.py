@@ -208,3 +208,11 @@ def test_a_promised_gain_is_seen_on_other_draws(job_of, factors):
     half = found.gain.high_s - found.gain.value_s
     assert abs(seen - found.gain.value_s) <= 2 * half
     assert found.gain.low_s > 0
+
+
+def test_nodes_are_ranked_by_the_classes_that_were_measured(job_of):
+    job = job_of(layers=10, more="schedule: 1f1b, layer_split: [3, 3, 1, 3]")
+    slow = {device: 1.5 if device // 8 == 5 else 1.0 for device in range(64)}
+    problem = problem_of(job, fleet_of({"attention": slow}, 8))
+    for seats in sorted_assignments(problem, busy_seconds(problem)):
+        assert problem.slots.lanes[np.flatnonzero(seats == 5)[0]] == 2
