@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,12 @@ from ..cost.efficiency import efficiency
 from ..errors import PlanError
 from ..job import Job
 from ..plan import ParallelPlan
+from ..workload.transformer import TransformerSpec
 from .block import BlockCost, block_cost, chunk_seconds, feasibility
 from .bound import lower_bound
 from .parts import Parts, Rows
 from .pipeline import end_times, pipeline
 from .rules import FEASIBLE, REASONS, Reasons
-from .space import PlanSpace
 from .table import Layout, PlanTable, distinct
 
 Progress = Callable[[float, str], None]
@@ -66,10 +67,22 @@ class Screen:
         return known[np.argsort(self.step_s[known], kind="stable")]
 
 
+class Plans(Protocol):
+    """Where an evaluator takes plans from: a `PlanSpace`, or a list."""
+
+    def layouts(self, model: TransformerSpec, /) -> Iterator[Layout]:
+        """Pipelines of the plans."""
+        ...
+
+    def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
+        """All plans of one pipeline."""
+        ...
+
+
 class Evaluator:
     """Evaluates the plans of a space for one job; plan numbers count through the blocks of the space's layouts."""
 
-    def __init__(self, job: Job, space: PlanSpace) -> None:
+    def __init__(self, job: Job, space: Plans) -> None:
         self.job, self.space = job, space
         self.parts = Parts(job.model, job.cluster, efficiency(job.cluster.device.generation))
         self.layouts = tuple(space.layouts(job.model))

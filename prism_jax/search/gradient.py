@@ -1,8 +1,9 @@
 """gradient_search: the best plans of a space without enumerating it.
 
-Plans are relaxed to log-degrees and mixtures over choices and follow the gradient of the expected log step time from many starts
-(`gradient_relax`), on times made from costs alone (`gradient_time`); neighbours of the best are looked at (`gradient_polish`). The
-fastest plans that this has met run as in `search`: exact times, race on tails, finalists and gain on fresh draws.
+Plans are relaxed to log-degrees and mixtures over choices and follow the gradient of the expected log step time from many
+starts (`gradient_relax`), on times made from costs alone (`gradient_time`); neighbours of the best are looked at
+(`gradient_polish`). The fastest plans that this has met run as in `search`: exact times, race on tails, finalists and gain on
+fresh draws.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from .gradient_polish import polish
 from .gradient_relax import descend
 from .journal import Journal
 from .objective import Objective
-from .parts import Rows
 from .racing import race
 from .space import PlanSpace, default_space
 from .study import Study
@@ -111,8 +111,7 @@ def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator,
         screen = evaluator.bounds()
     except PlanError as error:
         raise PlanError(f"{error} ({len(known):,} plans were looked at)") from None
-    short = {*knobs.codes(known.best(N_SHORT, WITHIN)).keys()}
-    keys: Rows = np.concatenate([rows for _, rows in tables])
-    own = [key in short for key in codes.take(keys).keys()]
-    bound = np.where(own, screen.bound_s, np.nan)
+    short = {*knobs.codes(known.best(N_SHORT, WITHIN)).texts()}
+    listed = codes.take(np.concatenate([rows for _, rows in tables]))
+    bound = np.where([key in short for key in listed.texts()], screen.bound_s, np.nan)
     return evaluator, Screen(screen.reason, screen.memory_bytes, bound, screen.step_s)

@@ -35,7 +35,7 @@ class Codes(NamedTuple):
         """Some of the plans."""
         return Codes(self.layout[rows], self.columns[rows])
 
-    def keys(self) -> list[bytes]:
+    def texts(self) -> list[bytes]:
         """[plan] what tells a plan from others."""
         return [row.tobytes() for row in np.column_stack([self.layout, self.columns])]
 
@@ -67,7 +67,7 @@ class Knobs:
     @cached_property
     def shardings(self) -> Rows:
         """[sharding, (zero_stage, sharding, dp_shard)]."""
-        return np.array(self.space._shardings())
+        return np.array(self.space.shardings())
 
     @cached_property
     def sizes(self) -> Rows:
@@ -85,8 +85,8 @@ class Knobs:
 
     def codes(self, positions: Rows) -> Codes:
         """Plans at `positions` [plan, knob]; a knob without effect is at its plain value, as in `PlanSpace.block`."""
-        at = dict(zip((*DEGREES, *CHOICES), positions.T, strict=True))
-        value = {name: values[at[name]] for name, values in self.degrees.items()}
+        at: dict[str, Rows] = dict(zip((*DEGREES, *CHOICES), positions.T, strict=True))
+        value: dict[str, Rows] = {name: values[at[name]] for name, values in self.degrees.items()}
         for name in ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp"):
             value[name] = np.array(getattr(self.space, name))[at[name]]
         value["recompute"] = np.array([RECOMPUTE.index(name) for name in self.space.recompute])[at["recompute"]]

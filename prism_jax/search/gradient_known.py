@@ -36,7 +36,7 @@ class Known:
             infinite where it breaks a rule.
         """
         codes = self._knobs.codes(positions)
-        keys = codes.keys()
+        keys = codes.texts()
         first: dict[bytes, int] = {}
         for row, key in enumerate(keys):
             if key not in self._found:

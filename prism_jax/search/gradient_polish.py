@@ -8,7 +8,7 @@ from .gradient_knobs import CHOICES, DEGREES, Knobs
 from .gradient_known import Known
 from .parts import Rows
 
-N_FRONT = 6  # fastest plans whose neighbours are all looked at
+N_FRONT = 20  # fastest plans whose neighbours are all looked at
 N_ROUND = 40
 _RECOMPUTE = len(DEGREES) + CHOICES.index("recompute")  # a choice that trades memory, which degrees can use
 

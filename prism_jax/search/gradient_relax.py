@@ -27,11 +27,11 @@ N_START = 6
 N_SAMPLE = 12  # plans per start and step
 N_STEP = 20
 N_TRIED = 8  # positions drawn per plan, of which most break a rule
-RATE = 0.3  # of Adam, in doublings of a degree and in log-odds of a choice
+RATE = 0.4  # of Adam, in doublings of a degree and in log-odds of a choice
 WIDTH = (1.2, 0.3)  # of the normal distributions, in doublings: first and last
 HEAT = (1.0, 0.4)  # of the mixtures
 SHORT = 2.0  # a plan that needs e^x times the memory counts as slower than the slowest that fits by e^(SHORT x)
-SPREAD = 1.0  # log times further than this above the best count as that
+SPREAD = 0.5  # log times further than this above the best of a start's plans count as that
 
 
 class Relaxed(NamedTuple):
@@ -90,11 +90,14 @@ def _starts(knobs: Knobs, axes: Axes, rng: np.random.Generator) -> Relaxed:
 
 
 @jax.jit
-def _log_prob(relaxed: Relaxed, axes: Axes, width: float, heat: float) -> Float[Array, "start knob position"]:
+def _log_prob(
+    relaxed: Relaxed, axes: Axes, width: Float[Array, ""], heat: Float[Array, ""]
+) -> Float[Array, "start knob position"]:
     """Logarithm of the probability of every position of every knob; -inf where a knob has no such position."""
-    gap = (relaxed.log_degree[..., None] - jnp.where(jnp.isfinite(axes.logs), axes.logs, 0.0)) / width
-    degree = jnp.where(jnp.isfinite(axes.logs), -0.5 * gap**2, -jnp.inf)
-    choice = jnp.where(axes.used, relaxed.log_odds / heat, -jnp.inf)
+    there = jnp.isfinite(axes.logs)
+    gap = (relaxed.log_degree[..., None] - jnp.where(there, axes.logs, 0.0)[None]) / width
+    degree = jnp.where(there[None], -0.5 * gap**2, -jnp.inf)
+    choice = jnp.where(axes.used[None], relaxed.log_odds / heat, -jnp.inf)
     size = max(degree.shape[-1], choice.shape[-1])
     both = [
         jnp.pad(part, ((0, 0), (0, 0), (0, size - part.shape[-1])), constant_values=-jnp.inf)
@@ -117,7 +120,7 @@ def _draw(knobs: Knobs, log_prob: Floats, rng: np.random.Generator) -> tuple[Row
 
 
 def _advantage(known: Known, positions: Rows, used: Rows) -> Floats:
-    """[start, sample] log time above the mean of the start's other plans, in standard deviations; 0 for plans that are not there."""
+    """[start, sample] log time above the start's mean, in standard deviations over the number of plans; 0 where there is none."""
     value = np.full(used.shape, np.nan)
     value[used] = log_times(*known.look_up(positions[used])) if used.any() else 0.0
     found = np.zeros(used.shape)
@@ -143,8 +146,8 @@ def _update(
     axes: Axes,
     positions: Int[Array, "start sample knob"],
     advantage: Float[Array, "start sample"],
-    width: float,
-    heat: float,
+    width: Float[Array, ""],
+    heat: Float[Array, ""],
 ) -> tuple[Relaxed, optax.OptState]:
     """One step of Adam down the gradient of the expectation."""
 
@@ -153,5 +156,8 @@ def _update(
         own = jnp.take_along_axis(log_prob[:, None], positions[..., None], axis=-1)
         return (own.sum(axis=(2, 3)) * advantage).sum()
 
-    change, state = optax.adam(RATE).update(jax.grad(loss)(relaxed), state)
-    return optax.apply_updates(relaxed, change), state
+    slope = jax.grad(loss)(relaxed)
+    with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats
+        change, state = optax.adam(RATE).update(slope, state)
+    moved = jax.tree.map(jnp.add, relaxed, change)
+    return moved, state

@@ -101,11 +101,11 @@ class PlanSpace:
             np.array(self.micro_batch).reshape(-1, 1),
             single["sequence_parallel"],
             single["recompute"],
-            np.array(self._shardings()).reshape(-1, 3),
+            np.array(self.shardings()).reshape(-1, 3),
             *(single[f"overlap_{axis}"] for axis in ("dp", "tp", "pp")),
         ]
 
-    def _shardings(self) -> list[tuple[int, int, int]]:
+    def shardings(self) -> list[tuple[int, int, int]]:
         """(zero_stage, sharding, dp_shard)."""
         found = []
         for name in self.sharding:
