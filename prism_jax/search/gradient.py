@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +76,8 @@ def gradient_search(
     evaluator, screen = _looked_at(first, knobs, known)
     found = race(evaluator, screen, wanted, seed, top, Journal(None, "").scores, progress)
     progress(1.0, "gain on fresh draws")
-    return study_of(evaluator, screen, found, wanted, seed, "gradient", posterior, started)
+    study = study_of(evaluator, screen, found, wanted, seed, "gradient", posterior, started)
+    return replace(study, notes=(*study.notes, f"{screen.n_plans:,} plans were looked at, not the whole space"))
 
 
 def gap(study: Study, reference: Study) -> tuple[float, float]:

@@ -35,7 +35,7 @@ def knobs(job, space) -> Knobs:
 
 
 def every_position(knobs: Knobs) -> np.ndarray:
-    return np.indices(knobs.sizes).reshape(len(knobs.sizes), -1).T
+    return np.indices(knobs.sizes.tolist()).reshape(len(knobs.sizes), -1).T
 
 
 def rows_of(knobs: Knobs, space: PlanSpace) -> list[set[tuple[int, ...]]]:
@@ -70,7 +70,8 @@ def test_the_same_with_experts_schedules_cluster_sizes_and_all_shardings():
         schedule=("interleaved", "zb_v", "1f1b"),
         recompute=("full",),
         zero_stage=(0, 1),
-        sharding=("none", "fsdp"),
+        sharding=("none", "fsdp", "hsdp"),
+        dp_shard=(2, 4),
         overlap_dp=(0,),
     )
     same_plans(Knobs(space, job.plan, job.model), space)
@@ -134,6 +135,7 @@ def test_the_best_of_a_small_space_is_found(found, job, space):
     assert found.method == "gradient"
     assert found.best.value_s == pytest.approx(exhaustive.best.value_s, rel=2e-3)
     assert found.screen.n_plans < exhaustive.screen.n_plans
+    assert f"{found.screen.n_plans:,} plans were looked at" in found.notes[-1]
 
 
 def test_the_gap_to_itself_is_zero_and_that_to_a_slower_plan_is_not(found):
