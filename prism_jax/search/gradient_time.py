@@ -34,18 +34,21 @@ def estimate_s(cost: BlockCost, parts: Parts) -> Floats:
     found = lower_bound(cost, slowdown)
     for first in range(0, len(found), _ROWS):
         rows = np.arange(first, min(first + _ROWS, len(found)))
-        found[rows] = _waiting_s(cost, rows, found, slowdown) + _sent_s(cost, rows)
+        seconds = chunk_seconds(cost, rows, slowdown)
+        compute, comm, hidden = (part[..., 0] for part in seconds)  # [plan, kind, chunk]
+        found[rows] = _waiting_s(cost, rows, found[rows], compute, comm, hidden) + _sent_s(cost, rows, compute + comm)
     return found
 
 
-def _sent_s(cost: BlockCost, rows: np.ndarray) -> Floats:
-    """[plan] transfers between stages: what occupies the busiest stage, and the way there and back of one micro-batch."""
+def _sent_s(cost: BlockCost, rows: np.ndarray, whole: Floats) -> Floats:
+    """[plan] what transfers between stages add to the busiest stage, and the way there and back of one micro-batch."""
     plan, table = cost.table.plan(0), cost.table
     edge = cost.edge_s[cost.of_edge[rows]]
     beyond = edge.copy()  # a forward is sent over the edge after its chunk, a gradient over the edge before
     beyond[:, 1:] += edge[:, :-1]
-    busy = (beyond @ _held(plan)).max(axis=1) * table.n_micro_batch[rows] * (1 - table.overlap_pp[rows])
-    return busy + 2.0 * edge[:, : plan.pp].sum(axis=1)
+    busy, held = whole.sum(axis=1), _held(plan)
+    more = ((busy + beyond) @ held).max(axis=1) - (busy @ held).max(axis=1)
+    return more * table.n_micro_batch[rows] * (1 - table.overlap_pp[rows]) + 2.0 * edge[:, : plan.pp].sum(axis=1)
 
 
 def _held(plan: ParallelPlan) -> Floats:
@@ -56,25 +59,27 @@ def _held(plan: ParallelPlan) -> Floats:
     return held / held.sum(axis=1, keepdims=True)
 
 
-def _waiting_s(cost: BlockCost, rows: np.ndarray, bound: Floats, slowdown: float) -> Floats:
-    compute, comm, hidden = (part[..., 0] for part in chunk_seconds(cost, rows, slowdown))
+def _waiting_s(
+    cost: BlockCost, rows: np.ndarray, bound: Floats, compute: Floats, comm: Floats, hidden: Floats
+) -> Floats:
+    """[plan] without transfers, from the bound and the seconds of chunks [plan, kind, chunk]."""
     end = (cost.end.compute_s + cost.end.exposed_s)[rows]
     m, plan = cost.table.n_micro_batch[rows], cost.table.plan(0)
-    pp, whole = plan.pp, compute + comm  # [plan, kind, chunk]
+    pp, whole = plan.pp, compute + comm
     match plan.schedule:
         case "gpipe" | "1f1b":
-            return bound[rows]
+            return bound
         case "dualpipe":
-            return np.maximum(bound[rows], _dual_pipe_s(compute, comm, hidden, end, m))
+            return np.maximum(bound, _dual_pipe_s(compute, comm, hidden, end, m))
         case "interleaved":
             slot = whole.reshape(*whole.shape[:2], -1, pp).max(axis=3).sum(axis=(1, 2))
-            return np.maximum(bound[rows], m * slot + end.max(axis=1))
+            return np.maximum(bound, m * slot + end.max(axis=1))
         case "zb_v":
             busy = m[:, None] * (whole.sum(axis=1) @ _held(plan)) + end
             return busy.max(axis=1) + (pp - 1) * _open_v_s(whole.mean(axis=2), m, pp)
     b, w = whole.mean(axis=2)[:, 1:].T
     filled = np.minimum(_FILLED[plan.schedule], (m - 1) / max(pp - 1, 1))
-    return bound[rows] + (pp - 1) * np.maximum(b - filled * w, 0.0)
+    return bound + (pp - 1) * np.maximum(b - filled * w, 0.0)
 
 
 def _open_v_s(mean: Floats, m: np.ndarray, pp: int) -> Floats:
