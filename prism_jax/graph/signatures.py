@@ -1,7 +1,7 @@
 """Op signatures: the few different ops a schedule repeats, and their seconds from the cost of its chunks.
 
-Ops of a lane that run the same kinds of work on the same chunks (and send over the same edges) are alike, whatever their micro-batch. Their
-seconds are computed once, for any number of plans (leading axes of the cost), and picked by index.
+Ops of a lane that run the same kinds of work on the same chunks (and send over the same edges) are alike, whatever their
+micro-batch. Their seconds are computed once, for any number of plans (leading axes of the cost), and picked by index.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def plot_nodes(result: PlacementResult, method: str, *, ax: Axes | None = None) 
     ax.imshow(values, cmap="OrRd", vmin=low, vmax=max(high, low + 1e-3), aspect="auto", interpolation="nearest")
     ax.grid(False)
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True, nbins=16, min_n_ticks=1))
+        axis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
     ax.set_xlabel("replica")
     ax.set_ylabel("stage")
     return ax

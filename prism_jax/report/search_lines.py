@@ -108,4 +108,5 @@ def _sharding(plan: Found) -> str:
 
 
 def _overlap(plan: Found) -> str:
-    return " ".join(axis for axis, on in plan["overlap"].items() if on) or "nothing"
+    """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
+    return " ".join(axis for axis, on in plan["overlap"].items() if on and plan[axis] > 1) or "nothing"
