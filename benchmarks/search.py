@@ -27,7 +27,8 @@ N_REFERENCE = 5  # plans whose error is measured
 N_SEED = 24
 PLAIN_DRAWS = 1000
 N_REPEAT = 40
-N_TRUTH_SEED = 64
+N_RESAMPLE = 20_000
+N_TRUTH_SEED = 256  # the truth errs by a sixth of what a promise does
 
 
 def evaluate(job_name: str) -> None:
@@ -110,6 +111,7 @@ def whole(job_name: str) -> None:
 
 def promise(job_name: str) -> None:
     """Searches with different seeds; the truth of each winner's gain from many more draws."""
+
     from prism_jax.io.config import load_job
     from prism_jax.search.evaluate import Evaluator
     from prism_jax.search.exhaustive import search

@@ -107,9 +107,8 @@ def run(pipe: Pipeline, seconds: Floats, lag_s: Floats, *, width: int = WIDTH) -
     Args:
         width: columns per call; few pad to an eighth of it.
     """
-    idle = np.zeros((1, seconds.shape[1]))
-    arrays = np.append(seconds, idle, axis=0), np.append(lag_s, idle, axis=0)
-    ends = [_run(pipe, width, *(part[:, i : i + width] for part in arrays)) for i in range(0, seconds.shape[1], width)]
+    starts = range(0, seconds.shape[1], width)
+    ends = [_run(pipe, width, seconds[:, i : i + width], lag_s[:, i : i + width]) for i in starts]
     return np.concatenate([np.asarray(part, dtype=np.float64)[:, :n] for part, n in ends], axis=1)
 
 
@@ -122,9 +121,10 @@ def _run(pipe: Pipeline, width: int, seconds: Floats, lag: Floats) -> tuple[Arra
 
 
 def _padded(part: Floats, width: int) -> NDArray[np.float32]:
-    """The same in float32 with rows up to a power of two and columns up to `width`."""
-    rows = 1 << (len(part) - 1).bit_length()
-    return np.pad(part, ((0, rows - len(part)), (0, width - part.shape[1]))).astype(np.float32)
+    """The same in float32 with rows up to a power of two, one of zeros at least, and columns up to `width`."""
+    padded = np.zeros((1 << len(part).bit_length(), width), np.float32)
+    padded[: len(part), : part.shape[1]] = part
+    return padded
 
 
 @lru_cache(maxsize=1)

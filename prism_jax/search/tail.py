@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from .._typing import Floats
@@ -36,9 +37,11 @@ from .pipeline import Pipeline, pipeline, run, sent_s
 from .table import PlanTable, distinct
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
+Single = NDArray[np.float32]
 MIX = np.array([0.75, 0.1, 0.15])  # gemm, attention, memory: where the slow GPUs of a transformer are looked for
 N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
 N_STEP_SAMPLES = 1024
+_MEMORY, _P2P, _END = COMPUTE_CLASSES.index("memory"), NETWORK_AXES.index("pp"), NETWORK_AXES.index("end")
 RUN_WIDTH = 1024  # columns of one call of the scan
 COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
 
@@ -55,20 +58,20 @@ class _Group(NamedTuple):
 
 @dataclass(frozen=True)
 class _Draws:
-    """What the columns of a group have in common.
+    """What the columns of a group have in common, in single precision, as the scan runs.
 
     Attributes:
         chip: [class, member, lane, column] persistent factors.
         wait: [lane, column] mean of the slowest member's residual, relative to the slowest member.
-        link: [axis, lane, column].
+        link: [axis, lane, column]; None where links do not differ.
         regime: [axis, score].
         weight: [column] importance weights.
     """
 
-    chip: Floats
-    wait: Floats
-    link: Floats
-    regime: Floats
+    chip: Single
+    wait: Single
+    link: Single | None
+    regime: Single
     weight: Floats
 
 
@@ -139,11 +142,12 @@ class TailScorer:
         n_node = max(1, -(-n_member // node_size))
         design = _design(tree, pp, n_replica, n_column, self.seed)
         chip = _chips(tree, design, n_member, n_node, node_size, self.seed)
+        regime = [NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names]
         return _Draws(
             chip=chip,
-            wait=_waits(tree, chip, self.seed),
+            wait=_waits(tree, chip, self.seed).astype(np.float32),
             link=_links(tree, names, n_node, (pp, chip.shape[-1]), self.seed),
-            regime=np.stack([NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names]),
+            regime=np.stack(regime).astype(np.float32),
             weight=design.weight.ravel(),
         )
 
@@ -154,28 +158,22 @@ class TailScorer:
     def _times(self, group: _Group, draws: _Draws) -> tuple[Floats, list[Shared]]:
         """Replica times [plan, score, column] and what the replicas of each plan share."""
         cost, rows, pipe = group.cost, group.rows, group.pipe
-        n_plan, n_score, n_column = len(rows), len(REGIME_SCORES), draws.chip.shape[-1]
+        shape = (len(rows), len(REGIME_SCORES), draws.chip.shape[-1])
         compute, comm = self._signature_seconds(group)
-        lane = pipe.ops.lane
-        slow = _slowest(compute, draws.chip[:, :, lane]) * draws.wait[lane]
         edge = cost.edge_s[cost.of_edge[rows]]
-        blocking = 1.0 - cost.table.overlap_pp[rows]
-        p2p = NETWORK_AXES.index("pp")
-        seconds = slow[:, :, None] + _networked(comm, draws, lane)
-        sent = sent_s(pipe, edge) * blocking[:, None]
-        seconds = seconds + sent[:, :, None, None] * draws.regime[p2p][:, None] * draws.link[p2p][lane][:, None]
-        lag = (edge * (1.0 - blocking)[:, None])[:, :, None, None] * draws.regime[p2p][:, None]
-        lag = np.broadcast_to(lag, (*lag.shape[:3], n_column))
-        ends = run(pipe, _by_column(seconds), _by_column(lag), width=RUN_WIDTH).reshape(-1, n_plan, n_score, n_column)
-        memory = COMPUTE_CLASSES.index("memory")
-        end = NETWORK_AXES.index("end")
-        optimizer = cost.end.compute_s[rows].T[:, :, None, None] * draws.chip[memory].max(axis=0)[:, None, None]
-        exposed = (
-            cost.end.exposed_s[rows].T[:, :, None, None] * draws.regime[end][:, None] * draws.link[end][:, None, None]
-        )
-        return (ends + optimizer + exposed).max(axis=0), self._shared(group, comm, sent, draws)
+        blocking = (1.0 - cost.table.overlap_pp[rows][:, None]).astype(np.float64)
+        sent, lag = sent_s(pipe, edge) * blocking, edge * (1.0 - blocking)
+        slow = _slowest(compute, draws.chip[:, :, pipe.ops.lane]) * draws.wait[pipe.ops.lane][:, None]
+        seconds = slow[:, :, None] + _networked(np.append(comm, sent[..., None], axis=-1), draws, pipe.ops.lane)
+        lag_s = _first_axis(lag)[:, :, None, None] * draws.regime[_P2P][:, None]
+        lag_s = np.broadcast_to(lag_s, (len(lag_s), *shape))
+        ends = run(pipe, seconds.reshape(len(seconds), -1), lag_s.reshape(len(lag_s), -1), width=RUN_WIDTH)
+        optimizer = cost.end.compute_s[rows].T[:, :, None, None] * draws.chip[_MEMORY].max(axis=0)[:, None, None]
+        exposed = cost.end.exposed_s[rows].T[:, :, None, None] * draws.regime[_END][:, None]
+        exposed = exposed * (1.0 if draws.link is None else draws.link[_END][:, None, None])
+        return (ends.reshape(-1, *shape) + optimizer + exposed).max(axis=0), self._shared(group, comm, sent)
 
-    def _shared(self, group: _Group, comm: Floats, sent: Floats, draws: _Draws) -> list[Shared]:
+    def _shared(self, group: _Group, comm: Floats, sent: Floats) -> list[Shared]:
         tree, table = self.tree, group.cost.table
         n_op = _op_counts(group.pipe)
         inside = np.einsum("psa,s->pa", comm, n_op) / table.layout.pp
@@ -219,7 +217,7 @@ def _design(tree: Variability, pp: int, n_replica: int, n_column: int, seed: int
     return importance_design(1, n_column, pp, n_replica, direction, np.ones(pp), seed)
 
 
-def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int) -> Floats:
+def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int) -> Single:
     """[class, member, lane, column] persistent factors; the slowest member's score is the design's, the others lie below it."""
     peak = np.moveaxis(design.peak_score, 0, 2).reshape(2, design.peak_score.shape[2], -1)
     rng = np.random.default_rng([seed, 1])
@@ -236,7 +234,7 @@ def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_s
     return np.stack(factors).astype(np.float32)
 
 
-def _waits(tree: Variability, chip: Floats, seed: int) -> Floats:
+def _waits(tree: Variability, chip: Single, seed: int) -> Floats:
     """[lane, column] mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the usual mix of classes."""
     speed = np.einsum("c,cmlk->mlk", MIX, chip)
     calls = [tree.of(name).call for name in COMPUTE_CLASSES]
@@ -251,34 +249,34 @@ def _waits(tree: Variability, chip: Floats, seed: int) -> Floats:
     return total / N_RESIDUAL / speed.max(axis=0)
 
 
-def _links(tree: Variability, names: tuple[str, ...], n_node: int, shape: tuple[int, int], seed: int) -> Floats:
-    """[axis, lane, column] factor of the worst of a group's links."""
+def _links(tree: Variability, names: tuple[str, ...], n_node: int, shape: tuple[int, int], seed: int) -> Single | None:
+    """[axis, lane, column] factor of the worst of a group's links; None where links do not differ."""
+    if all(tree.of(name).node.cv == 0 for name in names):
+        return None
     score = np.random.default_rng([seed, 3]).standard_normal(shape)
     worst = -ndtri(-np.expm1(np.log(ndtr(score)) / n_node))
-    return np.stack([NormalScoreMap.from_family(tree.of(name).node)(worst) for name in names])
+    return np.stack([NormalScoreMap.from_family(tree.of(name).node)(worst) for name in names]).astype(np.float32)
 
 
-def _slowest(compute: Floats, chip: Floats) -> Floats:
-    """[plan, signature, column] seconds of the slowest member; `chip` [class, member, signature, column]."""
-    seconds = compute.astype(np.float32)[..., None]
-    slowest = np.zeros((*compute.shape[:2], chip.shape[-1]), np.float32)
+def _first_axis(values: Floats) -> Single:
+    """[plan, row, ...] -> [row, plan, ...] in single precision."""
+    return np.swapaxes(values, 0, 1).astype(np.float32)
+
+
+def _slowest(compute: Floats, chip: Single) -> Single:
+    """[signature, plan, column] seconds of the slowest member; `chip` [class, member, signature, column]."""
+    seconds = _first_axis(compute)[..., None]
+    slowest = np.zeros((*seconds.shape[:2], chip.shape[-1]), np.float32)
     for member in range(chip.shape[1]):
-        own = sum(seconds[:, :, c] * chip[c, member] for c in range(chip.shape[0]))
+        own = sum(seconds[:, :, c] * chip[c, member][:, None] for c in range(chip.shape[0]))
         np.maximum(slowest, own, out=slowest)
     return slowest
 
 
-def _networked(comm: Floats, draws: _Draws, lane: Rows) -> Floats:
-    """[plan, signature, score, column] seconds of communication inside ops."""
-    axes = range(len(COMM_AXES))
-    parts = [
-        comm[:, :, axis, None, None] * draws.regime[axis][:, None] * draws.link[axis][lane][:, None]
-        for axis in axes
-        if comm[..., axis].any()
-    ]
-    return sum(parts, np.zeros((1, 1, 1, 1)))
-
-
-def _by_column(seconds: Floats) -> Floats:
-    """[plan, row, score, column] -> [row, plan x score x column]."""
-    return np.moveaxis(seconds, 1, 0).reshape(seconds.shape[1], -1)
+def _networked(comm: Floats, draws: _Draws, lane: Rows) -> Single:
+    """[signature, plan, score, column] seconds on the network, by axis of `comm` [plan, signature, axis]: in ops, then sent."""
+    seconds, axes = _first_axis(comm), [*range(len(COMM_AXES)), _P2P]
+    regime = draws.regime[axes]
+    if draws.link is None:
+        return (seconds @ regime)[..., None]
+    return np.einsum("spa,ag,ask->spgk", seconds, regime, draws.link[axes][:, lane], optimize=True)
