@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .ask_tell import AskTell as AskTell
     from .exhaustive import search as search
+    from .gradient import gap as gap, gradient_search as gradient_search
     from .space import PlanSpace as PlanSpace, default_space as default_space
     from .study import Study as Study
 
@@ -17,6 +18,8 @@ _HOME = {
     "PlanSpace": "space",
     "Study": "study",
     "default_space": "space",
+    "gap": "gradient",
+    "gradient_search": "gradient",
     "search": "exhaustive",
 }
 

@@ -94,19 +94,17 @@ class Knobs:
         value["dp"] = value["n_devices"] // inner
         self._plain(value, at["sharding"])
         layout = self._layout_of[at["schedule"], at["pp"], at["virtual_stages"]]
-        layout = np.where((value["n_devices"] % inner == 0) & (value["zero_stage"] >= 0), layout, NOWHERE)
+        layout = np.where(value["n_devices"] % inner == 0, layout, NOWHERE)
         return Codes(layout, np.stack([value[name] for name in COLUMNS], axis=1))
 
     def _plain(self, value: dict[str, Rows], sharding: Rows) -> None:
-        """Sets knobs without effect to their plain values, in place; a negative ZeRO stage says that there is no such plan."""
+        """Sets knobs without effect to their plain values, in place."""
         alone, one_tp = value["dp"] * value["cp"] == 1, value["tp"] == 1
         value["sequence_parallel"] = np.where(one_tp, min(self.space.sequence_parallel), value["sequence_parallel"])
         value["overlap_tp"] = np.where(one_tp, min(self.space.overlap_tp), value["overlap_tp"])
         value["overlap_dp"] = np.where(alone, max(self.space.overlap_dp), value["overlap_dp"])
         value["overlap_pp"] = np.where(value["pp"] == 1, max(self.space.overlap_pp), value["overlap_pp"])
-        plain = self.shardings[(self.shardings[:, :2] == self.shardings[:, :2].min(axis=0)).all(axis=1)]
-        nothing = np.full((1, 3), -1)
-        own = np.where(alone[:, None], (*plain, *nothing)[0], self.shardings[sharding])
+        own = np.where(alone[:, None], self.space.plain_sharding, self.shardings[sharding])
         value["zero_stage"], value["sharding"], value["dp_shard"] = own.T
 
     @cached_property

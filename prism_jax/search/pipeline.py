@@ -23,6 +23,7 @@ from ..graph.schedules import make_schedule
 from ..graph.signatures import Signatures, signature_seconds, signatures
 from .table import Layout
 
+Reals = NDArray[np.floating]
 WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache
 MAX_TABLES = 4096
 
@@ -101,7 +102,7 @@ def sent_s(pipe: Pipeline, edge_s: Floats) -> Floats:
     return edge[:, pipe.ops.edge].sum(axis=-1)
 
 
-def run(pipe: Pipeline, seconds: Floats, lag_s: Floats, *, width: int = WIDTH) -> Floats:
+def run(pipe: Pipeline, seconds: Reals, lag_s: Reals, *, width: int = WIDTH) -> Floats:
     """End times [lane, column] of seconds [signature, column] and lags [edge, column], columns being plans or draws.
 
     Args:
@@ -112,7 +113,7 @@ def run(pipe: Pipeline, seconds: Floats, lag_s: Floats, *, width: int = WIDTH) -
     return np.concatenate([np.asarray(part, dtype=np.float64)[:, :n] for part, n in ends], axis=1)
 
 
-def _run(pipe: Pipeline, width: int, seconds: Floats, lag: Floats) -> tuple[Array, int]:
+def _run(pipe: Pipeline, width: int, seconds: Reals, lag: Reals) -> tuple[Array, int]:
     """End times [lane, column] of up to `width` columns, and how many of them there are."""
     n = seconds.shape[1]
     width = width if n > width // 8 else width // 8
@@ -120,7 +121,7 @@ def _run(pipe: Pipeline, width: int, seconds: Floats, lag: Floats) -> tuple[Arra
     return _ends(pipe.signature, pipe.dep_row, pipe.dep_edge, np.int32(pipe.n_used), *arrays, depth=pipe.depth), n
 
 
-def _padded(part: Floats, width: int) -> NDArray[np.float32]:
+def _padded(part: Reals, width: int) -> NDArray[np.float32]:
     """The same in float32 with rows up to a power of two, one of zeros at least, and columns up to `width`."""
     padded = np.zeros((1 << len(part).bit_length(), width), np.float32)
     padded[: len(part), : part.shape[1]] = part

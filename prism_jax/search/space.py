@@ -77,7 +77,7 @@ class PlanSpace:
         """All plans of one layout, in an order that depends on the space alone."""
         columns = dict(zip(COLUMNS, _product(self._degrees(layout.pp), *self._knobs()).T, strict=True))
         table = PlanTable(base, layout, **columns)
-        return table.take(_distinguishable(table))
+        return table.take(_distinguishable(table, self.plain_sharding))
 
     def _degrees(self, pp: int) -> np.ndarray:
         """[degrees, (tp, cp, dp, ep)] whose product with pp is a cluster size."""
@@ -104,6 +104,11 @@ class PlanSpace:
             np.array(self.shardings()).reshape(-1, 3),
             *(single[f"overlap_{axis}"] for axis in ("dp", "tp", "pp")),
         ]
+
+    @property
+    def plain_sharding(self) -> tuple[int, int, int]:
+        """The least of `shardings`: the one that stands for all where there is nobody to share with."""
+        return min(self.shardings(), key=lambda own: (own[1], own[0], own[2]))
 
     def shardings(self) -> list[tuple[int, int, int]]:
         """(zero_stage, sharding, dp_shard)."""
@@ -143,15 +148,17 @@ def _product(*factors: np.ndarray) -> np.ndarray:
     return np.concatenate([factor[i] for factor, i in zip(factors, index, strict=True)], axis=1)
 
 
-def _distinguishable(table: PlanTable) -> np.ndarray:
+def _distinguishable(table: PlanTable, plain: tuple[int, int, int]) -> np.ndarray:
     """Which plans are not another one under a different name: of switches without effect only the plain setting stays."""
     if not len(table):
         return np.zeros(0, dtype=bool)
     alone = table.dp * table.cp == 1
+    zero_stage, sharding, dp_shard = plain
+    first_sharding = (table.zero_stage == zero_stage) & (table.sharding == sharding) & (table.dp_shard == dp_shard)
     return (
         ((table.tp > 1) | (table.sequence_parallel == table.sequence_parallel.min()))
         & ((table.tp > 1) | (table.overlap_tp == table.overlap_tp.min()))
-        & (~alone | ((table.zero_stage == table.zero_stage.min()) & (table.sharding == table.sharding.min())))
+        & (~alone | first_sharding)
         & (~alone | (table.overlap_dp == table.overlap_dp.max()))
         & ((table.layout.pp > 1) | (table.overlap_pp == table.overlap_pp.max()))
     )

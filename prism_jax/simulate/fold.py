@@ -10,6 +10,7 @@ end-of-step call, in float64; rare stalls are integrated exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,11 +158,14 @@ def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
     return np.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
 
 
+@lru_cache(maxsize=64)
 def fine_tail(n_node: int, n: int) -> Floats:
     """Increasing probabilities from 0 to 1, a third of them spread over the decades of the upper tail of `n` samples."""
     n_tail = n_node // 3
     tail = 1.0 - np.geomspace(0.02, 0.5 / n, n_tail) if n > 50 else np.linspace(0.98, 1.0, n_tail)
-    return np.concatenate([np.linspace(0.0, 0.98, n_node - n_tail, endpoint=False), tail, [1.0]])
+    found = np.concatenate([np.linspace(0.0, 0.98, n_node - n_tail, endpoint=False), tail, [1.0]])
+    found.flags.writeable = False
+    return found
 
 
 def maximum_quantile(time_s: Floats, weight: Floats, n: int, u: Floats) -> Floats:

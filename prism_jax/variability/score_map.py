@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,7 +63,7 @@ class NormalScoreMap:
     @property
     def mean(self) -> float:
         """E[map(z)] for z ~ N(0, 1): sum over segments of `a (Phi(u) - Phi(l)) + b (phi(l) - phi(u))`."""
-        z, values, slopes = self._segments()
+        z, values, slopes = self._segments
         edges = np.concatenate([[-np.inf], z[1:-1], [np.inf]])
         density = np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi)
         intercepts = values[:-1] - slopes * z[:-1]
@@ -77,14 +77,14 @@ class NormalScoreMap:
 
     def __call__(self, z: ArrayLike) -> Array:
         score = np.asarray(z, dtype=np.float64)
-        knots, values, slopes = self._segments()
+        knots, values, slopes = self._segments
         segment = np.clip(np.searchsorted(knots, score, side="right") - 1, 0, len(slopes) - 1)
         return values[segment] + slopes[segment] * (score - knots[segment])
 
     def inverse(self, factor: ArrayLike) -> Array:
         """Normal score of a factor; the largest one where the map is flat, -inf below and +inf above a flat end."""
         x = np.asarray(factor, dtype=np.float64)
-        knots, values, slopes = self._segments()
+        knots, values, slopes = self._segments
         segment = np.clip(np.searchsorted(values, x, side="right") - 1, 0, len(slopes) - 1)
         offset, slope = x - values[segment], slopes[segment]
         flat = np.where(offset < 0.0, -np.inf, np.inf)
@@ -101,7 +101,7 @@ class NormalScoreMap:
         Raises:
             SpecError: the map has more than `n_terms` interior knots.
         """
-        knots, values, slopes = self._segments()
+        knots, values, slopes = self._segments
         n_inner = len(knots) - 2
         size = n_inner if n_terms is None else n_terms
         if n_inner > size:
@@ -110,7 +110,9 @@ class NormalScoreMap:
         dslopes[:n_inner], inner[:n_inner] = np.diff(slopes), knots[1:-1]
         return ReluTerms(np.asarray(values[0] - slopes[0] * knots[0]), np.asarray(slopes[0]), dslopes, inner)
 
+    @cached_property
     def _segments(self) -> tuple[Array, Array, Array]:
+        """Knots, values, and the slope after each knot but the last."""
         z, values = np.asarray(self.knots_z), np.asarray(self.values)
         return z, values, np.diff(values) / np.diff(z)
 

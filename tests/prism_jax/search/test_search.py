@@ -65,6 +65,8 @@ def test_posterior_draws_widen_the_gain(job, space):
     few = replace(space, pp=(1, 2), schedule=("1f1b",))
     posterior = [job.variability.scaled(k) for k in (0.5, 1.0, 1.5, 2.0)]
     promise = search(job, few, top=2, posterior=posterior).promise
+    assert promise is not None
+    assert promise.posterior_interval is not None
     low, high = promise.posterior_interval
     assert low < promise.gain < high
     assert high - low > promise.gain_interval[1] - promise.gain_interval[0]

@@ -38,6 +38,12 @@ def test_switches_without_effect_are_no_plans_of_their_own(evaluator):
         assert plan.pp > 1 or (plan.schedule, plan.virtual_stages, plan.overlap.pp) == ("1f1b", 1, True)
 
 
+def test_shardings_that_start_late_leave_plans_without_replicas_in(job, space):
+    late = replace(space, zero_stage=(1, 2), sharding=("none", "fsdp"), tp=(4,), pp=(4,), cp=(1,))
+    plans = [*every_plan(Evaluator(job, late))]
+    assert {(plan.zero_stage, plan.sharding) for plan in plans} == {(1, "none")}
+
+
 def test_a_plan_survives_the_way_through_a_table(evaluator):
     for plan in every_plan(evaluator):
         assert PlanTable.of(plan).plan(0) == plan
