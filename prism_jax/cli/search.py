@@ -41,6 +41,15 @@ Fits = Annotated[
     typer.Option("--fit", metavar="NC", help="Use a fit of `prism-jax fit`; its draws widen the gain's interval."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
+Gpus = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--gpus", min=1, metavar="N", help="Search this cluster size instead; repeated, a front over sizes is shown."
+    ),
+]
+Price = Annotated[
+    float, typer.Option("--price", min=0.0, help="Of one GPU for an hour, for the cost of a step (--gpus).")
+]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 METHODS = ("exhaustive", "gradient")
 
@@ -61,6 +70,8 @@ def search(
     fit: Fits = None,
     force: Force = False,
     seed: Seed = 0,
+    gpus: Gpus = None,
+    price: Price = 0.0,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
@@ -79,6 +90,10 @@ def search(
         check_target(resume)
     if method not in METHODS:
         raise DataError(f"--method: {method!r} is unknown; known are {' and '.join(METHODS)}")
+    if gpus and (plot or resume or method != "exhaustive"):
+        raise DataError(
+            "--gpus: goes with --objective, --space, --price, --seed and --json only. Leave the others out."
+        )
     if resume is not None and method == "gradient":
         raise DataError(
             "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
@@ -89,6 +104,9 @@ def search(
     fitted = fitted_variability(loaded.variability, fit or [], seed, force)
     if fitted is not None:
         loaded = replace(loaded, variability=fitted.middle)
+    if gpus:
+        _sizes(loaded, space, gpus, price, objective, seed, {"job": job, "set": overrides or [], "gpus": gpus}, json)
+        return
     posterior = () if fitted is None else fitted.draws
     study = _run(loaded, values, method, objective, seed, top, resume, posterior)
     inputs = {
@@ -112,6 +130,54 @@ def search(
         return study_lines(summary)
 
     leave(summary, lines, json, plot, figure)
+
+
+def _sizes(
+    job: Job,
+    space: str | None,
+    gpus: list[int],
+    price: float,
+    objective: str,
+    seed: int,
+    inputs: dict[str, Any],
+    json: bool,
+) -> None:
+    """Best plan of every cluster size."""
+    from ..io.space import read_space
+    from ..io.write import run_record
+    from ..search.space import default_space
+    from .spinner import spinner
+    from .start_jax import start_jax
+
+    values = None if space is None else read_space(space, default_space(job))
+    start_jax()
+    with spinner("loading JAX") as tell:
+        from ..search.sizes import best_sizes, search_sizes
+
+        sizes = search_sizes(
+            job,
+            gpus,
+            values,
+            price_per_hour=price,
+            objective=objective,
+            seed=seed,
+            progress=lambda fraction, what: tell(f"{what}, {fraction:.0%}"),
+        )
+    kept = best_sizes(sizes, "value_s", "n_devices", "energy_j", "cost")
+    summary = {
+        "job": _facts(job),
+        "objective": objective,
+        "sizes": [size.to_dict() for size in sizes],
+        "front": [size.n_devices for size in kept],
+        **run_record({**inputs, "space": space, "price": price, "objective": objective}, seed),
+    }
+
+    def lines() -> list[str]:
+        from ..report import size_lines
+
+        return size_lines(summary)
+
+    leave(summary, lines, json, None, lambda: None)
 
 
 def _facts(job: Job) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .lines import summary_lines as summary_lines
     from .place_lines import placement_lines as placement_lines
-    from .search_lines import study_lines as study_lines
+    from .search_lines import size_lines as size_lines, study_lines as study_lines
     from .summary import summary_dict as summary_dict
 
 _HOME = {
     "summary_lines": "lines",
     "placement_lines": "place_lines",
+    "size_lines": "search_lines",
     "study_lines": "search_lines",
     "summary_dict": "summary",
 }

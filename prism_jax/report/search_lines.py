@@ -19,6 +19,29 @@ def study_lines(found: Found) -> list[str]:
     return lines[:-1]
 
 
+def size_lines(found: Found) -> list[str]:
+    """The best plan of every cluster size, and which sizes nothing else beats."""
+    head = ("GPUs", found["objective"], "GPU-s per step", "energy", "cost", "memory", "plan")
+    rows = [
+        (
+            f"{'*' if size['n_devices'] in found['front'] else ' '} {size['n_devices']:,}",
+            format_s(size["value_s"]),
+            f"{size['n_devices'] * size['value_s']:,.0f}",
+            f"{size['energy_j'] / 3.6e6:.4g} kWh",
+            f"{size['cost']:.4g}" if size["cost"] else "-",
+            format_bytes(size["memory_bytes"]),
+            plan_words(size["plan"]),
+        )
+        for size in found["sizes"]
+    ]
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    title = f"{found['job']['name']}: {found['job']['model']} on {found['job']['device']}, best plan by {found['objective']}"
+    last = (
+        "* no other size is better in all of time, GPUs, energy and cost; energy and cost are those of the median step"
+    )
+    return [title, "", *(_joined(row, widths) for row in (head, *rows)), "", last]
+
+
 def plan_words(plan: Found) -> str:
     """A plan in one line."""
     degrees = " x ".join(f"{axis} {plan[axis]}" for axis in ("tp", "cp", "pp", "dp") if plan[axis] > 1) or "one device"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .ask_tell import AskTell as AskTell
     from .exhaustive import search as search
     from .gradient import gap as gap, gradient_search as gradient_search
+    from .sizes import best_sizes as best_sizes, search_sizes as search_sizes
     from .space import PlanSpace as PlanSpace, default_space as default_space
     from .study import Study as Study
 
@@ -20,7 +21,9 @@ _HOME = {
     "default_space": "space",
     "gap": "gradient",
     "gradient_search": "gradient",
+    "best_sizes": "sizes",
     "search": "exhaustive",
+    "search_sizes": "sizes",
 }
 
 

@@ -93,7 +93,7 @@ class AskTell:
         return plan
 
     def _check(self, plan: ParallelPlan, n_devices: int) -> None:
-        cluster = replace(self.job.cluster, n_devices=n_devices)
+        cluster = self.job.cluster.of_size(n_devices)
         for problem in problems(plan, self.job.model, cluster):
             raise PlanError(problem)
         need = memory(self.job.model, cluster, plan)

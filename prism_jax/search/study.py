@@ -95,7 +95,7 @@ class Study:
     def best_job(self) -> Job:
         """The job under the best plan."""
         plan = self.best.plan
-        return replace(self.job, plan=plan, cluster=replace(self.job.cluster, n_devices=plan.n_devices))
+        return replace(self.job, plan=plan, cluster=self.job.cluster.of_size(plan.n_devices))
 
     def front(self, *criteria: str) -> tuple[Candidate, ...]:
         """Candidates that no other beats in the objective and all of `criteria`, best objective first.

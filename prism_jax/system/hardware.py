@@ -7,7 +7,7 @@ devices one of its domains spans and by what one device can send into it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import SpecError
 
@@ -107,6 +107,12 @@ class Cluster:
             raise SpecError(
                 f"cluster {self.name}: the outermost tier spans {sizes[-1]} devices, fewer than n_devices {self.n_devices}"
             )
+
+    def of_size(self, n_devices: int) -> Cluster:
+        """The same cluster with another number of devices; its outermost tier spans them, if need be by growing."""
+        *inner, outer = self.tiers
+        outer = replace(outer, n_devices=max(outer.n_devices, n_devices))
+        return replace(self, n_devices=n_devices, tiers=(*inner, outer))
 
     def tier_of_span(self, span: int) -> Tier:
         """The innermost tier whose domain holds `span` consecutive devices."""

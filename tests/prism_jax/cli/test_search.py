@@ -114,3 +114,19 @@ def test_a_wrong_space_is_told_apart(text, mistake, capsys, tmp_path):
 def test_wrong_options_are_told_apart(words, mistake, capsys):
     assert search(*words) == 2
     assert mistake in capsys.readouterr().err
+
+
+def test_sizes_show_what_more_gpus_buy(space, capsys):
+    assert search("--space", space, "--gpus", "8", "--gpus", "32", "--gpus", "16", "--price", "2", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [size["n_devices"] for size in found["sizes"]] == [8, 16, 32]
+    times = [size["value_s"] for size in found["sizes"]]
+    assert times == sorted(times, reverse=True)
+    for size in found["sizes"]:
+        assert size["plan"]["n_devices"] == size["n_devices"]
+        assert size["cost"] == pytest.approx(2 * size["energy_j"] / 400 / 3600)  # an A100 takes 400 W
+    assert set(found["front"]) == {8, 16, 32}  # more GPUs are faster and cost more
+    assert search("--space", space, "--gpus", "8", "--gpus", "8") == 2
+    assert search("--space", space, "--gpus", "16", "--resume", "x.npz") == 2
+    assert search("--space", space, "--gpus", "16") == 0
+    assert "best plan by p95" in capsys.readouterr().out
