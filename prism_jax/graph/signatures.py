@@ -48,7 +48,9 @@ def signatures(schedule: Schedule, table: LevelTable) -> Signatures:
             known.setdefault(
                 (
                     lane,
-                    tuple([(_KIND[kind], chunk, edge(kind, chunk, micro_batch)) for kind, micro_batch, chunk in op.parts]),
+                    tuple(
+                        [(_KIND[kind], chunk, edge(kind, chunk, micro_batch)) for kind, micro_batch, chunk in op.parts]
+                    ),
                 ),
                 len(known),
             )

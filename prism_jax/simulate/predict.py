@@ -159,6 +159,8 @@ def column_design(program: Program, n_column: int, seed: int) -> Design:
 def persistent_spread(tree: Variability, class_seconds: Floats) -> Floats:
     """[2] how far the slowest GPU's and its node's factor move per unit of score, over a mix of kernel classes [class]."""
     share = class_seconds / class_seconds.sum()
-    maps = [[NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in COMPUTE_CLASSES] for part in ("gpu", "node")]
+    maps = [
+        [NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in COMPUTE_CLASSES] for part in ("gpu", "node")
+    ]
     slope = [sum(s * (m(3.0) - m(1.5)) / 1.5 for s, m in zip(share, row, strict=True)) for row in maps]
     return np.array(slope, dtype=np.float64)
