@@ -61,7 +61,8 @@ class _Draws:
     """What the columns of a group have in common, in single precision, as the scan runs.
 
     Attributes:
-        chip: [class, member, lane, column] persistent factors.
+        chip: [factor, member, lane, column] persistent factors; kernel classes that vary alike share one.
+        factor_of: [class] factor of every kernel class.
         wait: [lane, column] mean of the slowest member's residual, relative to the slowest member.
         link: [axis, lane, column]; None where links do not differ.
         regime: [axis, score].
@@ -69,6 +70,7 @@ class _Draws:
     """
 
     chip: Single
+    factor_of: Rows
     wait: Single
     link: Single | None
     regime: Single
@@ -141,11 +143,12 @@ class TailScorer:
         tree, node_size = self.tree, self.evaluator.job.cluster.node_size
         n_node = max(1, -(-n_member // node_size))
         design = _design(tree, pp, n_replica, n_column, self.seed)
-        chip = _chips(tree, design, n_member, n_node, node_size, self.seed)
+        chip, factor_of = _chips(tree, design, n_member, n_node, node_size, self.seed)
         regime = [NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names]
         return _Draws(
             chip=chip,
-            wait=_waits(tree, chip, self.seed).astype(np.float32),
+            factor_of=factor_of,
+            wait=_waits(tree, chip[factor_of], self.seed).astype(np.float32),
             link=_links(tree, names, n_node, (pp, chip.shape[-1]), self.seed),
             regime=np.stack(regime).astype(np.float32),
             weight=design.weight.ravel(),
@@ -163,12 +166,16 @@ class TailScorer:
         edge = cost.edge_s[cost.of_edge[rows]]
         blocking = (1.0 - cost.table.overlap_pp[rows][:, None]).astype(np.float64)
         sent, lag = sent_s(pipe, edge) * blocking, edge * (1.0 - blocking)
-        slow = _slowest(compute, draws.chip[:, :, pipe.ops.lane]) * draws.wait[pipe.ops.lane][:, None]
+        by_factor = compute @ np.eye(len(draws.chip))[draws.factor_of]
+        slow = _slowest(by_factor, draws.chip[:, :, pipe.ops.lane]) * draws.wait[pipe.ops.lane][:, None]
         seconds = slow[:, :, None] + _networked(np.append(comm, sent[..., None], axis=-1), draws, pipe.ops.lane)
         lag_s = _first_axis(lag)[:, :, None, None] * draws.regime[_P2P][:, None]
         lag_s = np.broadcast_to(lag_s, (len(lag_s), *shape))
         ends = run(pipe, seconds.reshape(len(seconds), -1), lag_s.reshape(len(lag_s), -1), width=RUN_WIDTH)
-        optimizer = cost.end.compute_s[rows].T[:, :, None, None] * draws.chip[_MEMORY].max(axis=0)[:, None, None]
+        optimizer = (
+            cost.end.compute_s[rows].T[:, :, None, None]
+            * draws.chip[draws.factor_of[_MEMORY]].max(axis=0)[:, None, None]
+        )
         exposed = cost.end.exposed_s[rows].T[:, :, None, None] * draws.regime[_END][:, None]
         exposed = exposed * (1.0 if draws.link is None else draws.link[_END][:, None, None])
         return (ends.reshape(-1, *shape) + optimizer + exposed).max(axis=0), self._shared(group, comm, sent)
@@ -217,8 +224,13 @@ def _design(tree: Variability, pp: int, n_replica: int, n_column: int, seed: int
     return importance_design(1, n_column, pp, n_replica, direction, np.ones(pp), seed)
 
 
-def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int) -> Single:
-    """[class, member, lane, column] persistent factors; the slowest member's score is the design's, the others lie below it."""
+def _chips(
+    tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int
+) -> tuple[Single, Rows]:
+    """[factor, member, lane, column] persistent factors, and every class's factor.
+
+    The slowest member's score is the design's, the others lie below it.
+    """
     peak = np.moveaxis(design.peak_score, 0, 2).reshape(2, design.peak_score.shape[2], -1)
     rng = np.random.default_rng([seed, 1])
     tail = -np.expm1(np.log(ndtr(peak[0])) / n_member)
@@ -227,11 +239,11 @@ def _chips(tree: Variability, design: Design, n_member: int, n_node: int, node_s
     gpu_z = np.concatenate([top[None], np.minimum(below, top)])
     node_z = np.concatenate([peak[1:], rng.standard_normal((n_node - 1, *top.shape))])
     host = np.minimum(np.arange(n_member) // node_size, n_node - 1)
-    factors = []
-    for name in COMPUTE_CLASSES:
-        gpu, node = (NormalScoreMap.from_family(family) for family in (tree.of(name).gpu, tree.of(name).node))
-        factors.append(gpu(gpu_z) * node(node_z)[host])
-    return np.stack(factors).astype(np.float32)
+    families = [(tree.of(name).gpu, tree.of(name).node) for name in COMPUTE_CLASSES]
+    different = [*dict.fromkeys(families)]
+    maps = [[NormalScoreMap.from_family(family) for family in pair] for pair in different]
+    factors = np.stack([gpu(gpu_z) * node(node_z)[host] for gpu, node in maps])
+    return factors.astype(np.float32), np.array([different.index(pair) for pair in families])
 
 
 def _waits(tree: Variability, chip: Single, seed: int) -> Floats:
@@ -264,7 +276,12 @@ def _first_axis(values: Floats) -> Single:
 
 
 def _slowest(compute: Floats, chip: Single) -> Single:
-    """[signature, plan, column] seconds of the slowest member; `chip` [class, member, signature, column]."""
+    """[signature, plan, column] seconds of the slowest member.
+
+    Args:
+        compute: [plan, signature, factor] noise-free seconds.
+        chip: [factor, member, signature, column].
+    """
     seconds = _first_axis(compute)[..., None]
     slowest = np.zeros((*seconds.shape[:2], chip.shape[-1]), np.float32)
     for member in range(chip.shape[1]):
