@@ -66,6 +66,16 @@ class StepGraph:
     @property
     def ring_depth(self) -> int:
         """How many levels back the furthest predecessor lies, plus one: end times older than that are never read."""
-        level = np.arange(self.n_level)[:, None, None]
-        back = np.where(self.dep_level >= 0, level - self.dep_level, 0)
-        return int(back.max(initial=0)) + 1
+        return ring_depth(self.dep_level)
+
+
+def ring_depth(dep_level: Ints) -> int:
+    """How many levels back the furthest of the predecessors [level, lane, dep] lies, plus one."""
+    level = np.arange(len(dep_level))[:, None, None]
+    return int(np.where(dep_level >= 0, level - dep_level, 0).max(initial=0)) + 1
+
+
+def ring_rows(dep_level: Ints, dep_lane: Ints, depth: int) -> Ints:
+    """[level, lane, dep] row of a ring buffer of `depth` levels where a predecessor's end stands; the row after them for none."""
+    n_lane = dep_level.shape[1]
+    return np.where(dep_level >= 0, (dep_level % depth) * n_lane + dep_lane, depth * n_lane).astype(np.int32)

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._typing import Floats
 from ..cost.chunks import chunks_of_stage
+from ..plan import ParallelPlan
 from .block import BlockCost, chunk_seconds
 from .parts import Rows
 
@@ -41,15 +42,20 @@ def _bound(cost: BlockCost, rows: Rows, eff_slowdown: float) -> Floats:
     pp, bidirectional = plan.pp, plan.schedule == "dualpipe"
     compute, comm, _ = chunk_seconds(cost, rows, eff_slowdown)
     seconds = (compute if bidirectional else compute + comm)[..., 0]  # [plan, kind, chunk]
-    held = np.zeros((plan.n_chunk, pp))
-    for stage in range(pp):
-        held[[*chunks_of_stage(plan, stage)], stage] = 0.5 if bidirectional and pp > 1 else 1.0
-    busy = cost.table.n_micro_batch[rows, None] * (seconds.sum(axis=1) @ held)
+    busy = cost.table.n_micro_batch[rows, None] * (seconds.sum(axis=1) @ stage_shares(plan))
     end = (cost.end.compute_s + cost.end.exposed_s)[rows]
     fill = _before(seconds[:, 0, :pp]) if plan.schedule in _ONE_WAY else 0.0
     drain = _before(seconds[:, 1, :pp] + seconds[:, 2, :pp])
     last = np.maximum(end, drain + end[:, :1]) if plan.schedule in _PLAIN else end
     return (fill + busy + last).max(axis=1)
+
+
+def stage_shares(plan: ParallelPlan) -> Floats:
+    """[chunk, stage] share of a chunk's micro-batches that a stage runs: 1, or half where two stages share it."""
+    held = np.zeros((plan.n_chunk, plan.pp))
+    for stage in range(plan.pp):
+        held[[*chunks_of_stage(plan, stage)], stage] = 1.0
+    return held / held.sum(axis=1, keepdims=True)
 
 
 def _before(seconds: Floats) -> Floats:

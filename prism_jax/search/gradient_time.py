@@ -18,10 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._typing import Floats
-from ..cost.chunks import chunks_of_stage
-from ..plan import ParallelPlan
 from .block import BlockCost, chunk_seconds
-from .bound import lower_bound
+from .bound import lower_bound, stage_shares
 from .parts import Parts
 
 _FILLED = {"zb_h1": 1.0, "zb_h2": 2.0}  # weight gradients that fill the wait for a gradient
@@ -46,17 +44,9 @@ def _sent_s(cost: BlockCost, rows: np.ndarray, whole: Floats) -> Floats:
     edge = cost.edge_s[cost.of_edge[rows]]
     beyond = edge.copy()  # a forward is sent over the edge after its chunk, a gradient over the edge before
     beyond[:, 1:] += edge[:, :-1]
-    busy, held = whole.sum(axis=1), _held(plan)
+    busy, held = whole.sum(axis=1), stage_shares(plan)
     more = ((busy + beyond) @ held).max(axis=1) - (busy @ held).max(axis=1)
     return more * table.n_micro_batch[rows] * (1 - table.overlap_pp[rows]) + 2.0 * edge[:, : plan.pp].sum(axis=1)
-
-
-def _held(plan: ParallelPlan) -> Floats:
-    """[chunk, stage] 1 where a stage runs a chunk; half where two stages share it."""
-    held = np.zeros((plan.n_chunk, plan.pp))
-    for stage in range(plan.pp):
-        held[[*chunks_of_stage(plan, stage)], stage] = 1.0
-    return held / held.sum(axis=1, keepdims=True)
 
 
 def _waiting_s(
@@ -75,7 +65,7 @@ def _waiting_s(
             slot = whole.reshape(*whole.shape[:2], -1, pp).max(axis=3).sum(axis=(1, 2))
             return np.maximum(bound, m * slot + end.max(axis=1))
         case "zb_v":
-            busy = m[:, None] * (whole.sum(axis=1) @ _held(plan)) + end
+            busy = m[:, None] * (whole.sum(axis=1) @ stage_shares(plan)) + end
             return busy.max(axis=1) + (pp - 1) * _open_v_s(whole.mean(axis=2), m, pp)
     b, w = whole.mean(axis=2)[:, 1:].T
     filled = np.minimum(_FILLED[plan.schedule], (m - 1) / max(pp - 1, 1))

@@ -6,7 +6,7 @@ Tables are padded to a few common sizes, so that a search over any space compile
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -17,10 +17,11 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
-from ..graph.levels import LevelTable, level_table
+from ..graph.levels import level_table
 from ..graph.pad import padded_depth, padded_shape
 from ..graph.schedules import make_schedule
 from ..graph.signatures import Signatures, signature_seconds, signatures
+from ..graph.step_graph import ring_depth, ring_rows
 from .table import Layout
 
 Reals = NDArray[np.floating]
@@ -56,8 +57,7 @@ def pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
     ops = signatures(schedule, table)
     n_level, n_lane, n_dep = table.dep_level.shape
     levels, _ = padded_shape(n_level, n_lane)
-    depth = padded_depth(_ring_depth(table))
-    none = depth * n_lane
+    depth = padded_depth(ring_depth(table.dep_level))
     has = table.dep_level >= 0
     rows = ((0, levels - n_level), (0, 0))
     deps = (*rows, (0, 2 - n_dep))
@@ -65,19 +65,12 @@ def pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
         np.pad(np.where(ops.of_op >= 0, ops.of_op, len(ops.kind)), rows, constant_values=len(ops.kind)).astype(
             np.int32
         ),
-        np.pad(
-            np.where(has, table.dep_level % depth * n_lane + table.dep_lane, none), deps, constant_values=none
-        ).astype(np.int32),
+        np.pad(ring_rows(table.dep_level, table.dep_lane, depth), deps, constant_values=depth * n_lane),
         np.pad(np.where(has, table.dep_edge, layout.n_chunk), deps, constant_values=layout.n_chunk).astype(np.int32),
         n_level,
         depth,
         ops,
     )
-
-
-def _ring_depth(table: LevelTable) -> int:
-    level = np.arange(len(table.op))[:, None, None]
-    return int(np.where(table.dep_level >= 0, level - table.dep_level, 0).max(initial=0)) + 1
 
 
 def end_times(
@@ -128,22 +121,15 @@ def _padded(part: Reals, width: int) -> NDArray[np.float32]:
     return padded
 
 
-@lru_cache(maxsize=1)
-def _jitted() -> object:
-    return jax.jit(_scan, static_argnames="depth")
-
-
-def _ends(*arguments: object, depth: int) -> Array:
-    return _jitted()(*arguments, depth=depth)  # pyright: ignore
-
-
-def _scan(
+@partial(jax.jit, static_argnames="depth")
+def _ends(
     signature: Int[Array, "level lane"],
     dep_row: Int[Array, "level lane dep"],
     dep_edge: Int[Array, "level lane dep"],
     n_used: Int[Array, ""],
     seconds: Float[Array, "signature plan"],
     lag: Float[Array, "edge plan"],
+    *,
     depth: int,
 ) -> Float[Array, "lane plan"]:
     n_lane, width = signature.shape[1], seconds.shape[1]

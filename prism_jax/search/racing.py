@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from .._typing import Floats
-from .evaluate import Evaluator, Progress, Screen
+from .evaluate import Evaluator, Progress, Screen, silent
 from .objective import Objective
 from .parts import Rows
 from .tail import TailScorer
@@ -99,14 +99,11 @@ def _pilot(
     numbers = screen.order()
     numbers = numbers[np.linspace(0, len(numbers) - 1, min(N_PILOT, len(numbers))).astype(int)]
     value = np.stack([
-        scores(f"pilot {k}", numbers, partial(_values, evaluator, objective, seed + 1 + k, ROUNDS[0]), _silent)
+        scores(f"pilot {k}", numbers, partial(_values, evaluator, objective, seed + 1 + k, ROUNDS[0]), silent)
         for k in range(N_PILOT_SEEDS)
     ])  # fmt: skip
     noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
     return noise, max(1.0, float((value.mean(axis=0) / screen.step_s[numbers]).min()))
-
-
-def _silent(_fraction: float, _what: str) -> None: ...
 
 
 def _kept(value: Floats, top: int, noise: float) -> Rows:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
-from .._typing import Floats, Ints
+from .._typing import Floats
 from ..cost.step import step_cost
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
@@ -20,7 +20,7 @@ from ..graph.pad import pad_graph, padded_depth
 from ..graph.propagate import GraphArrays
 from ..graph.schedules import make_schedule
 from ..graph.score import ScoreChain, family_chain, map_sd, residual_map, standardised
-from ..graph.step_graph import StepGraph
+from ..graph.step_graph import StepGraph, ring_rows
 from ..job import Job
 from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family, Normal
@@ -155,21 +155,13 @@ def graph_arrays(
         comm_s=jnp.asarray(comm_s[..., list(axes)], float),
         comm_sd=jnp.asarray(comm_sd, float),
         p2p_sd=jnp.asarray(p2p_sd, float),
-        dep=jnp.asarray(ring_rows(graph, depth), jnp.int32),
+        dep=jnp.asarray(ring_rows(graph.dep_level, graph.dep_lane, depth), jnp.int32),
         lag_s=jnp.asarray(graph.lag_s, float),
         end_compute_s=jnp.asarray(by_factor(end_by_class(graph), groups), float),
         end_comm_s=jnp.asarray(graph.end_comm_s, float),
         n_used=None if n_used is None else jnp.asarray(n_used, jnp.int32),
         depth=depth,
         axes=axes,
-    )
-
-
-def ring_rows(graph: StepGraph, depth: int) -> Ints:
-    """[level, lane, dep] row of a ring buffer of `depth` levels where a predecessor's end stands; the row after them for none."""
-    inside = graph.dep_level >= 0
-    return np.where(inside, (graph.dep_level % depth) * graph.n_lane + graph.dep_lane, depth * graph.n_lane).astype(
-        np.int32
     )
 
 

@@ -11,9 +11,10 @@ from jaxtyping import Float, Int32
 from ..graph.from_trace import TraceGraph, trace_graph
 from ..graph.members import GivenDurations
 from ..graph.propagate import GraphArrays, Network, propagate, trail
+from ..graph.step_graph import ring_rows
 from ..trace.dependencies import Dependencies
 from ..trace.trace import Trace
-from .program import NETWORK_AXES, ring_rows
+from .program import NETWORK_AXES
 
 
 class ReplayProgram(eqx.Module):
@@ -49,7 +50,7 @@ def _arrays(found: TraceGraph, n_replica: int) -> GraphArrays:
         comm_s=jnp.zeros((*shape, 0)),
         comm_sd=jnp.zeros(shape),
         p2p_sd=jnp.zeros(()),
-        dep=jnp.asarray(ring_rows(graph, graph.ring_depth), jnp.int32),
+        dep=jnp.asarray(ring_rows(graph.dep_level, graph.dep_lane, graph.ring_depth), jnp.int32),
         lag_s=jnp.zeros(graph.lag_s.shape),
         end_compute_s=jnp.zeros((graph.n_lane, 0)),
         end_comm_s=jnp.zeros(graph.n_lane),

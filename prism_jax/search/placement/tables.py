@@ -190,7 +190,9 @@ def tables_of(programs: Sequence[Program], fleet: Fleet, slots: Slots) -> tuple[
     depth = max(graph.ring_depth for graph in graphs)
     step = StepTables(
         kind=jnp.asarray(_stacked(kinds.kind, 0)),
-        dep=jnp.asarray(_stacked([ring_rows(graph, depth) for graph in graphs], depth * graphs[0].n_lane)),
+        dep=jnp.asarray(
+            _stacked([ring_rows(graph.dep_level, graph.dep_lane, depth) for graph in graphs], depth * graphs[0].n_lane)
+        ),
         lag_s=jnp.asarray(_stacked([graph.lag_s for graph in graphs], 0.0), float),
         busy_s=jnp.asarray(seconds.compute_s.sum(axis=-1), float),
         row=jnp.asarray(row.reshape(kinds.at[0].shape)),
