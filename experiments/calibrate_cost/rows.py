@@ -99,14 +99,14 @@ def fit_in_step(data: Path) -> pd.DataFrame:
 
 
 def other_sources(data: Path) -> pd.DataFrame:
-    """Closed-form error by source and device over all rows of the steps table that become jobs and are not flagged.
+    """Closed-form error by source and device over all rows of the steps table that become jobs and have no known defect.
 
     Notes:
         `bias_tp_overlap`: the same with `overlap.tp`, which Megatron-Core recipes switch on but tables do not state.
     """
     out = []
     for row in read_step_rows(data / "steps" / "steps.csv.gz"):
-        if row.unsupported or row.flagged or not row.measured_s:
+        if row.unsupported or row.defect or not row.measured_s:
             continue
         model, cluster, plan = row.job
         plans = (plan, replace(plan, overlap=replace(plan.overlap, tp=True)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..plan import ParallelPlan
+from ..plan import Overlap, ParallelPlan
+from .steps_framework import framework_of_record
 from .steps_model import UnsupportedRowError
 from .steps_record import StepRecord
 
@@ -14,6 +15,7 @@ _FLASH_ATTENTION_YYMM = 2206  # FlashAttention, arXiv 2205.14135, was published 
 _UNFUSED_SOURCES = re.compile(r"bigscience|vTrain|libai|sailor|2022 post|GLM-130B|Azure blog", re.IGNORECASE)
 # Megatron-Core recipes: sequence parallelism with tp > 1 and the distributed optimizer are on unless stated.
 _MEGATRON_CORE = re.compile(r"NVIDIA|mlcommons|Megatron-MoE|Nemotron|SimuMax|Primus", re.IGNORECASE)
+_NVIDIA_RECIPES = re.compile(r"NVIDIA|mlcommons", re.IGNORECASE)
 _DTYPES = {"bf16": "bf16", "fp16": "fp16", "amp": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8"}
 _ZERO = {"zero1": 1, "zero2": 2, "zero3": 3}
 _NODE_SIZE = 8
@@ -27,7 +29,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         Blank: cp, ep, vpp 1; dp from the device count; recompute none (also "unknown"); dtype bf16, on V100 fp16;
         micro-batch 1; global batch dp x micro-batch; sequence parallelism and ZeRO-1 as Megatron-Core recipes have them
         in sources that use it, else off. vpp > 1 means the interleaved schedule, which needs at least pp micro-batches:
-        with fewer, vpp is taken as unknown.
+        with fewer, vpp is taken as unknown. Tensor parallel communication overlaps as NVIDIA's recipes have it.
 
     Raises:
         UnsupportedRowError: degrees, sequence length or batch cannot be known, or a dtype or training mode is not modelled.
@@ -58,6 +60,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         recompute=record.recompute if record.recompute in ("selective", "full") else "none",
         dtype=_dtype(record),
         attention="unfused" if is_before_flash_attention(record.source, record.gpu) else "flash",
+        overlap=Overlap(tp=_overlaps_tp(record, tp)),
         layer_split=_layer_split(record, pp * virtual_stages),
     )
 
@@ -114,6 +117,12 @@ def _sequence_parallel(record: StepRecord, tp: int) -> bool:
         and bool(_MEGATRON_CORE.search(record.source))
         and not is_before_flash_attention(record.source, record.gpu)
     )
+
+
+def _overlaps_tp(record: StepRecord, tp: int) -> bool:
+    """NVIDIA's recipes and the MLPerf submissions on its software set `tp_comm_overlap`, which needs sequence parallelism."""
+    is_recipe = _NVIDIA_RECIPES.search(record.source) and framework_of_record(record) == "megatron-core"
+    return bool(is_recipe) and _sequence_parallel(record, tp)
 
 
 def _zero_stage(record: StepRecord, dp: int) -> int:

@@ -27,12 +27,13 @@ _CSV_INTEGERS = {
 }  # fmt: skip
 _CSV_TEXTS = {
     "model": "model_name", "gpu": "gpu", "sharding": "sharding", "precision": "precision", "recompute": "recompute",
-    "network": "network", "notes": "notes",
+    "network": "network", "notes": "notes", "source_path_or_table": "table",
 }  # fmt: skip
 _CSV_FLOATS = {
     "measured_step_time_s": "measured_s",
     "measured_tflops_per_gpu": "tflops_per_gpu",
     "measured_tokens_per_s_per_gpu": "tokens_per_s_per_gpu",
+    "measured_mfu": "mfu",
 }
 # key of reference_rows.json -> field
 _JSON_INTEGERS = {
@@ -81,6 +82,8 @@ class StepRecord:
     measured_range: tuple[float, float] | None = None
     tflops_per_gpu: float | None = None
     tokens_per_s_per_gpu: float | None = None
+    mfu: float | None = None
+    table: str = ""  # path or table inside the source
     notes: str = ""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..cost.chunks import layers_of_chunks
@@ -17,6 +17,8 @@ from ..plan_check import MAX_CHUNK_RUNS
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
 from .steps_cluster import cluster_of_record
+from .steps_defect import defect_of_record
+from .steps_framework import framework_of_record
 from .steps_model import UnsupportedRowError, model_of_record
 from .steps_plan import plan_of_record
 from .steps_record import StepRecord, read_records
@@ -35,7 +37,8 @@ class StepRow:
         measured_s: seconds per step, as published or derived; None where neither is possible.
         measured_range: lowest and highest value that unstated conventions leave.
         unsupported: why there is no job; empty when model, cluster and plan are given.
-        flagged: the table's own checks found the row suspicious (CHECK in its notes).
+        defect: what is known to be wrong with the row, in words; empty if nothing is.
+        framework: training software it ran on, one of `steps_framework.FRAMEWORKS`; empty if unknown.
     """
 
     id: str
@@ -46,7 +49,8 @@ class StepRow:
     cluster: Cluster | None = None
     plan: ParallelPlan | None = None
     unsupported: str = ""
-    flagged: bool = False
+    defect: str = ""
+    framework: str = ""
 
     @property
     def job(self) -> tuple[TransformerSpec, Cluster, ParallelPlan]:
@@ -96,16 +100,24 @@ def count_support(rows: Iterable[StepRow]) -> SupportCount:
 
 
 def _row(record: StepRecord) -> StepRow:
-    flagged = "CHECK" in record.notes
+    known = StepRow(
+        record.id,
+        record.source,
+        record.measured_s,
+        record.measured_range,
+        defect=defect_of_record(record),
+        framework=framework_of_record(record),
+    )
     try:
         cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
         measured_s = _measured_s(record, model, plan)
         _check(model, cluster, plan)
     except UnsupportedRowError as reason:
-        return StepRow(record.id, record.source, record.measured_s, unsupported=str(reason), flagged=flagged)
+        return replace(known, unsupported=str(reason))
     except PrismError as error:
-        return StepRow(record.id, record.source, record.measured_s, unsupported=f"impossible: {error}", flagged=flagged)
-    return StepRow(record.id, record.source, measured_s, record.measured_range, model, cluster, plan, flagged=flagged)
+        return replace(known, unsupported=f"impossible: {error}")
+    defect = defect_of_record(record, cluster)
+    return replace(known, measured_s=measured_s, model=model, cluster=cluster, plan=plan, defect=defect)
 
 
 def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None:

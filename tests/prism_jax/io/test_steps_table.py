@@ -143,10 +143,27 @@ def test_support_is_counted_by_reason(tmp_path: Path):
     assert found.by_reason == {"device not stated": 2, "not a decoder-only transformer": 1}
 
 
-def test_flagged_rows_are_kept_and_marked(tmp_path: Path):
+def test_rows_with_a_defect_are_kept_and_marked(tmp_path: Path):
     row = csv_row(tmp_path, notes="CHECK: C7 tok/s*FLOPs/(peak*MFU)=0.85")
-    assert row.flagged
+    assert row.defect == "failed check: C7 tok/s*FLOPs/(peak*MFU)=0.85"
     assert not row.unsupported
+    notes = "NCCL BW measured in the same job GB/s: all-reduce 26, all-gather 20"
+    assert csv_row(tmp_path, notes=notes).defect.startswith(
+        "fabric degraded: the job's own all-reduce reached 26 of 400"
+    )
+    assert csv_row(tmp_path).defect == ""
+
+
+def test_tensor_parallel_communication_overlaps_in_recipes_of_nvidia(tmp_path: Path):
+    assert csv_row(tmp_path).job[2].overlap.tp
+    assert not csv_row(tmp_path, tp="1", dp="16").job[2].overlap.tp
+    assert not csv_row(tmp_path, seq_parallel="False").job[2].overlap.tp
+    assert not csv_row(tmp_path, source="huggingface/nanotron", seq_parallel="True").job[2].overlap.tp
+
+
+def test_rows_name_their_framework(tmp_path: Path):
+    assert csv_row(tmp_path).framework == "megatron-core"
+    assert json_row(tmp_path).framework == "megatron-2021"
 
 
 def test_gzip_and_schema_are_told_by_content(tmp_path: Path):
