@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..errors import SpecError
 from ..system import catalog
 from ..system.hardware import Cluster, Tier
-from .steps_model import UnsupportedRowError
+from .steps_kind import UnsupportedRowError
 from .steps_record import StepRecord
 
 # a word of the row's network or source -> cluster preset

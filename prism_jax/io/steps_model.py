@@ -8,19 +8,14 @@ from dataclasses import replace
 from ..errors import SpecError
 from ..workload import catalog
 from ..workload.transformer import MoESpec, TransformerSpec
+from .steps_kind import UnsupportedRowError
 from .steps_record import StepRecord
 
-_NOT_DECODER = re.compile(r"\b(bert|m?t5)\b", re.IGNORECASE)
-_HYBRID = re.compile(r"nemotron[\s_-]*(3|h\b|nano)|qwen3[\s_-]*next|deepseek[\s_-]*v4|mamba", re.IGNORECASE)
 _GATED = re.compile(
     r"llama|mi[sx]tral|mathstral|qwen|deepseek|kimi|gpt[\s_-]*oss|grok|nanotron|baichuan|aquila|glm", re.IGNORECASE
 )
 _SUFFIX = re.compile(r"\s*[\[(].*?[\])]\s*$")
 _DEFAULT_VOCAB = {True: 32000, False: 51200}  # Llama-2's tokenizer; GPT-2's, padded as in Megatron-LM
-
-
-class UnsupportedRowError(Exception):
-    """The row describes something that cannot be simulated; the text says what, without the row's own numbers."""
 
 
 def model_of_record(record: StepRecord) -> TransformerSpec:
@@ -31,14 +26,9 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
         four times the hidden size (plain) and the vocabulary of the family.
 
     Raises:
-        UnsupportedRowError: not a decoder-only transformer, or sizes that nobody published.
+        UnsupportedRowError: sizes that nobody published.
     """
-    name = record.model_name
-    if _NOT_DECODER.search(name):
-        raise UnsupportedRowError("not a decoder-only transformer")
-    if _HYBRID.search(name):
-        raise UnsupportedRowError("hybrid architecture (state-space or linear attention layers)")
-    preset = _preset(name)
+    preset = _preset(record.model_name)
     if preset is not None and (record.hidden is None or record.hidden == preset.hidden):
         return _adapted(preset, record)
     if record.n_layers is None or record.hidden is None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 from ..plan import Overlap, ParallelPlan
+from ..system.catalog import default_cluster
+from .steps_batch import batches_of_record
 from .steps_framework import framework_of_record
-from .steps_model import UnsupportedRowError
+from .steps_kind import UnsupportedRowError
+from .steps_recompute import recompute_of_record
 from .steps_record import StepRecord
 
 _ARXIV = re.compile(r"\b(\d{4})\.\d{5}")
@@ -19,6 +22,8 @@ _NVIDIA_RECIPES = re.compile(r"NVIDIA|mlcommons", re.IGNORECASE)
 _DTYPES = {"bf16": "bf16", "fp16": "fp16", "amp": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8"}
 _ZERO = {"zero1": 1, "zero2": 2, "zero3": 3}
 _NODE_SIZE = 8
+_SHARDED = ("fsdp", "hsdp", "zero3")
+_SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
 _LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
 
 
@@ -26,22 +31,23 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
     """The parallel plan of a row.
 
     Notes:
-        Blank: cp, ep, vpp 1; dp from the device count; recompute none (also "unknown"); dtype bf16, on V100 fp16;
-        micro-batch 1; global batch dp x micro-batch; sequence parallelism and ZeRO-1 as Megatron-Core recipes have them
-        in sources that use it, else off. vpp > 1 means the interleaved schedule, which needs at least pp micro-batches:
-        with fewer, vpp is taken as unknown. Tensor parallel communication overlaps as NVIDIA's recipes have it.
+        Blank: cp, ep, vpp 1; tp and pp 1 where parameters are sharded (fsdp, hsdp, zero3) and on TPU; dp from the device
+        count; dtype bf16, on V100 fp16; sequence parallelism and ZeRO-1 as Megatron-Core recipes have them in sources that
+        use it, else off. On TPU parameters are sharded over the chips of a slice and slices are replicas (MaxText's
+        `ici_fsdp_parallelism: -1`, `dcn_data_parallelism: -1`). Batches: see `steps_batch`; recomputation: `steps_recompute`.
+        vpp > 1 means the interleaved schedule, which needs at least pp micro-batches: with fewer, vpp is taken as unknown.
+        Tensor parallel communication overlaps as NVIDIA's recipes have it.
 
     Raises:
-        UnsupportedRowError: degrees, sequence length or batch cannot be known, or a dtype or training mode is not modelled.
+        UnsupportedRowError: degrees, sequence length or batch cannot be known, or a dtype is not modelled.
     """
-    _refuse_other_training(record)
     seq_len = _known(record.seq_len, "sequence length not stated")
-    tp, pp = (_known(degree, "parallel degrees not published") for degree in (record.tp, record.pp))
+    tp, pp = (_degree(record, degree) for degree in (record.tp, record.pp))
     cp = record.cp or 1
     dp = _dp(record, tp * pp * cp)
-    micro_batch, global_batch = _batches(record, dp)
+    micro_batch, global_batch = batches_of_record(record, dp, seq_len)
     virtual_stages = _virtual_stages(record, pp, global_batch // (dp * micro_batch))
-    sharding = record.sharding if record.sharding in ("fsdp", "hsdp") else "none"
+    sharding, dp_shard = _sharding(record, dp, pp)
     return ParallelPlan(
         micro_batch=micro_batch,
         global_batch=global_batch,
@@ -54,10 +60,10 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         virtual_stages=virtual_stages,
         schedule="interleaved" if virtual_stages > 1 else "1f1b",
         sequence_parallel=_sequence_parallel(record, tp),
-        zero_stage=_zero_stage(record, dp),
+        zero_stage=_zero_stage(record, dp, pp),
         sharding=sharding,
-        dp_shard=_hsdp_group(record, dp) if sharding == "hsdp" else 0,
-        recompute=record.recompute if record.recompute in ("selective", "full") else "none",
+        dp_shard=dp_shard,
+        recompute=recompute_of_record(record),
         dtype=_dtype(record),
         attention="unfused" if is_before_flash_attention(record.source, record.gpu) else "flash",
         overlap=Overlap(tp=_overlaps_tp(record, tp)),
@@ -73,17 +79,22 @@ def is_before_flash_attention(source: str, gpu: str = "") -> bool:
     return bool(_UNFUSED_SOURCES.search(source)) or (source == "NVIDIA/Megatron-LM" and "A100" in gpu)
 
 
-def _refuse_other_training(record: StepRecord) -> None:
-    if "lora" in record.model_name.lower():
-        raise UnsupportedRowError("LoRA fine-tuning")
-    if re.search(r"off-?load", record.notes, re.IGNORECASE):
-        raise UnsupportedRowError("offload to the host")
-
-
 def _known(value: int | None, reason: str) -> int:
     if value is None:
         raise UnsupportedRowError(reason)
     return value
+
+
+def _degree(record: StepRecord, stated: int | None) -> int:
+    """Of tp or pp; sharded parameters need neither, unless the notes speak of a degree that they do not give."""
+    is_sharded = record.sharding in _SHARDED and not re.search(r"tensor parallel|pipeline parallel", record.notes)
+    if stated is None and not is_sharded and not _is_tpu(record):
+        raise UnsupportedRowError("parallel degrees not published")
+    return stated or 1
+
+
+def _is_tpu(record: StepRecord) -> bool:
+    return record.gpu.lower().startswith("tpu")
 
 
 def _dp(record: StepRecord, n_others: int) -> int:
@@ -92,16 +103,6 @@ def _dp(record: StepRecord, n_others: int) -> int:
     if dp * n_others != n_gpus:
         raise UnsupportedRowError("degrees do not multiply to the number of devices")
     return dp
-
-
-def _batches(record: StepRecord, dp: int) -> tuple[int, int]:
-    if record.global_batch is None and record.micro_batch is None:
-        raise UnsupportedRowError("batch not stated")
-    micro_batch = record.micro_batch or 1
-    global_batch = record.global_batch or micro_batch * dp
-    if global_batch % (dp * micro_batch):
-        raise UnsupportedRowError("global batch is no multiple of dp * micro-batch")
-    return micro_batch, global_batch
 
 
 def _virtual_stages(record: StepRecord, pp: int, n_micro_batch: int) -> int:
@@ -125,7 +126,11 @@ def _overlaps_tp(record: StepRecord, tp: int) -> bool:
     return bool(is_recipe) and _sequence_parallel(record, tp)
 
 
-def _zero_stage(record: StepRecord, dp: int) -> int:
+def _zero_stage(record: StepRecord, dp: int, pp: int) -> int:
+    if record.zero_stage is None and record.sharding == "fsdp" and pp > 1:
+        return 2
+    if _is_tpu(record):
+        return 0
     if record.zero_stage is not None:
         return record.zero_stage
     if record.sharding:
@@ -134,10 +139,32 @@ def _zero_stage(record: StepRecord, dp: int) -> int:
     return 1 if dp > 1 and is_megatron_core else 0
 
 
+def _sharding(record: StepRecord, dp: int, pp: int) -> tuple[str, int]:
+    """How parameters are sharded and, for hsdp, over how many ranks.
+
+    FSDP under a pipeline keeps the gathered parameters between micro-batches (arXiv 2407.21783, section 3.3.2; the default
+    of `reshard_after_forward` in torchtitan), which is ZeRO-2.
+    """
+    if record.sharding == "fsdp" and pp > 1:
+        return "none", 0
+    if _is_tpu(record) and not record.sharding:
+        return _in_slices(record, dp)
+    if record.sharding == "hsdp":
+        return "hsdp", _hsdp_group(record, dp)
+    return ("fsdp" if record.sharding == "fsdp" else "none"), 0
+
+
 def _hsdp_group(record: StepRecord, dp: int) -> int:
     """One node, unless it does not divide dp."""
     node = record.gpus_per_node or _NODE_SIZE
     return node if dp % node == 0 else dp
+
+
+def _in_slices(record: StepRecord, dp: int) -> tuple[str, int]:
+    """Over the chips of one slice: as many slices as the notes say, and at least as many as the interconnect's reach needs."""
+    found = _SLICES.search(record.notes)
+    group = min(dp // int(found[1]) if found else dp, default_cluster(record.gpu, dp).tiers[0].n_devices)
+    return ("fsdp", 0) if group == dp or dp % group else ("hsdp", group)
 
 
 def _dtype(record: StepRecord) -> str:

@@ -19,7 +19,8 @@ from ..workload.transformer import TransformerSpec
 from .steps_cluster import cluster_of_record
 from .steps_defect import defect_of_record
 from .steps_framework import framework_of_record
-from .steps_model import UnsupportedRowError, model_of_record
+from .steps_kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
+from .steps_model import model_of_record
 from .steps_plan import plan_of_record
 from .steps_record import StepRecord, read_records
 
@@ -66,11 +67,27 @@ class StepRow:
 
 @dataclass(frozen=True)
 class SupportCount:
-    """How many rows became jobs, and why the others did not."""
+    """How many rows became jobs, and why the others did not.
+
+    Attributes:
+        n_transformer: rows that train a decoder-only transformer in full on the accelerators and state a number to compare
+            with: all but those refused for one of `steps_kind.OTHER_KINDS`.
+    """
 
     n: int
     n_supported: int
+    n_transformer: int
     by_reason: dict[str, int]
+
+    @property
+    def share(self) -> float:
+        """Supported over all rows."""
+        return self.n_supported / self.n
+
+    @property
+    def share_of_transformers(self) -> float:
+        """Supported over transformer rows; 1 if there are none."""
+        return self.n_supported / self.n_transformer if self.n_transformer else 1.0
 
 
 def read_step_rows(path: str | Path) -> list[StepRow]:
@@ -96,7 +113,9 @@ def count_support(rows: Iterable[StepRow]) -> SupportCount:
     """Supported rows, and the others by reason, most frequent first."""
     reasons = Counter(row.unsupported for row in rows)
     n_supported = reasons.pop("", 0)
-    return SupportCount(n_supported + reasons.total(), n_supported, dict(reasons.most_common()))
+    n = n_supported + reasons.total()
+    n_transformer = n - sum(reasons[kind] for kind in OTHER_KINDS)
+    return SupportCount(n, n_supported, n_transformer, dict(reasons.most_common()))
 
 
 def _row(record: StepRecord) -> StepRow:
@@ -109,6 +128,7 @@ def _row(record: StepRecord) -> StepRow:
         framework=framework_of_record(record),
     )
     try:
+        refuse_other_kinds(record)
         cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
         measured_s = _measured_s(record, model, plan)
         _check(model, cluster, plan)
@@ -142,4 +162,4 @@ def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) 
         recompute = plan.recompute if counts_recompute else "none"
         flops = tokens * model.train_flops_per_token(plan.seq_len, causal=False, recompute=recompute)
         return flops / (record.tflops_per_gpu * 1e12 * plan.n_devices)
-    raise UnsupportedRowError("no time, token rate or FLOP rate")
+    raise UnsupportedRowError(NO_NUMBER)

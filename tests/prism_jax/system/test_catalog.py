@@ -5,7 +5,7 @@ import pytest
 from prism_jax.errors import SpecError
 from prism_jax.system import Cluster, Device, Tier, cluster, cluster_names, default_cluster, device, device_names
 
-GENERATIONS = {"volta", "ampere", "ada", "hopper", "blackwell", "cdna3", "cdna4"}
+GENERATIONS = {"volta", "ampere", "ada", "hopper", "blackwell", "cdna3", "cdna4", "tpu", "xe-hpc"}
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -14,7 +14,10 @@ def test_every_device_is_complete_and_cites_its_source(name: str) -> None:
     assert found.source
     assert found.generation in GENERATIONS
     assert 10e9 < found.hbm_bytes < 400e9
-    assert found.peak("fp16") > found.peak("fp32")
+    if found.generation == "tpu":  # its matrix units take bf16 only
+        assert set(found.peak_flops_per_s) <= {"bf16", "fp8"}
+    else:
+        assert found.peak("fp16") > found.peak("fp32")
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -23,7 +26,7 @@ def test_peaks_are_dense_so_that_halving_the_width_at_most_doubles_them(name: st
     for wide, narrow, most in (("tf32", "bf16", 2.01), ("bf16", "fp8", 2.03), ("fp8", "fp4", 3.01)):
         if wide in peaks and narrow in peaks:
             assert 1.9 < peaks[narrow] / peaks[wide] < most
-    if "bf16" in peaks:
+    if "bf16" in peaks and "fp16" in peaks:
         assert peaks["bf16"] == peaks["fp16"]
 
 
@@ -51,8 +54,39 @@ def test_devices_have_the_datasheet_numbers(name: str, tflops: float, gb_per_s: 
 
 
 @pytest.mark.parametrize(
+    ("name", "tflops", "gb_per_s", "n_mxu", "ici_gb_per_s", "pod"),
+    [  # per chip, both directions of the interconnect, as in the Cloud TPU documentation
+        ("tpu-v4", 275, 1228, 8, 600, 4096),
+        ("tpu-v5e", 197, 819, 4, 400, 256),
+        ("tpu-v5p", 459, 2765, 8, 1200, 8960),
+        ("tpu-v6e", 918, 1638, 2, 800, 256),
+        ("tpu-v7x", 2307, 7380, 4, 1200, 9216),
+    ],
+)
+def test_tpus_have_the_documented_numbers(
+    name: str, tflops: float, gb_per_s: float, n_mxu: int, ici_gb_per_s: float, pod: int
+) -> None:
+    found, ici = device(name), default_cluster(name, 64).tiers[0]
+    assert found.peak("bf16") == pytest.approx(tflops * 1e12)
+    assert found.hbm_bytes_per_s == pytest.approx(gb_per_s * 1e9)
+    assert found.n_sm == n_mxu
+    assert (ici.bytes_per_s, ici.n_devices) == (pytest.approx(ici_gb_per_s * 1e9 / 2), pod)
+
+
+def test_a_tile_of_aurora_has_the_active_share_of_half_a_gpu() -> None:
+    tile = device("Intel-PVC-tile (Aurora)")
+    assert tile.peak("bf16") == pytest.approx(448 * 512 * 1.6e9, rel=2e-3)  # engines, operations per clock, clock
+    assert tile.hbm_bytes_per_s == pytest.approx(3276.8e9 / 2, rel=1e-3)
+    node = default_cluster("max-1550-tile", 192)
+    assert node.tiers[1].bytes_per_s * node.node_size == pytest.approx(8 * 25e9, rel=3e-3)
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
+        ("TPU-v7x (Ironwood)", "tpu-v7x"),
+        ("Trillium", "tpu-v6e"),
+        ("TPU v5p", "tpu-v5p"),
         ("a100", "a100-80gb"),
         ("A100-SXM4-80GB", "a100-80gb"),
         ("NVIDIA A100_SXM4_40GB", "a100-40gb"),
