@@ -89,4 +89,4 @@ def test_every_preset_device_has_constants(name: str) -> None:
 
 def test_unknown_generation_names_the_known_ones() -> None:
     with pytest.raises(SpecError, match="ampere"):
-        efficiency("tpu")
+        efficiency("pascal")
