@@ -1,4 +1,4 @@
-"""`prism-jax validate steps FILE`: predicted against measured step times."""
+"""`prism-jax validate steps FILE`: predicted against measured step times; the group of the validate commands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from .options import Json
 from .output import print_json, print_table
 from .talk import TALK, say, talks
+from .validate_memory import memory
 
 if TYPE_CHECKING:
     from ..validation import RowError, Score
@@ -32,6 +33,7 @@ WORST_ROWS = 40
 def register(app: typer.Typer) -> None:
     """Adds the command to `app`."""
     validate_app.command("steps")(talks(steps))
+    validate_app.command("memory")(talks(memory))
     app.add_typer(validate_app)
 
 

@@ -1,26 +1,28 @@
 """Memory tables: rows of training layouts that fitted or ran out of memory, and how the memory model classifies them.
 
-A row is a nanotron layout on H100-80GB (columns of `memory_oom.csv`): architecture, degrees, micro-batch, outcome, peak
-GiB. Rows that failed for another reason than memory are left out.
+A row is a layout (columns of `memory_oom.csv`): architecture of Llama type, degrees, micro-batch, device, outcome, peak GiB.
+Rows that failed for another reason than memory are left out. No device stated: H100-80GB.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..cost.memory import MemoryBreakdown, memory
 from ..cost.memory_options import GIB, NANOTRON, MemoryOptions
-from ..errors import DataError
-from ..plan import ParallelPlan
+from ..errors import DataError, PlanError, SpecError
+from ..plan import RECOMPUTE, ParallelPlan
 from ..system import catalog
+from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
+from .packed import read_packed_text
 
-_CLUSTER = "dgx-h100"
+_DEVICE = "h100-sxm"
 _OUTCOMES = {"Success": True, "OOM": False}
+_COLUMNS = ("status", "model", "layers", "hidden", "heads", "vocab", "seq_len", "tp", "pp", "dp", "micro_batch")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class MemoryRow:
     id: str
     model: TransformerSpec
     plan: ParallelPlan
+    cluster: Cluster
     fitted: bool
     peak_reserved_bytes: float | None  # by the caching allocator, without context and communicators
 
@@ -96,7 +99,11 @@ class MemorySummary:
 
     def by_model(self) -> dict[str, Confusion]:
         names = sorted({item.row.model.name for item in self.rows})
-        return {name: Confusion.of(item for item in self.rows if item.row.model.name == name) for name in names}
+        return {name: self.of_model(name).overall for name in names}
+
+    def of_model(self, name: str) -> MemorySummary:
+        """The rows of one model."""
+        return MemorySummary(tuple(item for item in self.rows if item.row.model.name == name))
 
     def reserved_errors(self) -> list[float]:
         """Relative errors of the peak reserved memory over the rows that report it."""
@@ -114,7 +121,7 @@ def classify_rows(path: str | Path, options: MemoryOptions = NANOTRON) -> Memory
 
 
 def _predicted(row: MemoryRow, options: MemoryOptions) -> MemoryBreakdown:
-    return memory(row.model, catalog.cluster(_CLUSTER, row.plan.n_devices), row.plan, options)
+    return memory(row.model, row.cluster, row.plan, options)
 
 
 def read_memory_table(path: str | Path) -> list[MemoryRow]:
@@ -124,15 +131,27 @@ def read_memory_table(path: str | Path) -> list[MemoryRow]:
         DataError: a field is missing or not a number; names row and field.
     """
     file = Path(path)
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rt", newline="") as handle:
-        raw = list(csv.DictReader(handle))
-    return [_row(record, f"{file.name} row {number}") for number, record in enumerate(raw, 2) if _known(record, file)]
+    lines = read_packed_text(file, "a memory table in CSV").splitlines()
+    reader = csv.DictReader(lines)
+    try:
+        _check_columns(reader.fieldnames or (), file.name)
+        rows = [_row(record, f"{file.name} line {reader.line_num}") for record in reader if _is_known(record)]
+    except csv.Error as error:
+        raise DataError(f"{file.name} line {reader.line_num} is not CSV: {error}") from None
+    if not rows:
+        raise DataError(
+            f"{file.name}: no row says Success or OOM in its column status, so there is nothing to compare with"
+        )
+    return rows
 
 
-def _known(record: dict[str, str], file: Path) -> bool:
-    if "status" not in record:
-        raise DataError(f"{file.name}: no column `status`; a memory table says Success or OOM there")
+def _check_columns(columns: Iterable[str], name: str) -> None:
+    missing = [column for column in _COLUMNS if column not in columns]
+    if missing:
+        raise DataError(f"{name}: no column {missing[0]}. A memory table has {', '.join(_COLUMNS)} among others.")
+
+
+def _is_known(record: dict[str, str]) -> bool:
     return record["status"] in _OUTCOMES
 
 
@@ -142,14 +161,34 @@ def _integer(record: dict[str, str], field: str, where: str, default: int | None
         return default
     try:
         return int(float(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise DataError(f"{where}: {field} = {text!r} is not a whole number") from None
 
 
 def _row(record: dict[str, str], where: str) -> MemoryRow:
+    if None in record or None in record.values():
+        raise DataError(f"{where}: the number of fields differs from the header's. Quote fields that hold commas.")
+    try:
+        model = _model(record, where)
+        plan = _plan(record, where, model)
+        cluster = catalog.default_cluster(record.get("gpu", "").strip() or _DEVICE, plan.n_devices)
+    except (PlanError, SpecError) as error:
+        raise DataError(f"{where}: {error}") from None
+    reserved = record.get("peak_mem_reserved_gb", "").strip()
+    return MemoryRow(
+        id=record.get("job_id") or where,
+        model=model,
+        plan=plan,
+        cluster=cluster,
+        fitted=_OUTCOMES[record["status"]],
+        peak_reserved_bytes=_peak_gib(reserved, where) * GIB if reserved else None,
+    )
+
+
+def _model(record: dict[str, str], where: str) -> TransformerSpec:
     hidden = _integer(record, "hidden", where)
     n_heads = _integer(record, "heads", where)
-    model = TransformerSpec(
+    return TransformerSpec(
         name=record["model"],
         n_layers=_integer(record, "layers", where),
         hidden=hidden,
@@ -164,14 +203,18 @@ def _row(record: dict[str, str], where: str) -> MemoryRow:
         tied_embeddings=True,
         source=record.get("source", ""),
     )
-    reserved = (record.get("peak_mem_reserved_gb") or "").strip()
-    return MemoryRow(
-        id=record.get("job_id", where),
-        model=model,
-        plan=_plan(record, where, model),
-        fitted=_OUTCOMES[record["status"]],
-        peak_reserved_bytes=float(reserved) * GIB if reserved else None,
-    )
+
+
+def _peak_gib(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < float("inf"):
+        raise DataError(
+            f"{where}: peak_mem_reserved_gb = {text!r} is not a positive number. Leave it blank if it is unknown."
+        )
+    return value
 
 
 def _plan(record: dict[str, str], where: str, model: TransformerSpec) -> ParallelPlan:
@@ -186,7 +229,10 @@ def _plan(record: dict[str, str], where: str, model: TransformerSpec) -> Paralle
         dp=dp,
         sequence_parallel=tp > 1,  # nanotron's REDUCE_SCATTER mode
         zero_stage=_integer(record, "zero_stage", where, 0),
+        recompute=(record.get("recompute") or "").strip() or "none",
     )
+    if plan.recompute not in RECOMPUTE:
+        raise DataError(f"{where}: recompute = {plan.recompute!r}, but it must be one of {', '.join(RECOMPUTE)}")
     return replace(plan, layer_split=cost_balanced_split(model, pp))
 
 

@@ -7,7 +7,6 @@ optionally gzipped). Counts are integers, times seconds, throughputs per GPU as 
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from .packed import read_packed_text
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _REQUIRED_COLUMNS = ("id", "source", "gpu", "num_gpus", "measured_step_time_s")
 # column of steps.csv -> field
 _CSV_INTEGERS = {
@@ -94,7 +93,7 @@ def read_records(path: str | Path) -> list[StepRecord]:
         DataError: the file cannot be read, or a row is malformed; names row and field.
     """
     file = Path(path)
-    text = _text(file)
+    text = read_packed_text(file, "a steps table in JSON or CSV")
     if text.lstrip()[:1] in ("[", "{"):
         records = _json_records(text, file.name)
     else:
@@ -102,18 +101,6 @@ def read_records(path: str | Path) -> list[StepRecord]:
     if not records:
         raise DataError(f"{file.name}: no rows. Give at least one measured step.")
     return records
-
-
-def _text(file: Path) -> str:
-    try:
-        raw = file.read_bytes()
-        return (gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw).decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(
-            f"{file}: cannot be read ({error.strerror or error}). Give a steps table in JSON or CSV."
-        ) from None
-    except (UnicodeDecodeError, EOFError):
-        raise DataError(f"{file}: neither text nor a complete gzip file. Give a steps table in JSON or CSV.") from None
 
 
 # --- JSON ---
