@@ -18,12 +18,13 @@ _FLASH_ATTENTION_YYMM = 2206  # FlashAttention, arXiv 2205.14135, was published 
 _UNFUSED_SOURCES = re.compile(r"bigscience|vTrain|libai|sailor|2022 post|GLM-130B|Azure blog", re.IGNORECASE)
 # Megatron-Core recipes: sequence parallelism with tp > 1 and the distributed optimizer are on unless stated.
 _MEGATRON_CORE = re.compile(r"NVIDIA|mlcommons|Megatron-MoE|Nemotron|SimuMax|Primus", re.IGNORECASE)
-_NVIDIA_RECIPES = re.compile(r"NVIDIA|mlcommons", re.IGNORECASE)
+_NVIDIA_RECIPES = re.compile(r"NVIDIA|mlcommons|Nemotron", re.IGNORECASE)
 _DTYPES = {"bf16": "bf16", "fp16": "fp16", "amp": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8"}
 _ZERO = {"zero1": 1, "zero2": 2, "zero3": 3}
 _NODE_SIZE = 8
 _SHARDED = ("fsdp", "hsdp", "zero3")
 _SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
+_INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
 _LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
 
 
@@ -106,8 +107,14 @@ def _dp(record: StepRecord, n_others: int) -> int:
 
 
 def _virtual_stages(record: StepRecord, pp: int, n_micro_batch: int) -> int:
-    stated = record.vpp or 1
+    stated = record.vpp or (_one_layer_chunks(record, pp) if _INTERLEAVED.search(record.notes) else 1)
     return stated if pp > 1 and n_micro_batch >= pp else 1
+
+
+def _one_layer_chunks(record: StepRecord, pp: int) -> int:
+    """What an interleaved schedule of unknown depth is taken for: NVIDIA's recipes mostly cut a stage into single layers."""
+    layers = record.n_layers or 0
+    return layers // pp if layers and layers % pp == 0 else 1
 
 
 def _sequence_parallel(record: StepRecord, tp: int) -> bool:
@@ -121,7 +128,7 @@ def _sequence_parallel(record: StepRecord, tp: int) -> bool:
 
 
 def _overlaps_tp(record: StepRecord, tp: int) -> bool:
-    """NVIDIA's recipes and the MLPerf submissions on its software set `tp_comm_overlap`, which needs sequence parallelism."""
+    """NVIDIA's recipes and models and the MLPerf submissions on its software set `tp_comm_overlap`, which needs sequence parallelism."""
     is_recipe = _NVIDIA_RECIPES.search(record.source) and framework_of_record(record) == "megatron-core"
     return bool(is_recipe) and _sequence_parallel(record, tp)
 

@@ -23,6 +23,7 @@ from .steps_kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_othe
 from .steps_model import model_of_record
 from .steps_plan import plan_of_record
 from .steps_record import StepRecord, read_records
+from .steps_siblings import fill_virtual_stages
 
 # Sources whose TFLOP/s count the recomputed forward pass.
 _HARDWARE_FLOPS = (
@@ -96,7 +97,7 @@ def read_step_rows(path: str | Path) -> list[StepRow]:
     Raises:
         DataError: the file cannot be read or a row is malformed; names row and field.
     """
-    return [_row(record) for record in read_records(path)]
+    return [_row(record) for record in fill_virtual_stages(read_records(path))]
 
 
 def read_reference_rows(path: str | Path) -> list[StepRow]:

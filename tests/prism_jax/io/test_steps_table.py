@@ -211,6 +211,13 @@ def test_aurora_rows_have_twelve_tiles_to_a_node(tmp_path: Path):
     assert row.job[1].node_size == 12
 
 
+def test_an_interleaved_schedule_of_unknown_depth_has_chunks_of_one_layer(tmp_path: Path):
+    changes = {"pp": "4", "dp": "2"}
+    plan = csv_row(tmp_path, **changes, notes="TP 2 / PP 4 interleaved; tokens/s derived").job[2]
+    assert (plan.schedule, plan.virtual_stages) == ("interleaved", 8)
+    assert csv_row(tmp_path, **changes).job[2].schedule == "1f1b"
+
+
 def test_sharded_parameters_need_no_degrees_unless_the_notes_speak_of_them(tmp_path: Path):
     blank = {"tp": "", "pp": "", "dp": "", "sharding": "zero3"}
     plan = csv_row(tmp_path, **blank).job[2]
