@@ -128,7 +128,7 @@ def _sequence_parallel(record: StepRecord, tp: int) -> bool:
 
 
 def _overlaps_tp(record: StepRecord, tp: int) -> bool:
-    """NVIDIA's recipes and models and the MLPerf submissions on its software set `tp_comm_overlap`, which needs sequence parallelism."""
+    """NVIDIA's recipes and the MLPerf submissions on its software set `tp_comm_overlap`; it needs sequence parallelism."""
     is_recipe = _NVIDIA_RECIPES.search(record.source) and framework_of_record(record) == "megatron-core"
     return bool(is_recipe) and _sequence_parallel(record, tp)
 

@@ -1,4 +1,4 @@
-"""Blank virtual pipeline stages taken from rows of the same recipe: publishers print them in one table and drop them in the next."""
+"""Blank virtual stages from rows of the same recipe: publishers print them in one table and drop them in the next."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from prism_jax.io.steps_record import StepRecord
 from prism_jax.io.steps_siblings import fill_virtual_stages
 
 STATED = StepRecord(
-    id="a", source="mlcommons/training_results_v3.0", model_name="GPT3", gpu="H100", n_layers=96, micro_batch=1, tp=4, pp=8, vpp=12
+    id="a", source="mlcommons/training_results_v3.0", model_name="GPT3", gpu="H100", n_layers=96,
+    micro_batch=1, tp=4, pp=8, vpp=12
 )  # fmt: skip
 BLANK = replace(STATED, id="b", source="mlcommons/training_results_v3.1", vpp=None, n_gpus=8192, global_batch=4096)
 
