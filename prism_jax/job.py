@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .cost.calibration import Calibration, shipped
+from .cost.efficiency import Efficiency
+from .cost.software import FRAMEWORKS
+from .errors import SpecError
+from .hints import did_you_mean
 from .plan import ParallelPlan
 from .system.hardware import Cluster
 from .variability.tree import Variability
@@ -12,10 +17,41 @@ from .workload.transformer import TransformerSpec
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What one training step is made of; compared by identity, so that what is derived from it can be cached."""
+    """What one training step is made of; compared by identity, so that what is derived from it can be cached.
+
+    Attributes:
+        framework: training software, one of `cost.software.FRAMEWORKS`; empty: not known, the population's average.
+        calibration: what measured steps say about the cost model; None: the shipped calibration.
+
+    Raises:
+        SpecError: unknown framework.
+    """
 
     model: TransformerSpec
     cluster: Cluster
     plan: ParallelPlan
     variability: Variability
     name: str = "job"
+    framework: str = ""
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        if self.framework not in FRAMEWORKS:
+            known = [name for name in FRAMEWORKS if name]
+            raise SpecError(
+                f"framework {self.framework!r} is unknown; known are {', '.join(known)}{did_you_mean(self.framework, known)}"
+            )
+
+    @property
+    def calibrated(self) -> Calibration:
+        """What measured training steps say about the cost of this job: its own calibration, or the shipped one."""
+        return shipped() if self.calibration is None else self.calibration
+
+    @property
+    def efficiency(self) -> Efficiency:
+        """Constants of the device under the job's software, as calibrated.
+
+        Raises:
+            SpecError: no constants for the device.
+        """
+        return self.calibrated.efficiency(self.cluster.device.generation, self.framework)

@@ -50,9 +50,21 @@ class ParallelPlan:
     overlap: Overlap = field(default_factory=Overlap)
     axis_order: tuple[str, ...] = AXES  # innermost first: neighbours on the fastest tier
     layer_split: tuple[int, ...] = ()  # layers per model chunk; empty: as even as possible
+    grad_bucket: int = 40_000_000  # gradients reduced in one collective under overlap.dp; Megatron-LM `ddp_bucket_size`
 
     def __post_init__(self) -> None:
-        for name in ("micro_batch", "global_batch", "seq_len", "tp", "pp", "dp", "cp", "ep", "virtual_stages"):
+        for name in (
+            "micro_batch",
+            "global_batch",
+            "seq_len",
+            "tp",
+            "pp",
+            "dp",
+            "cp",
+            "ep",
+            "virtual_stages",
+            "grad_bucket",
+        ):
             value = getattr(self, name)
             if value < 1:
                 raise PlanError(f"{name} = {value}, but it must be at least 1")

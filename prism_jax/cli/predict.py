@@ -76,7 +76,7 @@ def predict(
         raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
     _check_targets(plot, trace)
     loaded = load_job(job, overrides or [])
-    _check_finite(step_cost(loaded.model, loaded.cluster, loaded.plan))
+    _check_finite(step_cost(loaded.model, loaded.cluster, loaded.plan, loaded.efficiency))
     known = _known(loaded, slowdowns)
     fitted = fitted_variability(loaded.variability, fit or [], seed, force)
     if fitted is not None:

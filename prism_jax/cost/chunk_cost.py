@@ -1,12 +1,14 @@
 """Seconds of one model chunk for one micro-batch: pieces added up, and what of their communication hides behind what compute.
 
-All arithmetic is on arrays with any leading axes (plans, chunks); a single plan has none.
+All arithmetic is on arrays with any leading axes (plans, chunks); a single plan has none. It is the same under `numpy` and
+`jax.numpy`, so that a calibration differentiates what predictions use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +22,9 @@ from .step_cost import COMM_AXES, Array
 
 _F, _B, _W = 0, 1, 2
 _GEMM, _ATTENTION = KERNELS.index("gemm"), KERNELS.index("attention")
-_ALL = slice(None)
+_MEMORY = KERNELS.index("memory")
+_PASSES = ((_F,), (_B, _W))  # phases that run as one op where the schedule does not split them
+HOST_SHARPNESS = 6.0  # (host^6 + device^6)^(1/6): where both take equally long an op takes 12 % longer than either
 
 
 @dataclass(frozen=True)
@@ -57,64 +61,91 @@ def pieces_of(chunk: ChunkClass, piece: Callable[[str], PieceCost]) -> PieceCost
     return total
 
 
-def chunk_cost(pieces: PieceCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency) -> ChunkCost:
-    """What shows of a chunk's communication and what it does to the compute beside it; tp and cp [*plan]."""
+def chunk_cost(pieces: PieceCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency, xp: Any = np) -> ChunkCost:
+    """What shows of a chunk's communication and what it does to the compute beside it; tp and cp [*plan].
+
+    Args:
+        xp: array library; under `jax.numpy` the constants of `eff` may be traced arrays [*plan].
+    """
     compute = pieces.compute_s
-    slowed = compute.copy()
-    exposed = np.zeros((*compute.shape[:-1], len(COMM_AXES)))
-    hidden = np.zeros_like(exposed)
+    slowed = [[compute[..., kind, c] for c in range(len(KERNELS))] for kind in range(len(PHASES))]
+    zero = xp.zeros_like(compute[..., 0, 0])
+    exposed = [[zero] * len(COMM_AXES) for _ in PHASES]
+    hidden = [[zero] * len(COMM_AXES) for _ in PHASES]
     for slot, (phase, axis, beside) in enumerate(SLOTS):
         seconds = pieces.comm_s[..., slot]
-        if not seconds.any():
+        if xp is np and not seconds.any():
             continue
-        at = (..., PHASES.index(phase), COMM_AXES.index(axis))
-        rows, classes = _window(PHASES.index(phase), beside)
-        window = compute[..., rows, classes].sum(axis=(-1, -2))
-        part = _exposure(seconds, window, beside, tp, cp)
-        exposed[at] += part.exposed_s
-        hidden[at] += part.hidden_s
-        share = part.hidden_s / np.where(window > 0.0, window, 1.0)
-        slowed[..., rows, classes] *= 1.0 + eff.overlap_slowdown * share[..., None, None]
-    exposed[..., _F, COMM_AXES.index("dp")] += pieces.first_gather_s  # nothing runs in front of it
-    return ChunkCost(_at_host_pace(slowed, exposed, pieces.n_launch * eff.host_launch_s), exposed, hidden)
+        kind, at = PHASES.index(phase), COMM_AXES.index(axis)
+        window = _window(kind, beside)
+        length = sum((compute[..., k, c] for k, c in window), zero)
+        part = _exposure(seconds, length, beside, tp, cp, eff.fix.hidden, xp)
+        exposed[kind][at] = exposed[kind][at] + part.exposed_s
+        hidden[kind][at] = hidden[kind][at] + part.hidden_s
+        slower = 1.0 + eff.overlap_slowdown * part.hidden_s / xp.where(length > 0.0, length, 1.0)
+        for k, c in window:
+            slowed[k][c] = slowed[k][c] * slower
+    first = COMM_AXES.index("dp")
+    exposed[_F][first] = exposed[_F][first] + pieces.first_gather_s  # nothing runs in front of it
+    paced = _at_host_pace(slowed, exposed, pieces.n_launch, eff, xp)
+    return ChunkCost(*(_table(rows, xp) for rows in (paced, exposed, hidden)))
 
 
-def _at_host_pace(compute: Array, exposed: Array, host_s: Array) -> Array:
-    """`compute` stretched where the host needs longer to start the kernels than the device to run them; B and W run as one."""
-    paced = compute.copy()
-    for rows in (slice(_F, _B), slice(_B, None)):
-        busy = compute[..., rows, :].sum(axis=(-1, -2))
-        device = busy + exposed[..., rows, :].sum(axis=(-1, -2))
-        short = np.maximum(host_s[..., rows].sum(axis=-1) - device, 0.0)
-        stretch = 1.0 + np.where(busy > 0.0, short / np.where(busy > 0.0, busy, 1.0), 0.0)
-        paced[..., rows, :] *= stretch[..., None, None]
+def _table(rows: list[list[Any]], xp: Any) -> Any:
+    """[*plan, row, column] of lists of arrays."""
+    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def _at_host_pace(
+    compute: list[list[Any]], exposed: list[list[Any]], n_launch: Any, eff: Efficiency, xp: Any
+) -> list[list[Any]]:
+    """`compute` stretched where the host needs long to start the kernels, and what every pass waits on top; B and W run as one."""
+    paced = [list(row) for row in compute]
+    for phases in _PASSES:
+        busy = sum(sum(compute[phase]) for phase in phases)
+        device = busy + sum(sum(exposed[phase]) for phase in phases)
+        host = sum(n_launch[..., phase] for phase in phases) * eff.host_launch_s * eff.fix.host
+        stretch = 1.0 + (_together(device, host, xp) - device) / xp.where(busy > 0.0, busy, 1.0)
+        for phase in phases:
+            paced[phase] = [seconds * stretch for seconds in paced[phase]]
+        paced[phases[0]][_MEMORY] = paced[phases[0]][_MEMORY] + 0.5 * eff.fix.micro_batch_s
     return paced
 
 
-def _window(kind: int, beside: str) -> tuple[slice, slice]:
-    """Rows and columns of `compute_s` that run at the same time as a communication of phase `kind`."""
-    gemm, own = slice(_GEMM, _GEMM + 1), slice(kind, kind + 1)
+def _together(device: Any, host: Any, xp: Any) -> Any:
+    """Seconds of a pass that the host starts kernel by kernel: the longer of the two, and more where they are close."""
+    longer, shorter = xp.maximum(device, host), xp.minimum(device, host)
+    ratio = shorter / xp.where(longer > 0.0, longer, 1.0)
+    return longer * (1.0 + ratio**HOST_SHARPNESS) ** (1.0 / HOST_SHARPNESS)
+
+
+def _window(kind: int, beside: str) -> list[tuple[int, int]]:
+    """(phase, kernel class) of what runs at the same time as a communication of phase `kind`."""
     match beside:
         case "weight_grad":
-            return slice(_W, _W + 1), gemm
+            return [(_W, _GEMM)]
         case "input_grad" | "product":
-            return own, gemm
+            return [(kind, _GEMM)]
         case "attention":
-            return own, slice(_ATTENTION, _ATTENTION + 1)
+            return [(kind, _ATTENTION)]
         case "chunk":
-            return (slice(_F, _B) if kind == _F else slice(_B, None)), _ALL
+            return [(phase, c) for phase in _PASSES[min(kind, _B)] for c in range(len(KERNELS))]
         case _:
-            return own, _ALL
+            return [(kind, c) for c in range(len(KERNELS))]
 
 
-def _exposure(seconds: Array, window: Array, beside: str, tp: ArrayLike, cp: ArrayLike) -> Exposure:
+def _exposure(
+    seconds: Any, window: Any, beside: str, tp: ArrayLike, cp: ArrayLike, share: ArrayLike, xp: Any
+) -> Exposure:
     match beside:
         case "":
-            return Exposure(seconds, np.zeros_like(seconds))
+            return Exposure(seconds, xp.zeros_like(seconds))
         case "product":
-            return cut_up(seconds, window, tp)
+            return cut_up(seconds, window, tp, xp=xp)
         case "attention":  # the first of cp parts is at hand before anything has arrived
-            n = np.asarray(cp, dtype=np.float64)
-            return behind(seconds, window * (n - 1.0) / n)
+            n = xp.asarray(cp, dtype=float)
+            return behind(seconds, window * (n - 1.0) / n, xp=xp)
+        case "chunk":
+            return behind(seconds, window, share, xp=xp)
         case _:
-            return behind(seconds, window)
+            return behind(seconds, window, xp=xp)

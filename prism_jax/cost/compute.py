@@ -19,6 +19,7 @@ from .efficiency import Efficiency
 Array = NDArray[np.float64]
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
+ALIGNED = 16  # elements: 32 bytes, one sector of device memory
 _FULL_WIDTH = 128.0  # head width that the attention shares are stated for
 
 
@@ -34,6 +35,8 @@ def gemm_s(
         seconds = n_wave * 2.0 * rows * columns * (k + eff.gemm_k_half) / (per_sm * relative)
         best = seconds if best is None else np.minimum(best, seconds)
     assert best is not None
+    odd = (np.mod(n, ALIGNED) > 0.0) | (np.mod(k, ALIGNED) > 0.0)
+    best = best * np.where(odd, eff.gemm_misaligned, 1.0)
     return np.where(m * n * k * batch > 0.0, best, 0.0)
 
 
@@ -64,10 +67,13 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
     """Seconds of memory-bound passes over `hbm_bytes` in `n_launch` equal kernels, without launch gaps.
 
     Notes:
-        `bytes / (B e s / (s + s_half))` with s the bytes of one kernel, which is `(bytes + n_launch s_half) / (B e)`.
+        `bytes / (B e s / (s + s_half))` with s the bytes of one kernel, which is `(bytes + n_launch s_half) / (B e)`. Of a
+        kernel of s bytes a share `1 - s / cache` was left in the cache by the one before, and is read `cache_speed` as fast.
     """
     size = np.asarray(hbm_bytes, dtype=np.float64)
-    filled = size + np.asarray(n_launch, dtype=np.float64) * eff.memory_half_bytes
+    launches = np.asarray(n_launch, dtype=np.float64)
+    cached = np.clip(1.0 - size / np.maximum(launches, 1.0) / eff.cache_bytes, 0.0, 1.0)
+    filled = size * (1.0 - cached * (1.0 - 1.0 / eff.cache_speed)) + launches * eff.memory_half_bytes
     return np.where(size > 0.0, filled / (hbm_bytes_per_s * eff.memory), 0.0)
 
 
@@ -85,7 +91,8 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    return np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
+    factor = np.array([eff.fix.gemm, eff.fix.attention, eff.fix.memory])[kernel]
+    return (np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
 
 
 def _dtype_of(op: Op, device: Device, dtype: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import SpecError
 from ..system.names import load_toml
+from .correction import NEUTRAL, Correction
 
 
 @dataclass(frozen=True)
@@ -18,22 +19,28 @@ class Efficiency:
         gemm_max: of a large matrix product with perfectly filled waves.
         gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`.
         gemm_k_half: inner dimension at which a tile spends half its time on prologue and epilogue.
+        gemm_misaligned: time of a product whose columns or inner dimension are no multiple of `ALIGNED` elements, over that of
+            one whose are.
         gemm_tiles: (rows, columns, efficiency relative to `gemm_max`) of the kernels the library chooses from.
         attention_forward, attention_backward: fused attention, useful FLOPs (causal half; backward = 2 x forward).
         attention_forward_half_waves, attention_backward_half_waves: waves of 128-row blocks at which they reach half of that.
         attention_half_width: head width at which they would reach half of an infinitely wide head (the shares hold for 128).
         memory: of the HBM bandwidth in a large memory-bound pass.
         memory_half_bytes: size at which a pass reaches half of that.
+        cache_bytes: last-level cache; a pass over less finds part of its data there.
+        cache_speed: bandwidth of that cache over `memory` times the HBM's.
         launch_s: gap between two kernels on the stream.
         host_launch_s: time of the host (Python, autograd, driver) per listed kernel; no chunk runs faster than it is launched.
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
         overlap_slowdown: extra time of compute per second of communication beside it.
+        fix: what measured training steps say on top of all this; neutral in the presets.
     """
 
     gemm_max: float
     gemm_fp8: float
     gemm_k_half: float
+    gemm_misaligned: float
     gemm_tiles: tuple[tuple[float, float, float], ...]
     attention_forward: float
     attention_backward: float
@@ -42,10 +49,13 @@ class Efficiency:
     attention_half_width: float
     memory: float
     memory_half_bytes: float
+    cache_bytes: float
+    cache_speed: float
     launch_s: float
     host_launch_s: float
     in_step: float
     overlap_slowdown: float
+    fix: Correction = NEUTRAL
 
 
 def efficiency(generation: str) -> Efficiency:

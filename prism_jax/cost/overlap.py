@@ -3,12 +3,12 @@
     exposed = max(0, comm - window)      hidden = min(comm, window)      compute += slowdown * hidden
 
 `slowdown` is `Efficiency.overlap_slowdown`: a running collective takes multiprocessors and memory bandwidth from the kernels.
-Arguments may be arrays of any (broadcastable) shape.
+Arguments may be arrays of any (broadcastable) shape, of the library `xp`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,25 +23,31 @@ class Exposure(NamedTuple):
     hidden_s: Array
 
 
-def behind(comm_s: ArrayLike, window_s: ArrayLike) -> Exposure:
-    """`comm_s` of communication that may run during `window_s` of compute."""
-    hidden = np.minimum(comm_s, np.maximum(window_s, 0.0))
-    return Exposure(np.asarray(comm_s) - hidden, hidden)
+def behind(comm_s: ArrayLike, window_s: ArrayLike, share: ArrayLike = 1.0, xp: Any = np) -> Exposure:
+    """`comm_s` of communication, a share of which may run during `window_s` of compute."""
+    comm = xp.asarray(comm_s)
+    hidden = xp.minimum(comm * share, xp.maximum(xp.asarray(window_s), 0.0))
+    return Exposure(comm - hidden, hidden)
 
 
-def cut_up(comm_s: ArrayLike, window_s: ArrayLike, n_piece: ArrayLike) -> Exposure:
+def cut_up(
+    comm_s: ArrayLike, window_s: ArrayLike, n_piece: ArrayLike, share: ArrayLike = 1.0, xp: Any = np
+) -> Exposure:
     """Communication cut into `n_piece` pieces like the compute it belongs to: one piece has nothing to hide behind."""
-    first = np.asarray(comm_s) / np.asarray(n_piece)
-    rest = behind(np.asarray(comm_s) - first, window_s)
+    comm = xp.asarray(comm_s)
+    first = comm / xp.asarray(n_piece)
+    rest = behind(comm - first, window_s, share, xp)
     return Exposure(first + rest.exposed_s, rest.hidden_s)
 
 
-def bucketed(comm_s: ArrayLike, window_s: ArrayLike, n_bucket: ArrayLike) -> Exposure:
+def bucketed(
+    comm_s: ArrayLike, window_s: ArrayLike, n_bucket: ArrayLike, share: ArrayLike = 1.0, xp: Any = np
+) -> Exposure:
     """A gradient reduction in `n_bucket` buckets as they become ready during `window_s` of backward pass.
 
     Notes:
         The first bucket is ready after 1/n of the window and the last at its end: 1/n of the communication always shows.
         No bucket: nothing hides.
     """
-    n = np.maximum(np.asarray(n_bucket, dtype=np.float64), 1.0)
-    return cut_up(comm_s, np.asarray(window_s) * (1.0 - 1.0 / n), n)
+    n = xp.maximum(xp.asarray(n_bucket, dtype=float), 1.0)
+    return cut_up(comm_s, xp.asarray(window_s) * (1.0 - 1.0 / n), n, share, xp)

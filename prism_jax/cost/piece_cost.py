@@ -97,6 +97,9 @@ class PieceModel:
                 return self._piece(embedding_ops(self.model, self.plan), embedding_comms(self.model, self.plan))
             case "head":
                 return self._piece(head_ops(self.model, self.plan), head_comms(self.model, self.plan))
+            case "moe_layer":
+                layer = self._layer(self._representative(kind))
+                return replace(layer, compute_s=layer.compute_s * self.eff.fix.expert)
             case _:
                 return self._layer(self._representative(kind))
 
@@ -111,14 +114,13 @@ class PieceModel:
 
     def comm_seconds(self, comm: Comm) -> float:
         """All collectives of a `Comm`; dispatch to experts crosses the network once per node, not once per expert."""
+        group = Group.of(self.cluster, comm.stride, comm.size)
         network_only = 1.0
         if comm.axis == "ep" and self.model.moe is not None:
-            group = Group.of(self.cluster, comm.stride, comm.size)
             network_only = dispatch_share(group.n_node, self.model.moe.top_k)
-        return (
-            comm.count
-            * collective_s(comm.kind, comm.n_bytes * network_only, self.cluster, comm.stride, comm.size).seconds
-        )
+        seconds = collective_s(comm.kind, comm.n_bytes * network_only, self.cluster, comm.stride, comm.size).seconds
+        factor, call_s = self.eff.fix.comm(group.n_node > 1)
+        return comm.count * (factor * seconds + call_s)
 
     def _representative(self, kind: str) -> int:
         """A layer of this kind."""

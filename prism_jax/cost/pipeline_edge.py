@@ -11,12 +11,13 @@ from ..workload.shard import Shard
 from ..workload.transformer import TransformerSpec
 from .chunks import chunks_of_stage
 from .collective import Group, candidates, collective_s
+from .correction import NEUTRAL, Correction
 from .step_cost import Array
 
 
-def edge_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> Array:
+def edge_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
     """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
-    return np.append(tier_seconds(model, cluster, plan), 0.0)[edge_tiers(cluster, plan)]
+    return np.append(tier_seconds(model, cluster, plan, fix), 0.0)[edge_tiers(cluster, plan)]
 
 
 def edge_tiers(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
@@ -31,7 +32,7 @@ def edge_tiers(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
     return tiers
 
 
-def tier_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> Array:
+def tier_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
     """[tier] seconds to hand a micro-batch's activations over each tier.
 
     Notes:
@@ -42,8 +43,9 @@ def tier_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -
     activation = shard.element_bytes * shard.tokens * model.hidden
     gather = 0.0
     if plan.tp > 1 and not plan.sequence_parallel:
-        gather = collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds
-    return np.array([_send_s(activation / plan.tp, cluster, plan, tier) + gather for tier in range(len(cluster.tiers))])
+        gather = collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds * fix.scale_up
+    sends = [_send_s(activation / plan.tp, cluster, plan, tier) for tier in range(len(cluster.tiers))]
+    return np.array([seconds * fix.comm(tier > 0)[0] + gather for tier, seconds in enumerate(sends)])
 
 
 def stages(plan: ParallelPlan) -> list[int]:

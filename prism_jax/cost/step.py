@@ -9,9 +9,10 @@ import numpy as np
 from ..plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
+from .calibration import shipped
 from .chunk_cost import ChunkCost, chunk_cost, pieces_of
 from .chunks import chunk_classes, chunks_of_stage
-from .efficiency import Efficiency, efficiency
+from .efficiency import Efficiency
 from .piece_cost import PieceModel
 from .pipeline_edge import edge_seconds
 from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
@@ -23,16 +24,16 @@ def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff:
     """Cost of one training step.
 
     Args:
-        eff: constants of the device; the preset of its generation if not given.
+        eff: constants of the device; those of the shipped calibration for software that is not known, if not given.
 
     Raises:
         SpecError: no constants for the device, or it lacks the plan's dtype.
         PlanError: `layer_split` does not fit.
     """
     if eff is None:
-        eff = efficiency(cluster.device.generation)
+        eff = shipped().efficiency(cluster.device.generation)
     chunks = _chunk_costs(model, cluster, plan, eff)
-    p2p_s = edge_seconds(model, cluster, plan)
+    p2p_s = edge_seconds(model, cluster, plan, eff.fix)
     end = _stage_end(model, cluster, plan, eff, chunks)
     causal = plan.attention != "unfused"
     tokens = float(plan.global_batch * plan.seq_len)

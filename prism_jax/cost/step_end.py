@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import ceil, log2
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
-from .collective import collective_s
+from .collective import Group, collective_s
 from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
@@ -21,7 +22,6 @@ from .weights import StageWeights
 # HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments in and out 24, 16-bit weight 2;
 # gradient norm reads 4, zeroing writes 4. Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
 OPTIMIZER_BYTES = 38.0
-BUCKET_ELEMENTS = 40e6  # Megatron-LM `ddp_bucket_size` default, constant part
 
 
 class EndWork(NamedTuple):
@@ -30,7 +30,7 @@ class EndWork(NamedTuple):
     Attributes:
         reduce_s, gather_s: gradient reduction and gathering of updated parameters.
         embedding_s: sum of a tied embedding's gradients with the other stage that holds a copy.
-        optimizer_s: update of the parameters, memory-bound.
+        optimizer_s: update of the parameters, memory-bound, and what a step waits on top.
         n_bucket: buckets in which reduction and gathering run beside the passes; 0 if they do not.
     """
 
@@ -59,25 +59,28 @@ def end_work(
     eff: Efficiency,
 ) -> EndWork:
     """Work of the stage that holds the chunks `held`."""
+    factor, _ = eff.fix.comm(Group.of(cluster, *data_group(plan)).n_node > 1)
+    update_s = OPTIMIZER_BYTES * _updated(plan, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
+    idle_s = eff.fix.step_s + eff.fix.network_step_s * log2(max(cluster.n_devices / cluster.node_size, 1.0))
     shares_embedding = model.tied_embeddings and plan.pp > 1 and (0 in held or plan.n_chunk - 1 in held)
     return EndWork(
-        np.asarray(_reduction_s(cluster, plan, weights)),
-        np.asarray(_gathering_s(cluster, plan, weights)),
-        np.asarray(_embedding_s(model, cluster, plan) if shares_embedding else 0.0),
-        np.asarray(OPTIMIZER_BYTES * _updated(plan, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)),
-        np.asarray(weights.count // BUCKET_ELEMENTS if plan.overlap.dp else 0.0),
+        np.asarray(_reduction_s(cluster, plan, weights) * factor),
+        np.asarray(_gathering_s(cluster, plan, weights) * factor),
+        np.asarray(_embedding_s(model, cluster, plan) * factor if shares_embedding else 0.0),
+        np.asarray(update_s * eff.fix.optimizer + idle_s),
+        np.asarray(weights.count // plan.grad_bucket if plan.overlap.dp else 0.0),
     )
 
 
-def stage_end(work: EndWork, backward_s: Array, forward_s: Array, eff: Efficiency) -> StageEnd:
+def stage_end(work: EndWork, backward_s: Array, forward_s: Array, eff: Efficiency, xp: Any = np) -> StageEnd:
     """What of it shows.
 
     Args:
         backward_s, forward_s: [*plan, stage] of one micro-batch through all chunks of the stage: what reductions (of the last
             micro-batch) and gatherings (before the first of the next step) hide behind.
     """
-    reduced = bucketed(work.reduce_s, backward_s, work.n_bucket)
-    gathered = bucketed(work.gather_s, forward_s, work.n_bucket)
+    reduced = bucketed(work.reduce_s, backward_s, work.n_bucket, eff.fix.hidden, xp)
+    gathered = bucketed(work.gather_s, forward_s, work.n_bucket, eff.fix.hidden, xp)
     hidden = reduced.hidden_s + gathered.hidden_s
     exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden + work.embedding_s
     return StageEnd(work.optimizer_s, exposed, hidden)
@@ -99,22 +102,28 @@ def _reduction_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) ->
         n_bytes = wide * weights.sharded_parameters(plan)
         return collective_s("all_reduce", n_bytes, cluster, stride * plan.shard_group, between).seconds
     kind = "reduce_scatter" if plan.zero_stage >= 1 else "all_reduce"
-    dense = collective_s(kind, wide * weights.dense, cluster, stride, size).seconds
-    expert = collective_s(kind, wide * weights.expert, cluster, stride * plan.ep, max(size // plan.ep, 1)).seconds
-    return dense + expert
+    return _in_buckets(kind, wide, cluster, plan, weights)
 
 
 def _gathering_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
     """Updated parameters back to every rank (ZeRO-1 and 2)."""
     if plan.shard_group > 1 or plan.zero_stage == 0:
         return 0.0
+    return _in_buckets("all_gather", weight_bytes(plan), cluster, plan, weights)
+
+
+def _in_buckets(kind: str, wide: float, cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
+    """Dense and expert parameters of `wide` bytes, one collective per bucket; without overlap all in one."""
     stride, size = data_group(plan)
-    wide = weight_bytes(plan)
-    dense = collective_s("all_gather", wide * weights.dense, cluster, stride, size).seconds
-    expert = collective_s(
-        "all_gather", wide * weights.expert, cluster, stride * plan.ep, max(size // plan.ep, 1)
-    ).seconds
-    return dense + expert
+    groups = (
+        (weights.dense, stride, size),
+        (weights.expert, stride * plan.ep, max(size // plan.ep, 1)),
+    )
+    total = 0.0
+    for count, apart, members in groups:
+        n = max(1, ceil(count / plan.grad_bucket)) if plan.overlap.dp else 1
+        total += n * collective_s(kind, wide * count / n, cluster, apart, members).seconds
+    return total
 
 
 def _embedding_s(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> float:

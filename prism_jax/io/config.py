@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..cost.software import FRAMEWORKS, UNKNOWN
 from ..errors import ConfigError
 from ..job import Job
 from ..plan_check import problems
@@ -15,7 +16,7 @@ from .document import Document
 from .mistakes import validated
 from .override import apply_overrides
 from .read_job_file import read_job_file
-from .schema import Text, job_section
+from .schema import Text, job_section, one_of
 from .sections import placed, read_model, read_plan
 from .variability_section import read_variability
 
@@ -25,6 +26,7 @@ SECTIONS: dict[str, Any] = {
     "cluster": (Any, ...),
     "plan": (Any, ...),
     "variability": (Any, None),
+    "framework": (one_of(FRAMEWORKS[:-1]), None),
 }
 
 
@@ -59,7 +61,8 @@ def job_of(document: Document) -> Job:
     if found or plan is None or model is None or cluster is None or variability is None:
         raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
     name = document.data.get("name") or Path(document.name).stem
-    return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name)
+    framework = document.data.get("framework") or UNKNOWN
+    return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
 
 
 def _position(mistake: str, name: str) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from ..plan import RECOMPUTE, ParallelPlan
 from ..system import catalog
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
+from .nanotron_split import cost_balanced_split
 from .packed import read_packed_text
 
 _DEVICE = "h100-sxm"
@@ -234,22 +235,3 @@ def _plan(record: dict[str, str], where: str, model: TransformerSpec) -> Paralle
     if plan.recompute not in RECOMPUTE:
         raise DataError(f"{where}: recompute = {plan.recompute!r}, but it must be one of {', '.join(RECOMPUTE)}")
     return replace(plan, layer_split=cost_balanced_split(model, pp))
-
-
-def cost_balanced_split(model: TransformerSpec, pp: int) -> tuple[int, ...]:
-    """Layers per stage when blocks are dealt out by compute, the head counting as one block.
-
-    A stage takes blocks until their running cost exceeds its share of the total. The cost of a block is its matrix
-    parameters; embedding and norms are free.
-
-    Source: nanotron, `models/base.py` (`build_model`) and `LlamaForTraining.get_block_compute_costs`.
-    """
-    layer = 4 * model.n_heads * model.qk_head_dim * model.hidden + 3 * model.ffn_hidden * model.hidden
-    total = model.n_layers * layer + model.vocab * model.hidden
-    sizes = [0] * pp
-    stage = 0
-    for n_dealt in range(1, model.n_layers + 1):
-        sizes[stage] += 1
-        if n_dealt * layer > total * (stage + 1) / pp and stage < pp - 1:
-            stage += 1
-    return tuple(sizes)

@@ -6,22 +6,6 @@ import re
 
 from .steps_record import StepRecord
 
-FRAMEWORKS = (
-    "megatron-core",  # Megatron-Core and what is built on it: NeMo, Megatron-Bridge, Primus
-    "megatron-2021",  # Megatron-LM before sequence parallelism and the distributed optimizer, 2019-22
-    "megatron-deepspeed",  # Megatron-DeepSpeed and GPT-NeoX
-    "fsdp",  # PyTorch FSDP 1 and 2 under any trainer
-    "deepspeed",  # DeepSpeed ZeRO without Megatron
-    "nanotron",
-    "jax",  # MaxText, PaxML, T5X and other JAX code
-    "colossalai",
-    "libai",
-    "flagscale",
-    "paddle",
-    "other",  # known, in-house, none of these
-    "",  # unknown
-)
-
 # First match wins: the particular before the general. The notes name the software only where they open with a name or hold a
 # word that means nothing else ("Megatron TFLOPs formula" is a convention, not the software).
 _BY_NAME = (

@@ -25,6 +25,7 @@ _NODE_SIZE = 8
 _SHARDED = ("fsdp", "hsdp", "zero3")
 _SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
 _INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
+_DDP_BUCKET = re.compile(r"DDP bucket ([\d.]+) MB")
 _LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
 
 
@@ -37,7 +38,8 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         use it, else off. On TPU parameters are sharded over the chips of a slice and slices are replicas (MaxText's
         `ici_fsdp_parallelism: -1`, `dcn_data_parallelism: -1`). Batches: see `steps_batch`; recomputation: `steps_recompute`.
         vpp > 1 means the interleaved schedule, which needs at least pp micro-batches: with fewer, vpp is taken as unknown.
-        Tensor parallel communication overlaps as NVIDIA's recipes have it.
+        Tensor parallel communication overlaps as NVIDIA's recipes have it; hand-overs between stages run beside compute in
+        interleaved schedules only (Megatron-LM's `--overlap-p2p-communication` asks for one).
 
     Raises:
         UnsupportedRowError: degrees, sequence length or batch cannot be known, or a dtype is not modelled.
@@ -67,8 +69,9 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         recompute=recompute_of_record(record),
         dtype=_dtype(record),
         attention="unfused" if is_before_flash_attention(record.source, record.gpu) else "flash",
-        overlap=Overlap(tp=_overlaps_tp(record, tp)),
+        overlap=Overlap(tp=_overlaps_tp(record, tp), pp=virtual_stages > 1),
         layer_split=_layer_split(record, pp * virtual_stages),
+        grad_bucket=_grad_bucket(record),
     )
 
 
@@ -182,6 +185,12 @@ def _dtype(record: StepRecord) -> str:
     if record.precision not in _DTYPES:
         raise UnsupportedRowError(f"precision {record.precision} is not modelled")
     return _DTYPES[record.precision]
+
+
+def _grad_bucket(record: StepRecord) -> int:
+    """Elements of a bucket of PyTorch's DDP, where the notes give its bytes; gradients are reduced in fp32."""
+    found = _DDP_BUCKET.search(record.notes)
+    return max(1, int(float(found[1]) * 2**20 / 4)) if found else ParallelPlan.grad_bucket
 
 
 def _layer_split(record: StepRecord, n_chunk: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from ..plan import ParallelPlan
 from ..plan_check import MAX_CHUNK_RUNS
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
+from .nanotron_split import cost_balanced_split
 from .steps_cluster import cluster_of_record
 from .steps_defect import defect_of_record
 from .steps_framework import framework_of_record
@@ -131,6 +132,8 @@ def _row(record: StepRecord) -> StepRow:
     try:
         refuse_other_kinds(record)
         cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
+        if known.framework == "nanotron" and not plan.layer_split:
+            plan = replace(plan, layer_split=cost_balanced_split(model, plan.pp))
         measured_s = _measured_s(record, model, plan)
         _check(model, cluster, plan)
     except UnsupportedRowError as reason:

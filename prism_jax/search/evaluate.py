@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
-from ..cost.efficiency import efficiency
 from ..errors import PlanError
 from ..job import Job
 from ..plan import ParallelPlan
@@ -84,7 +83,7 @@ class Evaluator:
 
     def __init__(self, job: Job, space: Plans) -> None:
         self.job, self.space = job, space
-        self.parts = Parts(job.model, job.cluster, efficiency(job.cluster.device.generation))
+        self.parts = Parts(job.model, job.cluster, job.efficiency)
         self.layouts = tuple(space.layouts(job.model))
         self.block = lru_cache(maxsize=8)(self._block)
 

@@ -126,7 +126,7 @@ class Parts:
 
     @cached_property
     def _sends(self) -> Store:
-        return Store(lambda plan: np.append(tier_seconds(self.model, self.cluster, plan), 0.0))
+        return Store(lambda plan: np.append(tier_seconds(self.model, self.cluster, plan, self.eff.fix), 0.0))
 
     @cached_property
     def _tiers(self) -> Store:

@@ -97,7 +97,7 @@ def lower(job: Job, pad: bool = False) -> Program:
         pad: pad the graph to a common shape: fewer compilations for a sweep over jobs, the same numbers, no derivatives.
     """
     plan = job.plan
-    cost = step_cost(job.model, job.cluster, plan)
+    cost = step_cost(job.model, job.cluster, plan, job.efficiency)
     schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
     return program_of(job, cost, build_graph(schedule, cost), pad=pad)
 

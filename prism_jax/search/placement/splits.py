@@ -117,7 +117,7 @@ class SplitSpace:
         """Seconds of every kind for a job that differs in its layers."""
         plan = job.plan
         schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
-        graph = build_graph(schedule, step_cost(job.model, job.cluster, plan))
+        graph = build_graph(schedule, step_cost(job.model, job.cluster, plan, job.efficiency))
         return kind_seconds(self.problem.kinds, [graph] * len(self.micro_batches))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.memory_table import classify_rows, cost_balanced_split
+from prism_jax.io.memory_table import classify_rows
+from prism_jax.io.nanotron_split import cost_balanced_split
 from prism_jax.io.steps_cluster import network_bytes_per_s
 from prism_jax.io.steps_plan import is_before_flash_attention
 from prism_jax.io.steps_table import StepRow, count_support, read_reference_rows, read_step_rows, read_steps_csv

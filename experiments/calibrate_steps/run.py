@@ -1,0 +1,51 @@
+"""The calibration that the package ships: fitted to the measured steps of the shared data, written to the cost presets.
+
+python experiments/calibrate_steps/run.py [--data TABLE] [--out JSON] [--draws N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import jax
+
+from inference.calibrate import calibrate
+from inference.step_rows import row_data, usable
+from inference.step_thin import thinned
+from prism_jax.io.steps_table import read_step_rows
+from prism_jax.io.write import run_record, write_text
+
+HERE = Path(__file__).resolve().parent
+STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
+PRESET = HERE.parents[1] / "prism_jax" / "cost" / "presets" / "calibration.json"
+DRAWS = 96
+SEED = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=STEPS)
+    parser.add_argument("--out", type=Path, default=PRESET)
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    given = parser.parse_args()
+    started = time.perf_counter()
+    rows = usable(read_step_rows(given.data))
+    data = row_data(rows)
+    print(f"{len(rows)} rows, outlines and stragglers after {time.perf_counter() - started:.0f} s")
+    record = {
+        "rows": len(rows),
+        "sources": dict(sorted(Counter(row.source for row in rows).items())),
+        "made_by": "experiments/calibrate_steps/run.py",
+        **{name: run_record({}, SEED)[name] for name in ("seed", "versions")},
+    }
+    made = calibrate(thinned(data), key=jax.random.key(SEED), n_draw=given.draws, record=record)
+    write_text(given.out, json.dumps(made.as_dict(), separators=(",", ":")) + "\n")
+    print(f"wrote {given.out} after {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Correction: how measured training steps differ from what kernels and links alone would take.
+
+Factors multiply seconds; seconds are added. The neutral correction leaves every cost as the kernel model has it. Values come from
+a calibration (`calibration.py`): they depend on the device and on the training software.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Knobs of the cost model that only whole training steps can decide.
+
+    Attributes:
+        gemm, attention, memory: factors of the seconds of each class of compute kernels.
+        expert: factor of all compute of a layer with experts, on top of these.
+        host: factor of the time in which the host starts kernels.
+        scale_up, network: factors of the seconds of collectives and transfers inside a node (or rack), and beyond it.
+        scale_up_call_s, network_call_s: seconds each collective takes on top: arrival of the ranks, stream synchronisation.
+        hidden: share of data-parallel communication that can run beside compute; the rest shows.
+        optimizer: factor of the update of the parameters.
+        micro_batch_s: seconds per micro-batch and model chunk in which nothing runs: pipeline bookkeeping, data loading.
+        step_s: seconds per step in which nothing runs.
+        network_step_s: the same per doubling of the number of nodes: ranks that wait for each other.
+    """
+
+    gemm: float = 1.0
+    attention: float = 1.0
+    memory: float = 1.0
+    expert: float = 1.0
+    host: float = 1.0
+    scale_up: float = 1.0
+    network: float = 1.0
+    scale_up_call_s: float = 0.0
+    network_call_s: float = 0.0
+    hidden: float = 1.0
+    optimizer: float = 1.0
+    micro_batch_s: float = 0.0
+    step_s: float = 0.0
+    network_step_s: float = 0.0
+
+    def comm(self, crosses_nodes: bool) -> tuple[float, float]:
+        """(factor, seconds per call) of communication in a node, or between nodes."""
+        return (self.network, self.network_call_s) if crosses_nodes else (self.scale_up, self.scale_up_call_s)
+
+
+NEUTRAL = Correction()
