@@ -30,7 +30,6 @@ from prism_jax.cost.outline import outline_seconds
 from .step_times_data import StepTimesData
 from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, SHIFT, SITE_SD, TERMS, Assumed
 
-
 EXPECTED, SCALE = "expected", "scale"  # names in the model, per row
 
 

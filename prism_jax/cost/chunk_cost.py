@@ -99,7 +99,7 @@ def _table(rows: list[list[Any]], xp: Any) -> Any:
 def _at_host_pace(
     compute: list[list[Any]], exposed: list[list[Any]], n_launch: Any, eff: Efficiency, xp: Any
 ) -> list[list[Any]]:
-    """`compute` stretched where the host needs long to start the kernels, and what every pass waits on top; B and W run as one."""
+    """`compute` stretched where the host is slow to start the kernels, and what every pass waits on top; B and W run as one."""
     paced = [list(row) for row in compute]
     for phases in _PASSES:
         busy = sum(sum(compute[phase]) for phase in phases)

@@ -95,7 +95,7 @@ def _updated(plan: ParallelPlan, weights: StageWeights) -> float:
 
 def _reduction_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
     """All-reduce of gradients, or reduce-scatter if the optimizer is sharded; HSDP: between copies of the sharding group."""
-    stride, size = data_group(plan)
+    stride, _ = data_group(plan)
     wide = gradient_bytes(plan)
     if plan.shard_group > 1:
         between = plan.dp // plan.shard_group * plan.cp

@@ -59,7 +59,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         pp=pp,
         dp=dp,
         cp=cp,
-        ep=record.ep or 1,
+        ep=_ep(record, tp, dp * cp),
         virtual_stages=virtual_stages,
         schedule="interleaved" if virtual_stages > 1 else "1f1b",
         sequence_parallel=_sequence_parallel(record, tp),
@@ -185,6 +185,18 @@ def _dtype(record: StepRecord) -> str:
     if record.precision not in _DTYPES:
         raise UnsupportedRowError(f"precision {record.precision} is not modelled")
     return _DTYPES[record.precision]
+
+
+def _ep(record: StepRecord, tp: int, n_data: int) -> int:
+    """Expert parallelism within dp x cp. Where experts are not split over tp (Megatron-Core's expert tensor parallelism of 1), ep
+    reaches over tp x dp x cp: every rank then holds as much as with the experts split over tp, which is taken instead.
+    """
+    ep = record.ep or 1
+    if ep > n_data and tp * n_data % ep == 0:
+        return n_data
+    if n_data % ep:
+        raise UnsupportedRowError("ep does not divide dp * cp")
+    return ep
 
 
 def _grad_bucket(record: StepRecord) -> int:
