@@ -1,6 +1,6 @@
 """Training software, as far as it decides how fast a step is: names, and whether its kernels are fused or run one by one.
 
-`fused`: Megatron and its kin, JAX: hand-fused or compiled kernels, a thin host loop. `eager`: PyTorch modules as they are written.
+`fused`: Megatron and its kin, JAX: hand-fused or compiled kernels, a thin host loop. `eager`: PyTorch modules as written.
 """
 
 from __future__ import annotations
