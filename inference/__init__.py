@@ -6,3 +6,4 @@ from .fit import fit as fit, measured as measured  # noqa: E402  (the mark stand
 from .holdout import Holdout as Holdout, holdout as holdout  # noqa: E402
 from .result import Fit as Fit  # noqa: E402
 from .settings import Settings as Settings  # noqa: E402
+from .site_fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs  # noqa: E402

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._door import fit as fit
+    from ._door import calibrate as calibrate, fit as fit
     from .explain.what_if import stragglers as stragglers
     from .io.config import load_job as load_job
     from .io.traces.open_trace import open_trace as open_trace
@@ -45,6 +45,7 @@ _HOME = {
     "RecordedJob": "trace.recorded_job",
     "Trace": "trace.trace",
     "TracePrediction": "trace.prediction",
+    "calibrate": "_door",
     "calibrated": "simulate.calibrate",
     "fit": "_door",
     "fit_job": "trace.recorded_job",

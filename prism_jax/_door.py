@@ -46,6 +46,18 @@ def fit(*args: Any, **kwargs: Any) -> Any:
     return module.fit(*args, **kwargs)
 
 
+def calibrate(*args: Any, **kwargs: Any) -> Any:
+    """The shipped calibration updated by measured runs of one cluster; see `inference.calibrate_runs`.
+
+    Raises:
+        DoorError: `inference` is not ours, or this version of it cannot calibrate.
+    """
+    module = inference()
+    if not hasattr(module, "calibrate_runs"):
+        raise DoorError(f"the inference package in {module.__file__} cannot calibrate. Upgrade prism-jax.")
+    return module.calibrate_runs(*args, **kwargs)
+
+
 def _location() -> Path | None:
     loaded = sys.modules.get("inference")
     if loaded is not None:

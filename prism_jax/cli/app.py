@@ -17,7 +17,7 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError, PrismError
-from . import check, fit, place, predict, search, show, trace, validate
+from . import calibrate, check, fit, place, predict, search, show, trace, validate
 from .streams import prepare_streams
 from .talk import TALK, say
 
@@ -29,6 +29,7 @@ COMMANDS = (
     check,
     trace,
     fit,
+    calibrate,
     validate,
     show,
 )  # one module each, with `register(app)`; none imports JAX at its top

@@ -1,0 +1,79 @@
+"""`prism-jax calibrate RUNS`: the shipped calibration updated by measured runs of one's own cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json
+from .result import leave
+from .talk import say, talks
+
+Runs = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUNS",
+        help="CSV of measured runs: columns job (a job file) and measured_step_time_s, or the schema of steps.csv.",
+    ),
+]
+Out = Annotated[
+    str | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Keep the calibration (netCDF, .nc); `predict --fit` uses it."),
+]
+Framework = Annotated[
+    str, typer.Option("--framework", metavar="NAME", help="Training software of all runs, where they do not say.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to `app`."""
+    app.command("calibrate")(talks(calibrate))
+
+
+def calibrate(runs: Runs, out: Out = None, framework: Framework = "", seed: Seed = 0, json: Json = False) -> None:
+    """Calibrate the cost model with a few measured runs, and show how the error falls with each."""
+    from ..io.write import check_target
+
+    if out is not None:
+        check_target(out)
+    summary, fitted = _run(runs, framework, seed)
+
+    def lines() -> list[str]:
+        from ..report.calibrate_lines import calibrate_lines
+
+        return calibrate_lines(summary)
+
+    leave(summary, lines, json, None, lambda: None, lambda: _keep(fitted, out))
+
+
+def _run(runs: str, framework: str, seed: int) -> tuple[dict[str, Any], Any]:
+    """Everything that needs JAX, with a spinner on a terminal."""
+    from .._door import inference
+    from .spinner import spinner
+    from .start_jax import start_jax
+
+    start_jax()
+    with spinner("loading JAX") as tell:
+        module = inference()
+        import jax
+
+        from ..io.write import run_record
+
+        tell(f"reading {runs}")
+        fitted = module.calibrate_runs(
+            runs,
+            key=jax.random.key(seed),
+            framework=framework,
+            progress=lambda share: tell(f"calibrating, {share:.0%}"),
+            record=run_record({"runs": runs, "framework": framework}, seed),
+        )
+        return fitted.summary(), fitted
+
+
+def _keep(fitted: Any, out: str | None) -> None:
+    if out is None:
+        return
+    fitted.save(out)
+    say(f"wrote {out}")
