@@ -22,6 +22,7 @@ from .steps_defect import defect_of_record
 from .steps_framework import framework_of_record
 from .steps_kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
 from .steps_model import model_of_record
+from .steps_peers import slower_than_peers
 from .steps_plan import plan_of_record
 from .steps_record import StepRecord, read_records
 from .steps_siblings import fill_virtual_stages
@@ -98,7 +99,9 @@ def read_step_rows(path: str | Path) -> list[StepRow]:
     Raises:
         DataError: the file cannot be read or a row is malformed; names row and field.
     """
-    return [_row(record) for record in fill_virtual_stages(read_records(path))]
+    records = fill_virtual_stages(read_records(path))
+    slow = slower_than_peers(records)
+    return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
 
 
 def read_reference_rows(path: str | Path) -> list[StepRow]:
@@ -118,6 +121,13 @@ def count_support(rows: Iterable[StepRow]) -> SupportCount:
     n = n_supported + reasons.total()
     n_transformer = n - sum(reasons[kind] for kind in OTHER_KINDS)
     return SupportCount(n, n_supported, n_transformer, dict(reasons.most_common()))
+
+
+def _with_defect(row: StepRow, defect: str) -> StepRow:
+    """The row, with that defect unless one of the kind is known of it already."""
+    if not defect or defect.split(":")[0] in row.defect:
+        return row
+    return replace(row, defect=f"{row.defect}; {defect}" if row.defect else defect)
 
 
 def _row(record: StepRecord) -> StepRow:
