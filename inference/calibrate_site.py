@@ -115,7 +115,7 @@ def site_prior(calibration: Calibration, generation: str, framework: str) -> Sit
     own = np.array([SITE_DEVIATION[knob] for knob in KNOBS])
     return SitePrior(
         mean=on_link(calibration.correction(generation, framework)),
-        factor=np.linalg.cholesky(covariance + np.diag(own**2)),
+        factor=np.linalg.cholesky(covariance + np.diag(own**2)).astype(float),
         site_sd=float(np.median(calibration.site_sd)),
         misfit=float(np.median(calibration.misfit)),
         expert_misfit=calibration.expert_misfit,

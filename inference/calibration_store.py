@@ -98,6 +98,8 @@ def _read(path: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
         if about["format"] != FORMAT:
             raise DataError(f"{path}: format {about['format']}, but this version reads {FORMAT}. Calibrate again.")
         group = content["posterior"]
+        if not isinstance(group, h5py.Group):
+            raise DataError(f"{path}: no group of draws in this calibration. Calibrate again.")
         wanted = [*SPREADS, "site", *(_variable(term["knob"], term["level"]) for term in about["terms"])]
         arrays = {name: np.asarray(group[name], dtype=float) for name in wanted if name in group}
     return about, arrays

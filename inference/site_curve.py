@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
+from typing import Any
 
 import jax
 import numpy as np
@@ -53,10 +54,10 @@ def errors(calibration: Calibration, runs: SiteRuns) -> Floats:
 def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[Floats, Floats]:
     """5 % and 95 % quantile [run] of what would be measured over what is predicted."""
     drawn = calibration.corrections(runs.generation, runs.framework, seed)
-    wide = Correction(**{knob: np.asarray(getattr(drawn, knob))[:, None] for knob in KNOBS})
+    wide: dict[str, Any] = {knob: np.asarray(getattr(drawn, knob))[:, None] for knob in KNOBS}
     middle = outline_seconds(runs, calibration.correction(runs.generation, runs.framework))
     own = np.stack([calibration.deviations(bool(has), seed) for has in runs.has_experts], axis=-1)  # [draw, run]
-    low, high = np.quantile(outline_seconds(runs, wide) / middle * np.exp(own), [0.05, 0.95], axis=0)
+    low, high = np.quantile(outline_seconds(runs, Correction(**wide)) / middle * np.exp(own), [0.05, 0.95], axis=0)
     return low, high
 
 

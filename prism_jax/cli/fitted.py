@@ -1,12 +1,16 @@
-"""Kept fits in a prediction: their posterior mean in place of what the job assumes, and the band that their draws leave."""
+"""Kept fits in a prediction: their posterior mean in place of what the job assumes, and the band that their draws leave.
+
+A file of `prism-jax fit` speaks of variability, one of `prism-jax calibrate` of the cost model; `--fit` takes both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..cost.calibration import Calibration
     from ..job import Job
     from ..variability.tree import Variability
 
@@ -68,3 +72,44 @@ def fitted_variability(base: Variability, files: Sequence[str], seed: int, force
             found = fit.variability_draws(N_DRAW, key=jax.random.fold_in(jax.random.key(seed), index), force=force)
             draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
     return FittedVariability(middle, draws)
+
+
+def calibrated_job(job: Job, files: Sequence[str]) -> tuple[Job, list[str]]:
+    """The job with the calibration among `files`, if there is one, and the other files.
+
+    Raises:
+        DataError: two calibrations, a damaged one, or one of another device or other software.
+    """
+    if not files:
+        return job, []
+    from importlib import import_module
+
+    from .._door import inference
+    from ..errors import DataError
+    from .start_jax import start_jax
+
+    start_jax()
+    inference()
+    store = import_module("inference.calibration_store")
+    found = [file for file in files if store.is_calibration(file)]
+    if len(found) > 1:
+        raise DataError(f"--fit: {found[0]} and {found[1]} both calibrate the cost model. Name one of them.")
+    if found:
+        job = _on_site(job, store.load(found[0]), found[0])
+    return job, [file for file in files if file not in found]
+
+
+def _on_site(job: Job, calibration: Calibration, file: str) -> Job:
+    """The job with the calibration of its site; its framework is the site's if the job states none."""
+    from ..errors import DataError
+
+    record = calibration.record or {}
+    generation, framework = str(record.get("generation", "")), str(record.get("framework", ""))
+    own = job.cluster.device.generation
+    if generation and generation != own:
+        raise DataError(f"--fit {file}: calibrated on {generation}, but {job.cluster.device.name} is of {own}.")
+    if framework and job.framework and framework != job.framework:
+        raise DataError(
+            f"--fit {file}: calibrated with {framework}, but the job runs {job.framework}. Calibrate with runs of that."
+        )
+    return replace(job, calibration=calibration, framework=job.framework or framework)

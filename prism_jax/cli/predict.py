@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .fitted import fitted_variability
+from .fitted import calibrated_job, fitted_variability
 from .options import JobFile, Json, Overrides
 from .pictures import check_picture
 from .result import leave
@@ -33,7 +33,9 @@ Slowdowns = Annotated[
 Fits = Annotated[
     list[str] | None,
     typer.Option(
-        "--fit", metavar="NC", help="Use a fit of `prism-jax fit` for what it was fitted on; may be repeated."
+        "--fit",
+        metavar="NC",
+        help="Use what `prism-jax fit` or `calibrate` kept, for what it was fitted on; may be repeated.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
@@ -75,10 +77,10 @@ def predict(
     if method not in METHODS:
         raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
     _check_targets(plot, trace)
-    loaded = load_job(job, overrides or [])
+    loaded, fits = calibrated_job(load_job(job, overrides or []), fit or [])
     _check_finite(step_cost(loaded.model, loaded.cluster, loaded.plan, loaded.efficiency))
     known = _known(loaded, slowdowns)
-    fitted = fitted_variability(loaded.variability, fit or [], seed, force)
+    fitted = fitted_variability(loaded.variability, fits, seed, force)
     if fitted is not None:
         loaded = replace(loaded, variability=fitted.middle)
     inputs = {"job": job, "set": overrides or [], "slowdowns": slowdowns, "fit": fit or []}

@@ -123,6 +123,24 @@ def schedules() -> Shelf:
     )
 
 
+def frameworks() -> Shelf:
+    """Training software that a job may name."""
+    from ..cost.software import EAGER, FRAMEWORKS, FUSED, style_of
+
+    known = tuple(name for name in FRAMEWORKS if name)
+    about = {**FUSED, **EAGER}
+
+    def entry(name: str) -> Entry:
+        found = _known("framework", name, known)
+        return {"name": found, "kernels": style_of(found), "description": about.get(found, "known, none of the others")}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, found["kernels"], found["description"]
+
+    return Shelf(known, ("framework", "kernels", "what it is"), row, entry)
+
+
 def variabilities() -> Shelf:
     """How much hardware varies."""
     from ..variability.catalog import preset, preset_names
@@ -158,6 +176,7 @@ SHELVES: Mapping[str, Callable[[], Shelf]] = {
     "devices": devices,
     "clusters": clusters,
     "schedules": schedules,
+    "frameworks": frameworks,
     "variability": variabilities,
     "examples": examples,
 }

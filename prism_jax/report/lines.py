@@ -49,11 +49,12 @@ def _quantiles(summary: Summary) -> list[str]:
     """Quantiles with Monte Carlo error, moments, the guarantee, and chances of a slow step."""
     times, errors, fixed = summary["step_time_s"], summary["mc_error_s"], summary["deterministic_s"]
     if times["std"] <= ROUNDING * times["mean"]:
-        return [f"every step takes {times['p50']:.5g} s: nothing varies"]
+        return [f"every step takes {times['p50']:.5g} s: nothing varies", *_model_band(summary)]
     digits = decimals(times["std"] / 10)
     chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in summary["prob_slower"].items())
     return [
         "step time",
+        *_model_band(summary),
         *(
             f"  {name:<5} {_estimate(times[name], errors[name]):<22}{_over(times, name)}{_band(summary, name)}"
             for name in ("p50", "p95", "p99")
@@ -63,6 +64,22 @@ def _quantiles(summary: Summary) -> list[str]:
         f"  {summary['guarantee']['sentence']}",
         f"  chance of a step slower than the median by {', by '.join(chances)}",
     ]
+
+
+def _model_band(summary: Summary) -> list[str]:
+    """What to expect of a measurement: the median, what the cost model leaves open, and how far steps vary beside that."""
+    times, band = summary["step_time_s"], summary["model_band_s"]
+    if band["p95"] - band["p5"] <= ROUNDING * times["p50"]:
+        return []
+    digits = decimals((band["p95"] - band["p5"]) / 10)
+    low, high = (f"{band[name]:.{digits}f}" for name in ("p5", "p95"))
+    middle = f"{times['p50']:.{decimals(times['p50'] / 100)}f}"
+    around = f"{(times['p95'] - times['p5']) / 2:.1g}"
+    lines = [f"  {middle} s, 90 % between {low} and {high} s counting what the cost model does not know;"]
+    lines[0] += f" ±{around} s from step to step"
+    if not summary["job"]["framework"]:
+        lines.append("  narrower if the job file says what it runs on, such as `framework: megatron-core`")
+    return lines
 
 
 def _beside(share: float) -> str:

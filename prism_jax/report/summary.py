@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..cost.memory import MemoryBreakdown
+from ..cost.model_band import model_factors
 from ..cost.step_cost import StepCost
 from ..explain.types import Explanation
 from ..job import Job
@@ -13,6 +16,7 @@ from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..result import StepTimeDistribution
 
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+BAND = ("p5", "p50", "p95")  # of the model
 SLOWER = (0.01, 0.02, 0.05, 0.1)  # fractions above the median
 
 
@@ -37,6 +41,7 @@ def summary_dict(
     return {
         "job": describe(job),
         "step_time_s": step_time(distribution),
+        "model_band_s": model_band(job, distribution.quantile(0.5), seed),
         "mc_error_s": {name: distribution.mc_error(p) for name, p in QUANTILES.items()},
         "deterministic_s": distribution.deterministic_s,
         **utilisation(job, cost, distribution.quantile(0.5)),
@@ -70,6 +75,16 @@ def step_time(distribution: StepTimeDistribution) -> dict[str, float]:
     return {"mean": distribution.mean_s, "std": distribution.std_s, **quantiles}
 
 
+def model_band(job: Job, median_s: float, seed: int) -> dict[str, float]:
+    """5 %, 50 % and 95 % quantile of the median step that would be measured, seconds, given all the cost model does not know.
+
+    Notes:
+        Its `p50` is not the predicted median: corrections act on a step whose parts hide behind each other.
+    """
+    factors = model_factors(job.model, job.cluster, job.plan, job.calibrated, job.framework, seed)
+    return {name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND}
+
+
 def utilisation(job: Job, cost: StepCost, step_s: float) -> dict[str, float]:
     """MFU, HFU, TFLOP/s and tokens/s per GPU at a step of `step_s` seconds; the command line reports the median step."""
     plan = job.plan
@@ -91,6 +106,7 @@ def describe(job: Job) -> dict[str, Any]:
         "cluster": job.cluster.name,
         "device": job.cluster.device.name,
         "variability": job.variability.name,
+        "framework": job.framework,
         "n_devices": plan.n_devices,
         "tp": plan.tp,
         "cp": plan.cp,

@@ -1,0 +1,47 @@
+"""How far a measured step may be from its prediction because of what the cost model does not know: factors, one per draw.
+
+The corrections of every draw go through the outline of the step, not through its simulation: of their ratio, what the outline
+leaves out cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from .._typing import Floats
+from ..plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.transformer import TransformerSpec
+from .calibration import Calibration
+from .correction import Correction
+from .efficiency import efficiency
+from .outline import outline, outline_seconds, stack
+
+
+def model_factors(
+    model: TransformerSpec,
+    cluster: Cluster,
+    plan: ParallelPlan,
+    calibration: Calibration,
+    framework: str,
+    seed: int = 0,
+) -> Floats:
+    """[draw] factors between the median step that would be measured and the predicted one.
+
+    Args:
+        framework: training software, empty if it is not known.
+        seed: of what members and sites never seen deviate by.
+
+    Raises:
+        SpecError: no constants for the device.
+    """
+    generation = cluster.device.generation
+    one = stack([outline(model, cluster, plan, efficiency(generation))])
+    drawn = calibration.corrections(generation, framework, seed)
+    wide: dict[str, Any] = {item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(Correction)}
+    middle = outline_seconds(one, calibration.correction(generation, framework))
+    costs = outline_seconds(one, Correction(**wide))[:, 0] / middle
+    return costs * np.exp(calibration.deviations(model.moe is not None, seed))
