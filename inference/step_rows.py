@@ -20,7 +20,7 @@ from prism_jax.variability.catalog import default_for, preset
 from .models.step_times_data import StepTimesData, step_times_data
 
 N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
-MOST_SIMULATED = 200  # rows; of more, these many stand for all
+MOST_SIMULATED = 150  # rows; of more, these many stand for all
 SEED = 0
 
 Progress = Callable[[float], None]

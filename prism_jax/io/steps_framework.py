@@ -40,7 +40,7 @@ _ACCELERATORS_OF_JAX = re.compile(r"\btpu", re.IGNORECASE)
 
 
 def framework_of_record(record: StepRecord) -> str:
-    """One of `FRAMEWORKS`; empty where nothing says.
+    """One of `cost.software.FRAMEWORKS`; empty where nothing says.
 
     Notes:
         The notes decide first, where they name the software, then the table's path, since a repository may hold runs of

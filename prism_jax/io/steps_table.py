@@ -42,7 +42,7 @@ class StepRow:
         measured_range: lowest and highest value that unstated conventions leave.
         unsupported: why there is no job; empty when model, cluster and plan are given.
         defect: what is known to be wrong with the row, in words; empty if nothing is.
-        framework: training software it ran on, one of `steps_framework.FRAMEWORKS`; empty if unknown.
+        framework: training software it ran on, one of `cost.software.FRAMEWORKS`; empty if unknown.
     """
 
     id: str

@@ -2,8 +2,9 @@
 
 import pytest
 
+from prism_jax.cost.software import FRAMEWORKS
 from prism_jax.io.steps_defect import defect_of_record
-from prism_jax.io.steps_framework import FRAMEWORKS, framework_of_record
+from prism_jax.io.steps_framework import framework_of_record
 from prism_jax.io.steps_record import StepRecord
 from prism_jax.system import catalog
 
