@@ -7,3 +7,4 @@ from .holdout import Holdout as Holdout, holdout as holdout  # noqa: E402
 from .result import Fit as Fit  # noqa: E402
 from .settings import Settings as Settings  # noqa: E402
 from .site_fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs  # noqa: E402
+from .step_folds import step_folds as step_folds  # noqa: E402

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import Json
-from .output import print_json, print_table
-from .talk import TALK, say, talks
+from .output import print_json
+from .pictures import check_picture, write_picture
+from .progress import progress
+from .talk import say, talks
 from .validate_memory import memory
+from .validate_tables import print_validation
 
 if TYPE_CHECKING:
-    from ..validation import RowError, Score
+    from ..cost.calibration import Calibration
+    from ..io.steps_table import StepRow
+    from ..validation import Validation
 
 validate_app = typer.Typer(name="validate", help="Compare predictions with measurements.", no_args_is_help=True)
 
@@ -25,9 +28,21 @@ Table = Annotated[
         metavar="FILE", help="JSON in the schema of reference_rows.json, or CSV in that of steps.csv; .gz too."
     ),
 ]
+LeaveOut = Annotated[
+    str | None,
+    typer.Option(
+        "--leave-out",
+        metavar="source|gpu|model",
+        help="Score blindly: predict the rows of every such group by a calibration fitted to the other rows of FILE.",
+    ),
+]
+Fit = Annotated[
+    str | None, typer.Option("--fit", metavar="NC", help="Predict with what `prism-jax calibrate` kept instead.")
+]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Leave variability out of the prediction.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
-WORST_ROWS = 40
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
+WAYS = ("source", "gpu", "model")
 
 
 def register(app: typer.Typer) -> None:
@@ -37,68 +52,113 @@ def register(app: typer.Typer) -> None:
     app.add_typer(validate_app)
 
 
-def steps(file: Table, deterministic: Deterministic = False, seed: Seed = 0, json: Json = False) -> None:
+def steps(
+    file: Table,
+    leave_out: LeaveOut = None,
+    fit: Fit = None,
+    deterministic: Deterministic = False,
+    seed: Seed = 0,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
     """Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall."""
     from dataclasses import asdict
 
     from ..io.steps_table import read_step_rows
     from ..io.write import run_record
+
+    check_picture(plot)
+    _check_ways(leave_out, fit)
+    rows = read_step_rows(file)
+    outcome = _outcome(rows, leave_out or "", fit, deterministic, seed)
+    if json:
+        inputs = {"file": file, "leave_out": leave_out, "fit": fit, "deterministic": deterministic}
+        print_json({**asdict(outcome), **run_record(inputs, seed)})
+    else:
+        print_validation(outcome)
+    if plot is not None:
+        from ..plot import plot_accuracy
+
+        write_picture(plot, plot_accuracy(outcome.rows))
+        say(f"wrote {plot}")
+
+
+def _check_ways(leave_out: str | None, fit: str | None) -> None:
+    from ..errors import DataError
+    from ..hints import did_you_mean
+
+    if leave_out is not None and leave_out not in WAYS:
+        raise DataError(
+            f"--leave-out: {leave_out!r} is unknown; known are {', '.join(WAYS)}{did_you_mean(leave_out, WAYS)}"
+        )
+    if leave_out is not None and fit is not None:
+        raise DataError("--fit names a calibration, --leave-out fits its own ones. Give one of them.")
+
+
+def _outcome(rows: list[StepRow], leave_out: str, fit: str | None, deterministic: bool, seed: int) -> Validation:
+    """Everything that needs JAX."""
     from .start_jax import start_jax
 
-    rows = read_step_rows(file)
     start_jax()
-    from ..validation import validate_steps
+    from ..validation import group_of, validate_steps
 
-    with _progress(len(rows)) as advance:
-        outcome = validate_steps(rows, deterministic_only=deterministic, seed=seed, progress=advance)
-    if json:
-        print_json({**asdict(outcome), **run_record({"file": file, "deterministic": deterministic}, seed)})
-        return
-    ranked = sorted(outcome.rows, key=lambda r: -abs(r.error) if r.error is not None else 1.0)
-    print_table(
-        "rows, worst first",
-        ("row", "measured s", "predicted s", "error", "in range"),
-        [_row(r) for r in ranked[:WORST_ROWS]],
-    )
-    if len(ranked) > WORST_ROWS:
-        say(f"{len(ranked) - WORST_ROWS} more rows; --json has them all")
-    groups = [*outcome.by_source.items(), ("overall", outcome.overall)]
-    print_table(
-        "by source", ("source", "n", "unsupported", "MAPE", "median", "bias", "p90"), [_score(*g) for g in groups]
-    )
+    folds = _folds(rows, leave_out, seed) if leave_out else {}
+    given = None if fit is None else _given(fit)
+    if not leave_out and given is None:
+        _warn_of_seen(rows)
 
+    def calibration_of(row: Any) -> Calibration | None:
+        if leave_out:
+            return folds[group_of(row, leave_out)]
+        return None if given is None else _of_its_device(row, given, str(fit))
 
-def _row(row: RowError) -> list[str]:
-    if row.error is None or row.predicted_s is None:
-        return [row.id, "" if row.measured_s is None else f"{row.measured_s:.4g}", "-", row.unsupported, ""]
-    inside = {None: "", True: "yes", False: "NO"}[row.in_range]
-    return [row.id, f"{row.measured_s:.4g}", f"{row.predicted_s:.4g}", f"{row.error:+.1%}", inside]
+    with progress("predicting", len(rows)) as advance:
+        return validate_steps(
+            rows,
+            calibration_of=calibration_of,
+            left_out=leave_out,
+            deterministic_only=deterministic,
+            seed=seed,
+            progress=advance,
+        )
 
 
-def _score(name: str, score: Score) -> list[str]:
-    def percent(value: float | None, sign: str = "") -> str:
-        return "-" if value is None else f"{value:{sign}.2%}"
+def _folds(rows: Sequence[StepRow], by: str, seed: int) -> dict[str, Calibration]:
+    import jax
 
-    return [
-        name,
-        str(score.n),
-        str(score.n_unsupported),
-        percent(score.mape),
-        percent(score.median_ape),
-        percent(score.bias, "+"),
-        percent(score.p90_ape),
-    ]
+    from .._door import inference
+
+    with progress(f"calibrating without each {by}") as advance:
+        return inference().step_folds(rows, by, key=jax.random.key(seed), progress=advance)
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    if TALK.quiet or not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+def _given(path: str) -> Calibration:
+    from importlib import import_module
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("predicting", total=total)
-        yield lambda done: bar.update(task, completed=done)
+    from .._door import inference
+
+    inference()
+    return import_module("inference.calibration_store").load(path)
+
+
+def _of_its_device(row: StepRow, calibration: Calibration, path: str) -> Calibration:
+    """The calibration; those of a site speak of one generation of devices only."""
+    from ..errors import DataError
+
+    generation, own = str((calibration.record or {}).get("generation", "")), row.job[1].device.generation
+    if generation and generation != own:
+        raise DataError(f"{path} was calibrated on {generation}, but the row is of {own}")
+    return calibration
+
+
+def _warn_of_seen(rows: Sequence[StepRow]) -> None:
+    """Rows of sources that the shipped calibration was fitted to."""
+    from ..cost.calibration import shipped
+
+    known = (shipped().record or {}).get("sources", {})
+    seen = sum(row.source in known for row in rows)
+    if seen:
+        say(
+            f"note: {seen} of {len(rows)} rows are of sources that shaped the shipped calibration: no blind score. "
+            "`--leave-out source` gives one."
+        )

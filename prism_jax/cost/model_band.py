@@ -18,7 +18,7 @@ from ..workload.transformer import TransformerSpec
 from .calibration import Calibration
 from .correction import Correction
 from .efficiency import efficiency
-from .outline import outline, outline_seconds, stack
+from .outline import Outline, outline, outline_seconds, stack
 
 
 def model_factors(
@@ -40,8 +40,15 @@ def model_factors(
     """
     generation = cluster.device.generation
     one = stack([outline(model, cluster, plan, efficiency(generation))])
+    return outline_factors(one, generation, framework, model.moe is not None, calibration, seed)
+
+
+def outline_factors(
+    one: Outline, generation: str, framework: str, has_experts: bool, calibration: Calibration, seed: int = 0
+) -> Floats:
+    """[draw] the same of a step whose outline is at hand: stacked, one row."""
     drawn = calibration.corrections(generation, framework, seed)
     wide: dict[str, Any] = {item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(Correction)}
     middle = outline_seconds(one, calibration.correction(generation, framework))
     costs = outline_seconds(one, Correction(**wide))[:, 0] / middle
-    return costs * np.exp(calibration.deviations(model.moe is not None, seed))
+    return costs * np.exp(calibration.deviations(has_experts, seed))

@@ -1,94 +1,50 @@
-"""Predicted against measured step times, row by row, by source and overall.
+"""Predicted against measured step times, row by row.
 
-A row is a (model, cluster, plan) with a measured step time. The prediction is the typical step (p50) under the device's default
-variability, or the step without any variability. Errors are relative: predicted / measured - 1.
+A row is a (model, cluster, plan, framework) with a measured step time. The prediction is the typical step (p50) under the usual
+variability of its device, or the step without any variability. Its interval holds 90 % of what would be measured, given all that
+the calibration of the cost model leaves open. Errors are relative: predicted / measured - 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from zlib import crc32
 
 import jax
 import numpy as np
 
-from .errors import PrismError
-from .job import Job
-from .plan import ParallelPlan
-from .simulate.inputs import deterministic
-from .simulate.predict import predict
-from .simulate.program import lower
-from .system.hardware import Cluster
-from .variability.catalog import default_for, preset
-from .workload.transformer import TransformerSpec
+from ..cost.calibration import Calibration
+from ..cost.efficiency import efficiency
+from ..cost.model_band import outline_factors
+from ..cost.outline import outline, stack
+from ..errors import PrismError
+from ..job import Job
+from ..metrics import mfu
+from ..simulate.inputs import deterministic
+from ..simulate.predict import predict
+from ..simulate.program import lower
+from ..variability.catalog import default_for, preset
+from ..variability.tree import Variability
+from .baseline import with_baseline
+from .groups import group_of
+from .parts import parts_of
+from .rows import MeasuredRow, RowError
+from .score import Validation, validation_of
 
 N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
+N_REPEAT = (
+    8  # of the draws of a calibration, with other deviations: the bounds of an interval then err by 1 % of its width
+)
+OUTSIDE = (0.05, 0.95)  # probabilities of the bounds of a 90 % interval
 
-
-class MeasuredRow(Protocol):
-    """What validation needs of a row.
-
-    Attributes:
-        id, source: of the row and of the publication or system it was measured on.
-        measured_s: step time in seconds, None where unknown.
-        measured_range: shortest and longest step time in seconds, where a source gives a range.
-        unsupported: why model, cluster and plan are missing; empty if they are not.
-        job: model, cluster and plan.
-    """
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def measured_s(self) -> float | None: ...
-    @property
-    def measured_range(self) -> tuple[float, float] | None: ...
-    @property
-    def unsupported(self) -> str: ...
-    @property
-    def job(self) -> tuple[TransformerSpec, Cluster, ParallelPlan]: ...
-
-
-@dataclass(frozen=True)
-class RowError:
-    """One row's outcome; `predicted_s` and `error` are None where the row is unsupported."""
-
-    id: str
-    source: str
-    measured_s: float | None
-    predicted_s: float | None = None
-    error: float | None = None
-    measured_range: tuple[float, float] | None = None
-    in_range: bool | None = None
-    unsupported: str = ""
-
-
-@dataclass(frozen=True)
-class Score:
-    """Errors of a group of rows: relative, absolute where the name says ape."""
-
-    n: int
-    n_unsupported: int
-    mape: float | None
-    median_ape: float | None
-    bias: float | None
-    p90_ape: float | None
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Outcome of all rows."""
-
-    overall: Score
-    by_source: dict[str, Score]
-    rows: tuple[RowError, ...]
+CalibrationOf = Callable[[MeasuredRow], Calibration | None]
 
 
 def validate_steps(
     rows: Sequence[MeasuredRow],
     *,
+    calibration_of: CalibrationOf = lambda row: None,
+    left_out: str = "",
     deterministic_only: bool = False,
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
@@ -97,61 +53,91 @@ def validate_steps(
 
     Args:
         rows: measured rows.
+        calibration_of: the calibration a supported row is predicted with; None is the shipped one. A `PrismError` of it makes
+            the row unsupported.
+        left_out: by what rows were grouped when the calibrations were fitted without them: source, gpu, model, or nothing.
         deterministic_only: leave variability out, so that the share of waiting for the slowest shows.
         seed: of the predictions.
         progress: called with the number of rows done.
     """
-    results = []
+    found = []
     for done, row in enumerate(rows, start=1):
-        results.append(_validate(row, deterministic_only, seed))
+        found.append(_validate(row, calibration_of, left_out, deterministic_only, seed))
         progress(done)
-    sources = dict.fromkeys(r.source for r in results)
-    by_source = {name: score(r for r in results if r.source == name) for name in sources}
-    return Validation(score(results), by_source, tuple(results))
+    if left_out:
+        kinds = [
+            "" if one.error is None else row.job[1].device.generation for one, row in zip(found, rows, strict=True)
+        ]
+        found = with_baseline(found, kinds)
+    return validation_of(found)
 
 
-def score(rows: Iterable[RowError]) -> Score:
-    """Mean, median and 90th percentile of the absolute error, and the mean signed error (bias)."""
-    every = list(rows)
-    errors = np.array([r.error for r in every if r.error is not None])
-    if errors.size == 0:
-        return Score(0, len(every), None, None, None, None)
-    absolute = np.abs(errors)
-    return Score(
-        n=errors.size,
-        n_unsupported=len(every) - errors.size,
-        mape=float(absolute.mean()),
-        median_ape=float(np.median(absolute)),
-        bias=float(errors.mean()),
-        p90_ape=float(np.quantile(absolute, 0.9)),
-    )
-
-
-def _validate(row: MeasuredRow, deterministic_only: bool, seed: int) -> RowError:
+def _validate(row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, quiet: bool, seed: int) -> RowError:
     unsupported = row.unsupported or ("" if row.measured_s else "no measured time")
     if unsupported:
-        return RowError(row.id, row.source, row.measured_s, unsupported=unsupported)
+        return _refused(row, unsupported)
     try:
-        predicted_s = _typical_s(row, deterministic_only, seed)
+        return _predicted(row, calibration_of(row), left_out, quiet, seed)
     except PrismError as error:
-        return RowError(row.id, row.source, row.measured_s, unsupported=f"cannot be simulated: {error}")
+        return _refused(row, f"cannot be simulated: {error}")
+    except Exception as error:  # a fault of one row may not cost thousands of others; it is counted and said
+        return _refused(row, f"fault of prism-jax, please report it: {type(error).__name__}: {error}")
+
+
+def _refused(row: MeasuredRow, reason: str) -> RowError:
+    return RowError(row.id, row.source, row.measured_s, framework=row.framework, defect=row.defect, unsupported=reason)
+
+
+def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str, quiet: bool, seed: int) -> RowError:
     assert row.measured_s is not None
-    span = row.measured_range
+    job = _job(row, calibration, quiet)
+    program = lower(job, pad=True)  # kept by JAX's side of the prediction too
+    alone_s = deterministic(program)
+    predicted_s = alone_s if quiet else _p50(job, seed)
+    low, high = _interval(row, job, seed)
+    low_s, high_s = low * predicted_s, high * predicted_s
+    span, plan = row.measured_range, job.plan
     return RowError(
         id=row.id,
         source=row.source,
         measured_s=row.measured_s,
         predicted_s=predicted_s,
         error=predicted_s / row.measured_s - 1.0,
+        low_s=low_s,
+        high_s=high_s,
+        inside=low_s <= row.measured_s <= high_s,
         measured_range=span,
         in_range=None if span is None else span[0] <= predicted_s <= span[1],
+        group=group_of(row, left_out) if left_out else "",
+        device=job.cluster.device.name,
+        model=job.model.name,
+        framework=row.framework,
+        n_devices=plan.n_devices,
+        mfu=mfu(program.cost.model_flops, row.measured_s, job.cluster, plan.n_devices, plan.dtype),
+        parts_s=parts_of(job, program.cost, alone_s),
+        defect=row.defect,
     )
 
 
-def _typical_s(row: MeasuredRow, deterministic_only: bool, seed: int) -> float:
+def _job(row: MeasuredRow, calibration: Calibration | None, quiet: bool) -> Job:
     model, cluster, plan = row.job
-    tree = preset(default_for(cluster.device))
-    job = Job(model=model, cluster=cluster, plan=plan, variability=tree, name=row.id)
-    if deterministic_only:
-        return deterministic(lower(job, pad=True))
+    tree = Variability() if quiet else preset(default_for(cluster.device))
+    return Job(model, cluster, plan, tree, row.id, row.framework, calibration)
+
+
+def _p50(job: Job, seed: int) -> float:
     return predict(job, key=jax.random.key(seed), n_samples=N_SAMPLES, pad=True).quantile(0.5)
+
+
+def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
+    """Bounds of the interval over the prediction; rows have deviations of their own, whatever their place in the table."""
+    one = stack([outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))])
+    own = crc32(row.id.encode()) + seed
+    factors = [
+        outline_factors(
+            one, job.cluster.device.generation, job.framework, job.model.moe is not None, job.calibrated, own + k
+        )
+        for k in range(N_REPEAT)
+    ]
+    low, high = np.quantile(np.concatenate(factors), OUTSIDE)
+    return float(low), float(high)

@@ -1,0 +1,18 @@
+"""Groups of rows that are left out together: a source, a device, a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .rows import MeasuredRow
+
+GROUPS: dict[str, Callable[[MeasuredRow], str]] = {
+    "source": lambda row: row.source,
+    "gpu": lambda row: row.job[1].device.name,
+    "model": lambda row: row.job[0].name,
+}
+
+
+def group_of(row: MeasuredRow, by: str) -> str:
+    """Name of the group of a supported row; `by` is a key of `GROUPS`."""
+    return GROUPS[by](row)

@@ -1,0 +1,84 @@
+"""Errors of many rows in a few numbers: by source and overall, with and without rows that are known to be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .rows import RowError
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors of a group of rows: relative, absolute where the name says ape. None where there is no row.
+
+    Attributes:
+        n: rows that the other figures are over.
+        n_unsupported: rows without a prediction.
+        n_defect: rows with a prediction and a known defect.
+        coverage_90: share of rows whose measured time lies in its 90 % interval.
+    """
+
+    n: int
+    n_unsupported: int
+    n_defect: int
+    median_ape: float | None
+    mape: float | None
+    bias: float | None
+    p90_ape: float | None
+    coverage_90: float | None
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Outcome of all rows.
+
+    Attributes:
+        overall, by_source: over rows without a known defect.
+        overall_with_defects: over all rows that have a prediction.
+        overall_baseline: over the rows of `overall`, what the other groups' typical utilisation says; None where no group was
+            left out.
+        rows: in the order of the table.
+    """
+
+    overall: Score
+    overall_with_defects: Score
+    overall_baseline: Score | None
+    by_source: dict[str, Score]
+    rows: tuple[RowError, ...]
+
+
+def validation_of(rows: Sequence[RowError]) -> Validation:
+    """The outcome that these rows amount to."""
+    has_baseline = any(row.baseline_error is not None for row in rows)
+    sources = dict.fromkeys(row.source for row in rows)
+    return Validation(
+        overall=score(rows),
+        overall_with_defects=score(rows, with_defects=True),
+        overall_baseline=score(rows, baseline=True) if has_baseline else None,
+        by_source={name: score(row for row in rows if row.source == name) for name in sources},
+        rows=tuple(rows),
+    )
+
+
+def score(rows: Iterable[RowError], *, with_defects: bool = False, baseline: bool = False) -> Score:
+    """Figures over rows; `baseline`: of the baseline's errors instead, which has no interval."""
+    every = list(rows)
+    predicted = [row for row in every if row.error is not None]
+    scored = [row for row in predicted if with_defects or not row.defect]
+    found = [row.baseline_error if baseline else row.error for row in scored]
+    errors = np.array([error for error in found if error is not None])
+    absolute = np.abs(errors)
+    inside = [row.inside for row in scored if row.inside is not None and not baseline]
+    return Score(
+        n=errors.size,
+        n_unsupported=len(every) - len(predicted),
+        n_defect=sum(bool(row.defect) for row in predicted),
+        median_ape=float(np.median(absolute)) if errors.size else None,
+        mape=float(absolute.mean()) if errors.size else None,
+        bias=float(errors.mean()) if errors.size else None,
+        p90_ape=float(np.quantile(absolute, 0.9)) if errors.size else None,
+        coverage_90=float(np.mean(inside)) if inside else None,
+    )
