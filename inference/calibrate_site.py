@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,7 +28,7 @@ from prism_jax.cost.correction import Correction
 from prism_jax.cost.outline import Outline, outline_seconds
 from prism_jax.errors import FitError
 
-from .site_runs import SiteRuns
+from .site_runs import SiteRuns, some_of
 from .threads import one_blas_thread
 
 Floats = NDArray[np.float64]
@@ -57,6 +58,7 @@ NOT_SECONDS = (
 SEEDS = 8  # of the fresh draws that members never seen deviate by, in the covariance of the prior
 MAX_ITERATION = 200
 TOLERANCE = 1e-10  # of the log density, relative
+FEWEST = 8  # runs that a compiled fit holds
 EDGE = 1e-9  # of a share, from 0 and 1
 
 
@@ -128,12 +130,13 @@ def posterior(prior: SitePrior, runs: SiteRuns, n_draw: int, key: jax.Array) -> 
     Raises:
         FitError: no mode is found.
     """
+    runs = _padded(runs)
     with jax.enable_x64(True):
-        given, law = _arrays(runs), _law(prior, runs)
-        mode = _mode(given, law)
-        slope = np.asarray(_slope(jnp.asarray(mode), given, law))  # [run, parameter]
+        found = _Curve(prior, runs)
+        mode = _mode(found)
+        _, slope = found(mode)
         noise = np.asarray(jax.random.normal(key, (n_draw, len(mode)), dtype=float))
-    information = (DEGREES + 1.0) / (DEGREES + 3.0) * runs.weight / np.asarray(law["scale"]) ** 2
+    information = (DEGREES + 1.0) / (DEGREES + 3.0) * runs.weight / found.scale**2
     root = np.linalg.cholesky(np.eye(len(mode)) + slope.T @ (information[:, None] * slope))
     drawn = mode + np.linalg.solve(root.T, (noise - noise.mean(axis=0)).T).T
     return SitePosterior(prior.mean + drawn[:, :-1] @ prior.factor.T, prior.site_sd * drawn[:, -1])
@@ -164,15 +167,51 @@ def on_link(fix: Correction) -> Floats:
     return np.stack([np.log(share / (1.0 - share)) if k == "hidden" else np.log(v) for k, v in values.items()], axis=-1)
 
 
-def _mode(given: Mapping[str, Any], law: Mapping[str, Any]) -> Floats:
-    """[parameter] standard normals of the prior: knobs, then the site."""
+class _Curve:
+    """[parameter] standard normals of the prior (knobs, then the site) -> residuals [run] and what moves what is expected.
 
-    def energy(vector: Floats) -> tuple[float, Floats]:
-        value, slope = _energy(jnp.asarray(vector), given, law)
-        return float(value), np.asarray(slope, dtype=float)
+    Attributes:
+        scale: [run] of a run's own log factor.
+        weight: [run]
+    """
 
+    def __init__(self, prior: SitePrior, runs: SiteRuns) -> None:
+        self.scale = prior.misfit * np.where(runs.has_experts > 0.0, prior.expert_misfit, 1.0)
+        self.weight = runs.weight
+        self._measured = runs.log_measured
+        self._runs = {item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(Outline)}
+        self._runs["left_out"] = jnp.asarray(runs.left_out)
+        self._prior = tuple(jnp.asarray(value) for value in (prior.mean, prior.factor, prior.site_sd))
+
+    def __call__(self, z: Floats) -> tuple[Floats, Floats]:
+        """Standardised residuals [run], and d expected / d z [run, parameter]."""
+        slope, expected = _expected(jnp.asarray(z), self._runs, self._prior)
+        return (self._measured - np.asarray(expected)) / self.scale, np.asarray(slope)
+
+    def energy(self, z: Floats) -> tuple[float, Floats]:
+        """Negative log density and its gradient."""
+        residual, slope = self(z)
+        value = 0.5 * z @ z + 0.5 * (DEGREES + 1.0) * self.weight @ np.log1p(residual**2 / DEGREES)
+        pull = self.weight * (DEGREES + 1.0) * residual / (DEGREES + residual**2) / self.scale
+        return float(value), z - slope.T @ pull
+
+
+@jax.jit
+@partial(jax.jacfwd, has_aux=True)
+def _expected(z: jax.Array, runs: dict[str, jax.Array], prior: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+    """[run] logarithm of the seconds; twice, so that the derivative keeps the value."""
+    mean, factor, site_sd = prior
+    values = mean + factor @ z[:-1]
+    fix = Correction(**{knob: linked(knob, values[index], jnp) for index, knob in enumerate(KNOBS)})
+    seconds = outline_seconds(Outline(**{item.name: runs[item.name] for item in fields(Outline)}), fix, jnp)
+    found = jnp.log(seconds) + runs["left_out"] + site_sd * z[-1]
+    return found, found
+
+
+def _mode(curve: _Curve) -> Floats:
+    """[parameter]"""
     options = {"maxiter": MAX_ITERATION, "ftol": TOLERANCE}
-    found = minimize(energy, np.zeros(len(KNOBS) + 1), jac=True, method="L-BFGS-B", options=options)
+    found = minimize(curve.energy, np.zeros(len(KNOBS) + 1), jac=True, method="L-BFGS-B", options=options)
     if not np.isfinite(found.fun):
         raise FitError(
             f"no calibration describes these runs ({found.message}). Look for measured times that are wrong."
@@ -180,33 +219,9 @@ def _mode(given: Mapping[str, Any], law: Mapping[str, Any]) -> Floats:
     return found.x
 
 
-def _expected(z: jax.Array, given: Mapping[str, Any], law: Mapping[str, Any]) -> jax.Array:
-    """[run] logarithm of the seconds."""
-    values = law["mean"] + law["factor"] @ z[:-1]
-    fix = Correction(**{knob: linked(knob, values[index], jnp) for index, knob in enumerate(KNOBS)})
-    seconds = outline_seconds(Outline(**{item.name: given[item.name] for item in fields(Outline)}), fix, jnp)
-    return jnp.log(seconds) + given["left_out"] + law["site_sd"] * z[-1]
-
-
-def _negative_log(z: jax.Array, given: Mapping[str, Any], law: Mapping[str, Any]) -> jax.Array:
-    residual = (given["log_measured"] - _expected(z, given, law)) / law["scale"]
-    return 0.5 * (z**2).sum() + 0.5 * (DEGREES + 1.0) * (given["weight"] * jnp.log1p(residual**2 / DEGREES)).sum()
-
-
-_energy = jax.jit(jax.value_and_grad(_negative_log))
-_slope = jax.jit(jax.jacfwd(_expected))
-
-
-def _arrays(runs: SiteRuns) -> dict[str, Any]:
-    found = {item.name: getattr(runs, item.name) for item in fields(runs)}
-    return {name: jnp.asarray(value) for name, value in found.items() if isinstance(value, np.ndarray)}
-
-
-def _law(prior: SitePrior, runs: SiteRuns) -> dict[str, Any]:
-    wider = np.where(runs.has_experts > 0.0, prior.expert_misfit, 1.0)
-    return {
-        "mean": jnp.asarray(prior.mean),
-        "factor": jnp.asarray(prior.factor),
-        "site_sd": jnp.asarray(prior.site_sd),
-        "scale": jnp.asarray(prior.misfit * wider),
-    }
+def _padded(runs: SiteRuns) -> SiteRuns:
+    """As many runs as the next power of two, those added without weight: few shapes, few compilations."""
+    n = max(FEWEST, 1 << (runs.n_run - 1).bit_length())
+    index = np.minimum(np.arange(n), runs.n_run - 1)
+    whole = some_of(runs, index)
+    return replace(whole, weight=np.where(np.arange(n) < runs.n_run, whole.weight, 0.0))
