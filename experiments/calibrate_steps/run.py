@@ -1,6 +1,9 @@
 """The calibration that the package ships: fitted to the measured steps of the shared data, written to the cost presets.
 
-python experiments/calibrate_steps/run.py [--data TABLE] [--out JSON] [--draws N]
+python experiments/calibrate_steps/run.py [--data TABLE] [--out JSON_OR_NC] [--draws N] [--without TEXT ...]
+
+`--without` leaves sources out whose name holds a text; an `--out` that ends in .nc is what `prism-jax validate steps --fit` and
+`predict --fit` read.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pathlib import Path
 import jax
 
 from inference.calibrate import calibrate
+from inference.calibration_store import save
 from inference.step_rows import row_data, usable
 from inference.step_thin import thinned
 from prism_jax.io.steps_table import read_step_rows
@@ -31,9 +35,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=STEPS)
     parser.add_argument("--out", type=Path, default=PRESET)
     parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--without", nargs="*", default=[])
     given = parser.parse_args()
     started = time.perf_counter()
-    rows = usable(read_step_rows(given.data))
+    rows = [row for row in usable(read_step_rows(given.data)) if not any(text in row.source for text in given.without)]
     data = row_data(rows)
     print(f"{len(rows)} rows, outlines and stragglers after {time.perf_counter() - started:.0f} s")
     record = {
@@ -43,7 +48,10 @@ def main() -> None:
         **{name: run_record({}, SEED)[name] for name in ("seed", "versions")},
     }
     made = calibrate(thinned(data), key=jax.random.key(SEED), n_draw=given.draws, record=record)
-    write_text(given.out, json.dumps(made.as_dict(), separators=(",", ":")) + "\n")
+    if given.out.suffix == ".nc":
+        save(made, given.out)
+    else:
+        write_text(given.out, json.dumps(made.as_dict(), separators=(",", ":")) + "\n")
     print(f"wrote {given.out} after {time.perf_counter() - started:.0f} s")
 
 
