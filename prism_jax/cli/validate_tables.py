@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..validation import RowError, Score, Validation
 
 WORST_ROWS = 40
-NAME, REASON = 28, 38  # characters: with numbers, 120 columns
+NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
 FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %")
 
 
@@ -21,10 +21,12 @@ def print_validation(outcome: Validation) -> None:
     """Tables on stdout."""
     ranked = sorted((row for row in outcome.rows if row.error is not None), key=lambda row: -abs(row.error or 0.0))
     if ranked:
+        has_range = any(row.measured_range is not None for row in ranked)
+        columns = ("row", "source", "measured s", "predicted s", "error", "in 90 %", "defect or largest part")
         print_table(
-            "rows, worst first; band: 90 % of what would be measured",
-            ("row", "source", "measured s", "predicted s", "error", "in band", "defect or largest part"),
-            [_row(row) for row in ranked[:WORST_ROWS]],
+            "rows, worst first; in 90 %: whether the measured time lies in its interval",
+            (*columns, "in range") if has_range else columns,
+            [_row(row, has_range) for row in ranked[:WORST_ROWS]],
         )
     if len(ranked) > WORST_ROWS:
         say(f"{len(ranked) - WORST_ROWS} more rows; --json has them all")
@@ -44,17 +46,18 @@ def _print_unsupported(rows: Sequence[RowError]) -> None:
         print_table("rows without a prediction", ("rows", "why"), counted)
 
 
-def _row(row: RowError) -> list[str]:
-    inside = {None: "", True: "yes", False: "NO"}[row.inside]
-    return [
+def _row(row: RowError, has_range: bool) -> list[str]:
+    words = {None: "", True: "yes", False: "NO"}
+    cells = [
         cut(row.id, NAME),
-        cut(row.source, NAME - 8),
+        cut(row.source, SOURCE),
         f"{row.measured_s:.4g}",
         f"{row.predicted_s:.4g}",
         f"{row.error:+.1%}",
-        inside,
+        words[row.inside],
         cut(row.reason, REASON),
     ]
+    return [*cells, words[row.in_range]] if has_range else cells
 
 
 def _score(name: str, score: Score) -> list[str]:
@@ -62,7 +65,7 @@ def _score(name: str, score: Score) -> list[str]:
         return "-" if value is None else f"{value:{sign}.1%}"
 
     return [
-        cut(name, 52),
+        cut(name, GROUP),
         str(score.n),
         str(score.n_defect),
         str(score.n_unsupported),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, PURPLE, GREEN, CYAN, OLIVE, WINE)  # of the largest groups; the others are grey
 OTHERS = "other"
-BANDS = (0.10, 0.25)  # relative errors
+BANDS = {0.10: 0.55, 0.25: 0.28}  # relative error: opacity
 FURTHEST = 0.5  # relative error at the end of the axis of the second panel
 
 
@@ -54,10 +54,9 @@ def plot_predicted(rows: Sequence[RowError], names: dict[str, str], *, ax: Axes 
     ax = new_axes(6.0, 6.0) if ax is None else ax
     times = np.array([(row.measured_s, row.predicted_s) for row in rows], dtype=float).reshape(-1, 2)
     span = np.array([0.7 * times.min(), 1.4 * times.max()]) if times.size else np.array([0.1, 10.0])
-    for band in BANDS[::-1]:
-        ax.fill_between(
-            span, span * (1.0 - band), span * (1.0 + band), color=GREY, alpha=0.28, linewidth=0, label=f"± {band:.0%}"
-        )
+    for band, alpha in BANDS.items():
+        low, high = span * (1.0 - band), span * (1.0 + band)
+        ax.fill_between(span, low, high, color=GREY, alpha=alpha, linewidth=0, label=f"± {band:.0%}")
     ax.plot(span, span, color="#444444", linewidth=1.0)
     shown = [names[row.source] for row in rows]
     for name, colour in palette(names).items():
@@ -108,5 +107,5 @@ def short(source: str) -> str:
 
 
 def _steps(ax: Axes, errors: Sequence[float], colour: str, width: float) -> None:
-    level = np.arange(1, len(errors) + 1) / max(len(errors), 1)
-    ax.step(np.sort(errors), level, where="post", color=colour, linewidth=width)
+    level = np.arange(len(errors) + 1) / max(len(errors), 1)
+    ax.step([0.0, *np.sort(errors)], level, where="post", color=colour, linewidth=width)

@@ -132,7 +132,7 @@ def _p50(job: Job, seed: int) -> float:
 def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
     """Bounds of the interval over the prediction; rows have deviations of their own, whatever their place in the table."""
     one = stack([outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))])
-    own = crc32(row.id.encode()) + seed
+    own = crc32(row.id.encode()) + N_REPEAT * seed
     factors = [
         outline_factors(
             one, job.cluster.device.generation, job.framework, job.model.moe is not None, job.calibrated, own + k

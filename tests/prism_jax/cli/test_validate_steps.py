@@ -1,0 +1,158 @@
+"""`prism-jax validate steps`: what is printed, what the JSON holds, which mistakes are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.calibration_store import save
+from prism_jax.cli.app import main
+from prism_jax.cli.validate_tables import cut
+from prism_jax.cost.calibration import Calibration, shipped
+from tests.measured_rows import only_misfit
+
+ROW = {
+    "id": "one", "source": "site A", "model": "llama 7B", "layers": "32", "hidden": "4096", "ffn": "11008", "heads": "32",
+    "kv_heads": "32", "vocab": "32000", "experts": "", "seq_len": "4096", "gpu": "H100-SXM-80GB", "num_gpus": "16",
+    "gpus_per_node": "8", "tp": "1", "pp": "1", "vpp": "", "dp": "16", "cp": "1", "ep": "1", "sharding": "fsdp",
+    "micro_batch": "1", "global_batch": "32", "precision": "bf16", "recompute": "none", "network": "",
+    "measured_step_time_s": "1.0", "notes": "torchtitan",
+}  # fmt: skip
+
+
+def table(path: Path, *changes: dict[str, str]) -> str:
+    lines = [",".join(ROW), *(",".join((ROW | change).values()) for change in changes)]
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return table(
+        tmp_path / "rows.csv",
+        {},
+        {"id": "two", "source": "site B", "measured_step_time_s": "10"},
+        {"id": "three", "source": "site B", "gpu": "abacus"},
+        {"id": "four", "source": "site B", "notes": "torchtitan CHECK: tokens per step do not fit"},
+    )
+
+
+def validated(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["validate", "steps", *arguments, "--deterministic", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_holds_figures_rows_inputs_and_versions(file: str, capsys: pytest.CaptureFixture[str]):
+    found = validated(capsys, file, "--seed", "5")
+    assert found["overall"]["n"] == 2
+    assert (found["overall"]["n_unsupported"], found["overall"]["n_defect"]) == (1, 1)
+    assert found["overall_with_defects"]["n"] == 3
+    assert found["overall_baseline"] is None
+    assert set(found["by_source"]) == {"site A", "site B"}
+    assert [row["id"] for row in found["rows"]] == ["one", "two", "three", "four"]
+    one, two, three, four = found["rows"]
+    assert one["predicted_s"] == two["predicted_s"]
+    assert one["framework"] == "fsdp"
+    assert one["low_s"] < one["predicted_s"] < one["high_s"]
+    assert two["inside"] is False
+    assert "no preset of device abacus" in three["unsupported"]
+    assert "tokens per step" in four["defect"]
+    assert found["seed"] == 5
+    assert found["inputs"]["file"] == file
+    assert "prism-jax" in found["versions"]
+    assert found == validated(capsys, file, "--seed", "5")
+
+
+def test_text_has_the_worst_row_first_the_reasons_and_fits_120_columns(file: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["validate", "steps", file, "--deterministic"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("two") < out.index("one")
+    assert "tokens per step" in out
+    assert "no preset of device" in out
+    assert "compute" in out
+    assert "overall" in out
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 120
+
+
+def test_rows_that_shaped_the_calibration_are_no_blind_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    def note(source: str) -> str:
+        assert main(["validate", "steps", table(tmp_path / "x.csv", {"source": source}), "--deterministic"]) == 0
+        return capsys.readouterr().err
+
+    known = next(name for name in (shipped().record or {})["sources"] if "," not in name)
+    assert "no blind score" in note(known)
+    assert "--leave-out source" in note(known)
+    assert "no blind score" not in note("nobody's")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--leave-out", "souce"), "known are source, gpu, model, did you mean source?"),
+        (("--leave-out", "source", "--fit", "x.nc"), "Give one of them"),
+        (("--plot", "x.txt"), "the name must end in .png"),
+        (("--fit", "absent.nc"), "no such file"),
+    ],
+)
+def test_mistakes_are_refused_before_any_work(
+    file: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+):
+    assert main(["validate", "steps", file, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_kept_calibration_is_used_for_its_devices_only(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    wide = only_misfit(0.5)
+    save(replace(wide, record={"generation": "hopper"}), tmp_path / "h.nc")
+    save(replace(wide, record={"generation": "ampere"}), tmp_path / "a.nc")
+    plain, fitted = validated(capsys, file), validated(capsys, file, "--fit", str(tmp_path / "h.nc"))
+    assert fitted["rows"][0]["high_s"] > 1.5 * plain["rows"][0]["high_s"]
+    other = validated(capsys, file, "--fit", str(tmp_path / "a.nc"))
+    assert other["overall"]["n"] == 0
+    assert "calibrated on ampere, but the row is of hopper" in other["rows"][0]["unsupported"]
+
+
+def test_left_out_groups_get_the_calibration_of_their_fold(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    import inference
+
+    asked: list[str] = []
+
+    def folds(rows: Any, by: str, *, key: Any, progress: Callable[[float], None]) -> dict[str, Calibration]:
+        asked.append(by)
+        return {"site A": only_misfit(0.01), "site B": only_misfit(0.5)}
+
+    monkeypatch.setattr(inference, "step_folds", folds)
+    picture = tmp_path / "accuracy.png"
+    found = validated(capsys, file, "--leave-out", "source", "--plot", str(picture))
+    one, two = found["rows"][:2]
+    assert asked == ["source"]
+    assert (one["group"], two["group"]) == ("site A", "site B")
+    assert two["high_s"] > 1.5 * one["high_s"]
+    assert found["overall_baseline"]["n"] == 2
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["validate", "steps", file, "--leave-out", "source", "--deterministic"]) == 0
+    captured = capsys.readouterr()
+    assert "baseline" in captured.out
+    assert "no blind score" not in captured.err
+
+
+def test_cut_keeps_short_texts_and_marks_long_ones():
+    assert cut("abc", 3) == "abc"
+    assert cut("abcd", 3) == "ab…"
+
+
+@pytest.mark.slow
+def test_reference_rows_of_the_shared_data(shared_data: Path, capsys: pytest.CaptureFixture[str]):
+    found = validated(capsys, str(shared_data / "steps" / "reference_rows.json"))
+    assert found["overall"]["n"] == 28
+    assert found["overall"]["mape"] < 0.08
+    assert all(row["in_range"] for row in found["rows"] if row["id"].startswith("llama3"))

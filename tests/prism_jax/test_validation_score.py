@@ -1,0 +1,88 @@
+"""Scores by hand: which rows count, and what they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from prism_jax.validation import RowError, validation_of
+from prism_jax.validation.baseline import with_baseline
+from prism_jax.validation.score import score
+
+
+def row(name: str, error: float | None, source: str = "S", **more: object) -> RowError:
+    given = RowError(name, source, 1.0, None if error is None else 1.0 + error, error)
+    return replace(given, unsupported="" if error is not None else "no such device", **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_figures_are_those_of_the_definition():
+    found = score(
+        [row("a", 0.1, inside=True), row("b", -0.3, inside=False), row("c", 0.2, inside=True), row("d", None)]
+    )
+    assert (found.n, found.n_unsupported, found.n_defect) == (3, 1, 0)
+    assert found.median_ape == pytest.approx(0.2)
+    assert found.mape == pytest.approx(0.2)
+    assert found.bias == pytest.approx(0.0, abs=1e-12)
+    assert found.p90_ape == pytest.approx(0.28)  # linear between 0.2 and 0.3
+    assert found.coverage_90 == pytest.approx(2 / 3)
+
+
+def test_rows_with_a_defect_are_counted_but_not_scored():
+    rows = [row("a", 0.1), row("b", 5.0, defect="broken fabric"), row("c", None, defect="broken fabric")]
+    outcome = validation_of(rows)
+    assert (outcome.overall.n, outcome.overall.n_defect, outcome.overall.n_unsupported) == (1, 1, 1)
+    assert outcome.overall.mape == pytest.approx(0.1)
+    assert outcome.by_source["S"] == outcome.overall
+    assert outcome.overall_with_defects.n == 2
+    assert outcome.overall_with_defects.mape == pytest.approx(2.55)
+    assert outcome.rows == tuple(rows)
+
+
+def test_nothing_to_score_is_none_and_not_zero():
+    found = score([row("a", None), row("b", 0.3, defect="typo")])
+    assert (found.n, found.n_unsupported, found.n_defect) == (0, 1, 1)
+    assert (found.mape, found.median_ape, found.bias, found.p90_ape, found.coverage_90) == (None,) * 5
+
+
+def test_sources_keep_to_themselves():
+    outcome = validation_of([row("a", 0.1, "X"), row("b", 0.3, "Y"), row("c", -0.5, "Y")])
+    assert {name: one.n for name, one in outcome.by_source.items()} == {"X": 1, "Y": 2}
+    assert outcome.by_source["Y"].bias == pytest.approx(-0.1)
+    assert outcome.overall_baseline is None
+
+
+def test_baseline_is_the_median_of_the_medians_of_other_groups():
+    rows = [
+        *(row(f"a{i}", 0.0, "A", group="A", mfu=0.5) for i in range(3)),
+        row("b", 0.0, "B", group="B", mfu=0.4),
+        *(row(f"c{i}", 0.0, "C", group="C", mfu=0.2) for i in range(5)),
+    ]
+    found = with_baseline(rows, ["hopper"] * len(rows))
+    assert found[0].baseline_error == pytest.approx(0.5 / 0.3 - 1.0)  # of B and C
+    assert found[3].baseline_error == pytest.approx(0.4 / 0.35 - 1.0)  # of A and C, whatever their size
+    overall = validation_of(found).overall_baseline
+    assert overall is not None
+    assert overall.n == len(rows)
+    assert overall.coverage_90 is None
+
+
+def test_baseline_prefers_the_same_kind_of_device_and_skips_rows_with_a_defect():
+    rows = [
+        row("a", 0.0, "A", group="A", mfu=0.5),
+        row("b", 0.0, "B", group="B", mfu=0.4),
+        row("c", 0.0, "C", group="C", mfu=0.1),
+        row("d", 0.0, "D", group="D", mfu=0.9, defect="typo"),
+        row("e", None, "E"),
+    ]
+    found = with_baseline(rows, ["hopper", "hopper", "ampere", "hopper", ""])
+    assert found[0].baseline_error == pytest.approx(0.5 / 0.4 - 1.0)
+    assert found[2].baseline_error == pytest.approx(0.1 / 0.45 - 1.0)  # nobody else has its device
+    assert found[4].baseline_error is None
+
+
+def test_reason_is_the_defect_or_what_takes_longest():
+    parts = {"compute": 3.0, "communication": 1.0, "host": 0.0, "bubble": 0.0}
+    assert row("a", 0.1, parts_s=parts).reason == "compute 75%"
+    assert row("a", 0.1, parts_s=parts, defect="typo").reason == "typo"
+    assert row("a", None).reason == "no such device"
