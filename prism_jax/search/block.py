@@ -88,7 +88,6 @@ def _ends(table: PlanTable, parts: Parts, chunk: ChunkCost, of_chunk: Rows, clas
         np.add.at(held[:, stage], classes[[*chunks_of_stage(plan, stage)]], 1.0)
     work, of_work = parts.ends(table)
     own = EndWork(*np.moveaxis(work[of_work], 1, 0))
-    own = own._replace(n_bucket=own.n_bucket * table.overlap_dp[:, None])
     return stage_end(own, (chunk.backward_s @ held)[of_chunk], (chunk.forward_s @ held)[of_chunk], parts.eff)
 
 

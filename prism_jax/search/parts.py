@@ -23,7 +23,7 @@ from ..cost.piece_cost import KINDS_OF_PIECE, PieceCost, PieceModel, stack_piece
 from ..cost.pipeline_edge import edge_tiers, tier_seconds
 from ..cost.step_end import end_work
 from ..cost.weights import StageWeights, stage_weights
-from ..plan import Overlap, ParallelPlan
+from ..plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
 from .table import Column, PlanTable, distinct
@@ -152,8 +152,9 @@ class Parts:
         return self._in_flight.look_up(table, [table.n_micro_batch], table.layout)
 
     def ends(self, table: PlanTable) -> tuple[Floats, Rows]:
-        """[distinct, field of EndWork, stage], with reductions in buckets."""
-        columns = [table.tp, table.cp, table.dp, table.ep, table.zero_stage, table.sharding, table.dp_shard]
+        """[distinct, field of EndWork, stage]."""
+        sharding = [table.zero_stage, table.sharding, table.dp_shard]
+        columns = [table.tp, table.cp, table.dp, table.ep, *sharding, table.overlap_dp]
         return self._ends.look_up(table, columns, table.layout)
 
     def edges(self, table: PlanTable) -> tuple[Floats, Rows]:
@@ -167,9 +168,8 @@ class Parts:
 
     def _ends_of(self, plan: ParallelPlan) -> Floats:
         """Stages that hold the same parameters share their work, whatever the layout."""
-        plan = replace(plan, overlap=Overlap(dp=True))
         classes = chunk_classes(self.model, plan)
-        key = (plan.tp, plan.cp, plan.dp, plan.ep, plan.zero_stage, plan.sharding, plan.dp_shard, plan.pp)
+        key = (plan.tp, plan.cp, plan.dp, plan.ep, plan.zero_stage, plan.sharding, plan.dp_shard, plan.pp, plan.overlap.dp)
         rows = []
         for stage in range(plan.pp):
             held = chunks_of_stage(plan, stage)
