@@ -1,0 +1,67 @@
+"""Figures of blind scores by subset, from what `prism-jax validate steps TABLE --leave-out source --json` printed.
+
+python experiments/calibrate_steps/score.py SCORES.json [--data TABLE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prism_jax.io.steps_table import StepRow, read_step_rows
+
+STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
+NODE = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scores", type=Path)
+    parser.add_argument("--data", type=Path, default=STEPS)
+    given = parser.parse_args()
+    of_id = {row.id: row for row in read_step_rows(given.data)}
+    scored = [row for row in json.loads(given.scores.read_text())["rows"] if row["error"] is not None]
+    print(f"{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90 %':>8s}")
+    for name, keep in subsets().items():
+        _line(name, [row for row in scored if not row["defect"] and keep(of_id[row["id"]])])
+    _line("all, rows with known defects too", scored)
+
+
+def subsets() -> dict[str, Callable[[StepRow], bool]]:
+    return {
+        "all": lambda row: True,
+        "vTrain, several nodes": lambda row: "vTrain" in row.source and row.job[2].n_devices > NODE,
+        "vTrain, one node": lambda row: "vTrain" in row.source and row.job[2].n_devices <= NODE,
+        "the A100 rows of 2104.04473 and 2205.05198": lambda row: (
+            "2104.04473" in row.source or "2205.05198" in row.source
+        ),
+        "dense": lambda row: row.job[0].moe is None,
+        "mixture of experts": lambda row: row.job[0].moe is not None,
+        "one node": lambda row: row.job[2].n_devices <= NODE,
+        "64 devices and more": lambda row: row.job[2].n_devices >= 64,
+    }
+
+
+def _line(name: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    error = np.array([row["error"] for row in rows])
+    inside = [row["inside"] for row in rows if row["inside"] is not None]
+    size = np.abs(error)
+    figures = (
+        np.median(size),
+        size.mean(),
+        np.quantile(size, 0.9),
+        error.mean(),
+        np.mean(inside) if inside else np.nan,
+    )
+    print(f"{name:46s} {len(rows):5d} " + " ".join(f"{value:7.1%}" for value in figures))
+
+
+if __name__ == "__main__":
+    main()
