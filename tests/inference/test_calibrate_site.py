@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from inference.calibrate_site import SITE_DEVIATION, calibrate_site, of_site, posterior, site_prior
+from inference.calibrate_site import calibrate_site, of_site, posterior
 from inference.site_curve import bands, errors, learning_curve, left_out_errors, predicted_s
+from inference.site_prior import SITE_DEVIATION, site_prior
 from inference.site_runs import MeasuredRun, only, site_runs, some_of
 from prism_jax.cost.calibration import DEGREES, KNOBS, linked
 from prism_jax.cost.correction import Correction
