@@ -57,7 +57,7 @@ def table(data: Path) -> pd.DataFrame:
     out = []
     for row in reference_rows(data):
         model, cluster, plan = row.job
-        cost = step_cost(model, cluster, plan)
+        cost = step_cost(model, cluster, plan, efficiency(cluster.device.generation))
         seconds = longest_path_s(cost, plan)
         share = plan.n_micro_batch / plan.pp / seconds
         gemm, attention, memory = share * cost.compute_s.sum((0, 1))
@@ -110,7 +110,7 @@ def other_sources(data: Path) -> pd.DataFrame:
             continue
         model, cluster, plan = row.job
         plans = (plan, replace(plan, overlap=replace(plan.overlap, tp=True)))
-        seconds, overlapped = (closed_form_s(step_cost(model, cluster, p), p) for p in plans)
+        seconds, overlapped = (closed_form_s(step_cost(model, cluster, p, efficiency(cluster.device.generation)), p) for p in plans)
         kind = f"{cluster.device.name} {plan.dtype}{' moe' if model.moe else ''}"
         out.append((row.source[:40], kind, seconds / row.measured_s - 1.0, overlapped / row.measured_s - 1.0))
     errors = pd.DataFrame(out, columns=["source", "device", "error", "overlapped"])

@@ -47,8 +47,8 @@ def test_no_left_out_row_reaches_the_fit(fitted: dict[str, StepTimesData], by: s
     assert set(found) == set(fitted) == groups
     for group, data in fitted.items():
         times = np.exp(data.log_measured)
-        mine = [row.measured_s for row in ROWS if group_of(row, by) == group]
-        others = [row.measured_s for row in ROWS if group_of(row, by) != group]
+        mine = [row.measured_s or 0.0 for row in ROWS if group_of(row, by) == group]
+        others = [row.measured_s or 0.0 for row in ROWS if group_of(row, by) != group]
         assert not np.isin(times, mine).any()
         assert sorted(times[data.weight > 0.0]) == pytest.approx(sorted(others))
         assert found[group].record == {"left_out": group, "rows": len(others)}
