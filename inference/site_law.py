@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import log
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +51,7 @@ class SiteLaw:
         runs = padded(runs)
         self._wider = np.where(runs.has_experts > 0.0, prior.expert_misfit, 1.0)
         self._weight, self._measured = runs.weight, runs.log_measured
-        self._runs = {item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(Outline)}
+        self._runs: dict[str, Any] = {item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(Outline)}
         self._runs["left_out"] = jnp.asarray(runs.left_out)
         self._prior = tuple(jnp.asarray(value) for value in (prior.mean, prior.factor, prior.site_sd))
         self.n_dim = len(KNOBS) + 1
@@ -88,7 +89,7 @@ class SiteLaw:
         weight = (DEGREES + 1.0) / (DEGREES + 3.0) * self._weight / scale**2
         root = np.linalg.cholesky(np.eye(self.n_dim) + slope.T @ (weight[:, None] * slope)).astype(float)
         evidence = -value - float(np.log(np.diag(root)).sum()) - float(self._weight.sum()) * log(misfit)
-        return Mode(at, root, evidence)
+        return Mode(np.asarray(at, dtype=float), root, evidence)
 
     def _along(
         self, at: Floats, step: Floats, value: float, scale: Floats
@@ -116,7 +117,7 @@ def padded(runs: SiteRuns) -> SiteRuns:
 
 @jax.jit
 @partial(jax.jacfwd, has_aux=True)
-def _expected(z: jax.Array, runs: dict[str, jax.Array], prior: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+def _expected(z: jax.Array, runs: dict[str, Any], prior: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     """[run] logarithm of the seconds; twice, so that the derivative keeps the value."""
     mean, factor, site_sd = prior
     values = mean + factor @ z[:-1]

@@ -1,0 +1,229 @@
+"""What five measured runs of a new site are worth: the error on its other runs, before and after `prism-jax calibrate`.
+
+python experiments/calibrate_site/run.py [--data TABLE] [--json] [--out JSON]
+
+A site is a device generation and a framework of one source, with 15 rows or more. The population is fitted without any row of the
+source. Five rows are picked by a rule that does not look at measured times, and, beside it, by chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from inference.calibrate import calibrate
+from inference.calibrate_site import calibrate_site
+from inference.models.step_times_data import StepTimesData
+from inference.site_curve import bands, errors, predicted_s
+from inference.site_runs import SiteRuns, some_of
+from inference.step_folds import padded
+from inference.step_rows import row_data, usable
+from inference.step_thin import rows_of, thinned
+from prism_jax.cost.calibration import Calibration
+from prism_jax.cost.outline import Outline
+from prism_jax.io.steps_table import read_step_rows
+
+HERE = Path(__file__).resolve().parent
+STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
+FEWEST = 15  # rows of a site
+N_PICK = 5
+BY_CHANCE = (1, 2, 3, 5, 10)  # runs
+N_CHANCE = 6  # choices of each
+SEED = 0
+N_DRAW = 96
+
+
+@dataclass(frozen=True)
+class Site:
+    """Rows of one source on one device generation with one framework."""
+
+    source: str
+    generation: str
+    framework: str
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Absolute relative errors [row] of rows that were not picked, and whether the 90 % interval held each."""
+
+    error: NDArray[np.float64]
+    inside: NDArray[np.bool_]
+
+    def record(self) -> dict[str, float]:
+        return {
+            "n": len(self.error),
+            "median_ape": round(float(np.median(self.error)), 4),
+            "mape": round(float(self.error.mean()), 4),
+            "p90_ape": round(float(np.quantile(self.error, 0.9)), 4),
+            "coverage_90": round(float(self.inside.mean()), 4),
+        }
+
+
+def sites_of(data: StepTimesData) -> list[Site]:
+    """Those with rows enough, by source."""
+    source = np.array(data.names["site"])[data.site]
+    generation = np.array(data.names["generation"])[data.generation]
+    framework = np.array([*data.names["framework"], ""])[data.framework]
+    found = []
+    for name, device, software in sorted(set(zip(source, generation, framework, strict=True))):
+        rows = np.flatnonzero((source == name) & (generation == device) & (framework == software))
+        if len(rows) >= FEWEST:
+            found.append(Site(str(name), str(device), str(software), rows))
+    return found
+
+
+def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
+    """The rows of a site as runs."""
+    outline: dict[str, Any] = {item.name: getattr(data, item.name)[site.rows] for item in fields(Outline)}
+    return SiteRuns(
+        **outline,
+        log_measured=data.log_measured[site.rows],
+        left_out=data.straggler[site.rows],
+        has_experts=data.has_experts[site.rows],
+        weight=np.ones(len(site.rows)),
+        generation=site.generation,
+        framework=site.framework,
+    )
+
+
+def spread_out(population: Calibration, runs: SiteRuns, n: int = N_PICK) -> NDArray[np.intp]:
+    """The run nearest to the average in predicted step time and number of nodes (logarithms), then always the one farthest from
+    those picked: a rule that sees no measured time."""
+    place = np.stack([np.log(predicted_s(population, runs)), runs.doublings], axis=-1)
+    place = (place - place.mean(axis=0)) / np.maximum(place.std(axis=0), 1e-9)
+    chosen = [int(np.argmin((place**2).sum(axis=1)))]
+    while len(chosen) < n:
+        apart = ((place[:, None] - place[None, chosen]) ** 2).sum(axis=-1).min(axis=1)
+        chosen.append(int(np.argmax(apart)))
+    return np.array(chosen)
+
+
+def one_factor(population: Calibration, runs: SiteRuns, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """[run] absolute errors if the median error of the chosen runs is taken off all: the trivial calibration."""
+    off = np.log1p(errors(population, runs))
+    return np.abs(np.expm1(off - np.median(off[chosen])))
+
+
+def scored(calibration: Calibration, runs: SiteRuns) -> Scored:
+    found = errors(calibration, runs)
+    low, high = bands(calibration, runs)
+    ratio = 1.0 / (1.0 + found)  # measured over predicted
+    return Scored(np.abs(found), (low <= ratio) & (ratio <= high))
+
+
+def by_chance(population: Calibration, runs: SiteRuns, key: jax.Array) -> dict[str, float]:
+    """Median error on the others after so many runs picked by chance."""
+    rng = np.random.default_rng(SEED)
+    found = {}
+    for n in BY_CHANCE:
+        error = []
+        for _ in range(N_CHANCE):
+            order = rng.permutation(runs.n_run)
+            fitted = calibrate_site(population, some_of(runs, order[:n]), key=key)
+            error.append(np.abs(errors(fitted, some_of(runs, order[n:]))))
+        found[str(n)] = round(float(np.median(np.concatenate(error))), 4)
+    return found
+
+
+def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str, Scored]]]:
+    """Per site: its record, and the scores of its rows that were not picked."""
+    key = jax.random.key(SEED)
+    thin = thinned(data)
+    names = np.array(thin.names["site"])[thin.site]
+    population: dict[str, Calibration] = {}
+    for site in sites_of(data):
+        if site.source not in population:
+            outside = padded(rows_of(thin, np.flatnonzero(names != site.source)), len(names))
+            population = {site.source: calibrate(outside, key=key, n_draw=N_DRAW)}  # the one before is not needed again
+        before, runs = population[site.source], runs_of(data, site)
+        chosen = spread_out(before, runs)
+        rest = np.setdiff1d(np.arange(runs.n_run), chosen)
+        after = calibrate_site(before, some_of(runs, chosen), key=key)
+        simple = one_factor(before, runs, chosen)[rest]
+        scores = {
+            "before": scored(before, some_of(runs, rest)),
+            "after": scored(after, some_of(runs, rest)),
+            "one_factor": Scored(simple, np.zeros(len(simple), dtype=bool)),
+        }
+        record = {name: score.record() for name, score in scores.items()}
+        record["one_factor"].pop("coverage_90")
+        chance = by_chance(before, runs, key)
+        yield site, {**record, "median_ape_by_chance": chance}, scores
+
+
+def overall(scores: Sequence[dict[str, Scored]], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Every row counts as much, or every site."""
+    found: dict[str, Any] = {}
+    for name in ("before", "after", "one_factor"):
+        whole = Scored(*(np.concatenate([getattr(s[name], part) for s in scores]) for part in ("error", "inside")))
+        found[name] = {
+            "by_row": whole.record(),
+            "by_site": {
+                figure: round(float(np.mean([r[name][figure] for r in records])), 4)
+                for figure in records[0][name]
+                if figure != "n"
+            },
+        }
+    found["one_factor"]["by_row"].pop("coverage_90")
+    found["sites_within_4_percent"] = sum(r["after"]["median_ape"] <= 0.04 for r in records)
+    found["sites"] = len(records)
+    found["median_ape_by_chance"] = {
+        str(n): round(float(np.mean([r["median_ape_by_chance"][str(n)] for r in records])), 4) for n in BY_CHANCE
+    }
+    return found
+
+
+def line(name: str, record: dict[str, Any]) -> str:
+    before, after, simple = (record[part] for part in ("before", "after", "one_factor"))
+    return (
+        f"{name:<58} {before['median_ape']:>6.1%} {simple['median_ape']:>6.1%} {after['median_ape']:>6.1%}"
+        f"   {before['p90_ape']:>6.1%} {after['p90_ape']:>6.1%}   {before['coverage_90']:>6.1%} {after['coverage_90']:>6.1%}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=STEPS)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="keep the figures, as expected.json has them")
+    given = parser.parse_args()
+    data = row_data(usable(read_step_rows(given.data)))
+    if not given.json:
+        print(f"{'':<58} median absolute error     p90              coverage of 90 %")
+        print(
+            f"{'site (rows scored)':<58} {'before':>6} {'factor':>6} {'after':>6}   {'before':>6} {'after':>6}   before  after"
+        )
+    records: dict[str, Any] = {}
+    scores = []
+    for site, record, found in study(data):
+        name = f"{site.source.split(' (')[0]}, {site.generation}, {site.framework}"
+        records[name] = record
+        scores.append(found)
+        if not given.json:
+            print(line(f"{name} ({record['after']['n']})", record), flush=True)
+    result = {"overall": overall(scores, list(records.values())), "sites": records}
+    if given.out:
+        given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if given.json:
+        print(json.dumps(result, indent=1))
+        return
+    whole = result["overall"]
+    for weighting in ("by_row", "by_site"):
+        parts = {part: whole[part][weighting] for part in ("before", "after", "one_factor")}
+        print(line(f"overall, {weighting.replace('_', ' ')}", parts))
+    print(f"{whole['sites_within_4_percent']} of {whole['sites']} sites within 4 %")
+    chance = ", ".join(f"{n}: {error:.1%}" for n, error in whole["median_ape_by_chance"].items())
+    print(f"median error after so many runs picked by chance, average of the sites: {chance}")
+
+
+if __name__ == "__main__":
+    main()
