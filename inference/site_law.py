@@ -76,7 +76,7 @@ class SiteLaw:
                 self._weight * (DEGREES + 1.0) / (DEGREES + ratio**2) / scale**2
             )  # of a run, the less the further it is off
             curvature = np.eye(self.n_dim) + slope.T @ (pull[:, None] * slope)
-            step = np.linalg.solve(curvature, slope.T @ (pull * residual) - at)
+            step = np.linalg.solve(curvature, slope.T @ (pull * residual) - at).astype(float)
             found = self._along(at, step, value, scale)
             if found is None:
                 break
@@ -121,7 +121,8 @@ def _expected(z: jax.Array, runs: dict[str, Any], prior: tuple[jax.Array, ...]) 
     """[run] logarithm of the seconds; twice, so that the derivative keeps the value."""
     mean, factor, site_sd = prior
     values = mean + factor @ z[:-1]
-    fix = Correction(**{knob: linked(knob, values[index], jnp) for index, knob in enumerate(KNOBS)})
+    of_run = jnp.broadcast_to(values[:, None], (len(KNOBS), len(runs["left_out"])))
+    fix = Correction(**{knob: linked(knob, of_run[index], jnp) for index, knob in enumerate(KNOBS)})
     seconds = outline_seconds(Outline(**{item.name: runs[item.name] for item in fields(Outline)}), fix, jnp)
     found = jnp.log(seconds) + runs["left_out"] + site_sd * z[-1]
     return found, found

@@ -1,0 +1,180 @@
+"""`prism-jax calibrate` on a few made-up runs: what it says, what it keeps, who uses it, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.calibration_store import load
+from prism_jax.cli.app import main
+
+JOB = """\
+name: small
+model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
+cluster: dgx-a100
+plan: {micro_batch: 1, global_batch: 16, seq_len: 1024, dp: 8}
+variability: a100-default
+framework: megatron-core
+"""
+CHANGES = ("", "plan.micro_batch=2", "plan.global_batch=32", "plan.micro_batch=2 plan.global_batch=64")
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["predict", *arguments, "--json", "-q"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def write_runs(path: Path, rows: list[dict[str, Any]]) -> str:
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job, and four runs of it with changes, all 30 % slower than predicted."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "job.yaml").write_text(JOB)
+    return folder
+
+
+@pytest.fixture
+def runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    table = folder / "runs.csv"
+    if not table.exists():
+        rows = []
+        for change in CHANGES:
+            options = [part for each in change.split() for part in ("--set", each)]
+            found = predicted(capsys, str(folder / "job.yaml"), *options)
+            rows.append({"job": "job.yaml", "set": change, "measured_step_time_s": 1.3 * found["step_time_s"]["p50"]})
+        write_runs(table, rows)
+    return str(table)
+
+
+def test_runs_bring_predictions_to_what_was_measured(runs, folder, capsys):
+    kept = str(folder / "site.nc")
+    job = str(folder / "job.yaml")
+    assert main(["calibrate", runs, "-o", kept, "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_run"], found["generation"], found["framework"]) == (4, "ampere", "megatron-core")
+    errors = found["error"]
+    assert errors["before"]["median_ape"] == pytest.approx(0.3 / 1.3, abs=0.02)
+    assert errors["leave_one_out"]["median_ape"] < 0.5 * errors["before"]["median_ape"]
+    assert errors["after"]["median_ape"] < 0.4 * errors["before"]["median_ape"]
+    assert [point["n_run"] for point in found["curve"]] == [0, 1, 2, 3]
+    assert found["band"]["after"]["p95"] < found["band"]["before"]["p95"]
+    before, after = predicted(capsys, job), predicted(capsys, job, "--fit", kept)
+    assert after["step_time_s"]["p50"] == pytest.approx(found["runs"][0]["after_s"], rel=0.01)
+    measured = found["runs"][0]["measured_s"]
+    assert after["model_band_s"]["p5"] < measured < after["model_band_s"]["p95"]
+    widths = [made["model_band_s"]["p95"] / made["model_band_s"]["p5"] for made in (before, after)]
+    assert widths[1] < widths[0]
+    record = load(kept).record
+    assert record is not None
+    assert record["inputs"]["runs"] == runs
+    assert record["seed"] == 0
+
+
+def test_the_text_says_how_the_error_falls(runs, capsys):
+    assert main(["calibrate", runs]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 runs of ampere, megatron-core, calibrated in")
+    curve = [line.split()[0] for line in lines if "%  █" in line]
+    assert curve[:2] == ["0", "1"]
+    assert any("with each left out" in line for line in lines)
+    assert any("slower" in line for line in lines)
+    assert max(map(len, lines)) <= 110
+
+
+def test_a_calibration_of_something_else_is_refused(runs, folder, capsys):
+    kept = str(folder / "other.nc")
+    assert main(["calibrate", runs, "-o", kept, "-q"]) == 0
+    job = str(folder / "job.yaml")
+    assert main(["predict", job, "--set", "cluster=dgx-h100", "--fit", kept]) == 2
+    assert "calibrated on ampere, but h100-sxm is of hopper" in capsys.readouterr().err
+    assert main(["predict", job, "--set", "framework=fsdp", "--fit", kept]) == 2
+    assert "calibrated with megatron-core, but the job runs fsdp" in capsys.readouterr().err
+    assert main(["predict", job, "--fit", kept, "--fit", kept]) == 2
+    assert "both calibrate the cost model" in capsys.readouterr().err
+
+
+STEPS = {
+    "id": "one",
+    "source": "megatron-core on my cluster",
+    "gpu": "A100-80GB",
+    "num_gpus": "8",
+    "model": "llama-2-7b",
+    "tp": "8",
+    "pp": "1",
+    "dp": "1",
+    "micro_batch": "1",
+    "global_batch": "8",
+    "seq_len": "4096",
+    "precision": "bf16",
+    "measured_step_time_s": "2.5",
+}
+
+
+def test_rows_of_a_steps_table_will_do(tmp_path, capsys):
+    lost = STEPS | {"id": "lost", "gpu": "Abacus"}
+    table = write_runs(tmp_path / "steps.csv", [STEPS, STEPS | {"id": "two", "global_batch": "16"}, lost])
+    assert main(["calibrate", table, "--framework", "megatron-core", "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [run["id"] for run in found["runs"]] == ["one", "two"]
+    assert list(found["dropped"]) == ["lost"]
+
+
+WRONG = {
+    "no measured time": ({"job": "job.yaml"}, "no column measured_step_time_s"),
+    "no number": ({"job": "job.yaml", "measured_step_time_s": "fast"}, "line 2: measured_step_time_s = 'fast'"),
+    "no positive number": ({"job": "job.yaml", "measured_step_time_s": "0"}, "line 2: measured_step_time_s = '0'"),
+    "no job": ({"job": "", "measured_step_time_s": "1"}, "line 2: no job"),
+    "no such job": ({"job": "absent.yaml", "measured_step_time_s": "1"}, "line 2: absent.yaml: no such file"),
+    "a change that cannot be": (
+        {"job": "job.yaml", "set": "plan.tpp=2", "measured_step_time_s": "1"},
+        "unknown field, did you mean tp?",
+    ),
+    "a framework that nobody knows": (
+        {"job": "job.yaml", "framework": "megatron", "measured_step_time_s": "1"},
+        "framework 'megatron' is unknown",
+    ),
+    "rows that cannot be simulated": (
+        STEPS | {"gpu": "Abacus"},
+        "no row can be used (one: no preset of device Abacus)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said(name, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(JOB)
+    row, message = WRONG[name]
+    assert main(["calibrate", write_runs(tmp_path / "runs.csv", [row])]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+
+
+def test_two_generations_or_frameworks_are_named(tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(JOB)
+    row = {"job": "job.yaml", "set": "", "measured_step_time_s": "1"}
+    for change, words in (
+        ("cluster=dgx-h100", "two device generations: ampere"),
+        ("framework=jax", "two frameworks: megatron-core"),
+    ):
+        table = write_runs(tmp_path / "runs.csv", [row, row | {"set": change}])
+        assert main(["calibrate", table]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_found_out_first(tmp_path, capsys):
+    assert main(["calibrate", "absent.csv", "-o", str(tmp_path / "no folder" / "x.nc")]) == 2
+    assert "no folder" in capsys.readouterr().err
+    assert main(["calibrate", str(tmp_path / "absent.csv")]) == 2
+    assert "absent.csv" in capsys.readouterr().err
