@@ -42,6 +42,13 @@ def test_json_says_what_follows_from_the_job(job, capsys):
     assert summary["fits"] == needed.fits
 
 
+def test_the_software_is_listed(job, capsys):
+    assert checked(capsys, job)["framework"] == ""
+    assert checked(capsys, job, "--set", "framework=fsdp")["framework"] == "fsdp"
+    assert main(["check", job]) == 0
+    assert "not stated" in capsys.readouterr().out
+
+
 def test_overrides_are_checked_too(job, capsys):
     assert checked(capsys, job, "--set", "plan.tp=4", "--set", "plan.dp=4")["n_replica"] == 4
     assert main(["check", job, "--set", "plan.tpp=4"]) == 2

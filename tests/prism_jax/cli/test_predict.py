@@ -61,3 +61,17 @@ def test_products_of_an_fp32_plan_cannot_beat_their_peak(job, capsys):
 def test_a_step_that_never_ends_is_refused(job, link, capsys):
     assert main(["predict", job, "--set", "plan.dp=16", "--set", f"cluster.tiers.infiniband.{link}"]) == 2
     assert "out of all proportion" in capsys.readouterr().err
+
+
+def test_the_software_moves_the_median_and_narrows_the_band(job, capsys):
+    def width(found: dict) -> float:
+        band = found["model_band_s"]
+        assert band["p5"] < found["step_time_s"]["p50"] < band["p95"]
+        return band["p95"] / band["p5"]
+
+    silent = predicted(job, capsys)
+    told = predicted(job, capsys, "--set", "framework=megatron-core")
+    assert silent["job"]["framework"] == ""
+    assert told["job"]["framework"] == "megatron-core"
+    assert told["step_time_s"]["p50"] != silent["step_time_s"]["p50"]
+    assert width(told) < 1.05 * width(silent)

@@ -6,6 +6,7 @@ import pytest
 
 from prism_jax.cli.app import main
 from prism_jax.cli.shelves import SHELVES, readable
+from prism_jax.cost.software import FRAMEWORKS
 from prism_jax.plan import SCHEDULES
 
 
@@ -48,6 +49,10 @@ def test_unknown_kind_gets_a_hint(capsys):
 
 def test_all_schedules_of_a_plan_are_on_the_shelf():
     assert set(SHELVES["schedules"]().names) == set(SCHEDULES)
+
+
+def test_every_framework_that_a_job_may_name_is_on_the_shelf():
+    assert set(SHELVES["frameworks"]().names) == {name for name in FRAMEWORKS if name}
 
 
 def test_facts_carry_their_units():

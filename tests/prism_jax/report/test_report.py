@@ -14,6 +14,7 @@ from tests.synthetic import EXPLANATION, distribution, summary
 KEYS = {
     "step_time_s": {"mean", "std", "p5", "p50", "p95", "p99", "p999"},
     "mc_error_s": {"p50", "p95", "p99"},
+    "model_band_s": {"p5", "p50", "p95"},
     "memory_bytes_per_gpu": {"total", "parameters", "gradients", "optimizer", "activations", "capacity", "headroom"},
     "breakdown_s": set(EXPLANATION.breakdown_s),
     "elapsed_s": {"compile", "run"},
@@ -117,3 +118,22 @@ def test_bars_are_proportional_to_an_eighth_of_a_character():
 
 def test_probabilities_are_percentages():
     assert [prob(p) for p in (0.0, 0.00098, 0.052, 0.4961, 1.0)] == ["0%", "0.098%", "5.2%", "50%", "100%"]
+
+
+def test_the_band_of_the_model_stands_first_and_says_what_would_narrow_it():
+    made = summary()
+    band = made["model_band_s"]
+    assert band["p5"] < band["p50"] < band["p95"]
+    start = summary_lines(made).index("step time") + 1
+    first, second = summary_lines(made)[start : start + 2]
+    assert first.startswith("  6.50 s, 90 % between ")
+    assert "counting what the cost model does not know; ±0.05 s from step to step" in first
+    assert "`framework: megatron-core`" in second
+    told = {**made, "job": {**made["job"], "framework": "megatron-core"}}
+    assert "framework" not in summary_lines(told)[start + 1]
+
+
+def test_a_model_that_knows_everything_has_no_band():
+    made = summary()
+    sure = {**made, "model_band_s": dict.fromkeys(("p5", "p50", "p95"), made["step_time_s"]["p50"])}
+    assert "does not know" not in "\n".join(summary_lines(sure))
