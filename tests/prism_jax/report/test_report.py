@@ -120,7 +120,7 @@ def test_probabilities_are_percentages():
     assert [prob(p) for p in (0.0, 0.00098, 0.052, 0.4961, 1.0)] == ["0%", "0.098%", "5.2%", "50%", "100%"]
 
 
-def test_the_band_of_the_model_stands_first_and_says_what_would_narrow_it():
+def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
     made = summary()
     band = made["model_band_s"]
     assert band["p5"] < band["p50"] < band["p95"]
