@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from prism_jax.cost.calibration import LEVELS, members
 from prism_jax.cost.outline import Outline
@@ -45,8 +46,8 @@ class StepTimesData(Outline):
 
 def step_times_data(
     stacked: Outline,
-    measured_s: Sequence[float],
-    straggler: Sequence[float],
+    measured_s: ArrayLike,
+    straggler: ArrayLike,
     has_experts: Sequence[bool],
     generations: Sequence[str],
     frameworks: Sequence[str],
@@ -61,20 +62,13 @@ def step_times_data(
         for level, found in labels.items()
     }
     count = np.bincount(index["site"], minlength=len(names["site"]))[index["site"]]
+    arrays: dict[str, Any] = {item.name: getattr(stacked, item.name) for item in fields(Outline)}
+    arrays |= {level.replace(" ", "_"): value for level, value in index.items()}
     return StepTimesData(
-        **{item.name: getattr(stacked, item.name) for item in fields(Outline)},
+        **arrays,
         log_measured=np.log(np.asarray(measured_s, dtype=float)),
         straggler=np.asarray(straggler, dtype=float),
         weight=np.minimum(1.0, MAX_ROWS / count),
         has_experts=np.asarray(has_experts, dtype=float),
-        **{level.replace(" ", "_"): value for level, value in index.items()},
         names=names,
     )
-
-
-def take(data: Outline, rows: NDArray[np.intp]) -> Outline:
-    """Some rows of stacked outlines."""
-    return Outline(**{item.name: getattr(data, item.name)[rows] for item in fields(Outline)})
-
-
-__all__ = ["StepTimesData", "replace", "step_times_data", "take"]

@@ -3,8 +3,8 @@
     T = max_stage n_micro (F + B) + (pp - 1) / v (F + B)_middle + max_stage end + transfers on the way
 
 with F and B of a stage from the same `chunk_cost`, and the end from the same `stage_end`, that predictions use. It leaves out
-what only the pipeline's graph knows (who waits for whom); over 4,800 measured plans it is within 1 % of the simulated step for four of
-five. Calibrations fit it, many rows at a time and differentiably; what is predicted is always simulated.
+what only the pipeline's graph knows (who waits for whom); over 4,800 measured plans it is within 1 % of the simulated step for
+four of five. Calibrations fit it, many rows at a time and differentiably; what is predicted is always simulated.
 
 Costs are linear in the factors and the seconds per call of a `Correction`, so a few probes give their coefficients.
 """
@@ -122,7 +122,7 @@ def outline_seconds(o: Outline, fix: Correction, xp: Any = np) -> Any:
         fix: its fields are numbers or arrays [row].
         xp: array library of both.
     """
-    wide = Correction(**{item.name: xp.asarray(getattr(fix, item.name))[..., None] for item in fields(Correction)})
+    wide: Any = Correction(**{item.name: xp.asarray(getattr(fix, item.name))[..., None] for item in fields(Correction)})
     per_chunk = replace(wide, micro_batch_s=wide.micro_batch_s * o.virtual_stages[..., None])
     eff: Any = _Constants(o.host_launch_s[..., None], o.overlap_slowdown[..., None], per_chunk)
     chunk = chunk_cost(_corrected(o, wide, xp), o.tp[..., None], o.cp[..., None], eff, xp)

@@ -78,7 +78,9 @@ def _model_band(summary: Summary) -> list[str]:
     lines = [f"  {middle} s, 90 % between {low} and {high} s counting what the cost model does not know;"]
     lines[0] += f" ±{around} s from step to step"
     if not summary["job"]["framework"]:
-        lines.append("  for software in general; for the job's own, name it in the job file: `framework: megatron-core`")
+        lines.append(
+            "  for software in general; for the job's own, name it in the job file: `framework: megatron-core`"
+        )
     return lines
 
 

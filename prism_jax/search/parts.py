@@ -169,7 +169,17 @@ class Parts:
     def _ends_of(self, plan: ParallelPlan) -> Floats:
         """Stages that hold the same parameters share their work, whatever the layout."""
         classes = chunk_classes(self.model, plan)
-        key = (plan.tp, plan.cp, plan.dp, plan.ep, plan.zero_stage, plan.sharding, plan.dp_shard, plan.pp, plan.overlap.dp)
+        key = (
+            plan.tp,
+            plan.cp,
+            plan.dp,
+            plan.ep,
+            plan.zero_stage,
+            plan.sharding,
+            plan.dp_shard,
+            plan.pp,
+            plan.overlap.dp,
+        )
         rows = []
         for stage in range(plan.pp):
             held = chunks_of_stage(plan, stage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,8 @@ def test_rows_do_not_see_each_other() -> None:
     fix = FIXES["links"]
     together = outline_seconds(stack(rows), fix)
     assert together == pytest.approx([outline_seconds(row, fix) for row in rows], rel=1e-12)
-    columns = Correction(**{item.name: np.full(len(rows), getattr(fix, item.name)) for item in fields(Correction)})
+    spread: dict[str, Any] = {item.name: np.full(len(rows), getattr(fix, item.name)) for item in fields(Correction)}
+    columns = Correction(**spread)
     assert outline_seconds(stack(rows), columns) == pytest.approx(together, rel=1e-12)
 
 
