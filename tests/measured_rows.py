@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,12 +30,13 @@ SITES = {  # source: cluster, framework
 }
 
 
-def measured_rows(fix: Correction | None = None, spread: float = 0.0) -> list[StepRow]:
+def measured_rows(fix: Correction | None = None, spread: float = 0.0, batches: Sequence[int] = (64,)) -> list[StepRow]:
     """Rows of all sites, measured where `fix` holds (the shipped calibration if not given), with log noise."""
     rng = np.random.default_rng(3)
     rows = []
     for source, (machine, framework) in SITES.items():
-        for number, plan in enumerate(PLANS):
+        plans = [replace(plan, global_batch=size) for size in batches for plan in PLANS]
+        for number, plan in enumerate(plans):
             spec, devices = model(MODELS[number % 2]), cluster(machine, plan.n_devices)
             generation = devices.device.generation
             holds = fix or shipped().correction(generation, framework)
