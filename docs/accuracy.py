@@ -22,7 +22,8 @@ from prism_jax.validation import RowError, Validation, validation_of
 from prism_jax.validation.score import Score
 
 DOCS = Path(__file__).resolve().parent
-N_WORST = 40
+N_WORST, PER_SOURCE = 40, 5
+FEW = 3  # rows; remarks about fewer quote the row itself, which is not ours to publish
 LONGEST_REASON = 110  # characters
 WITHIN = (0.05, 0.10, 0.25)
 
@@ -115,19 +116,30 @@ site", not "this model of a step".
 
 
 def worst(outcome: Validation) -> str:
-    ranked = sorted(
-        (row for row in outcome.rows if row.error is not None and not row.defect),
-        key=lambda row: -abs(row.error or 0.0),
-    )
+    scored = (row for row in outcome.rows if row.error is not None and not row.defect)
+    ranked = sorted(scored, key=lambda row: -abs(row.error or 0.0))
     lines = [
-        (row.id, row.source, f"{row.error:+.0%}", "yes" if row.inside else "no", why(row)) for row in ranked[:N_WORST]
+        (row.id, row.source, f"{row.error:+.0%}", "yes" if row.inside else "no", why(row))
+        for row in first_of_each(ranked)[:N_WORST]
     ]
     return f"""## The worst rows, and why
 
-The {len(lines)} rows with the largest errors among those without a known defect. The last column says on what device
-and software the row ran and where the predicted step goes: what is wrong is mostly found in what is large.
+The rows with the largest errors among those without a known defect, at most {PER_SOURCE} of a source. The last column
+says on what device and software the row ran and where the predicted step goes: what is wrong is mostly found in what
+is large.
 
 {table(("row", "source", "error", "in 90 %", "what it is, where its time goes"), lines)}"""
+
+
+def first_of_each(rows: Sequence[RowError]) -> list[RowError]:
+    """The first rows of every source, in the order given."""
+    taken: Counter[str] = Counter()
+    kept = []
+    for row in rows:
+        taken[row.source] += 1
+        if taken[row.source] <= PER_SOURCE:
+            kept.append(row)
+    return kept
 
 
 def why(row: RowError) -> str:
@@ -141,7 +153,9 @@ def why(row: RowError) -> str:
 def excluded(outcome: Validation) -> str:
     reasons = Counter(row.unsupported for row in outcome.rows if row.unsupported)
     broken = [row for row in outcome.rows if row.defect and row.error is not None]
-    defects = Counter(kind_of(row.defect) for row in broken)
+    kinds = Counter(kind_of(row.defect) for row in broken)
+    defects = Counter({kind: n for kind, n in kinds.items() if n >= FEW})
+    defects["a remark of who collected the row, or of its source, about that row alone"] = len(broken) - defects.total()
     return f"""## What is left out, and why
 
 **Not predicted: {sum(reasons.values()):,} rows.** They train something that is no decoder-only transformer, or their
@@ -150,8 +164,8 @@ source does not say what a prediction needs.
 {table(("rows", "why"), counted(reasons))}
 
 **Predicted, but not scored: {len(broken):,} rows with a known defect.** The rules are in
-`prism_jax/io/steps_defect.py` and look at the row, its notes and what the same job measured of its fabric, never at
-how far a prediction is off. The table above scores them too, on its second line.
+`prism_jax/io/steps_defect.py` and `steps_peers.py` and look at the row, its notes and what jobs measured of their
+fabric, never at how far a prediction is off. The first table scores them too, on its second line.
 
 {table(("rows", "defect"), counted(defects))}"""
 
@@ -162,7 +176,7 @@ def kind_of(defect: str) -> str:
 
 
 def counted(found: Counter[str]) -> list[tuple[str, str]]:
-    return [(f"{n:,}", shortened(text)) for text, n in found.most_common()]
+    return [(f"{n:,}", shortened(text)) for text, n in found.most_common() if n]
 
 
 def origin(record: Mapping[str, Any]) -> str:

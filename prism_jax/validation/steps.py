@@ -32,9 +32,7 @@ from .rows import MeasuredRow, RowError
 from .score import Validation, validation_of
 
 N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
-N_REPEAT = (
-    8  # of the draws of a calibration, with other deviations: the bounds of an interval then err by 1 % of its width
-)
+N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3 % of the width of the interval
 OUTSIDE = (0.05, 0.95)  # probabilities of the bounds of a 90 % interval
 
 CalibrationOf = Callable[[MeasuredRow], Calibration | None]

@@ -37,14 +37,14 @@ def test_a_measured_time_changes_the_error_and_nothing_else():
 
 
 def test_intervals_follow_the_law_of_the_calibration():
-    """Student's t, 1,024 draws a row, three rows: one standard deviation of a bound is 0.1 scales, of the mean of three 0.06."""
+    """Student's t, 1,024 draws a row, three rows: a bound has an error of 0.12 scales, the mean of three 0.07."""
     scale = 0.05
     rows = validate_steps(FEW, calibration_of=lambda row: only_misfit(scale), deterministic_only=True).rows
     high = np.mean([np.log((row.high_s or 0.0) / (row.predicted_s or 1.0)) for row in rows])
     low = np.mean([np.log((row.low_s or 0.0) / (row.predicted_s or 1.0)) for row in rows])
     expected = scale * float(student(DEGREES).ppf(0.95))
-    assert high == pytest.approx(expected, abs=4 * 0.06 * scale)
-    assert low == pytest.approx(-expected, abs=4 * 0.06 * scale)
+    assert high == pytest.approx(expected, abs=4 * 0.07 * scale)
+    assert low == pytest.approx(-expected, abs=4 * 0.07 * scale)
 
 
 def test_inside_says_whether_the_measured_time_lies_in_the_interval():

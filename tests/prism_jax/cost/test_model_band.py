@@ -54,11 +54,11 @@ def test_without_doubt_there_is_no_band():
 
 
 def test_a_misfit_alone_gives_the_quantiles_of_its_law():
-    """20,000 draws: the error of a 5 % quantile of Student's t with 4 degrees is 0.022 scales (one standard deviation)."""
+    """20,000 draws: the error of a 5 % quantile of Student's t with 4 degrees is 0.027 scales (one standard deviation)."""
     scale = 0.08
     found = np.log(model_factors(*JOB, only_misfit(scale, 20_000), "fsdp", seed=1))
     expected = scale * student(DEGREES).ppf([0.05, 0.5, 0.95])
-    assert np.quantile(found, [0.05, 0.5, 0.95]) == pytest.approx(expected, abs=4 * 0.022 * scale)
+    assert np.quantile(found, [0.05, 0.5, 0.95]) == pytest.approx(expected, abs=4 * 0.027 * scale)
 
 
 def test_software_never_seen_widens_the_band():
