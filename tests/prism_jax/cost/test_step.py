@@ -185,3 +185,11 @@ def test_llama3_steps_lie_near_the_published_ones() -> None:
         model, cluster, plan = row.job
         assert row.measured_s is not None
         assert pipeline_s(step_cost(model, cluster, plan), plan) == pytest.approx(row.measured_s, rel=0.12), row.id
+
+
+def test_a_stage_without_layers_takes_no_time() -> None:
+    split = (GPT.n_layers - 2, 2, 0, 0)
+    cost = cost_of(replace(PLAN, tp=1, pp=4, dp=1, layer_split=split, overlap=Overlap(pp=False)))
+    assert np.all(cost.compute_s[:, 2] == 0.0)
+    assert np.all(cost.comm_s[:, 2] == 0.0)
+    assert cost.compute_s[:, 1].sum() > 0.0
