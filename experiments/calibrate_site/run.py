@@ -3,7 +3,8 @@
 python experiments/calibrate_site/run.py [--data TABLE] [--json] [--out JSON]
 
 A site is a device generation and a framework of one source, with 15 rows or more. The population is fitted without any row of the
-source. Five rows are picked by a rule that does not look at measured times, and, beside it, by chance.
+source. Five rows are picked by rules that do not look at measured times (spread over predicted times and numbers of nodes;
+unalike in what their steps are made of), and by chance.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from inference.calibrate import calibrate
 from inference.calibrate_site import calibrate_site
 from inference.models.step_times_data import StepTimesData
 from inference.site_curve import bands, errors, predicted_s
+from inference.site_law import SiteLaw
+from inference.site_prior import site_prior
 from inference.site_runs import SiteRuns, some_of
 from inference.step_folds import padded
 from inference.step_rows import row_data, usable
 from inference.step_thin import rows_of, thinned
-from prism_jax.cost.calibration import Calibration
+from prism_jax.cost.calibration import KNOBS, Calibration
 from prism_jax.cost.outline import Outline
 from prism_jax.io.steps_table import read_step_rows
 
@@ -39,6 +42,7 @@ BY_CHANCE = (1, 2, 3, 5, 10)  # runs
 N_CHANCE = 6  # choices of each
 SEED = 0
 N_DRAW = 96
+OTHER_FIGURES = ("p90_ape", "coverage_90")
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,23 @@ def spread_out(population: Calibration, runs: SiteRuns, n: int = N_PICK) -> NDAr
     return np.array(chosen)
 
 
+def unalike(population: Calibration, runs: SiteRuns, n: int = N_PICK) -> NDArray[np.intp]:
+    """Runs to which all others are as near as possible in what their steps are made of (derivatives of the logarithm of the
+    time by every knob); sees no measured time either."""
+    prior = replace(site_prior(population, runs.generation, runs.framework), factor=np.eye(len(KNOBS)))
+    with jax.enable_x64(True):
+        law = SiteLaw(prior, runs)
+        parts = law.residuals(np.zeros(law.n_dim))[1][: runs.n_run, :-1]
+    apart = np.sqrt(((parts[:, None] - parts[None]) ** 2).sum(axis=-1))
+    chosen: list[int] = []
+    for at in [*range(n), *range(n), *range(n)]:  # one by one, then each again given the others
+        others = chosen[:at] + chosen[at + 1 :]
+        near = apart[:, others].min(axis=1) if others else np.full(runs.n_run, np.inf)
+        best = int(np.argmin(np.minimum(near[:, None], apart).sum(axis=0)))
+        chosen = [*chosen[:at], best, *chosen[at + 1 :]]
+    return np.unique(chosen)
+
+
 def one_factor(population: Calibration, runs: SiteRuns, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
     """[run] absolute errors if the median error of the chosen runs is taken off all: the trivial calibration."""
     off = np.log1p(errors(population, runs))
@@ -149,9 +170,12 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
         rest = np.setdiff1d(np.arange(runs.n_run), chosen)
         after = calibrate_site(before, some_of(runs, chosen), key=key)
         simple = one_factor(before, runs, chosen)[rest]
+        other = unalike(before, runs)
+        fitted = calibrate_site(before, some_of(runs, other), key=key)
         scores = {
             "before": scored(before, some_of(runs, rest)),
             "after": scored(after, some_of(runs, rest)),
+            "after_unalike": scored(fitted, some_of(runs, np.setdiff1d(np.arange(runs.n_run), other))),
             "one_factor": Scored(simple, np.zeros(len(simple), dtype=bool)),
         }
         record = {name: score.record() for name, score in scores.items()}
@@ -165,7 +189,7 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
 def overall(scores: Sequence[dict[str, Scored]], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Every row counts as much, or every site."""
     found: dict[str, Any] = {}
-    for name in ("before", "after", "one_factor"):
+    for name in ("before", "after", "after_unalike", "one_factor"):
         whole = Scored(*(np.concatenate([getattr(s[name], part) for s in scores]) for part in ("error", "inside")))
         found[name] = {
             "by_row": whole.record(),
@@ -186,11 +210,10 @@ def overall(scores: Sequence[dict[str, Scored]], records: Sequence[dict[str, Any
 
 
 def line(name: str, record: dict[str, Any]) -> str:
-    before, after, simple = (record[part] for part in ("before", "after", "one_factor"))
-    return (
-        f"{name:<58} {before['median_ape']:>6.1%} {simple['median_ape']:>6.1%} {after['median_ape']:>6.1%}"
-        f"   {before['p90_ape']:>6.1%} {after['p90_ape']:>6.1%}   {before['coverage_90']:>6.1%} {after['coverage_90']:>6.1%}"
-    )
+    parts = [record[part] for part in ("before", "one_factor", "after", "after_unalike")]
+    medians = "".join(f"{part['median_ape']:>9.1%}" for part in parts)
+    others = "".join(f"{record[part][figure]:>9.1%}" for figure in OTHER_FIGURES for part in ("before", "after"))
+    return f"{name:<66}{medians}  {others}"
 
 
 def main() -> None:
@@ -201,10 +224,8 @@ def main() -> None:
     given = parser.parse_args()
     data = row_data(usable(read_step_rows(given.data)))
     if not given.json:
-        print(f"{'':<58} median absolute error     p90              coverage of 90 %")
-        print(
-            f"{'site (rows scored)':<58} {'before':>6} {'factor':>6} {'after':>6}   {'before':>6} {'after':>6}   before  after"
-        )
+        print(f"{'':<66}  median absolute error                 90th percentile   coverage of 90 %")
+        print(f"{'site (rows scored)':<66}   before   factor    after  unalike" + "  " + 2 * "   before    after")
     records: dict[str, Any] = {}
     scores = []
     for site, record, found in study(data):
@@ -221,7 +242,7 @@ def main() -> None:
         return
     whole = result["overall"]
     for weighting in ("by_row", "by_site"):
-        parts = {part: whole[part][weighting] for part in ("before", "after", "one_factor")}
+        parts = {part: whole[part][weighting] for part in ("before", "after", "after_unalike", "one_factor")}
         print(line(f"overall, {weighting.replace('_', ' ')}", parts))
     print(f"{whole['sites_within_4_percent']} of {whole['sites']} sites within 4 %")
     chance = ", ".join(f"{n}: {error:.1%}" for n, error in whole["median_ape_by_chance"].items())
