@@ -71,12 +71,12 @@ def _information(made: Program, data: StepTimesData, at: np.ndarray) -> np.ndarr
     """[parameter, parameter] of the prior and of the rows, at unconstrained parameters."""
     _, unravel = made.ravel()
 
-    def law(vector: Any) -> tuple[Any, Any]:
+    def law(vector: Any) -> tuple[tuple[Any, Any], Any]:
         sites = made.constrain(made.arrays, unravel(vector))
-        return sites[EXPECTED], jnp.log(sites[SCALE])
+        log_scale = jnp.log(sites[SCALE])
+        return (sites[EXPECTED], log_scale), log_scale  # twice, so that the derivative keeps the value
 
-    place, width = jax.jit(jax.jacfwd(law))(jnp.asarray(at))  # [row, parameter]
-    _, log_scale = jax.jit(law)(jnp.asarray(at))
+    (place, width), log_scale = jax.jit(jax.jacfwd(law, has_aux=True))(jnp.asarray(at))  # [row, parameter]
     weight = np.asarray(data.weight) * (DEGREES + 1.0) / (DEGREES + 3.0)
     of_place = np.asarray(place) * np.sqrt(weight / np.exp(2.0 * np.asarray(log_scale)))[:, None]
     of_width = np.asarray(width) * np.sqrt(np.asarray(data.weight) * 2.0 * DEGREES / (DEGREES + 3.0))[:, None]

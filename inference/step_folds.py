@@ -22,11 +22,10 @@ from prism_jax.validation import group_of
 from .calibrate import calibrate
 from .models.step_times_data import StepTimesData
 from .step_rows import Progress, row_data, usable
-from .step_thin import MOST, rows_of
+from .step_thin import MOST, few_of_each, rows_of
 
 PREPARED = 0.15  # share of the work that outlines and stragglers are
 FOLDS_KEPT = 10  # after as many, what was compiled is dropped: memory must not grow with the number of groups
-THIN_SEED = 0
 
 
 def step_folds(
@@ -71,10 +70,7 @@ def step_folds(
 
 def thinned_rows(rows: Sequence[StepRow], most: int = MOST) -> list[StepRow]:
     """At most `most` rows of every source, by chance, in the order given."""
-    rng = np.random.default_rng(THIN_SEED)
-    source = np.array([row.source for row in rows])
-    chosen = [_some(np.flatnonzero(source == name), most, rng) for name in np.unique(source)]
-    return [rows[index] for index in np.sort(np.concatenate(chosen))] if chosen else []
+    return [rows[index] for index in few_of_each(np.array([row.source for row in rows]), most)]
 
 
 def padded(data: StepTimesData, n_row: int) -> StepTimesData:
@@ -90,7 +86,3 @@ def _fold(data: StepTimesData, outside: NDArray[np.intp], group: str, key: jax.A
         raise DataError(f"all usable rows are of {group}: nothing remains to calibrate with. Leave out another way.")
     kept = padded(rows_of(data, outside), len(data.weight))
     return calibrate(kept, key=key, record={"left_out": group, "rows": len(outside)})
-
-
-def _some(rows: NDArray[np.intp], most: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    return rows if len(rows) <= most else rng.choice(rows, most, replace=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +36,15 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
 
 def thinned(data: StepTimesData, most: int = MOST, seed: int = 0) -> StepTimesData:
     """At most `most` rows of every site, by chance."""
+    return rows_of(data, few_of_each(data.site, most, seed))
+
+
+def few_of_each(owner: NDArray[Any], most: int = MOST, seed: int = 0) -> NDArray[np.intp]:
+    """Rows, in order, of which no owner [row] has more than `most`; those of larger ones by chance."""
     rng = np.random.default_rng(seed)
-    kept = [_some(np.flatnonzero(data.site == site), most, rng) for site in range(len(data.names["site"]))]
-    return rows_of(data, np.concatenate(kept))
+    kept = [_some(np.flatnonzero(owner == name), most, rng) for name in np.unique(owner)]
+    return np.sort(np.concatenate(kept)) if kept else np.zeros(0, dtype=np.intp)
 
 
 def _some(rows: NDArray[np.intp], most: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
+    return rows if len(rows) <= most else rng.choice(rows, most, replace=False)

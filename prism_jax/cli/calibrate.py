@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Json
+from .options import Json, Seed
 from .result import leave
 from .talk import say, talks
 
@@ -24,7 +24,6 @@ Out = Annotated[
 Framework = Annotated[
     str, typer.Option("--framework", metavar="NAME", help="Training software of all runs, where they do not say.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 
 
 def register(app: typer.Typer) -> None:

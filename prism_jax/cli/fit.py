@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from . import fit_report
-from .options import Json
+from .options import Json, Seed
 from .result import leave
 from .talk import say, talks
 
@@ -49,7 +49,6 @@ Chains = Annotated[int, typer.Option("--chains", min=1, max=64, help="Chains of 
 Draws = Annotated[
     int, typer.Option("--draws", min=50, max=100_000, help="Draws per chain, and half as many at least to warm up.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Json
+from .options import Json, Plot
 from .pictures import check_picture
 from .result import leave
 
 FitFile = Annotated[str, typer.Argument(metavar="FILE", help="A fit kept by `prism-jax fit ... -o FILE`.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 Loo = Annotated[bool, typer.Option("--loo", help="Add the leave-one-out score (PSIS-LOO; needs ArviZ).")]
 
 

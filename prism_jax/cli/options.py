@@ -15,3 +15,5 @@ Overrides = Annotated[
     typer.Option("--set", metavar="FIELD=VALUE", help="Replace one field of the job, e.g. plan.tp=4; may be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]

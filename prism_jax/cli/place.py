@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import JobFile, Json, Overrides
+from .options import JobFile, Json, Overrides, Plot, Seed
 from .pictures import check_picture
 from .result import leave
 from .talk import talks
@@ -31,8 +31,6 @@ Splits = Annotated[
     bool,
     typer.Option("--splits", help="Also choose layers per stage and micro-batches per replica, uneven if it pays."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 MOST_NODES = 1_000_000
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .fitted import calibrated_job, fitted_variability
-from .options import JobFile, Json, Overrides
+from .options import JobFile, Json, Overrides, Plot, Seed
 from .pictures import check_picture
 from .result import leave
 from .talk import say, talks
@@ -24,7 +24,6 @@ Samples = Annotated[
     int | None,
     typer.Option("--samples", min=1, max=10_000_000, help="Replica columns (symmetric) or steps (brute-force)."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 Method = Annotated[str, typer.Option("--method", help="symmetric, or brute-force: every GPU of every replica.")]
 Slowdowns = Annotated[
     str | None,
@@ -39,7 +38,6 @@ Fits = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 Trace = Annotated[
     str | None,
     typer.Option(

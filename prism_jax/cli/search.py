@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .fitted import fitted_variability
-from .options import JobFile, Json, Overrides
+from .options import JobFile, Json, Overrides, Plot, Seed
 from .pictures import check_picture
 from .result import leave
 from .talk import talks
@@ -35,7 +35,6 @@ Resume = Annotated[
         "--resume", metavar="FILE", help="Keep what is found in FILE; the same command goes on where it stopped."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 Fits = Annotated[
     list[str] | None,
     typer.Option("--fit", metavar="NC", help="Use a fit of `prism-jax fit`; its draws widen the gain's interval."),
@@ -50,7 +49,6 @@ Gpus = Annotated[
 Price = Annotated[
     float, typer.Option("--price", min=0.0, help="Of one GPU for an hour, for the cost of a step (--gpus).")
 ]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 METHODS = ("exhaustive", "gradient")
 
 

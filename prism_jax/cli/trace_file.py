@@ -23,7 +23,6 @@ Meta = Annotated[
         "--meta", metavar="FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 
 
 def recorded(file: str, meta: str | None) -> Trace | StepLog:

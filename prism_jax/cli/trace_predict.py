@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Json
+from .options import Json, Plot, Seed
 from .result import leave
-from .trace_file import Meta, Seed, TraceFile, recorded
+from .trace_file import Meta, TraceFile, recorded
 
 if TYPE_CHECKING:
     from .._typing import Floats
@@ -43,7 +43,6 @@ MicroBatches = Annotated[
     ),
 ]
 Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Steps to draw.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 
 FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Json
+from .options import Json, Seed
 from .result import leave
-from .trace_file import Meta, Seed, TraceFile, recorded_ops
+from .trace_file import Meta, TraceFile, recorded_ops
 
 if TYPE_CHECKING:
     from ..trace.recorded_job import RecordedJob

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Json
+from .options import Json, Plot, Seed
 from .output import print_json
 from .pictures import check_picture, write_picture
 from .progress import progress
@@ -40,8 +40,6 @@ Fit = Annotated[
     str | None, typer.Option("--fit", metavar="NC", help="Predict with what `prism-jax calibrate` kept instead.")
 ]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Leave variability out of the prediction.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 WAYS = ("source", "gpu", "model")
 
 

@@ -7,7 +7,7 @@ All arithmetic is on arrays with any leading axes (plans, chunks); a single plan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,7 @@ def pieces_of(chunk: ChunkClass, piece: Callable[[str], PieceCost]) -> PieceCost
     counts = (int(chunk.has_embedding), chunk.n_dense, chunk.n_moe, int(chunk.has_head))
     parts = [piece(kind).times(count) for kind, count in zip(KINDS_OF_PIECE, counts, strict=True) if count]
     if not parts:  # a stage that was dealt no layer
-        nothing = piece("dense_layer").times(0)
-        return replace(nothing, first_gather_s=nothing.first_gather_s * 0.0)
+        return piece("dense_layer").times(0)
     total = parts[0]
     for part in parts[1:]:
         total = total + part

@@ -61,8 +61,9 @@ class PieceCost:
         )
 
     def times(self, count: int) -> PieceCost:
-        """`count` of the same piece, one after another."""
-        return PieceCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, self.first_gather_s)
+        """`count` of the same piece, one after another; the first gathering is that of the first, if there is one."""
+        first_gather_s = self.first_gather_s * min(count, 1)
+        return PieceCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, first_gather_s)
 
     def at(self, index: Any) -> PieceCost:
         """The pieces at an index of the leading axes."""
