@@ -18,9 +18,10 @@ from prism_jax.errors import DataError, PrismError
 from prism_jax.io.config import load_job
 from prism_jax.io.packed import read_packed_text
 from prism_jax.io.steps_table import read_step_rows
+from prism_jax.validation import job_of_row
 
 from .site_runs import MeasuredRun
-from .step_rows import job_of_row, usable
+from .step_rows import usable
 
 WHAT = "a table of measured steps in CSV"
 JOB, MEASURED = "job", "measured_step_time_s"

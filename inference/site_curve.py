@@ -9,14 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
-from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from prism_jax.cost.calibration import KNOBS, Calibration
-from prism_jax.cost.correction import Correction
+from prism_jax.cost.calibration import Calibration
+from prism_jax.cost.model_band import row_factors
 from prism_jax.cost.outline import outline_seconds
 
 from .calibrate_site import calibrate_site
@@ -53,11 +52,9 @@ def errors(calibration: Calibration, runs: SiteRuns) -> Floats:
 
 def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[Floats, Floats]:
     """5 % and 95 % quantile [run] of what would be measured over what is predicted."""
-    drawn = calibration.corrections(runs.generation, runs.framework, seed)
-    wide: dict[str, Any] = {knob: np.asarray(getattr(drawn, knob))[:, None] for knob in KNOBS}
-    middle = outline_seconds(runs, calibration.correction(runs.generation, runs.framework))
-    own = np.stack([calibration.deviations(bool(has), seed) for has in runs.has_experts], axis=-1)  # [draw, run]
-    low, high = np.quantile(outline_seconds(runs, Correction(**wide)) / middle * np.exp(own), [0.05, 0.95], axis=0)
+    has_experts = [bool(has) for has in runs.has_experts]
+    factors = row_factors(runs, runs.generation, runs.framework, has_experts, calibration, seed)
+    low, high = np.quantile(factors, [0.05, 0.95], axis=0)
     return low, high
 
 

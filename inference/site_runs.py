@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,9 +18,7 @@ from prism_jax.cost.software import FRAMEWORKS
 from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
 from prism_jax.job import Job
-from prism_jax.simulate.predict import predict
-
-from .step_rows import N_SAMPLES, SEED
+from prism_jax.validation import typical_s
 
 Floats = NDArray[np.float64]
 Progress = Callable[[float], None]
@@ -89,8 +86,7 @@ def site_runs(
         seconds = np.asarray(outline_seconds(outlines, fix))
         left_out = np.zeros(len(runs))
         for index, job in enumerate(told):
-            median_s = predict(job, key=jax.random.key(SEED), n_samples=N_SAMPLES, pad=True).quantile(0.5)
-            left_out[index] = np.log(median_s / seconds[index])
+            left_out[index] = np.log(typical_s(job) / seconds[index])
             progress((index + 1) / len(runs))
     return SiteRuns(
         **{item.name: getattr(outlines, item.name) for item in fields(Outline)},

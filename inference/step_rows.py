@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import jax
 import numpy as np
 
-from prism_jax.cost.calibration import Calibration, uncalibrated
+from prism_jax.cost.calibration import uncalibrated
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.outline import outline, stack
 from prism_jax.io.steps_table import StepRow
-from prism_jax.job import Job
 from prism_jax.simulate.inputs import deterministic
-from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.validation import job_of_row, typical_s
 
 from .models.step_times_data import StepTimesData, step_times_data
 
-N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
 MOST_SIMULATED = 150  # rows; of more, these many stand for all
-SEED = 0
 
 Progress = Callable[[float], None]
 
@@ -79,12 +74,4 @@ def stragglers(rows: Sequence[StepRow], progress: Progress = lambda _: None) -> 
 
 def _straggler(row: StepRow) -> float:
     job = job_of_row(row, uncalibrated())
-    median_s = predict(job, key=jax.random.key(SEED), n_samples=N_SAMPLES, pad=True).quantile(0.5)
-    return float(np.log(median_s / deterministic(lower(job, pad=True))))
-
-
-def job_of_row(row: StepRow, calibration: Calibration | None = None) -> Job:
-    """The job of a row under the default variability of its device."""
-    model, cluster, plan = row.job
-    tree = preset(default_for(cluster.device))
-    return Job(model, cluster, plan, tree, row.id, row.framework, calibration)
+    return float(np.log(typical_s(job) / deterministic(lower(job, pad=True))))

@@ -6,6 +6,7 @@ leaves out cancels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -47,8 +48,20 @@ def outline_factors(
     one: Outline, generation: str, framework: str, has_experts: bool, calibration: Calibration, seed: int = 0
 ) -> Floats:
     """[draw] the same of a step whose outline is at hand: stacked, one row."""
+    return row_factors(one, generation, framework, [has_experts], calibration, seed)[:, 0]
+
+
+def row_factors(
+    rows: Outline,
+    generation: str,
+    framework: str,
+    has_experts: Sequence[bool],
+    calibration: Calibration,
+    seed: int = 0,
+) -> Floats:
+    """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
     drawn = calibration.corrections(generation, framework, seed)
     wide: dict[str, Any] = {item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(Correction)}
-    middle = outline_seconds(one, calibration.correction(generation, framework))
-    costs = outline_seconds(one, Correction(**wide))[:, 0] / middle
-    return costs * np.exp(calibration.deviations(has_experts, seed))
+    middle = outline_seconds(rows, calibration.correction(generation, framework))
+    own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
+    return outline_seconds(rows, Correction(**wide)) / middle * np.exp(own)

@@ -4,3 +4,4 @@ from .groups import GROUPS as GROUPS, group_of as group_of
 from .rows import MeasuredRow as MeasuredRow, RowError as RowError
 from .score import Score as Score, Validation as Validation, validation_of as validation_of
 from .steps import validate_steps as validate_steps
+from .typical import job_of_row as job_of_row, typical_s as typical_s

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
-import jax
 import numpy as np
 
 from ..cost.calibration import Calibration
@@ -21,17 +20,14 @@ from ..errors import PrismError
 from ..job import Job
 from ..metrics import mfu
 from ..simulate.inputs import deterministic
-from ..simulate.predict import predict
 from ..simulate.program import lower
-from ..variability.catalog import default_for, preset
-from ..variability.tree import Variability
 from .baseline import with_baseline
 from .groups import group_of
 from .parts import parts_of
 from .rows import MeasuredRow, RowError
 from .score import Validation, validation_of
+from .typical import job_of_row, typical_s
 
-N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
 N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3 % of the width of the interval
 OUTSIDE = (0.05, 0.95)  # probabilities of the bounds of a 90 % interval
 
@@ -88,10 +84,10 @@ def _refused(row: MeasuredRow, reason: str) -> RowError:
 
 def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str, quiet: bool, seed: int) -> RowError:
     assert row.measured_s is not None
-    job = _job(row, calibration, quiet)
+    job = job_of_row(row, calibration, quiet=quiet)
     program = lower(job, pad=True)  # kept by JAX's side of the prediction too
     alone_s = deterministic(program)
-    predicted_s = alone_s if quiet else _p50(job, seed)
+    predicted_s = alone_s if quiet else typical_s(job, seed)
     low, high = _interval(row, job, seed)
     low_s, high_s = low * predicted_s, high * predicted_s
     span, plan = row.measured_range, job.plan
@@ -115,16 +111,6 @@ def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str,
         parts_s=parts_of(job, program.cost, alone_s),
         defect=row.defect,
     )
-
-
-def _job(row: MeasuredRow, calibration: Calibration | None, quiet: bool) -> Job:
-    model, cluster, plan = row.job
-    tree = Variability() if quiet else preset(default_for(cluster.device))
-    return Job(model, cluster, plan, tree, row.id, row.framework, calibration)
-
-
-def _p50(job: Job, seed: int) -> float:
-    return predict(job, key=jax.random.key(seed), n_samples=N_SAMPLES, pad=True).quantile(0.5)
 
 
 def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
