@@ -38,8 +38,8 @@ def gemm(data: Path) -> pd.DataFrame:
         device, shipped = catalog.device(device_name), replace(efficiency(generation), in_step=1.0)
         peak = device.peak(dtype) * (shipped.gemm_fp8 if dtype == "fp8" else 1.0)
 
-        def log_error(eff: Efficiency, rows=rows, peak=peak, n_sm=device.n_sm):
-            return np.log(gemm_s(rows.m, rows.n, rows.k, 1.0, peak, n_sm, eff) / (rows.time_us.to_numpy() * 1e-6))
+        def log_error(eff: Efficiency, rows=rows, peak=peak, device=device):
+            return np.log(gemm_s(rows.m, rows.n, rows.k, 1.0, peak, device, eff) / (rows.time_us.to_numpy() * 1e-6))
 
         def fit(x, shipped=shipped, log_error=log_error):
             return log_error(replace(shipped, gemm_max=x[0], gemm_k_half=x[1]))

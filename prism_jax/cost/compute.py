@@ -3,8 +3,8 @@
     t = max(FLOPs / (peak e), bytes / (bandwidth e_mem)) / in_step + launches x launch gap
 
 For a matrix product, `FLOPs / e` is the time of whole waves of output tiles over the multiprocessors, each tile with
-`k + k_half` steps, for the best of a few tile shapes: tile and wave quantisation as in NVIDIA's "Matrix Multiplication
-Background User's Guide". Every function is arithmetic on arrays of any (broadcastable) shape.
+`k + k_half` steps, for the best of a few tile shapes and of a few ways to split `k`: tile and wave quantisation as in NVIDIA's
+"Matrix Multiplication Background User's Guide". Every function is arithmetic on arrays of any (broadcastable) shape.
 """
 
 from __future__ import annotations
@@ -19,22 +19,35 @@ from .efficiency import Efficiency
 Array = NDArray[np.float64]
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
+SPLITS = (1, 2, 3, 4, 6, 8)  # parts of the inner dimension that libraries cut a product into
 ALIGNED = 16  # elements: 32 bytes, one sector of device memory
 _FULL_WIDTH = 128.0  # head width that the attention shares are stated for
 
 
 def gemm_s(
-    m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike, peak_flops_per_s: ArrayLike, n_sm: int, eff: Efficiency
+    m: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    batch: ArrayLike,
+    peak_flops_per_s: ArrayLike,
+    device: Device,
+    eff: Efficiency,
 ) -> Array:
-    """Compute-bound seconds of `batch` products m x k times k x n, without launch; zero for an empty product."""
+    """Compute-bound seconds of `batch` products m x k times k x n, without launch; zero for an empty product.
+
+    Notes:
+        Where tiles are too few to fill the device the inner dimension is split (split-K): each part writes its sums in fp32, and
+        a second kernel adds them up.
+    """
     m, n, k, batch = (np.asarray(x, dtype=np.float64) for x in (m, n, k, batch))
-    per_sm = np.asarray(peak_flops_per_s, dtype=np.float64) * eff.gemm_max / n_sm
-    best: Array | None = None
-    for rows, columns, relative in eff.gemm_tiles:
-        n_wave = np.ceil(np.ceil(m / rows) * np.ceil(n / columns) * batch / n_sm)
-        seconds = n_wave * 2.0 * rows * columns * (k + eff.gemm_k_half) / (per_sm * relative)
-        best = seconds if best is None else np.minimum(best, seconds)
-    assert best is not None
+    per_sm = np.asarray(peak_flops_per_s, dtype=np.float64) * eff.gemm_max / device.n_sm
+    ways = [1] * np.broadcast(m, n, k, batch, per_sm).ndim
+    rows, columns, relative = np.array(eff.gemm_tiles).T.reshape(3, -1, 1, *ways)
+    parts = np.array(SPLITS, dtype=np.float64).reshape(-1, *ways)
+    n_wave = np.ceil(np.ceil(m / rows) * np.ceil(n / columns) * batch * parts / device.n_sm)
+    tiled = n_wave * 2.0 * rows * columns * (k / parts + eff.gemm_k_half) / (per_sm * relative)
+    added = parts * 4.0 * m * n * batch / (device.hbm_bytes_per_s * eff.memory) + eff.launch_s
+    best = (tiled + np.where(parts > 1.0, added, 0.0)).min(axis=(0, 1))
     odd = (np.mod(n, ALIGNED) > 0.0) | (np.mod(k, ALIGNED) > 0.0)
     best = best * np.where(odd, eff.gemm_misaligned, 1.0)
     return np.where(m * n * k * batch > 0.0, best, 0.0)
@@ -87,7 +100,7 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
     launches = table.column("n_launch")
     dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
     peak = np.array([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in dtypes])
-    product = gemm_s(m, n, k, batch, peak, device.n_sm, eff)
+    product = gemm_s(m, n, k, batch, peak, device, eff)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)

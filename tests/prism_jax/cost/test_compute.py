@@ -22,33 +22,43 @@ LARGE = st.integers(256, 16384)
 
 def test_large_product_reaches_gemm_max() -> None:
     size = 256 * 108.0  # whole waves in both directions
-    seconds = gemm_s(size, size, 1e6, 1, PEAK, A100.n_sm, EFF)
+    seconds = gemm_s(size, size, 1e6, 1, PEAK, A100, EFF)
     assert 2 * size**2 * 1e6 / (seconds * PEAK) == pytest.approx(EFF.gemm_max, rel=1e-3)
 
 
 def test_one_tile_takes_as_long_as_a_full_wave() -> None:
-    one = gemm_s(256, 128, 4096, 1, PEAK, A100.n_sm, replace(EFF, gemm_tiles=((256, 128, 1.0),)))
-    wave = gemm_s(256 * 108, 128, 4096, 1, PEAK, A100.n_sm, replace(EFF, gemm_tiles=((256, 128, 1.0),)))
-    assert one == wave
+    unsplit = replace(EFF, gemm_tiles=((256, 128, 1.0),), launch_s=1.0)  # a second kernel would never pay
+    one = gemm_s(256, 128, 4096, 1, PEAK, A100, unsplit)
+    assert one == gemm_s(256 * 108, 128, 4096, 1, PEAK, A100, unsplit)
+    assert gemm_s(256, 128, 4096, 1, PEAK, A100, replace(unsplit, launch_s=0.0)) < one
+
+
+def test_few_tiles_share_a_long_inner_dimension() -> None:
+    tile = replace(EFF, gemm_tiles=((128, 128, 1.0),), gemm_k_half=0.0, launch_s=0.0)
+    whole = 2.0 * 128 * 128 * 1e6 * A100.n_sm / (PEAK * EFF.gemm_max)
+    added = 8 * 4.0 * 128 * 128 / (A100.hbm_bytes_per_s * EFF.memory)
+    assert gemm_s(128, 128, 1e6, 1, PEAK, A100, tile) == pytest.approx(whole / 8 + added)  # 8 of 108 work
+    full = gemm_s(128 * 108, 128, 1e6, 1, PEAK, A100, tile)
+    assert full == pytest.approx(whole)  # no room: not split
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(LARGE, LARGE, LARGE)
 def test_product_time_grows_with_every_size_and_never_beats_the_peak(m: int, n: int, k: int) -> None:
-    seconds = gemm_s(m, n, k, 1, PEAK, A100.n_sm, EFF)
+    seconds = gemm_s(m, n, k, 1, PEAK, A100, EFF)
     assert seconds >= 2.0 * m * n * k / PEAK
     for larger in ((2 * m, n, k), (m, 2 * n, k), (m, n, 2 * k)):
-        assert gemm_s(*larger, 1, PEAK, A100.n_sm, EFF) >= seconds
+        assert gemm_s(*larger, 1, PEAK, A100, EFF) >= seconds
 
 
 def test_functions_take_arrays() -> None:
     m = np.array([1024.0, 2048.0])
-    seconds = gemm_s(m, 4096, 4096, 1, PEAK, A100.n_sm, EFF)
-    assert seconds.tolist() == [float(gemm_s(x, 4096, 4096, 1, PEAK, A100.n_sm, EFF)) for x in m]
+    seconds = gemm_s(m, 4096, 4096, 1, PEAK, A100, EFF)
+    assert seconds.tolist() == [float(gemm_s(x, 4096, 4096, 1, PEAK, A100, EFF)) for x in m]
 
 
 def test_nothing_takes_no_time() -> None:
-    assert gemm_s(0, 128, 128, 1, PEAK, A100.n_sm, EFF) == 0.0
+    assert gemm_s(0, 128, 128, 1, PEAK, A100, EFF) == 0.0
     assert stream_s(0.0, 1.0, A100.hbm_bytes_per_s, EFF) == 0.0
     assert attention_s(0.0, 0.0, 0.0, 128, False, PEAK, A100.n_sm, EFF) == 0.0
 
