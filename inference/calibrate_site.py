@@ -10,7 +10,8 @@ Given the misfit it is fitted at the mode, with the expected curvature around it
 misfit is integrated over at the nodes of Gauss and Hermite, weighted by the evidence that the runs have for each.
 
 The result speaks of this site alone. Its factor is folded into the knobs: the time of a step is linear in all factors of
-seconds and in all seconds together, so that whatever predicts with the mean of the knobs has the factor in it.
+seconds and in all seconds together, so that whatever predicts with the mean of the knobs has the factor in it. What the knobs
+leave of the runs carries over to jobs like them (`prism_jax/cost/nearby.py`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ import jax
 import numpy as np
 
 from prism_jax.cost.calibration import KNOBS, Calibration, Term, linked
+from prism_jax.cost.correction import OF_SECONDS
+from prism_jax.cost.nearby import MOST, Nearby, parts_of, trust_of
+from prism_jax.cost.outline import outline_seconds
 
 from .site_law import SiteLaw
 from .site_prior import Floats, SitePrior, site_prior
-from .site_runs import SiteRuns
+from .site_runs import SiteRuns, some_of
 from .threads import one_blas_thread
 
-NOT_SECONDS = ("expert", "hidden")  # on top of factors, and a share: a factor of all seconds leaves them as they are
 N_NODE = 7  # of the misfit
 MAX_WIDTH = 1.0  # of ln(misfit), standard deviation: more is no knowledge
 
@@ -67,8 +70,7 @@ def calibrate_site(
     if not runs.weight.any():
         return calibration
     found = posterior(site_prior(calibration, runs.generation, runs.framework), runs, calibration.n_draw, key)
-    own = {"generation": runs.generation, "framework": runs.framework, "n_run": int((runs.weight > 0.0).sum())}
-    return of_site(calibration, found, {**own, **(record or {})})
+    return of_site(calibration, found, runs, record)
 
 
 def posterior(prior: SitePrior, runs: SiteRuns, n_draw: int, key: jax.Array) -> SitePosterior:
@@ -97,21 +99,36 @@ def posterior(prior: SitePrior, runs: SiteRuns, n_draw: int, key: jax.Array) -> 
     return SitePosterior(knobs, prior.site_sd * drawn[:, -1], misfits[chosen])
 
 
-def of_site(calibration: Calibration, found: SitePosterior, record: Mapping[str, Any]) -> Calibration:
-    """The calibration that says the same of whatever it is asked for: the posterior of this site."""
+def of_site(
+    calibration: Calibration, found: SitePosterior, runs: SiteRuns, record: Mapping[str, Any] | None = None
+) -> Calibration:
+    """The calibration that says the same of whatever it is asked for: the posterior of this site, and the runs it is from."""
     folded = {
-        knob: found.knobs[:, index] + (0.0 if knob in NOT_SECONDS else found.site) for index, knob in enumerate(KNOBS)
+        knob: found.knobs[:, index] + (found.site if knob in OF_SECONDS else 0.0) for index, knob in enumerate(KNOBS)
     }
     about = {
+        "generation": runs.generation,
+        "framework": runs.framework,
+        "n_run": int((runs.weight > 0.0).sum()),
         "site_factor": float(np.exp(found.site.mean())),
         "corrections": {knob: float(linked(knob, found.knobs[:, index].mean())) for index, knob in enumerate(KNOBS)},
     }
-    return replace(
+    made = replace(
         calibration,
         centre=dict.fromkeys(KNOBS, 0.0),
         terms=tuple(Term(knob, "all", 0.0, ("all",), value[:, None]) for knob, value in folded.items()),
         misfit=found.misfit,
         misfit_sd=np.zeros(calibration.n_draw),
         site=np.zeros(calibration.n_draw),
-        record={**about, **record},
+        record={**about, **(record or {})},
     )
+    return replace(made, nearby=_nearby(made, runs))
+
+
+def _nearby(made: Calibration, runs: SiteRuns) -> Nearby:
+    """What the mean of the knobs leaves of the runs that count."""
+    seen = some_of(runs, np.flatnonzero(runs.weight > 0.0)[:MOST])
+    fix = made.correction(runs.generation, runs.framework)
+    left = seen.log_measured - seen.left_out - np.log(outline_seconds(seen, fix))
+    misfit = np.median(made.misfit) * np.where(seen.has_experts > 0.0, made.expert_misfit, 1.0)
+    return Nearby(parts_of(seen, fix), left, trust_of(left, misfit))

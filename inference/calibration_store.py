@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from prism_jax.cost.calibration import KNOBS, LEVELS, Calibration, Term
+from prism_jax.cost.nearby import MOST, Nearby
 from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
@@ -23,6 +24,7 @@ ATTRIBUTE = "prism_jax_calibration"
 FORMAT = 1
 MAX_BYTES = 1 << 28
 SPREADS = ("site_sd", "misfit", "misfit_sd")
+NEARBY = LEFT, PARTS, TRUST = "nearby_left", "nearby_parts", "nearby_trust"  # of the measured runs
 LARGEST = 100.0  # of a value on the link's scale: beyond, exponentials overflow in single precision
 
 
@@ -41,6 +43,10 @@ def save(calibration: Calibration, path: str | Path) -> None:
         posterior[name] = whole if term.names == ("all",) else (("chain", "draw", f"{name}_dim_0"), term.value[None])
     if calibration.site is not None:
         posterior["site"] = _drawn(calibration.site)
+    if calibration.nearby is not None:
+        posterior[LEFT] = (("run",), calibration.nearby.left)
+        posterior[PARTS] = (("run", "knob"), calibration.nearby.parts)
+        posterior[TRUST] = (("run",), calibration.nearby.trust)
     tree = xarray.DataTree.from_dict({"/posterior": xarray.Dataset(posterior)})
     tree.attrs[ATTRIBUTE] = json.dumps(
         {
@@ -100,7 +106,8 @@ def _read(path: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
         group = content["posterior"]
         if not isinstance(group, h5py.Group):
             raise DataError(f"{path}: no group of draws in this calibration. Calibrate again.")
-        wanted = [*SPREADS, "site", *(_variable(term["knob"], term["level"]) for term in about["terms"])]
+        drawn = [_variable(term["knob"], term["level"]) for term in about["terms"]]
+        wanted = [*SPREADS, "site", *NEARBY, *drawn]
         arrays = {name: np.asarray(group[name], dtype=float) for name in wanted if name in group}
     return about, arrays
 
@@ -136,8 +143,19 @@ def _calibration(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.n
         misfit_sd=checked("misfit_sd", 2, 0.0),
         expert_misfit=_expert_misfit(path, about),
         site=checked("site", 2) if "site" in arrays else None,
+        nearby=_nearby(path, arrays) if LEFT in arrays else None,
         record=dict(about["record"]),
     )
+
+
+def _nearby(path: Path, arrays: Mapping[str, np.ndarray]) -> Nearby:
+    left, parts, trust = arrays[LEFT], arrays[PARTS], arrays[TRUST]
+    n_run = left.size
+    fits = 0 < n_run <= MOST and left.shape == trust.shape == (n_run,) and parts.shape == (n_run, len(KNOBS))
+    bounded = all((np.abs(value) <= LARGEST).all() for value in (left, parts))
+    if not fits or not bounded or not ((trust > 0.0) & (trust <= 1.0)).all():
+        raise DataError(f"{path}: the measured runs of the calibration are damaged. Calibrate again.")
+    return Nearby(parts, left, trust)
 
 
 def _expert_misfit(path: Path, about: Mapping[str, Any]) -> float:

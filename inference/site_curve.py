@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from prism_jax.cost.calibration import Calibration
 from prism_jax.cost.model_band import row_factors
+from prism_jax.cost.nearby import parts_of
 from prism_jax.cost.outline import outline_seconds
 
 from .calibrate_site import calibrate_site
@@ -40,9 +41,10 @@ class CurvePoint:
 
 
 def predicted_s(calibration: Calibration, runs: SiteRuns) -> Floats:
-    """[run] seconds of the median step at the mean of the calibration's knobs."""
+    """[run] seconds of the median step at the mean of the calibration's knobs, with what carries over from measured runs."""
     fix = calibration.correction(runs.generation, runs.framework)
-    return np.asarray(outline_seconds(runs, fix)) * np.exp(runs.left_out)
+    carried = 0.0 if calibration.nearby is None else calibration.nearby.carried(parts_of(runs, fix))
+    return np.asarray(outline_seconds(runs, fix)) * np.exp(runs.left_out + carried)
 
 
 def errors(calibration: Calibration, runs: SiteRuns) -> Floats:

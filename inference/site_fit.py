@@ -135,8 +135,7 @@ def calibrate_runs(
     made = site_runs(table.runs, before, framework, progress=lambda share: progress(0.6 * share))
     prior = site_prior(before, made.generation, made.framework)
     found = posterior(prior, made, before.n_draw, key)
-    own = {"generation": made.generation, "framework": made.framework, "n_run": made.n_run}
-    after = of_site(before, found, {**own, **(record or {})})
+    after = of_site(before, found, made, record)
     curve = learning_curve(before, made, key=key, progress=lambda share: progress(0.6 + 0.3 * share))
     left_out = left_out_errors(before, made, key=key, progress=lambda share: progress(0.9 + 0.1 * share))
     fit = SiteFit(after, before, table, made, prior, found, tuple(curve), left_out, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from .cost.calibration import Calibration, shipped
 from .cost.efficiency import Efficiency
@@ -47,11 +48,12 @@ class Job:
         """What measured training steps say about the cost of this job: its own calibration, or the shipped one."""
         return shipped() if self.calibration is None else self.calibration
 
-    @property
+    @cached_property
     def efficiency(self) -> Efficiency:
         """Constants of the device under the job's software, as calibrated.
 
         Raises:
             SpecError: no constants for the device.
+            PlanError: `layer_split` does not fit.
         """
-        return self.calibrated.efficiency(self.cluster.device.generation, self.framework)
+        return self.calibrated.efficiency_of(self.model, self.cluster, self.plan, self.framework)

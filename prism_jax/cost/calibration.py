@@ -3,7 +3,8 @@
 A knob (field of `Correction`) is, on its link's scale, a sum of terms: one for all, and deviations of the device generation, of
 the style of the software (fused or eager), of both together, and of the framework. Members that no run has measured deviate by a
 fresh draw, so that their predictions are the population's, with a wider band. On top of the corrected cost a site (a cluster with
-its software as it was set up there) is off by a factor of its own, and every configuration by another.
+its software as it was set up there) is off by a factor of its own, and every configuration by another, which configurations made
+of the same parts share (`nearby.py`).
 
 The shipped calibration is `presets/calibration.json`, made by `experiments/calibrate_steps/run.py`.
 """
@@ -11,7 +12,7 @@ The shipped calibration is `presets/calibration.json`, made by `experiments/cali
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -21,8 +22,13 @@ import numpy as np
 
 from .._typing import Floats
 from ..errors import DataError
+from ..plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.transformer import TransformerSpec
 from .correction import NEUTRAL, Correction
 from .efficiency import Efficiency, efficiency
+from .nearby import Nearby, parts_of
+from .outline import outline, stack
 from .software import style_of
 
 LEVELS = ("all", "generation", "style", "generation style", "framework")
@@ -72,6 +78,7 @@ class Calibration:
         misfit_sd: [draw] spread of that scale between sites, as a standard deviation of its logarithm.
         expert_misfit: how much wider it is for models with experts.
         site: [draw] log factor of the site at hand; None where the site was not measured.
+        nearby: measured runs of the site, whose own deviations carry over to jobs like them; None: none are known.
         record: how it was made.
     """
 
@@ -82,6 +89,7 @@ class Calibration:
     misfit_sd: Floats
     expert_misfit: float
     site: Floats | None = None
+    nearby: Nearby | None = None
     record: Mapping[str, Any] | None = None
 
     @property
@@ -105,14 +113,26 @@ class Calibration:
         Raises:
             SpecError: no constants for the generation.
         """
-        return self._made(generation, framework)
+        return self._corrected(generation, framework)
 
     @cached_property
-    def _made(self) -> Any:
-        return cache(lambda generation, framework: self._corrected(generation, framework))
+    def _corrected(self) -> Callable[[str, str], Efficiency]:
+        return cache(
+            lambda generation, framework: replace(efficiency(generation), fix=self.correction(generation, framework))
+        )
 
-    def _corrected(self, generation: str, framework: str) -> Efficiency:
-        return replace(efficiency(generation), fix=self.correction(generation, framework))
+    def efficiency_of(self, model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, framework: str) -> Efficiency:
+        """The same for one job: with what carries over from measured runs like it.
+
+        Raises:
+            SpecError: no constants for the device.
+            PlanError: `layer_split` does not fit.
+        """
+        eff = self.efficiency(cluster.device.generation, framework)
+        if self.nearby is None:
+            return eff
+        carried = self.nearby.carried(parts_of(stack([outline(model, cluster, plan, eff)]), eff.fix))
+        return replace(eff, fix=eff.fix.times(float(np.exp(carried[0]))))
 
     def deviations(self, has_experts: bool, seed: int = 0) -> Floats:
         """[draw] log factors between the corrected cost and what is measured: of the site, and of the configuration."""

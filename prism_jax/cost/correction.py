@@ -6,7 +6,7 @@ a calibration (`calibration.py`): they depend on the device and on the training 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,11 @@ class Correction:
         """(factor, seconds per call) of communication in a node, or between nodes."""
         return (self.network, self.network_call_s) if crosses_nodes else (self.scale_up, self.scale_up_call_s)
 
+    def times(self, factor: float) -> Correction:
+        """The correction under which every step takes `factor` times as long: seconds are linear in all knobs but two."""
+        return replace(self, **{name: factor * getattr(self, name) for name in OF_SECONDS})
 
+
+# All but a factor on top of others, and a share: a factor of all seconds leaves those as they are.
+OF_SECONDS = tuple(item.name for item in fields(Correction) if item.name not in ("expert", "hidden"))
 NEUTRAL = Correction()

@@ -108,7 +108,7 @@ def test_the_factor_of_a_site_is_in_whatever_is_predicted():
     known = population(0.005)
     runs = some_of(simulated(runs_of(), base(), 0.2), FIVE)  # all 22 % slower
     found = posterior(site_prior(known, GENERATION, FRAMEWORK), runs, known.n_draw, KEY)
-    fitted = of_site(known, found, {})
+    fitted = replace(of_site(known, found, runs), nearby=None)  # the knobs alone
     assert np.exp(found.site.mean()) > 1.02
     knobs = found.knobs.mean(axis=0)
     plain = Correction(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})

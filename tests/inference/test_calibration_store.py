@@ -36,6 +36,10 @@ def assert_same(one: Calibration, other: Calibration) -> None:
     assert one.as_dict() == other.as_dict()
     for a, b in zip(one.terms, other.terms, strict=True):
         np.testing.assert_array_equal(a.value, b.value)
+    assert (one.nearby is None) == (other.nearby is None)
+    if one.nearby is not None and other.nearby is not None:
+        for name in ("parts", "left", "trust"):
+            np.testing.assert_array_equal(getattr(one.nearby, name), getattr(other.nearby, name))
     np.testing.assert_array_equal(
         one.corrections("hopper", "jax", 3).network, other.corrections("hopper", "jax", 3).network
     )
@@ -118,6 +122,19 @@ def test_wrong_shapes_are_refused(file: Path, shape: tuple[int, ...]):
         del content["posterior/network"]
         content["posterior/network"] = np.zeros(shape)
     with pytest.raises(DataError):
+        load(file)
+
+
+@pytest.mark.parametrize("name", ["nearby_left", "nearby_parts", "nearby_trust"])
+@pytest.mark.parametrize("value", [np.nan, -1e6, np.zeros((2, 2))])
+def test_damaged_runs_are_refused(file: Path, name: str, value: Any):
+    with h5py.File(file, "r+") as content:
+        if np.ndim(value):
+            del content[f"posterior/{name}"]
+            content[f"posterior/{name}"] = value
+        else:
+            content[f"posterior/{name}"][...] = value  # pyright: ignore[reportIndexIssue]
+    with pytest.raises(DataError, match="damaged"):
         load(file)
 
 
