@@ -19,6 +19,8 @@ from prism_jax.cost.nearby import MOST, Nearby
 from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
+from .untrusted import reading
+
 ENGINE = "h5netcdf"
 ATTRIBUTE = "prism_jax_calibration"
 FORMAT = 1
@@ -68,18 +70,8 @@ def load(path: str | Path) -> Calibration:
         DataError: there is none, or it is damaged or of another kind.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: no such file. Write one with `prism-jax calibrate RUNS.csv -o {path.name}`.")
-    if path.stat().st_size > MAX_BYTES:
-        raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB, which no calibration is")
-    try:
-        about, arrays = _read(path)
-        return _calibration(path, about, arrays)
-    except DataError:
-        raise
-    except Exception as error:  # HDF5 reports damage by many kinds of error
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: not a calibration that can be read ({type(error).__name__}: {reason})") from error
+    with reading(path, "calibration", "calibrate RUNS.csv", MAX_BYTES):
+        return _calibration(path, *_read(path))
 
 
 def is_calibration(path: str | Path) -> bool:

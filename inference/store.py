@@ -23,6 +23,7 @@ from .models import model_named
 from .pytree import values
 from .result import Fit
 from .sampled import Sampled
+from .untrusted import reading
 
 ENGINE = "h5netcdf"
 FORMAT = 1
@@ -78,17 +79,8 @@ def load(path: str | Path) -> Fit:
         DataError: there is none, or it is damaged or of another kind.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: no such file. Write one with `prism-jax fit MODEL FILE -o {path.name}`.")
-    if path.stat().st_size > MAX_BYTES:
-        raise DataError(f"{path}: larger than {MAX_BYTES >> 30} GiB, which no fit is")
-    try:
+    with reading(path, "fit", "fit MODEL FILE", MAX_BYTES):
         return _read(path)
-    except DataError:
-        raise
-    except Exception as error:  # HDF5 reports damage by many kinds of error
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: not a fit that can be read ({type(error).__name__}: {reason})") from error
 
 
 def _read(path: Path) -> Fit:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..cost.calibration import Calibration
     from ..job import Job
+    from ..system.hardware import Device
     from ..variability.tree import Variability
 
 N_DRAW = 24  # of the posterior, behind the band
@@ -82,15 +83,11 @@ def calibrated_job(job: Job, files: Sequence[str]) -> tuple[Job, list[str]]:
     """
     if not files:
         return job, []
-    from importlib import import_module
-
-    from .._door import inference
     from ..errors import DataError
     from .start_jax import start_jax
 
     start_jax()
-    inference()
-    store = import_module("inference.calibration_store")
+    store = _store()
     found = [file for file in files if store.is_calibration(file)]
     if len(found) > 1:
         raise DataError(f"--fit: {found[0]} and {found[1]} both calibrate the cost model. Name one of them.")
@@ -99,15 +96,43 @@ def calibrated_job(job: Job, files: Sequence[str]) -> tuple[Job, list[str]]:
     return job, [file for file in files if file not in found]
 
 
+def kept_calibration(file: str) -> Calibration:
+    """The calibration in a file.
+
+    Raises:
+        DataError: there is none, or it is damaged.
+    """
+    return _store().load(file)
+
+
+def refuse_other_device(calibration: Calibration, device: Device, file: str) -> None:
+    """Calibrations of a site speak of one generation of devices only.
+
+    Raises:
+        DataError: the device is of another.
+    """
+    from ..errors import DataError
+
+    generation = str((calibration.record or {}).get("generation", ""))
+    if generation and generation != device.generation:
+        raise DataError(f"--fit {file}: calibrated on {generation}, but {device.name} is of {device.generation}.")
+
+
+def _store() -> Any:
+    from importlib import import_module
+
+    from .._door import inference
+
+    inference()
+    return import_module("inference.calibration_store")
+
+
 def _on_site(job: Job, calibration: Calibration, file: str) -> Job:
     """The job with the calibration of its site; its framework is the site's if the job states none."""
     from ..errors import DataError
 
-    record = calibration.record or {}
-    generation, framework = str(record.get("generation", "")), str(record.get("framework", ""))
-    own = job.cluster.device.generation
-    if generation and generation != own:
-        raise DataError(f"--fit {file}: calibrated on {generation}, but {job.cluster.device.name} is of {own}.")
+    refuse_other_device(calibration, job.cluster.device, file)
+    framework = str((calibration.record or {}).get("framework", ""))
     if framework and job.framework and framework != job.framework:
         raise DataError(
             f"--fit {file}: calibrated with {framework}, but the job runs {job.framework}. Calibrate with runs of that."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .fitted import fitted_variability
+from .fitted import calibrated_job, fitted_variability
 from .options import JobFile, Json, Overrides, Plot, Seed
 from .pictures import check_picture
 from .result import leave
@@ -37,7 +37,11 @@ Resume = Annotated[
 ]
 Fits = Annotated[
     list[str] | None,
-    typer.Option("--fit", metavar="NC", help="Use a fit of `prism-jax fit`; its draws widen the gain's interval."),
+    typer.Option(
+        "--fit",
+        metavar="NC",
+        help="Use what `prism-jax fit` or `calibrate` kept; draws of a fit widen the gain's interval.",
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
 Gpus = Annotated[
@@ -97,9 +101,9 @@ def search(
             "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
         )
     Wanted(objective)
-    loaded = load_job(job, overrides or [])
+    loaded, fits = calibrated_job(load_job(job, overrides or []), fit or [])
     values = default_space(loaded) if space is None else read_space(space, default_space(loaded))
-    fitted = fitted_variability(loaded.variability, fit or [], seed, force)
+    fitted = fitted_variability(loaded.variability, fits, seed, force)
     if fitted is not None:
         loaded = replace(loaded, variability=fitted.middle)
     if gpus:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .fitted import kept_calibration, refuse_other_device
 from .options import Json, Plot, Seed
 from .output import print_json
 from .pictures import check_picture, write_picture
@@ -101,14 +102,16 @@ def _outcome(rows: list[StepRow], leave_out: str, fit: str | None, deterministic
     from ..validation import group_of, validate_steps
 
     folds = _folds(rows, leave_out, seed) if leave_out else {}
-    given = None if fit is None else _given(fit)
+    given = None if fit is None else kept_calibration(fit)
     if not leave_out and given is None:
         _warn_of_seen(rows)
 
     def calibration_of(row: Any) -> Calibration | None:
         if leave_out:
             return folds[group_of(row, leave_out)]
-        return None if given is None else _of_its_device(row, given, str(fit))
+        if given is not None:
+            refuse_other_device(given, row.job[1].device, str(fit))
+        return given
 
     with progress("predicting", len(rows)) as advance:
         return validate_steps(
@@ -128,25 +131,6 @@ def _folds(rows: Sequence[StepRow], by: str, seed: int) -> dict[str, Calibration
 
     with progress(f"calibrating without each {by}") as advance:
         return inference().step_folds(rows, by, key=jax.random.key(seed), progress=advance)
-
-
-def _given(path: str) -> Calibration:
-    from importlib import import_module
-
-    from .._door import inference
-
-    inference()
-    return import_module("inference.calibration_store").load(path)
-
-
-def _of_its_device(row: StepRow, calibration: Calibration, path: str) -> Calibration:
-    """The calibration; those of a site speak of one generation of devices only."""
-    from ..errors import DataError
-
-    generation, own = str((calibration.record or {}).get("generation", "")), row.job[1].device.generation
-    if generation and generation != own:
-        raise DataError(f"{path} was calibrated on {generation}, but the row is of {own}")
-    return calibration
 
 
 def _warn_of_seen(rows: Sequence[StepRow]) -> None:

@@ -83,7 +83,9 @@ class Evaluator:
 
     def __init__(self, job: Job, space: Plans) -> None:
         self.job, self.space = job, space
-        self.parts = Parts(job.model, job.cluster, job.efficiency)
+        # as calibrated for all plans: what carries over from measured runs belongs to single ones
+        eff = job.calibrated.efficiency(job.cluster.device.generation, job.framework)
+        self.parts = Parts(job.model, job.cluster, eff)
         self.layouts = tuple(space.layouts(job.model))
         self.block = lru_cache(maxsize=8)(self._block)
 

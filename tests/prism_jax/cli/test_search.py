@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
+from inference.calibration_store import save
 from prism_jax.cli.app import main
+from prism_jax.cost.calibration import shipped
 
 SMALL = [
     word
@@ -60,6 +64,20 @@ def test_json_holds_the_best_plan_and_how_sure_that_is(space, capsys, tmp_path):
     assert (found["seed"], found["objective"], found["method"]) == (0, "p95", "exhaustive")
     assert {"elapsed_s", "versions", "inputs"} <= set(found)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_calibration_slows_every_plan(space, capsys, tmp_path):
+    known = shipped()
+    slow = replace(known, centre={name: value + math.log(1.2) for name, value in known.centre.items()})
+    save(replace(slow, record={"generation": "ampere"}), tmp_path / "slow.nc")
+    save(replace(slow, record={"generation": "volta"}), tmp_path / "other.nc")
+    found = []
+    for words in ((), ("--fit", str(tmp_path / "slow.nc"))):
+        assert search("--space", space, "--top", "2", "--json", *words) == 0
+        found.append(json.loads(capsys.readouterr().out)["best"]["p50_s"])
+    assert found[1] == pytest.approx(1.2 * found[0], rel=0.02)
+    assert search("--space", space, "--fit", str(tmp_path / "other.nc")) == 2
+    assert "calibrated on volta" in capsys.readouterr().err
 
 
 def test_the_same_search_twice_and_resumed_says_the_same(space, capsys, tmp_path):

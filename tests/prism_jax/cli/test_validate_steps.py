@@ -116,7 +116,7 @@ def test_a_kept_calibration_is_used_for_its_devices_only(file: str, tmp_path: Pa
     assert fitted["rows"][0]["high_s"] > 1.5 * plain["rows"][0]["high_s"]
     other = validated(capsys, file, "--fit", str(tmp_path / "a.nc"))
     assert other["overall"]["n"] == 0
-    assert "calibrated on ampere, but the row is of hopper" in other["rows"][0]["unsupported"]
+    assert "calibrated on ampere, but h100-sxm is of hopper" in other["rows"][0]["unsupported"]
 
 
 def test_left_out_groups_get_the_calibration_of_their_fold(
