@@ -20,9 +20,8 @@ from prism_jax.cost.nearby import parts_of
 from prism_jax.cost.outline import outline_seconds
 
 from .calibrate_site import calibrate_site
-from .site_runs import SiteRuns, only
+from .site_runs import Floats, SiteRuns, only
 
-Floats = NDArray[np.float64]
 Progress = Callable[[float], None]
 
 FEW = 12  # runs up to which several choices of the same number are averaged; of more, the first ones of the file count

@@ -12,13 +12,14 @@ import jax
 import numpy as np
 
 from prism_jax.cost.calibration import KNOBS, Calibration, linked, shipped
+from prism_jax.io.job_table import MeasuredRun
 
 from .calibrate_site import SitePosterior, of_site, posterior
 from .calibration_store import save
 from .read_site_runs import SiteTable, read_site_runs
 from .site_curve import CurvePoint, bands, errors, learning_curve, left_out_errors, predicted_s
 from .site_prior import SitePrior, site_prior
-from .site_runs import Floats, MeasuredRun, SiteRuns, site_runs
+from .site_runs import Floats, SiteRuns, site_runs
 
 Progress = Callable[[float], None]
 Source = str | Path | Sequence[MeasuredRun]

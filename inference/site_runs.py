@@ -17,20 +17,12 @@ from prism_jax.cost.outline import Outline, outline, outline_seconds, stack
 from prism_jax.cost.software import FRAMEWORKS
 from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
+from prism_jax.io.job_table import MeasuredRun
 from prism_jax.job import Job
 from prism_jax.validation import typical_s
 
 Floats = NDArray[np.float64]
 Progress = Callable[[float], None]
-
-
-@dataclass(frozen=True)
-class MeasuredRun:
-    """A job that ran, and its typical seconds per step."""
-
-    id: str
-    job: Job
-    measured_s: float
 
 
 @dataclass(frozen=True)

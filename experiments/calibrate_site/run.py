@@ -181,7 +181,8 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
         record = {name: score.record() for name, score in scores.items()}
         record["one_factor"].pop("coverage_90")
         chance = by_chance(before, runs, key)
-        least = errors(calibrate_site(before, runs, key=key), runs)  # of rows that the fit has seen
+        knobs = replace(calibrate_site(before, runs, key=key), nearby=None)
+        least = errors(knobs, runs)  # of rows that the fit has seen
         floor = round(float(np.median(np.abs(least))), 4)
         yield site, {**record, "median_ape_by_chance": chance, "median_ape_all_seen": floor}, scores
 

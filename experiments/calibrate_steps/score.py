@@ -9,11 +9,10 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from prism_jax.io.steps_table import StepRow, read_step_rows
+from prism_jax.validation.rows import RowError
+from prism_jax.validation.score import Score, score
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
 NODE = 8
@@ -25,11 +24,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=STEPS)
     given = parser.parse_args()
     of_id = {row.id: row for row in read_step_rows(given.data)}
-    scored = [row for row in json.loads(given.scores.read_text())["rows"] if row["error"] is not None]
+    rows = [RowError(**row) for row in json.loads(given.scores.read_text())["rows"]]
+    scored = [row for row in rows if row.error is not None]
     print(f"{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90 %':>8s}")
     for name, keep in subsets().items():
-        _line(name, [row for row in scored if not row["defect"] and keep(of_id[row["id"]])])
-    _line("all, rows with known defects too", scored)
+        _line(name, score(row for row in scored if keep(of_id[row.id])))
+    _line("all, rows with known defects too", score(scored, with_defects=True))
 
 
 def subsets() -> dict[str, Callable[[StepRow], bool]]:
@@ -47,20 +47,9 @@ def subsets() -> dict[str, Callable[[StepRow], bool]]:
     }
 
 
-def _line(name: str, rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    error = np.array([row["error"] for row in rows])
-    inside = [row["inside"] for row in rows if row["inside"] is not None]
-    size = np.abs(error)
-    figures = (
-        np.median(size),
-        size.mean(),
-        np.quantile(size, 0.9),
-        error.mean(),
-        np.mean(inside) if inside else np.nan,
-    )
-    print(f"{name:46s} {len(rows):5d} " + " ".join(f"{value:7.1%}" for value in figures))
+def _line(name: str, found: Score) -> None:
+    figures = (found.median_ape, found.mape, found.p90_ape, found.bias, found.coverage_90)
+    print(f"{name:46s} {found.n:5d} " + " ".join(" " * 6 + "-" if x is None else f"{x:7.1%}" for x in figures))
 
 
 if __name__ == "__main__":

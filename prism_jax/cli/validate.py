@@ -26,7 +26,8 @@ validate_app = typer.Typer(name="validate", help="Compare predictions with measu
 Table = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="JSON in the schema of reference_rows.json, or CSV in that of steps.csv; .gz too."
+        metavar="FILE",
+        help="JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job; .gz too.",
     ),
 ]
 LeaveOut = Annotated[

@@ -16,7 +16,9 @@ from ..plan import ParallelPlan
 from ..plan_check import MAX_CHUNK_RUNS
 from ..system.hardware import Cluster
 from ..workload.transformer import TransformerSpec
+from .job_table import MeasuredRun, is_job_table, read_job_table
 from .nanotron_split import cost_balanced_split
+from .packed import read_packed_text
 from .steps_cluster import cluster_of_record
 from .steps_defect import defect_of_record
 from .steps_framework import framework_of_record
@@ -94,11 +96,14 @@ class SupportCount:
 
 
 def read_step_rows(path: str | Path) -> list[StepRow]:
-    """Rows of a steps table in either schema; JSON or CSV, gzipped or not, by content.
+    """Rows of a steps table in either schema, or of a table of jobs; JSON or CSV, gzipped or not, by content.
 
     Raises:
         DataError: the file cannot be read or a row is malformed; names row and field.
     """
+    text = read_packed_text(Path(path), "a steps table in JSON or CSV")
+    if is_job_table(text):
+        return [_of_run(run, Path(path).name) for run in read_job_table(Path(path), text)]
     records = fill_virtual_stages(read_records(path))
     slow = slower_than_peers(records)
     return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
@@ -121,6 +126,12 @@ def count_support(rows: Iterable[StepRow]) -> SupportCount:
     n = n_supported + reasons.total()
     n_transformer = n - sum(reasons[kind] for kind in OTHER_KINDS)
     return SupportCount(n, n_supported, n_transformer, dict(reasons.most_common()))
+
+
+def _of_run(run: MeasuredRun, source: str) -> StepRow:
+    """A measured job as a row of the table it is from; its variability is that of its device."""
+    job = run.job
+    return StepRow(run.id, source, run.measured_s, None, job.model, job.cluster, job.plan, framework=job.framework)
 
 
 def _with_defect(row: StepRow, defect: str) -> StepRow:

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from inference.models.step_times_terms import CENTRE
-from inference.site_runs import MeasuredRun, SiteRuns, site_runs
+from inference.site_runs import SiteRuns, site_runs
 from prism_jax.cost.calibration import KNOBS, Calibration, Term
 from prism_jax.cost.correction import Correction
 from prism_jax.cost.outline import outline_seconds
+from prism_jax.io.job_table import MeasuredRun
 from prism_jax.job import Job
 from prism_jax.plan import ParallelPlan
 from prism_jax.system.catalog import cluster

@@ -11,11 +11,12 @@ import pytest
 from inference.calibrate_site import calibrate_site, of_site, posterior
 from inference.site_curve import bands, errors, learning_curve, left_out_errors, predicted_s
 from inference.site_prior import SITE_DEVIATION, site_prior
-from inference.site_runs import MeasuredRun, only, site_runs, some_of
+from inference.site_runs import only, site_runs, some_of
 from prism_jax.cost.calibration import DEGREES, KNOBS, linked
 from prism_jax.cost.correction import Correction
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
+from prism_jax.io.job_table import MeasuredRun
 from prism_jax.job import Job
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

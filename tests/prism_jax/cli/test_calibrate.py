@@ -80,6 +80,20 @@ def test_runs_bring_predictions_to_what_was_measured(runs, folder, capsys):
     assert record["seed"] == 0
 
 
+def test_the_same_table_is_validated(runs, folder, capsys):
+    kept = str(folder / "seen.nc")
+    assert main(["calibrate", runs, "-o", kept, "-q"]) == 0
+    capsys.readouterr()
+    errors = []
+    for words in ((), ("--fit", kept)):
+        assert main(["validate", "steps", runs, "--deterministic", "--json", "-q", *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [row["framework"] for row in found["rows"]] == ["megatron-core"] * len(CHANGES)
+        errors.append(found["overall"]["median_ape"])
+    assert errors[0] == pytest.approx(0.3 / 1.3, abs=0.03)
+    assert errors[1] < 0.4 * errors[0]
+
+
 def test_the_text_says_how_the_error_falls(runs, capsys):
     assert main(["calibrate", runs]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -138,6 +152,10 @@ WRONG = {
     "a change that cannot be": (
         {"job": "job.yaml", "set": "plan.tpp=2", "measured_step_time_s": "1"},
         "unknown field, did you mean tp?",
+    ),
+    "a quote that is not closed": (
+        {"job": "job.yaml", "set": 'plan.dp="8', "measured_step_time_s": "1"},
+        "line 2: set = 'plan.dp=\"8': no closing quotation. Write KEY=VALUE",
     ),
     "a framework that nobody knows": (
         {"job": "job.yaml", "framework": "megatron", "measured_step_time_s": "1"},

@@ -1,0 +1,89 @@
+"""Tables of measured jobs: a CSV that names, per row, a job file and the seconds that its step took.
+
+Columns: `job` (a file, relative to the table, or the name of a shipped job) and `measured_step_time_s`; `id`, `set` (changes to
+the job, "plan.tp=4 plan.dp=8") and `framework` may stand beside them.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import DataError, PrismError
+from ..job import Job
+from .config import load_job
+
+JOB, MEASURED = "job", "measured_step_time_s"
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A job that ran, and its typical seconds per step."""
+
+    id: str
+    job: Job
+    measured_s: float
+
+
+def is_job_table(text: str) -> bool:
+    """Whether a file with this text is a CSV with a column for jobs."""
+    header = text.lstrip().partition("\n")[0]
+    return header[:1] not in ("[", "{") and JOB in [name.strip() for name in next(csv.reader([header]), [])]
+
+
+def read_job_table(file: Path, text: str) -> tuple[MeasuredRun, ...]:
+    """The runs in a table whose text is at hand.
+
+    Raises:
+        DataError: a row is malformed, or its job is wrong; names row and field.
+    """
+    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    try:
+        if MEASURED not in (reader.fieldnames or ()):
+            raise DataError(f"{file.name}: no column {MEASURED}. Give the seconds that a step of each job took.")
+        runs = tuple(_run(file, row, reader.line_num) for row in reader)
+    except csv.Error as error:
+        raise DataError(f"{file.name} line {reader.line_num} is not CSV: {error}") from None
+    if not runs:
+        raise DataError(f"{file.name}: no rows. Give at least one measured step.")
+    return runs
+
+
+def _run(file: Path, row: Mapping[str, str | None], line: int) -> MeasuredRun:
+    where = f"{file.name} line {line}"
+    named = (row.get(JOB) or "").strip()
+    if not named:
+        raise DataError(f"{where}: no {JOB}. Name the job file of this run.")
+    beside = file.parent / named
+    try:
+        job = load_job(beside if beside.exists() else named, _changes(row))
+        framework = (row.get("framework") or "").strip()
+        job = replace(job, framework=framework) if framework else job
+    except PrismError as error:
+        raise DataError(f"{where}: {error}") from None
+    return MeasuredRun((row.get("id") or "").strip() or f"{job.name} line {line}", job, _seconds(row, where))
+
+
+def _changes(row: Mapping[str, str | None]) -> list[str]:
+    text = row.get("set") or ""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise DataError(
+            f"set = {text!r}: {str(error).lower()}. Write KEY=VALUE, with spaces between several."
+        ) from None
+
+
+def _seconds(row: Mapping[str, str | None], where: str) -> float:
+    text = row.get(MEASURED) or ""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 < seconds < math.inf:
+        raise DataError(f"{where}: {MEASURED} = {text!r}, but seconds of a step are needed")
+    return seconds
