@@ -152,7 +152,8 @@ def test_cut_keeps_short_texts_and_marks_long_ones():
 
 @pytest.mark.slow
 def test_reference_rows_of_the_shared_data(shared_data: Path, capsys: pytest.CaptureFixture[str]):
-    found = validated(capsys, str(shared_data / "steps" / "reference_rows.json"))
+    assert main(["validate", "steps", str(shared_data / "steps" / "reference_rows.json"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)  # the typical step: ranges are of steps that varied
     assert found["overall"]["n"] == 28
     assert found["overall"]["mape"] < 0.08
     assert all(row["in_range"] for row in found["rows"] if row["id"].startswith("llama3"))
