@@ -24,13 +24,13 @@ from inference.calibrate import calibrate
 from inference.calibrate_site import calibrate_site
 from inference.models.step_times_data import StepTimesData
 from inference.site_curve import bands, errors, predicted_s
-from inference.site_law import SiteLaw
-from inference.site_prior import site_prior
 from inference.site_runs import SiteRuns, some_of
 from inference.step_folds import padded
 from inference.step_rows import row_data, usable
 from inference.step_thin import rows_of, thinned
-from prism_jax.cost.calibration import KNOBS, Calibration
+from inference.suggest import unalike
+from prism_jax.cost.calibration import Calibration
+from prism_jax.cost.nearby import parts_of
 from prism_jax.cost.outline import Outline
 from prism_jax.io.steps_table import read_step_rows
 
@@ -111,23 +111,6 @@ def spread_out(population: Calibration, runs: SiteRuns, n: int = N_PICK) -> NDAr
     return np.array(chosen)
 
 
-def unalike(population: Calibration, runs: SiteRuns, n: int = N_PICK) -> NDArray[np.intp]:
-    """Runs to which all others are as near as possible in what their steps are made of (derivatives of the logarithm of the
-    time by every knob); sees no measured time either."""
-    prior = replace(site_prior(population, runs.generation, runs.framework), factor=np.eye(len(KNOBS)))
-    with jax.enable_x64(True):
-        law = SiteLaw(prior, runs)
-        parts = law.residuals(np.zeros(law.n_dim))[1][: runs.n_run, :-1]
-    apart = np.sqrt(((parts[:, None] - parts[None]) ** 2).sum(axis=-1))
-    chosen: list[int] = []
-    for at in [*range(n), *range(n), *range(n)]:  # one by one, then each again given the others
-        others = chosen[:at] + chosen[at + 1 :]
-        near = apart[:, others].min(axis=1) if others else np.full(runs.n_run, np.inf)
-        best = int(np.argmin(np.minimum(near[:, None], apart).sum(axis=0)))
-        chosen = [*chosen[:at], best, *chosen[at + 1 :]]
-    return np.unique(chosen)
-
-
 def one_factor(population: Calibration, runs: SiteRuns, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
     """[run] absolute errors if the median error of the chosen runs is taken off all: the trivial calibration."""
     off = np.log1p(errors(population, runs))
@@ -170,7 +153,7 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
         rest = np.setdiff1d(np.arange(runs.n_run), chosen)
         after = calibrate_site(before, some_of(runs, chosen), key=key)
         simple = one_factor(before, runs, chosen)[rest]
-        other = unalike(before, runs)
+        other = unalike(parts_of(runs, before.correction(runs.generation, runs.framework)), N_PICK)
         fitted = calibrate_site(before, some_of(runs, other), key=key)
         scores = {
             "before": scored(before, some_of(runs, rest)),

@@ -24,6 +24,16 @@ Out = Annotated[
 Framework = Annotated[
     str, typer.Option("--framework", metavar="NAME", help="Training software of all runs, where they do not say.")
 ]
+Suggest = Annotated[
+    int | None,
+    typer.Option(
+        "--suggest",
+        min=1,
+        max=100,
+        metavar="N",
+        help="Only say which N jobs of the table to measure first; no seconds needed.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,8 +41,18 @@ def register(app: typer.Typer) -> None:
     app.command("calibrate")(talks(calibrate))
 
 
-def calibrate(runs: Runs, out: Out = None, framework: Framework = "", seed: Seed = 0, json: Json = False) -> None:
+def calibrate(
+    runs: Runs,
+    out: Out = None,
+    framework: Framework = "",
+    suggest: Suggest = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
     """Calibrate the cost model with a few measured runs, and show how the error falls with each."""
+    if suggest is not None:
+        _suggest(runs, suggest, out, framework, json)
+        return
     from ..io.write import check_target
 
     if out is not None:
@@ -69,6 +89,29 @@ def _run(runs: str, framework: str, seed: int) -> tuple[dict[str, Any], Any]:
             record=run_record({"runs": runs, "framework": framework}, seed),
         )
         return fitted.summary(), fitted
+
+
+def _suggest(runs: str, n: int, out: str | None, framework: str, json: bool) -> None:
+    from dataclasses import asdict
+    from importlib import import_module
+
+    from .._door import inference
+    from ..errors import DataError
+    from ..io.write import run_record
+    from ..report.suggest_lines import suggest_lines
+    from .start_jax import start_jax
+
+    if out is not None or framework:
+        raise DataError("--suggest: goes with --json only, since nothing is fitted. Leave the others out.")
+    start_jax()
+    inference()
+    found = import_module("inference.suggest").suggest_runs(runs, n)
+    summary = {
+        "suggested": [asdict(one) for one in found],
+        "n_job": sum(one.stands_for for one in found),
+        **run_record({"runs": runs, "suggest": n}, 0),
+    }
+    leave(summary, lambda: suggest_lines(summary), json, None, lambda: None, lambda: None)
 
 
 def _keep(fitted: Any, out: str | None) -> None:

@@ -35,17 +35,20 @@ def is_job_table(text: str) -> bool:
     return header[:1] not in ("[", "{") and JOB in [name.strip() for name in next(csv.reader([header]), [])]
 
 
-def read_job_table(file: Path, text: str) -> tuple[MeasuredRun, ...]:
+def read_job_table(file: Path, text: str, *, measured: bool = True) -> tuple[MeasuredRun, ...]:
     """The runs in a table whose text is at hand.
+
+    Args:
+        measured: whether seconds are needed; if not, they are not read, and are not a number.
 
     Raises:
         DataError: a row is malformed, or its job is wrong; names row and field.
     """
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
     try:
-        if MEASURED not in (reader.fieldnames or ()):
+        if measured and MEASURED not in (reader.fieldnames or ()):
             raise DataError(f"{file.name}: no column {MEASURED}. Give the seconds that a step of each job took.")
-        runs = tuple(_run(file, row, reader.line_num) for row in reader)
+        runs = tuple(_run(file, row, reader.line_num, measured) for row in reader)
     except csv.Error as error:
         raise DataError(f"{file.name} line {reader.line_num} is not CSV: {error}") from None
     if not runs:
@@ -53,7 +56,7 @@ def read_job_table(file: Path, text: str) -> tuple[MeasuredRun, ...]:
     return runs
 
 
-def _run(file: Path, row: Mapping[str, str | None], line: int) -> MeasuredRun:
+def _run(file: Path, row: Mapping[str, str | None], line: int, measured: bool) -> MeasuredRun:
     where = f"{file.name} line {line}"
     named = (row.get(JOB) or "").strip()
     if not named:
@@ -65,7 +68,8 @@ def _run(file: Path, row: Mapping[str, str | None], line: int) -> MeasuredRun:
         job = replace(job, framework=framework) if framework else job
     except PrismError as error:
         raise DataError(f"{where}: {error}") from None
-    return MeasuredRun((row.get("id") or "").strip() or f"{job.name} line {line}", job, _seconds(row, where))
+    name = (row.get("id") or "").strip() or f"{job.name} line {line}"
+    return MeasuredRun(name, job, _seconds(row, where) if measured else math.nan)
 
 
 def _changes(row: Mapping[str, str | None]) -> list[str]:
