@@ -17,3 +17,12 @@ Overrides = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
+Fits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fit",
+        metavar="NC",
+        help="Use what `prism-jax fit` or `calibrate` kept, for what it was fitted on; may be repeated.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .fitted import calibrated_job, fitted_variability
-from .options import JobFile, Json, Overrides, Plot, Seed
+from .options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
 from .pictures import check_picture
 from .result import leave
 from .talk import say, talks
@@ -29,15 +29,6 @@ Slowdowns = Annotated[
     str | None,
     typer.Option("--slowdowns", metavar="CSV", help="Measured slowdowns: gpu or node, slowdown (1.05 = 5 % slower)."),
 ]
-Fits = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fit",
-        metavar="NC",
-        help="Use what `prism-jax fit` or `calibrate` kept, for what it was fitted on; may be repeated.",
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
 Trace = Annotated[
     str | None,
     typer.Option(

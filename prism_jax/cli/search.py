@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .fitted import calibrated_job, fitted_variability
-from .options import JobFile, Json, Overrides, Plot, Seed
+from .options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
 from .pictures import check_picture
 from .result import leave
 from .talk import talks
@@ -35,15 +35,6 @@ Resume = Annotated[
         "--resume", metavar="FILE", help="Keep what is found in FILE; the same command goes on where it stopped."
     ),
 ]
-Fits = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fit",
-        metavar="NC",
-        help="Use what `prism-jax fit` or `calibrate` kept; draws of a fit widen the gain's interval.",
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
 Gpus = Annotated[
     list[int] | None,
     typer.Option(
