@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
+from ..cost.efficiency import Efficiency
 from ..errors import PlanError
 from ..job import Job
 from ..plan import ParallelPlan
@@ -78,14 +79,21 @@ class Plans(Protocol):
         ...
 
 
+def efficiency_of_plans(job: Job) -> Efficiency:
+    """Constants of the device as calibrated for all plans: what carries over from measured runs belongs to single ones.
+
+    Raises:
+        SpecError: no constants for the device.
+    """
+    return job.calibrated.efficiency(job.cluster.device.generation, job.framework)
+
+
 class Evaluator:
     """Evaluates the plans of a space for one job; plan numbers count through the blocks of the space's layouts."""
 
     def __init__(self, job: Job, space: Plans) -> None:
         self.job, self.space = job, space
-        # as calibrated for all plans: what carries over from measured runs belongs to single ones
-        eff = job.calibrated.efficiency(job.cluster.device.generation, job.framework)
-        self.parts = Parts(job.model, job.cluster, eff)
+        self.parts = Parts(job.model, job.cluster, efficiency_of_plans(job))
         self.layouts = tuple(space.layouts(job.model))
         self.block = lru_cache(maxsize=8)(self._block)
 

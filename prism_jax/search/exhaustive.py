@@ -11,7 +11,7 @@ import numpy as np
 from ..job import Job
 from ..plan_check import problems
 from ..variability.tree import Variability
-from .evaluate import Evaluator, Progress, Screen, silent
+from .evaluate import Evaluator, Progress, Screen, efficiency_of_plans, silent
 from .journal import Journal, fingerprint
 from .objective import Objective
 from .racing import Finalists, race
@@ -131,4 +131,5 @@ def _promise(
 
 
 def _fingerprint(job: Job, space: PlanSpace, objective: Objective, seed: int, top: int) -> str:
-    return fingerprint(job.model, job.cluster, job.plan, job.variability, space, objective, seed, top)
+    eff = efficiency_of_plans(job)
+    return fingerprint(job.model, job.cluster, job.plan, job.variability, eff, space, objective, seed, top)

@@ -86,5 +86,7 @@ def _read(path: Path, wanted: str) -> dict[str, Any]:
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
         raise DataError(f"{path}: not the file of a search ({type(error).__name__}). {remedy}") from None
     if str(arrays.pop("fingerprint", "")) != wanted:
-        raise DataError(f"{path}: belongs to another search (job, space, objective, seed or version differ). {remedy}")
+        raise DataError(
+            f"{path}: belongs to another search (job, calibration, space, objective, seed or version differ). {remedy}"
+        )
     return arrays
