@@ -32,7 +32,12 @@ class MeasuredRun:
 def is_job_table(text: str) -> bool:
     """Whether a file with this text is a CSV with a column for jobs."""
     header = text.lstrip().partition("\n")[0]
-    return header[:1] not in ("[", "{") and JOB in [name.strip() for name in next(csv.reader([header]), [])]
+    if header[:1] in ("[", "{"):
+        return False
+    try:
+        return JOB in [name.strip() for name in next(csv.reader([header]), [])]
+    except csv.Error:  # whoever reads it as something else will say what is wrong
+        return False
 
 
 def read_job_table(file: Path, text: str, *, measured: bool = True) -> tuple[MeasuredRun, ...]:

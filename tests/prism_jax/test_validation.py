@@ -71,7 +71,7 @@ def test_typical_step_is_longer_than_the_step_without_variability():
     assert quiet.predicted_s is not None
     assert usual.predicted_s is not None
     assert 1.0 < usual.predicted_s / quiet.predicted_s < 1.2
-    assert usual.parts_s == pytest.approx(quiet.parts_s, rel=1e-5)
+    assert usual.parts_s == pytest.approx(quiet.parts_s, rel=1e-5, abs=1e-6)  # one stage has no bubble but for rounding
 
 
 def test_every_row_has_its_own_calibration():
