@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import DataError
 from .packed import read_packed_text
 
+WHAT = "a steps table in JSON or CSV"
 _REQUIRED_COLUMNS = ("id", "source", "gpu", "num_gpus", "measured_step_time_s")
 # column of steps.csv -> field
 _CSV_INTEGERS = {
@@ -92,14 +93,18 @@ def read_records(path: str | Path) -> list[StepRecord]:
     Raises:
         DataError: the file cannot be read, or a row is malformed; names row and field.
     """
-    file = Path(path)
-    text = read_packed_text(file, "a steps table in JSON or CSV")
-    if text.lstrip()[:1] in ("[", "{"):
-        records = _json_records(text, file.name)
-    else:
-        records = _csv_records(text, file.name)
+    return records_of(read_packed_text(Path(path), WHAT), Path(path).name)
+
+
+def records_of(text: str, name: str) -> list[StepRecord]:
+    """The same of a text that is at hand; `name` is what messages call it.
+
+    Raises:
+        DataError: a row is malformed; names row and field.
+    """
+    records = _json_records(text, name) if text.lstrip()[:1] in ("[", "{") else _csv_records(text, name)
     if not records:
-        raise DataError(f"{file.name}: no rows. Give at least one measured step.")
+        raise DataError(f"{name}: no rows. Give at least one measured step.")
     return records
 
 

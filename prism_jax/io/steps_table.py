@@ -26,7 +26,7 @@ from .steps_kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_othe
 from .steps_model import model_of_record
 from .steps_peers import slower_than_peers
 from .steps_plan import plan_of_record
-from .steps_record import StepRecord, read_records
+from .steps_record import WHAT, StepRecord, records_of
 from .steps_siblings import fill_virtual_stages
 
 # Sources whose TFLOP/s count the recomputed forward pass.
@@ -101,10 +101,11 @@ def read_step_rows(path: str | Path) -> list[StepRow]:
     Raises:
         DataError: the file cannot be read or a row is malformed; names row and field.
     """
-    text = read_packed_text(Path(path), "a steps table in JSON or CSV")
+    file = Path(path)
+    text = read_packed_text(file, WHAT)
     if is_job_table(text):
-        return [_of_run(run, Path(path).name) for run in read_job_table(Path(path), text)]
-    records = fill_virtual_stages(read_records(path))
+        return [_of_run(run, file.name) for run in read_job_table(file, text)]
+    records = fill_virtual_stages(records_of(text, file.name))
     slow = slower_than_peers(records)
     return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
 
