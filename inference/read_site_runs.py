@@ -7,14 +7,14 @@ with a column `job` that of `prism_jax/io/job_table.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from prism_jax.errors import DataError
 from prism_jax.io.job_table import MeasuredRun, is_job_table, read_job_table
 from prism_jax.io.packed import read_packed_text
-from prism_jax.io.steps_table import read_step_rows
+from prism_jax.io.steps_table import StepRow, step_rows_of
 from prism_jax.validation import job_of_row
 
 from .step_rows import usable
@@ -39,15 +39,14 @@ def read_site_runs(path: str | Path) -> SiteTable:
     """
     file = Path(path)
     text = read_packed_text(file, WHAT)
-    found = SiteTable(read_job_table(file, text), {}) if is_job_table(text) else _rows(file)
+    found = SiteTable(read_job_table(file, text), {}) if is_job_table(text) else _rows(step_rows_of(text, file.name))
     if not found.runs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(found.dropped.items())[:3])
         raise DataError(f"{file.name}: no row can be used ({reasons})")
     return found
 
 
-def _rows(file: Path) -> SiteTable:
-    rows = read_step_rows(file)
+def _rows(rows: Sequence[StepRow]) -> SiteTable:
     kept = usable(rows)
     used = {id(row) for row in kept}
     lost = [row for row in rows if id(row) not in used]

@@ -105,7 +105,16 @@ def read_step_rows(path: str | Path) -> list[StepRow]:
     text = read_packed_text(file, WHAT)
     if is_job_table(text):
         return [_of_run(run, file.name) for run in read_job_table(file, text)]
-    records = fill_virtual_stages(records_of(text, file.name))
+    return step_rows_of(text, file.name)
+
+
+def step_rows_of(text: str, name: str) -> list[StepRow]:
+    """Rows of a steps table whose text is at hand; `name` is what messages call it.
+
+    Raises:
+        DataError: a row is malformed; names row and field.
+    """
+    records = fill_virtual_stages(records_of(text, name))
     slow = slower_than_peers(records)
     return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
 
