@@ -69,7 +69,7 @@ def calibrate_site(
     """
     if not runs.weight.any():
         return calibration
-    found = posterior(site_prior(calibration, runs.generation, runs.framework), runs, calibration.n_draw, key)
+    found = posterior(site_prior(calibration, runs.setting), runs, calibration.n_draw, key)
     return of_site(calibration, found, runs, record)
 
 
@@ -107,8 +107,7 @@ def of_site(
         knob: found.knobs[:, index] + (found.site if knob in OF_SECONDS else 0.0) for index, knob in enumerate(KNOBS)
     }
     about = {
-        "generation": runs.generation,
-        "framework": runs.framework,
+        **runs.setting._asdict(),
         "n_run": int((runs.weight > 0.0).sum()),
         "site_factor": float(np.exp(found.site.mean())),
         "corrections": {knob: float(linked(knob, found.knobs[:, index].mean())) for index, knob in enumerate(KNOBS)},
@@ -128,7 +127,7 @@ def of_site(
 def _nearby(made: Calibration, runs: SiteRuns) -> Nearby:
     """What the mean of the knobs leaves of the runs that count."""
     seen = some_of(runs, np.flatnonzero(runs.weight > 0.0)[:MOST])
-    fix = made.correction(runs.generation, runs.framework)
+    fix = made.correction(runs.setting)
     left = seen.log_measured - seen.left_out - np.log(outline_seconds(seen, fix))
     misfit = np.median(made.misfit) * np.where(seen.has_experts > 0.0, made.expert_misfit, 1.0)
     return Nearby(parts_of(seen, fix), left, trust_of(left, misfit))

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.cost.calibration import KNOBS, LEVELS, Calibration, Term
+from prism_jax.cost.calibration import KNOBS, Calibration, Term
 from prism_jax.cost.nearby import MOST, Nearby
+from prism_jax.cost.setting import LEVELS
 from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
@@ -23,7 +24,7 @@ from .untrusted import reading
 
 ENGINE = "h5netcdf"
 ATTRIBUTE = "prism_jax_calibration"
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 1 << 28
 SPREADS = ("site_sd", "misfit", "misfit_sd")
 NEARBY = LEFT, PARTS, TRUST = "nearby_left", "nearby_parts", "nearby_trust"  # of the measured runs

@@ -41,7 +41,7 @@ class CurvePoint:
 
 def predicted_s(calibration: Calibration, runs: SiteRuns) -> Floats:
     """[run] seconds of the median step at the mean of the calibration's knobs, with what carries over from measured runs."""
-    fix = calibration.correction(runs.generation, runs.framework)
+    fix = calibration.correction(runs.setting)
     carried = 0.0 if calibration.nearby is None else calibration.nearby.carried(parts_of(runs, fix))
     return np.asarray(outline_seconds(runs, fix)) * np.exp(runs.left_out + carried)
 
@@ -54,7 +54,7 @@ def errors(calibration: Calibration, runs: SiteRuns) -> Floats:
 def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[Floats, Floats]:
     """5 % and 95 % quantile [run] of what would be measured over what is predicted."""
     has_experts = [bool(has) for has in runs.has_experts]
-    factors = row_factors(runs, runs.generation, runs.framework, has_experts, calibration, seed)
+    factors = row_factors(runs, runs.setting, has_experts, calibration, seed)
     low, high = np.quantile(factors, [0.05, 0.95], axis=0)
     return low, high
 

@@ -59,8 +59,7 @@ class SiteFit:
         """Everything in plain types: seconds, fractions 0-1; what `prism-jax calibrate --json` prints."""
         before, after = errors(self.before, self.runs), errors(self.calibration, self.runs)
         return {
-            "generation": self.runs.generation,
-            "framework": self.runs.framework,
+            **self.runs.setting._asdict(),
             "n_run": self.runs.n_run,
             "dropped": dict(self.table.dropped),
             "runs": self._runs(before, after),
@@ -134,7 +133,7 @@ def calibrate_runs(
     before = shipped() if calibration is None else calibration
     table = read_site_runs(runs) if isinstance(runs, (str, Path)) else SiteTable(tuple(runs), {})
     made = site_runs(table.runs, before, framework, progress=lambda share: progress(0.6 * share))
-    prior = site_prior(before, made.generation, made.framework)
+    prior = site_prior(before, made.setting)
     found = posterior(prior, made, before.n_draw, key)
     after = of_site(before, found, made, record)
     curve = learning_curve(before, made, key=key, progress=lambda share: progress(0.6 + 0.3 * share))

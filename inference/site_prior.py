@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from prism_jax.cost.calibration import KNOBS, Calibration
 from prism_jax.cost.correction import Correction
+from prism_jax.cost.setting import Setting
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +23,7 @@ SITE_DEVIATION: Mapping[str, float] = {
     "gemm": 0.03,  # the same libraries, other versions and clocks
     "attention": 0.15,  # which kernel of its generation runs
     "memory": 0.1,  # how much is fused
+    "fp8": 0.05,  # recipes of scaling, casts in products or apart
     "expert": 0.15,  # dispatcher and balance of the experts
     "host": 0.2,  # CPU and version of Python
     "scale_up": 0.15,  # NVLink generations and PCIe under one name
@@ -60,13 +62,13 @@ class SitePrior:
     expert_misfit: float
 
 
-def site_prior(calibration: Calibration, generation: str, framework: str) -> SitePrior:
-    """Normal law of the knobs of a site of that generation and framework."""
-    drawn = [on_link(calibration.corrections(generation, framework, seed)) for seed in range(SEEDS)]
+def site_prior(calibration: Calibration, setting: Setting) -> SitePrior:
+    """Normal law of the knobs of a site of that device and framework."""
+    drawn = [on_link(calibration.corrections(setting, seed)) for seed in range(SEEDS)]
     covariance = np.cov(np.concatenate(drawn), rowvar=False)
     own = np.array([SITE_DEVIATION[knob] for knob in KNOBS])
     return SitePrior(
-        mean=on_link(calibration.correction(generation, framework)),
+        mean=on_link(calibration.correction(setting)),
         factor=np.linalg.cholesky(covariance + np.diag(own**2)).astype(float),
         site_sd=float(np.median(calibration.site_sd)),
         misfit=max(float(np.median(calibration.misfit)), SMALLEST_MISFIT),

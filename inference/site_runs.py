@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from prism_jax.cost.calibration import Calibration
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.outline import Outline, outline, outline_seconds, stack
+from prism_jax.cost.setting import Setting
 from prism_jax.cost.software import FRAMEWORKS
 from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
@@ -34,15 +35,14 @@ class SiteRuns(Outline):
         left_out: logarithm of the predicted median step over the outline's: stragglers, and what only the graph knows.
         has_experts: 1 where the model has experts.
         weight: 1, or 0 for rows that only fill up a shape.
-        generation, framework: of all runs.
+        setting: of all runs; without a device where there are several of one generation.
     """
 
     log_measured: Floats
     left_out: Floats
     has_experts: Floats
     weight: Floats
-    generation: str
-    framework: str
+    setting: Setting
 
     @property
     def n_run(self) -> int:
@@ -70,11 +70,12 @@ def site_runs(
     if not runs:
         raise DataError("no runs to calibrate with. Give at least one measured step; three to five tell much.")
     generation = _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
-    framework = _framework(runs, framework)
+    devices = {run.job.cluster.device.name for run in runs}
+    setting = Setting(generation, _framework(runs, framework), devices.pop() if len(devices) == 1 else "")
     outlines = stack([_outline(run.job) for run in runs])
     if left_out is None:
-        fix = calibration.correction(generation, framework)
-        told = [replace(run.job, framework=framework, calibration=calibration) for run in runs]
+        fix = calibration.correction(setting)
+        told = [replace(run.job, framework=setting.framework, calibration=calibration) for run in runs]
         seconds = np.asarray(outline_seconds(outlines, fix))
         left_out = np.zeros(len(runs))
         for index, job in enumerate(told):
@@ -86,8 +87,7 @@ def site_runs(
         left_out=left_out,
         has_experts=np.array([float(run.job.model.moe is not None) for run in runs]),
         weight=np.ones(len(runs)),
-        generation=generation,
-        framework=framework,
+        setting=setting,
     )
 
 

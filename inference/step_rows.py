@@ -9,6 +9,7 @@ import numpy as np
 from prism_jax.cost.calibration import uncalibrated
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.outline import outline, stack
+from prism_jax.cost.setting import Setting
 from prism_jax.io.steps_table import StepRow
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
@@ -43,8 +44,7 @@ def row_data(rows: Sequence[StepRow], progress: Progress = lambda _: None) -> St
         [row.measured_s or np.nan for row in rows],
         straggling,
         [row.job[0].moe is not None for row in rows],
-        [row.job[1].device.generation for row in rows],
-        [row.framework for row in rows],
+        [Setting.of(row.job[1].device, row.framework) for row in rows],
         [row.source for row in rows],
     )
 

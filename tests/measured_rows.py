@@ -11,6 +11,7 @@ from prism_jax.cost.calibration import Calibration, shipped
 from prism_jax.cost.correction import Correction
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.outline import outline, outline_seconds
+from prism_jax.cost.setting import Setting
 from prism_jax.io.steps_table import StepRow
 from prism_jax.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
@@ -39,7 +40,7 @@ def measured_rows(fix: Correction | None = None, spread: float = 0.0, batches: S
         for number, plan in enumerate(plans):
             spec, devices = model(MODELS[number % 2]), cluster(machine, plan.n_devices)
             generation = devices.device.generation
-            holds = fix or shipped().correction(generation, framework)
+            holds = fix or shipped().correction(Setting.of(devices.device, framework))
             seconds = float(outline_seconds(outline(spec, devices, plan, efficiency(generation)), holds))
             seconds *= float(np.exp(spread * rng.normal()))
             row = StepRow(f"{source} {number}", source, seconds, None, spec, devices, plan, framework=framework)

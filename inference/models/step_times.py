@@ -1,7 +1,7 @@
 """How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
 
     ln(measured) = ln(outline(correction)) + straggler + site + own
-    correction   = link(centre + all + generation + style + generation style + framework)      per knob
+    correction   = link(centre + all + generation + device + style + generation style + framework)      per knob
     site         ~ Normal(0, site_sd)                        a cluster and its software, as they were set up there
     own          ~ scale[site] Student-t                     a configuration, and rows that are wrong
 
@@ -41,7 +41,7 @@ class StepTimes:
 
     def program(self, data: StepTimesData) -> None:
         summed = {knob: jnp.full(len(data.log_measured), CENTRE[knob]) for knob in KNOBS}
-        for term in TERMS:
+        for term in _with_members(data):
             names = data.names[term.level]
             z = numpyro.sample(term.site, dist.Normal(jnp.zeros(len(names)), 1.0).to_event(1))
             value = numpyro.deterministic(
@@ -81,7 +81,7 @@ class StepTimes:
         }
 
     def start(self, data: StepTimesData) -> dict[str, Any]:
-        begin: dict[str, Any] = {term.site: np.zeros(len(data.names[term.level])) for term in TERMS}
+        begin: dict[str, Any] = {term.site: np.zeros(len(data.names[term.level])) for term in _with_members(data)}
         n_site = len(data.names["site"])
         return begin | {
             "site_sd": math.exp(SITE_SD[0]),
@@ -90,6 +90,11 @@ class StepTimes:
             "misfit_sd": math.exp(MISFIT_SD[0]),
             "log scale": np.full(n_site, MISFIT[0]),
         }
+
+
+def _with_members(data: StepTimesData) -> list[Assumed]:
+    """Terms that some row has part in."""
+    return [term for term in TERMS if data.names[term.level]]
 
 
 def shift(term: Assumed, names: Sequence[str]) -> jax.Array:
@@ -104,8 +109,9 @@ def spread(term: Assumed, names: Sequence[str]) -> jax.Array:
 
 def calibration_of(data: StepTimesData, draws: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> Calibration:
     """The calibration that posterior draws [draw, ...] amount to."""
+    none = np.zeros((len(draws["site_sd"]), 0))
     terms = tuple(
-        Term(t.knob, t.level, t.sd_unseen, tuple(data.names[t.level]), np.asarray(draws[f"{t.site} value"]))
+        Term(t.knob, t.level, t.sd_unseen, tuple(data.names[t.level]), np.asarray(draws.get(f"{t.site} value", none)))
         for t in TERMS
     )
     return Calibration(

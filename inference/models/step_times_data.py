@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prism_jax.cost.calibration import LEVELS, members
 from prism_jax.cost.outline import Outline
+from prism_jax.cost.setting import LEVELS, Setting
 
 from .step_times_terms import MAX_ROWS
 
@@ -26,8 +26,8 @@ class StepTimesData(Outline):
         straggler: logarithm of the median step over the noise-free one, under the device's usual variability.
         weight: how many independent rows it counts for, at most one.
         has_experts: 1 where the model has experts.
-        all, generation, style, generation_style, framework, site: [row] index into `names` of that level; one past the last
-            name where the row has none.
+        all, generation, device, style, generation_style, framework, site: [row] index into `names` of that level; one past
+            the last name where the row has none.
         names: level -> names of its members.
     """
 
@@ -37,6 +37,7 @@ class StepTimesData(Outline):
     has_experts: NDArray[np.float64]
     all: Index
     generation: Index
+    device: Index
     style: Index
     generation_style: Index
     framework: Index
@@ -49,12 +50,11 @@ def step_times_data(
     measured_s: ArrayLike,
     straggler: ArrayLike,
     has_experts: Sequence[bool],
-    generations: Sequence[str],
-    frameworks: Sequence[str],
+    settings: Sequence[Setting],
     sites: Sequence[str],
 ) -> StepTimesData:
     """Rows side by side; all sequences have one entry per row."""
-    own = [members(g, f) for g, f in zip(generations, frameworks, strict=True)]
+    own = [setting.members() for setting in settings]
     labels = {level: [one[level] for one in own] for level in LEVELS} | {"site": list(sites)}
     names = {level: tuple(sorted({label for label in found if label})) for level, found in labels.items()}
     index = {

@@ -1,10 +1,10 @@
 """Calibration: what measured training runs say about the cost model, as draws of its posterior; and what stays uncertain.
 
 A knob (field of `Correction`) is, on its link's scale, a sum of terms: one for all, and deviations of the device generation, of
-the style of the software (fused or eager), of both together, and of the framework. Members that no run has measured deviate by a
-fresh draw, so that their predictions are the population's, with a wider band. On top of the corrected cost a site (a cluster with
-its software as it was set up there) is off by a factor of its own, and every configuration by another, which configurations made
-of the same parts share (`nearby.py`).
+the device, of the style of the software (fused or eager), of generation and style together, and of the framework. Members that
+no run has measured deviate by a fresh draw, so that their predictions are the population's, with a wider band. On top of the
+corrected cost a site (a cluster with its software as it was set up there) is off by a factor of its own, and every configuration
+by another, which configurations made of the same parts share (`nearby.py`).
 
 The shipped calibration is `presets/calibration.json`, made by `experiments/calibrate_steps/run.py`.
 """
@@ -29,19 +29,11 @@ from .correction import NEUTRAL, Correction
 from .efficiency import Efficiency, efficiency
 from .nearby import Nearby, parts_of
 from .outline import outline, stack
-from .software import style_of
+from .setting import Setting
 
-LEVELS = ("all", "generation", "style", "generation style", "framework")
 KNOBS = tuple(item.name for item in fields(Correction))
-FORMAT = 1
+FORMAT = 2
 DEGREES = 4.0  # of freedom of a configuration's own deviation, a Student-t
-
-
-def members(generation: str, framework: str) -> dict[str, str]:
-    """The member of every level that a device generation and a framework belong to; empty where it is not known."""
-    style = style_of(framework)
-    both = f"{generation} {style}" if style else ""
-    return {"all": "all", "generation": generation, "style": style, "generation style": both, "framework": framework}
 
 
 def linked(knob: str, value: Any, xp: Any = np) -> Any:
@@ -96,30 +88,28 @@ class Calibration:
     def n_draw(self) -> int:
         return len(self.site_sd)
 
-    def corrections(self, generation: str, framework: str, seed: int = 0) -> Correction:
+    def corrections(self, setting: Setting, seed: int = 0) -> Correction:
         """Draws of the correction: every field an array [draw]."""
         rng = np.random.default_rng(seed)
-        return self._linked(self._summed(generation, framework, rng))
+        return self._linked(self._summed(setting, rng))
 
-    def correction(self, generation: str, framework: str) -> Correction:
+    def correction(self, setting: Setting) -> Correction:
         """Correction at the posterior mean of the link's scale: what predictions use."""
-        summed = self._summed(generation, framework, None)
+        summed = self._summed(setting, None)
         fix = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
         return Correction(**{name: float(getattr(fix, name)) for name in KNOBS})
 
-    def efficiency(self, generation: str, framework: str = "") -> Efficiency:
-        """The kernel constants of a generation with that correction; cached.
+    def efficiency(self, setting: Setting) -> Efficiency:
+        """The kernel constants of its generation with that correction; cached.
 
         Raises:
             SpecError: no constants for the generation.
         """
-        return self._corrected(generation, framework)
+        return self._corrected(setting)
 
     @cached_property
-    def _corrected(self) -> Callable[[str, str], Efficiency]:
-        return cache(
-            lambda generation, framework: replace(efficiency(generation), fix=self.correction(generation, framework))
-        )
+    def _corrected(self) -> Callable[[Setting], Efficiency]:
+        return cache(lambda setting: replace(efficiency(setting.generation), fix=self.correction(setting)))
 
     def efficiency_of(self, model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, framework: str) -> Efficiency:
         """The same for one job: with what carries over from measured runs like it.
@@ -128,7 +118,7 @@ class Calibration:
             SpecError: no constants for the device.
             PlanError: `layer_split` does not fit.
         """
-        eff = self.efficiency(cluster.device.generation, framework)
+        eff = self.efficiency(Setting.of(cluster.device, framework))
         if self.nearby is None:
             return eff
         carried = self.nearby.carried(parts_of(stack([outline(model, cluster, plan, eff)]), eff.fix))
@@ -142,9 +132,9 @@ class Calibration:
         scale = scale * (self.expert_misfit if has_experts else 1.0)
         return site + scale * rng.standard_t(DEGREES, size=self.n_draw)
 
-    def _summed(self, generation: str, framework: str, rng: np.random.Generator | None) -> dict[str, Floats]:
+    def _summed(self, setting: Setting, rng: np.random.Generator | None) -> dict[str, Floats]:
         """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate."""
-        own = members(generation, framework)
+        own = setting.members()
         total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
         for term in self.terms:
             if own[term.level] in term.names:

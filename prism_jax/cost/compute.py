@@ -105,6 +105,7 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
     busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
     factor = np.array([eff.fix.gemm, eff.fix.attention, eff.fix.memory])[kernel]
+    factor = factor * np.where([name == "fp8" for name in dtypes] & (kernel == KERNELS.index("gemm")), eff.fix.fp8, 1.0)
     return (np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
 
 

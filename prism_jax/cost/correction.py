@@ -15,6 +15,7 @@ class Correction:
 
     Attributes:
         gemm, attention, memory: factors of the seconds of each class of compute kernels.
+        fp8: factor of matrix products in fp8, on top of `gemm`.
         expert: factor of all compute of a layer with experts, on top of these.
         host: factor of the time in which the host starts kernels.
         scale_up, network: factors of the seconds of collectives and transfers inside a node (or rack), and beyond it.
@@ -29,6 +30,7 @@ class Correction:
     gemm: float = 1.0
     attention: float = 1.0
     memory: float = 1.0
+    fp8: float = 1.0
     expert: float = 1.0
     host: float = 1.0
     scale_up: float = 1.0
@@ -46,10 +48,10 @@ class Correction:
         return (self.network, self.network_call_s) if crosses_nodes else (self.scale_up, self.scale_up_call_s)
 
     def times(self, factor: float) -> Correction:
-        """The correction under which every step takes `factor` times as long: seconds are linear in all knobs but two."""
+        """The correction under which every step takes `factor` times as long: seconds are linear in all knobs but three."""
         return replace(self, **{name: factor * getattr(self, name) for name in OF_SECONDS})
 
 
-# All but a factor on top of others, and a share: a factor of all seconds leaves those as they are.
-OF_SECONDS = tuple(item.name for item in fields(Correction) if item.name not in ("expert", "hidden"))
+# All but factors on top of others, and a share: a factor of all seconds leaves those as they are.
+OF_SECONDS = tuple(item.name for item in fields(Correction) if item.name not in ("fp8", "expert", "hidden"))
 NEUTRAL = Correction()

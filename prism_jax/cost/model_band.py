@@ -20,6 +20,7 @@ from .calibration import Calibration
 from .correction import Correction
 from .efficiency import efficiency
 from .outline import Outline, outline, outline_seconds, stack
+from .setting import Setting
 
 
 def model_factors(
@@ -39,29 +40,27 @@ def model_factors(
     Raises:
         SpecError: no constants for the device.
     """
-    generation = cluster.device.generation
-    one = stack([outline(model, cluster, plan, efficiency(generation))])
-    return outline_factors(one, generation, framework, model.moe is not None, calibration, seed)
+    one = stack([outline(model, cluster, plan, efficiency(cluster.device.generation))])
+    return outline_factors(one, Setting.of(cluster.device, framework), model.moe is not None, calibration, seed)
 
 
 def outline_factors(
-    one: Outline, generation: str, framework: str, has_experts: bool, calibration: Calibration, seed: int = 0
+    one: Outline, setting: Setting, has_experts: bool, calibration: Calibration, seed: int = 0
 ) -> Floats:
     """[draw] the same of a step whose outline is at hand: stacked, one row."""
-    return row_factors(one, generation, framework, [has_experts], calibration, seed)[:, 0]
+    return row_factors(one, setting, [has_experts], calibration, seed)[:, 0]
 
 
 def row_factors(
     rows: Outline,
-    generation: str,
-    framework: str,
+    setting: Setting,
     has_experts: Sequence[bool],
     calibration: Calibration,
     seed: int = 0,
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
-    drawn = calibration.corrections(generation, framework, seed)
+    drawn = calibration.corrections(setting, seed)
     wide: dict[str, Any] = {item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(Correction)}
-    middle = outline_seconds(rows, calibration.correction(generation, framework))
+    middle = outline_seconds(rows, calibration.correction(setting))
     own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
     return outline_seconds(rows, Correction(**wide)) / middle * np.exp(own)

@@ -34,10 +34,11 @@ from .step_end import EndWork, end_work, stage_end
 from .traffic import data_group
 from .weights import stage_weights
 
+# One way of communicating each, and compute with and without what `fp8` and `expert` multiply.
 _IN_NODE = replace(NEUTRAL, network=0.0)
 _BETWEEN = replace(NEUTRAL, scale_up=0.0, expert=0.0)
-_CALLS_IN_NODE = replace(NEUTRAL, scale_up=0.0, network=0.0, scale_up_call_s=1.0)
-_CALLS_BETWEEN = replace(NEUTRAL, scale_up=0.0, network=0.0, network_call_s=1.0)
+_CALLS_IN_NODE = replace(NEUTRAL, scale_up=0.0, network=0.0, scale_up_call_s=1.0, fp8=0.0)
+_CALLS_BETWEEN = replace(NEUTRAL, scale_up=0.0, network=0.0, network_call_s=1.0, fp8=0.0, expert=0.0)
 PROBES = (_IN_NODE, _BETWEEN, _CALLS_IN_NODE, _CALLS_BETWEEN)
 
 
@@ -46,7 +47,7 @@ class Outline:
     """Three stages stand for all: the first, the middle and the last. Arrays may have a leading axis [row].
 
     Attributes:
-        compute_s: [stage, dense or expert, kind, compute_class]
+        compute_s: [stage, part, kind, compute_class]; parts are what no other factor multiplies, `fp8`, `expert`, and both.
         n_launch: [stage, kind]
         comm_s: [stage, probe, slot] seconds (in a node, between nodes), then calls (in a node, between nodes).
         gather_s: [stage, probe] of the first gathering of parameters.
@@ -87,10 +88,10 @@ def outline(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: E
     classes = chunk_classes(model, plan)
     stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
     probed = [_stage_pieces(model, cluster, plan, replace(eff, fix=fix), classes, stages) for fix in PROBES]
-    in_node, between = probed[:2]
+    in_node = probed[0]
     ends = [end_work(model, cluster, plan, stage_weights(model, plan, classes, held), held, neutral) for held in stages]
     return Outline(
-        compute_s=np.stack([[b.compute_s, a.compute_s - b.compute_s] for a, b in zip(in_node, between, strict=True)]),
+        compute_s=np.stack([_parts(*(probe[k].compute_s for probe in probed)) for k in range(3)]),
         n_launch=np.stack([piece.n_launch for piece in in_node]),
         comm_s=np.stack([[probe[k].comm_s for probe in probed] for k in range(3)]),
         gather_s=np.stack([[probe[k].first_gather_s for probe in probed] for k in range(3)]),
@@ -147,16 +148,23 @@ class _Constants:
 def _corrected(o: Outline, fix: Correction, xp: Any) -> PieceCost:
     """[row, stage] pieces under a correction whose fields are [row, 1]."""
     by_class = xp.stack(xp.broadcast_arrays(fix.gemm, fix.attention, fix.memory), axis=-1)[..., None, :]
-    by_layer = xp.stack(xp.broadcast_arrays(xp.ones_like(fix.expert), fix.expert), axis=-1)
+    factors = (xp.ones_like(fix.expert), fix.fp8, fix.expert, fix.fp8 * fix.expert)
+    by_part = xp.stack(xp.broadcast_arrays(*factors), axis=-1)
     by_probe = xp.stack(
         xp.broadcast_arrays(fix.scale_up, fix.network, fix.scale_up_call_s, fix.network_call_s), axis=-1
     )
     return PieceCost(
-        compute_s=(o.compute_s * by_layer[..., None, None]).sum(axis=-3) * by_class,
+        compute_s=(o.compute_s * by_part[..., None, None]).sum(axis=-3) * by_class,
         n_launch=o.n_launch,
         comm_s=(o.comm_s * by_probe[..., None]).sum(axis=-2),
         first_gather_s=(o.gather_s * by_probe).sum(axis=-1),
     )
+
+
+def _parts(whole: Array, dense: Array, whole_16: Array, dense_16: Array) -> Array:
+    """[part, kind, compute_class] from compute with all factors one, and without expert layers, fp8, and both."""
+    dense_8 = dense - dense_16
+    return np.stack([dense_16, dense_8, whole_16 - dense_16, whole - whole_16 - dense_8])
 
 
 def _end_work(o: Outline, fix: Correction, xp: Any) -> EndWork:

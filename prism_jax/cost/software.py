@@ -20,6 +20,8 @@ EAGER = {
     "nanotron": "Hugging Face nanotron",
     "colossalai": "Colossal-AI",
 }
+# Without Megatron-LM's gradient accumulation fusion (2022), which adds weight gradients to their sum inside the product.
+ACCUMULATE_APART = ("megatron-deepspeed", "deepspeed", "nanotron", "colossalai", "libai")
 OTHER = "other"  # known, none of these
 UNKNOWN = ""
 FRAMEWORKS = (*FUSED, *EAGER, OTHER, UNKNOWN)

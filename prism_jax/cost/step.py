@@ -15,6 +15,7 @@ from .chunks import chunk_classes, chunks_of_stage
 from .efficiency import Efficiency
 from .piece_cost import PieceModel
 from .pipeline_edge import edge_seconds
+from .setting import Setting
 from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
 from .step_end import EndWork, StageEnd, end_work, stage_end
 from .weights import stage_weights
@@ -31,7 +32,7 @@ def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff:
         PlanError: `layer_split` does not fit.
     """
     if eff is None:
-        eff = shipped().efficiency(cluster.device.generation)
+        eff = shipped().efficiency(Setting.of(cluster.device))
     chunks = _chunk_costs(model, cluster, plan, eff)
     p2p_s = edge_seconds(model, cluster, plan, eff.fix)
     end = _stage_end(model, cluster, plan, eff, chunks)

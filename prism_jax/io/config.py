@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..cost.software import FRAMEWORKS, UNKNOWN
+from ..cost.software import ACCUMULATE_APART, FRAMEWORKS, UNKNOWN
 from ..errors import ConfigError
 from ..job import Job
 from ..plan_check import problems
@@ -62,6 +63,8 @@ def job_of(document: Document) -> Job:
         raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
     name = document.data.get("name") or Path(document.name).stem
     framework = document.data.get("framework") or UNKNOWN
+    if framework in ACCUMULATE_APART and "fused_grad_accumulation" not in document.data["plan"]:
+        plan = replace(plan, fused_grad_accumulation=False)
     return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
 
 

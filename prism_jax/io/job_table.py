@@ -10,7 +10,7 @@ import csv
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, PrismError
@@ -67,10 +67,10 @@ def _run(file: Path, row: Mapping[str, str | None], line: int, measured: bool) -
     if not named:
         raise DataError(f"{where}: no {JOB}. Name the job file of this run.")
     beside = file.parent / named
+    framework = (row.get("framework") or "").strip()
     try:
-        job = load_job(beside if beside.exists() else named, _changes(row))
-        framework = (row.get("framework") or "").strip()
-        job = replace(job, framework=framework) if framework else job
+        changes = [*_changes(row), *([f"framework={framework}"] if framework else [])]
+        job = load_job(beside if beside.exists() else named, changes)
     except PrismError as error:
         raise DataError(f"{where}: {error}") from None
     name = (row.get("id") or "").strip() or f"{job.name} line {line}"

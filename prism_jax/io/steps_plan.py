@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..cost.software import ACCUMULATE_APART
 from ..plan import Overlap, ParallelPlan
 from ..system.catalog import default_cluster
 from .steps_batch import batches_of_record
@@ -26,6 +27,7 @@ _SHARDED = ("fsdp", "hsdp", "zero3")
 _SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
 _INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
 _DDP_BUCKET = re.compile(r"DDP bucket ([\d.]+) MB")
+_BEFORE_FUSED_ACCUMULATION = re.compile(r"2104\.04473|2201\.11990")
 _LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
 
 
@@ -71,6 +73,7 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         attention="unfused" if is_before_flash_attention(record.source, record.gpu) else "flash",
         overlap=Overlap(tp=_overlaps_tp(record, tp), pp=virtual_stages > 1),
         layer_split=_layer_split(record, pp * virtual_stages),
+        fused_grad_accumulation=_fuses_accumulation(record),
         grad_bucket=_grad_bucket(record),
     )
 
@@ -197,6 +200,11 @@ def _ep(record: StepRecord, tp: int, n_data: int) -> int:
     if n_data % ep:
         raise UnsupportedRowError("ep does not divide dp * cp")
     return ep
+
+
+def _fuses_accumulation(record: StepRecord) -> bool:
+    """Megatron-LM does since 2022, with sequence parallelism (arXiv 2205.05198); others add gradients in a pass of its own."""
+    return framework_of_record(record) not in ACCUMULATE_APART and not _BEFORE_FUSED_ACCUMULATION.search(record.source)
 
 
 def _grad_bucket(record: StepRecord) -> int:

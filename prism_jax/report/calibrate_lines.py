@@ -16,6 +16,7 @@ WORDS = {
     "gemm": "matrix products",
     "attention": "attention kernels",
     "memory": "memory-bound kernels",
+    "fp8": "matrix products in fp8",
     "expert": "layers with experts",
     "host": "starting kernels on the host",
     "scale_up": "transfers inside a node",
@@ -33,9 +34,10 @@ Summary = Mapping[str, Any]
 def calibrate_lines(summary: Summary) -> list[str]:
     """Runs, the error by number of runs, what moved, and the band that is left."""
     framework = summary["framework"] or "software not stated"
+    device = summary["device"] or summary["generation"]
     n = summary["n_run"]
     return [
-        f"{n} run{'s' if n > 1 else ''} of {summary['generation']}, {framework}, calibrated in {summary['elapsed_s']:.1f} s",
+        f"{n} run{'s' if n > 1 else ''} of {device}, {framework}, calibrated in {summary['elapsed_s']:.1f} s",
         *(f"note: {name} is not used: {reason}" for name, reason in summary["dropped"].items()),
         "",
         *_runs(summary["runs"]),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .._typing import Floats
 from ..cost.efficiency import Efficiency
+from ..cost.setting import Setting
 from ..errors import PlanError
 from ..job import Job
 from ..plan import ParallelPlan
@@ -85,7 +86,7 @@ def efficiency_of_plans(job: Job) -> Efficiency:
     Raises:
         SpecError: no constants for the device.
     """
-    return job.calibrated.efficiency(job.cluster.device.generation, job.framework)
+    return job.calibrated.efficiency(Setting.of(job.cluster.device, job.framework))
 
 
 class Evaluator:

@@ -16,6 +16,7 @@ from ..cost.calibration import Calibration
 from ..cost.efficiency import efficiency
 from ..cost.model_band import outline_factors
 from ..cost.outline import outline, stack
+from ..cost.setting import Setting
 from ..errors import PrismError
 from ..job import Job
 from ..metrics import mfu
@@ -119,7 +120,7 @@ def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
     own = crc32(row.id.encode()) + N_REPEAT * seed
     factors = [
         outline_factors(
-            one, job.cluster.device.generation, job.framework, job.model.moe is not None, job.calibrated, own + k
+            one, Setting.of(job.cluster.device, job.framework), job.model.moe is not None, job.calibrated, own + k
         )
         for k in range(N_REPEAT)
     ]

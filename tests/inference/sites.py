@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from zlib import crc32
 
 import numpy as np
 
@@ -20,14 +21,14 @@ from prism_jax.variability.catalog import preset
 from prism_jax.workload.catalog import model
 
 GENERATION, FRAMEWORK = "ampere", "fsdp"
-N_DRAW = 64
+N_DRAW = 256
 
 
 def population(misfit: float = 0.02, sd: float = 0.1, site_sd: float = 0.05) -> Calibration:
     """Knobs uncertain by `sd`, frameworks by half as much again; a configuration is off by `misfit`."""
-    rng = np.random.default_rng(7)
     terms = []
     for knob in KNOBS:
+        rng = np.random.default_rng([7, crc32(knob.encode())])  # its own, whatever other knobs there are
         noise = rng.normal(size=(N_DRAW, 2))
         noise = (noise - noise.mean(axis=0)) / noise.std(axis=0)
         terms.append(Term(knob, "all", sd, ("all",), sd * noise[:, :1]))

@@ -14,6 +14,7 @@ from inference.site_prior import SITE_DEVIATION, site_prior
 from inference.site_runs import only, site_runs, some_of
 from prism_jax.cost.calibration import DEGREES, KNOBS, linked
 from prism_jax.cost.correction import Correction
+from prism_jax.cost.setting import Setting
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
 from prism_jax.io.job_table import MeasuredRun
@@ -28,7 +29,7 @@ FIVE = np.arange(5)
 
 
 def base() -> Correction:
-    return population().correction(GENERATION, FRAMEWORK)
+    return population().correction(Setting(GENERATION, FRAMEWORK))
 
 
 def test_every_knob_may_deviate_at_a_site():
@@ -40,7 +41,7 @@ def test_every_knob_may_deviate_at_a_site():
 def test_five_runs_find_a_slow_network(factor: float):
     runs = simulated(runs_of(), replace(base(), network=base().network * factor))
     fitted = calibrate_site(population(0.005), some_of(runs, FIVE), key=KEY)
-    drawn = fitted.corrections(GENERATION, FRAMEWORK).network / base().network
+    drawn = fitted.corrections(Setting(GENERATION, FRAMEWORK)).network / base().network
     low, high = np.quantile(drawn, [0.05, 0.95])
     assert low < factor < high
     assert (
@@ -100,7 +101,8 @@ def test_the_result_speaks_of_this_site_alone():
     assert fitted.n_draw == population().n_draw
     assert {(term.level, term.sd) for term in fitted.terms} == {("all", 0.0)}
     np.testing.assert_array_equal(
-        fitted.corrections("hopper", "jax", seed=1).gemm, fitted.corrections(GENERATION, FRAMEWORK, seed=2).gemm
+        fitted.corrections(Setting("hopper", "jax"), seed=1).gemm,
+        fitted.corrections(Setting(GENERATION, FRAMEWORK), seed=2).gemm,
     )
     assert fitted.site is not None
 
@@ -108,7 +110,7 @@ def test_the_result_speaks_of_this_site_alone():
 def test_the_factor_of_a_site_is_in_whatever_is_predicted():
     known = population(0.005)
     runs = some_of(simulated(runs_of(), base(), 0.2), FIVE)  # all 22 % slower
-    found = posterior(site_prior(known, GENERATION, FRAMEWORK), runs, known.n_draw, KEY)
+    found = posterior(site_prior(known, Setting(GENERATION, FRAMEWORK)), runs, known.n_draw, KEY)
     fitted = replace(of_site(known, found, runs), nearby=None)  # the knobs alone
     assert np.exp(found.site.mean()) > 1.02
     knobs = found.knobs.mean(axis=0)
@@ -131,17 +133,17 @@ def test_the_factor_of_a_site_is_in_whatever_is_predicted():
 def test_bands_hold_what_they_promise():
     """90 of 100 simulated sites on average; 78 or fewer are as rare as one in 5,000."""
     known = population()
-    prior = site_prior(known, GENERATION, FRAMEWORK)
+    prior = site_prior(known, Setting(GENERATION, FRAMEWORK))
     rng = np.random.default_rng(3)
     all_runs = runs_of()
     inside = 0
-    for _ in range(100):
+    for site in range(100):
         knobs = prior.mean + prior.factor @ rng.normal(size=len(KNOBS))
         fix = Correction(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
         noise = prior.site_sd * rng.normal() + prior.misfit * rng.standard_t(DEGREES, size=len(JOBS))
         runs = simulated(all_runs, fix, noise)
-        fitted = calibrate_site(known, only(runs, FIVE), key=KEY)
-        low, high = bands(fitted, runs)
+        fitted = calibrate_site(known, only(runs, FIVE), key=jax.random.key(site))
+        low, high = bands(fitted, runs, site)
         ratio = np.exp(runs.log_measured) / predicted_s(fitted, runs)
         inside += bool(low[7] <= ratio[7] <= high[7])
     assert 79 <= inside <= 99
@@ -175,15 +177,18 @@ def test_two_frameworks_are_refused_by_name_unless_one_is_named():
     both = [*measured([1.0], [job()]), MeasuredRun("b", replace(job(), framework="jax"), 1.0)]
     with pytest.raises(DataError, match=r"two frameworks: fsdp .* and jax \(b\)"):
         site_runs(both, population(), left_out=np.zeros(2))
-    assert site_runs(both, population(), "jax", np.zeros(2)).framework == "jax"
+    assert site_runs(both, population(), "jax", np.zeros(2)).setting.framework == "jax"
     with pytest.raises(DataError, match="'jaxx' is unknown, did you mean jax"):
         site_runs(both, population(), "jaxx", np.zeros(2))
 
 
 def test_a_framework_that_some_jobs_state_is_that_of_all():
     silent: Job = replace(job(), framework="")
-    assert site_runs(measured([1.0, 1.0], [silent, job()]), population(), left_out=np.zeros(2)).framework == FRAMEWORK
-    assert site_runs(measured([1.0], [silent]), population(), left_out=np.zeros(1)).framework == ""
+    assert (
+        site_runs(measured([1.0, 1.0], [silent, job()]), population(), left_out=np.zeros(2)).setting.framework
+        == FRAMEWORK
+    )
+    assert site_runs(measured([1.0], [silent]), population(), left_out=np.zeros(1)).setting.framework == ""
 
 
 def test_what_the_outline_leaves_out_comes_from_a_simulation():

@@ -15,13 +15,14 @@ import xarray
 from inference.calibrate_site import calibrate_site
 from inference.calibration_store import ATTRIBUTE, is_calibration, load, save
 from prism_jax.cost.calibration import Calibration, shipped
+from prism_jax.cost.setting import Setting
 from prism_jax.errors import DataError
 from tests.inference.sites import FRAMEWORK, GENERATION, population, runs_of, simulated
 
 
 @pytest.fixture(scope="module")
 def of_site() -> Calibration:
-    runs = simulated(runs_of(), population().correction(GENERATION, FRAMEWORK))
+    runs = simulated(runs_of(), population().correction(Setting(GENERATION, FRAMEWORK)))
     return calibrate_site(population(), runs, key=jax.random.key(0), record={"inputs": {"runs": "µ.csv"}})
 
 
@@ -41,7 +42,7 @@ def assert_same(one: Calibration, other: Calibration) -> None:
         for name in ("parts", "left", "trust"):
             np.testing.assert_array_equal(getattr(one.nearby, name), getattr(other.nearby, name))
     np.testing.assert_array_equal(
-        one.corrections("hopper", "jax", 3).network, other.corrections("hopper", "jax", 3).network
+        one.corrections(Setting("hopper", "jax"), 3).network, other.corrections(Setting("hopper", "jax"), 3).network
     )
 
 
@@ -60,7 +61,7 @@ def test_other_tools_read_one_variable_per_knob(of_site: Calibration, file: Path
     with xarray.open_dataset(file, group="posterior", engine="h5netcdf") as found:
         assert found["network"].dims == ("chain", "draw")
         drawn = np.exp(found["network"].values[0])
-    np.testing.assert_allclose(drawn, of_site.corrections(GENERATION, FRAMEWORK).network)
+    np.testing.assert_allclose(drawn, of_site.corrections(Setting(GENERATION, FRAMEWORK)).network)
 
 
 def test_a_file_is_whole_or_absent(of_site: Calibration, tmp_path: Path):

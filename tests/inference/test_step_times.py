@@ -12,6 +12,7 @@ from inference.step_thin import rows_of, thinned
 from prism_jax.cost.correction import NEUTRAL, Correction
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.outline import outline, outline_seconds, stack
+from prism_jax.cost.setting import Setting
 from prism_jax.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload import catalog as models
@@ -42,7 +43,7 @@ def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
     measured = outline_seconds(stacked, TRUTH) * np.exp(factor + spread * rng.normal(size=len(sites)))
     measured[rng.choice(len(sites), wrong, replace=False)] *= 8.0
     n = len(sites)
-    return step_times_data(stacked, measured, np.zeros(n), [False] * n, ["hopper"] * n, ["megatron-core"] * n, sites)
+    return step_times_data(stacked, measured, np.zeros(n), [False] * n, [Setting("hopper", "megatron-core")] * n, sites)
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +54,11 @@ def data() -> StepTimesData:
 def test_corrections_are_recovered(data: StepTimesData) -> None:
     """What the rows decide lies within the posterior's own interval: four standard deviations, and close in any case."""
     found = calibrate(data, key=jax.random.key(0))
-    draws = found.corrections("hopper", "megatron-core")
+    draws = found.corrections(Setting("hopper", "megatron-core"))
     for knob in ("gemm", "memory", "network"):
         logs = np.log(getattr(draws, knob))
         assert abs(logs.mean() - np.log(getattr(TRUTH, knob))) < 4.0 * logs.std()
-    predicted = outline_seconds(data, found.correction("hopper", "megatron-core"))
+    predicted = outline_seconds(data, found.correction(Setting("hopper", "megatron-core")))
     assert np.median(np.abs(np.log(predicted) - data.log_measured)) < 0.06  # sites differ by 5 %
     plain = outline_seconds(data, NEUTRAL)
     assert np.median(np.abs(np.log(plain) - data.log_measured)) > 0.08
@@ -66,7 +67,7 @@ def test_corrections_are_recovered(data: StepTimesData) -> None:
 @pytest.mark.slow
 def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
     clean, dirty = (calibrate(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
-    one, two = (outline_seconds(data, c.correction("hopper", "megatron-core")) for c in (clean, dirty))
+    one, two = (outline_seconds(data, c.correction(Setting("hopper", "megatron-core"))) for c in (clean, dirty))
     assert np.abs(np.log(one / two)).max() < 0.05
 
 
@@ -89,8 +90,7 @@ def test_large_sites_count_as_no_more_than_they_may(data: StepTimesData) -> None
         np.exp(data.log_measured),
         data.straggler,
         [False] * 80,
-        ["hopper"] * 80,
-        [""] * 80,
+        [Setting("hopper")] * 80,
         ["one"] * 80,
     )
     assert twice.weight.sum() == pytest.approx(60.0)

@@ -100,3 +100,19 @@ def test_every_preset_device_has_constants(name: str) -> None:
 def test_unknown_generation_names_the_known_ones() -> None:
     with pytest.raises(SpecError, match="ampere"):
         efficiency("pascal")
+
+
+def test_the_factor_of_fp8_is_that_of_products_in_fp8_alone() -> None:
+    h100, hopper = catalog.device("h100"), efficiency("hopper")
+    ops = [
+        Op("fp8", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0),
+        Op("router", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0, dtype="bf16"),
+        Op("cast", "F", "memory", 0.0, 1e9),
+    ]
+    slow = replace(hopper, fix=replace(hopper.fix, fp8=1.5))
+    ratio = {
+        dtype: op_seconds(OpTable.of(ops), h100, dtype, slow) / op_seconds(OpTable.of(ops), h100, dtype, hopper)
+        for dtype in ("fp8", "bf16")
+    }
+    assert ratio["fp8"] == pytest.approx([1.5, 1.0, 1.0])
+    assert ratio["bf16"] == pytest.approx([1.0, 1.0, 1.0])

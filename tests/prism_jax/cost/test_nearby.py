@@ -15,13 +15,14 @@ from prism_jax.cost.calibration import KNOBS
 from prism_jax.cost.correction import OF_SECONDS, Correction
 from prism_jax.cost.nearby import DEGREES, REACH, SHARED, Nearby, parts_of, trust_of
 from prism_jax.cost.outline import outline_seconds
+from prism_jax.cost.setting import Setting
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from tests.inference.sites import FRAMEWORK, GENERATION, JOBS, population, runs_of, simulated
 
 KEY = jax.random.key(0)
 FEW = np.array([0, 3, 4, 8])
-FIX = population().correction(GENERATION, FRAMEWORK)
+FIX = population().correction(Setting(GENERATION, FRAMEWORK))
 
 
 def one_run(trust: float = 1.0) -> Nearby:

@@ -27,10 +27,11 @@ PLANS = {
     ),
     "context": ("llama-3-70b", ParallelPlan(1, 32, 32768, tp=8, pp=4, dp=2, cp=4, sequence_parallel=True)),
     "experts": ("mixtral-8x7b", ParallelPlan(1, 128, 4096, tp=2, pp=2, dp=16, ep=8)),
+    "fp8": ("mixtral-8x7b", ParallelPlan(1, 128, 4096, tp=2, pp=2, dp=16, ep=8, dtype="fp8")),
 }
 FIXES = {
     "neutral": NEUTRAL,
-    "kernels": Correction(gemm=1.2, attention=0.8, memory=1.5, expert=1.3, host=0.7),
+    "kernels": Correction(gemm=1.2, attention=0.8, memory=1.5, fp8=0.8, expert=1.3, host=0.7),
     "links": Correction(scale_up=1.4, network=2.0, scale_up_call_s=3e-5, network_call_s=2e-4, hidden=0.4),
     "constants": Correction(optimizer=2.0, micro_batch_s=2e-3, step_s=0.05, network_step_s=0.02),
 }
@@ -66,7 +67,7 @@ def test_rows_do_not_see_each_other() -> None:
 
 @pytest.mark.parametrize("knob", [item.name for item in fields(Correction) if item.name != "hidden"])
 def test_no_knob_shortens_a_step_when_it_grows(knob: str) -> None:
-    name, plan = PLANS["experts"]
+    name, plan = PLANS["fp8"]
     row = outline(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
     base = getattr(NEUTRAL, knob)
     more = replace(NEUTRAL, **{knob: 1.5 * base if base else 1e-3})

@@ -162,6 +162,15 @@ def test_overlap_and_order_reach_the_plan(job_file):
     assert plan.axis_order == ("tp", "dp", "cp", "pp")
 
 
+@pytest.mark.parametrize(
+    ("change", "fused"), [("framework: nanotron\n", False), ("framework: megatron-core\n", True), ("", True)]
+)
+def test_gradients_are_added_inside_products_unless_the_framework_does_not(job_file, change, fused):
+    assert load_job(job_file(change + JOB)).plan.fused_grad_accumulation is fused
+    said = f"plan.fused_grad_accumulation={str(not fused).lower()}"
+    assert load_job(job_file(change + JOB), [said]).plan.fused_grad_accumulation is not fused
+
+
 def test_public_name_is_the_same_function():
     assert prism_jax.load_job is load_job
 

@@ -113,3 +113,14 @@ def test_full_recomputation_is_the_forward_again() -> None:
 
 def test_fp8_adds_casts() -> None:
     assert len(layer_ops(LLAMA, replace(PLAN, dtype="fp8"), 0)) > len(layer_ops(LLAMA, PLAN, 0))
+
+
+@pytest.mark.parametrize(("dtype", "per_weight"), [("bf16", 2.0 + 10.0), ("fp16", 2.0 + 6.0)])
+def test_gradients_that_are_added_apart_are_written_read_and_added(dtype: str, per_weight: float) -> None:
+    """Inside the product 4 bytes are read and 4 written per weight; apart 2 written, 2 read and a sum of 4 (fp16: 2) updated."""
+    fused, apart = (
+        layer_ops(GPT, replace(PLAN, dtype=dtype, fused_grad_accumulation=fused), 0).column("hbm_bytes").sum()
+        for fused in (True, False)
+    )
+    weights = 12 * GPT.hidden**2  # of the four products of a layer
+    assert apart - fused == pytest.approx((per_weight - 8.0) * weights)
