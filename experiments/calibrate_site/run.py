@@ -32,6 +32,7 @@ from inference.suggest import unalike
 from prism_jax.cost.calibration import Calibration
 from prism_jax.cost.nearby import parts_of
 from prism_jax.cost.outline import Outline
+from prism_jax.cost.setting import Setting
 from prism_jax.io.steps_table import read_step_rows
 
 HERE = Path(__file__).resolve().parent
@@ -87,6 +88,7 @@ def sites_of(data: StepTimesData) -> list[Site]:
 
 def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
     """The rows of a site as runs."""
+    devices = np.unique(np.array(data.names["device"])[data.device[site.rows]])
     outline: dict[str, Any] = {item.name: getattr(data, item.name)[site.rows] for item in fields(Outline)}
     return SiteRuns(
         **outline,
@@ -94,8 +96,7 @@ def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
         left_out=data.straggler[site.rows],
         has_experts=data.has_experts[site.rows],
         weight=np.ones(len(site.rows)),
-        generation=site.generation,
-        framework=site.framework,
+        setting=Setting(site.generation, site.framework, str(devices[0]) if len(devices) == 1 else ""),
     )
 
 
@@ -153,7 +154,7 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
         rest = np.setdiff1d(np.arange(runs.n_run), chosen)
         after = calibrate_site(before, some_of(runs, chosen), key=key)
         simple = one_factor(before, runs, chosen)[rest]
-        other = unalike(parts_of(runs, before.correction(runs.generation, runs.framework)), N_PICK)
+        other = unalike(parts_of(runs, before.correction(runs.setting)), N_PICK)
         fitted = calibrate_site(before, some_of(runs, other), key=key)
         scores = {
             "before": scored(before, some_of(runs, rest)),

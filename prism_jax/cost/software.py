@@ -20,8 +20,9 @@ EAGER = {
     "nanotron": "Hugging Face nanotron",
     "colossalai": "Colossal-AI",
 }
-# Without Megatron-LM's gradient accumulation fusion (2022), which adds weight gradients to their sum inside the product.
-ACCUMULATE_APART = ("megatron-deepspeed", "deepspeed", "nanotron", "colossalai", "libai")
+# Weight gradients are added to their fp32 sum in a pass of its own (nanotron `FP32GradientAccumulator`), not inside the product
+# as by Megatron-LM's gradient accumulation fusion. DeepSpeed does either, by precision and version: not listed.
+ACCUMULATE_APART = ("nanotron",)
 OTHER = "other"  # known, none of these
 UNKNOWN = ""
 FRAMEWORKS = (*FUSED, *EAGER, OTHER, UNKNOWN)

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..cost.software import FRAMEWORKS
 from ..errors import DataError, PrismError
+from ..hints import did_you_mean
 from ..job import Job
 from .config import load_job
 
@@ -67,10 +69,8 @@ def _run(file: Path, row: Mapping[str, str | None], line: int, measured: bool) -
     if not named:
         raise DataError(f"{where}: no {JOB}. Name the job file of this run.")
     beside = file.parent / named
-    framework = (row.get("framework") or "").strip()
     try:
-        changes = [*_changes(row), *([f"framework={framework}"] if framework else [])]
-        job = load_job(beside if beside.exists() else named, changes)
+        job = load_job(beside if beside.exists() else named, [*_changes(row), *_framework(row)])
     except PrismError as error:
         raise DataError(f"{where}: {error}") from None
     name = (row.get("id") or "").strip() or f"{job.name} line {line}"
@@ -85,6 +85,14 @@ def _changes(row: Mapping[str, str | None]) -> list[str]:
         raise DataError(
             f"set = {text!r}: {str(error).lower()}. Write KEY=VALUE, with spaces between several."
         ) from None
+
+
+def _framework(row: Mapping[str, str | None]) -> list[str]:
+    """The column as a change of the job: what a plan leaves open may follow from it."""
+    named = (row.get("framework") or "").strip()
+    if named and named not in FRAMEWORKS:
+        raise DataError(f"framework {named!r} is unknown{did_you_mean(named, [name for name in FRAMEWORKS if name])}")
+    return [f"framework={named}"] if named else []
 
 
 def _seconds(row: Mapping[str, str | None], where: str) -> float:

@@ -27,7 +27,6 @@ _SHARDED = ("fsdp", "hsdp", "zero3")
 _SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
 _INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
 _DDP_BUCKET = re.compile(r"DDP bucket ([\d.]+) MB")
-_BEFORE_FUSED_ACCUMULATION = re.compile(r"2104\.04473|2201\.11990")
 _LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
 
 
@@ -203,8 +202,8 @@ def _ep(record: StepRecord, tp: int, n_data: int) -> int:
 
 
 def _fuses_accumulation(record: StepRecord) -> bool:
-    """Megatron-LM does since 2022, with sequence parallelism (arXiv 2205.05198); others add gradients in a pass of its own."""
-    return framework_of_record(record) not in ACCUMULATE_APART and not _BEFORE_FUSED_ACCUMULATION.search(record.source)
+    """Unless the row says that gradients are added up in fp32 by code that does so in a pass of its own."""
+    return not ("fp32 grad accumulation True" in record.notes and framework_of_record(record) in ACCUMULATE_APART)
 
 
 def _grad_bucket(record: StepRecord) -> int:

@@ -97,7 +97,7 @@ def test_the_same_table_is_validated(runs, folder, capsys):
 def test_the_text_says_how_the_error_falls(runs, capsys):
     assert main(["calibrate", runs]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("4 runs of ampere, megatron-core, calibrated in")
+    assert lines[0].startswith("4 runs of a100-80gb, megatron-core, calibrated in")
     curve = [line.split()[0] for line in lines if "%  █" in line]
     assert curve[:2] == ["0", "1"]
     assert any("with each left out" in line for line in lines)

@@ -278,9 +278,10 @@ def test_rows_name_their_framework(tmp_path: Path):
 
 def test_gradients_are_added_inside_products_where_the_software_does_so(tmp_path: Path):
     assert csv_row(tmp_path).job[2].fused_grad_accumulation
-    assert json_row(tmp_path).job[2].fused_grad_accumulation
-    assert not json_row(tmp_path, src="2104.04473 Table 1").job[2].fused_grad_accumulation
-    assert not csv_row(tmp_path, source="bigscience-workshop/bigscience").job[2].fused_grad_accumulation
+    notes = "Llama-type; fp32 grad accumulation True"
+    assert csv_row(tmp_path, notes=notes).job[2].fused_grad_accumulation
+    assert not csv_row(tmp_path, source="huggingface/nanotron", notes=notes).job[2].fused_grad_accumulation
+    assert csv_row(tmp_path, source="huggingface/nanotron").job[2].fused_grad_accumulation
 
 
 def test_gzip_and_schema_are_told_by_content(tmp_path: Path):

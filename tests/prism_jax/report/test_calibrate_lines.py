@@ -20,6 +20,7 @@ def summary(n_run: int = 3, **moved: tuple[float, float, float]) -> dict[str, An
     score = {"median_ape": 0.1, "mape": 0.1, "bias": 0.1, "largest": 0.1}
     return {
         "generation": "hopper",
+        "device": "",
         "framework": "",
         "n_run": n_run,
         "dropped": {"x": "no preset of device Abacus"},
