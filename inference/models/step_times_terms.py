@@ -54,14 +54,7 @@ CENTRE = {
     "network_step_s": math.log(1e-3),
 }
 _GIVEN = {  # knob: deviation of all, generation, device, style, generation style, framework; 0: none
-    "gemm": (
-        0.01,
-        0.04,
-        0.05,
-        0.02,
-        0.0,
-        0.02,
-    ),  # kernels were measured one by one; power limits differ in one generation
+    "gemm": (0.01, 0.04, 0.05, 0.02, 0.0, 0.02),  # kernels were measured one by one; power limits differ by device
     "attention": (0.10, 0.0, 0.0, 0.0, 0.30, 0.0),  # which of three generations of kernels ran is seldom stated
     "memory": (0.10, 0.05, 0.0, 0.05, 0.0, 0.02),  # how much is fused
     "fp8": (0.10, 0.05, 0.0, 0.0, 0.0, 0.0),  # eight bits draw less power: clocks are higher than in other products
