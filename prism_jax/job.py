@@ -7,9 +7,7 @@ from functools import cached_property
 
 from .cost.calibration import Calibration, shipped
 from .cost.efficiency import Efficiency
-from .cost.software import FRAMEWORKS
-from .errors import SpecError
-from .hints import did_you_mean
+from .cost.software import check_framework
 from .plan import ParallelPlan
 from .system.hardware import Cluster
 from .variability.tree import Variability
@@ -37,11 +35,7 @@ class Job:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        if self.framework not in FRAMEWORKS:
-            known = [name for name in FRAMEWORKS if name]
-            raise SpecError(
-                f"framework {self.framework!r} is unknown; known are {', '.join(known)}{did_you_mean(self.framework, known)}"
-            )
+        check_framework(self.framework)
 
     @property
     def calibrated(self) -> Calibration:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from ..errors import SpecError
+from ..hints import did_you_mean
+
 FUSED = {
     "megatron-core": "Megatron-Core and what is built on it: NeMo, Megatron-Bridge, Primus",
     "megatron-2021": "Megatron-LM before sequence parallelism and the distributed optimizer, 2019-22",
@@ -31,3 +34,14 @@ FRAMEWORKS = (*FUSED, *EAGER, OTHER, UNKNOWN)
 def style_of(framework: str) -> str:
     """`fused`, `eager`, or empty where that is not known."""
     return "fused" if framework in FUSED else "eager" if framework in EAGER else ""
+
+
+def check_framework(name: str) -> None:
+    """Refuses a framework that is none of `FRAMEWORKS`.
+
+    Raises:
+        SpecError: it is unknown; names those that are.
+    """
+    if name not in FRAMEWORKS:
+        known = [one for one in FRAMEWORKS if one]
+        raise SpecError(f"framework {name!r} is unknown; known are {', '.join(known)}{did_you_mean(name, known)}")

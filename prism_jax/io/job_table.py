@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cost.software import FRAMEWORKS
+from ..cost.software import check_framework
 from ..errors import DataError, PrismError
-from ..hints import did_you_mean
 from ..job import Job
 from .config import load_job
 
@@ -90,8 +89,7 @@ def _changes(row: Mapping[str, str | None]) -> list[str]:
 def _framework(row: Mapping[str, str | None]) -> list[str]:
     """The column as a change of the job: what a plan leaves open may follow from it."""
     named = (row.get("framework") or "").strip()
-    if named and named not in FRAMEWORKS:
-        raise DataError(f"framework {named!r} is unknown{did_you_mean(named, [name for name in FRAMEWORKS if name])}")
+    check_framework(named)
     return [f"framework={named}"] if named else []
 
 
