@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from prism_jax.cli.start_jax import start_jax
+from prism_jax.start_jax import start_jax
 
 start_jax()
 

@@ -38,7 +38,7 @@ Found = tuple["Study", int, list[float]]  # the last study without its screen, i
 
 def child(job: str, method: str, seed: int, times: int, into: str) -> None:
     """Searches in this process, one after the other."""
-    from prism_jax.cli.start_jax import start_jax
+    from prism_jax.start_jax import start_jax
 
     start_jax()
     import numpy as np
@@ -46,7 +46,7 @@ def child(job: str, method: str, seed: int, times: int, into: str) -> None:
     from prism_jax import load_job
     from prism_jax.search.evaluate import Screen
     from prism_jax.search.exhaustive import search
-    from prism_jax.search.gradient import gradient_search
+    from prism_jax.search.gradient.search import gradient_search
 
     run = search if method == "exhaustive" else gradient_search
     seconds = []
@@ -72,7 +72,7 @@ def found(job: str, method: str, seed: int, times: int) -> Found:
 
 def compare(job: str, seeds: list[int], times: int) -> None:
     """One exhaustive search, and a gradient search per seed."""
-    from prism_jax.search.gradient import gap
+    from prism_jax.search.gradient.search import gap
 
     reference, n_plans, exhaustive_s = found(job, "exhaustive", 0, times)
     for seed in seeds:

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from inference import Settings, fit
-from inference.models.fleet import REPORTED
+from inference.models.fleet.model import REPORTED
 from tests.inference.models.fleets import TRUTH, fleet_table
 
 

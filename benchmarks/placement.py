@@ -19,7 +19,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from prism_jax.cli.start_jax import start_jax
+from prism_jax.start_jax import start_jax
 
 start_jax()
 
@@ -27,7 +27,7 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
 from prism_jax import Job, load_job  # noqa: E402
-from prism_jax.search.placement import Effort, PlacementResult, gain_on, place  # noqa: E402
+from prism_jax.placement import Effort, PlacementResult, gain_on, place  # noqa: E402
 from prism_jax.variability.catalog import preset  # noqa: E402
 from prism_jax.variability.score_map import NormalScoreMap  # noqa: E402
 

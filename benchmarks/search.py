@@ -33,9 +33,9 @@ N_TRUTH_SEED = 256  # the truth errs by a sixth of what a promise does
 
 def evaluate(job_name: str) -> None:
     """Bounds and exact times of every plan, twice."""
-    from prism_jax.io.config import load_job
+    from prism_jax.io.job.load_job import load_job
     from prism_jax.search.evaluate import Evaluator
-    from prism_jax.search.space import default_space
+    from prism_jax.search.plans.space import default_space
 
     job = load_job(job_name)
     evaluator = Evaluator(job, default_space(job))
@@ -56,11 +56,11 @@ def tail(job_name: str) -> None:
     """Scores of the plans in reach; error against `predict` with many columns."""
     import jax
 
-    from prism_jax.io.config import load_job
+    from prism_jax.io.job.load_job import load_job
     from prism_jax.search.evaluate import Evaluator
     from prism_jax.search.objective import Objective
+    from prism_jax.search.plans.space import default_space
     from prism_jax.search.racing import ROUNDS
-    from prism_jax.search.space import default_space
     from prism_jax.search.tail import TailScorer
     from prism_jax.simulate import predict
 
@@ -112,12 +112,12 @@ def whole(job_name: str) -> None:
 def promise(job_name: str) -> None:
     """Searches with different seeds; the truth of each winner's gain from many more draws."""
 
-    from prism_jax.io.config import load_job
+    from prism_jax.io.job.load_job import load_job
     from prism_jax.search.evaluate import Evaluator
     from prism_jax.search.exhaustive import search
     from prism_jax.search.objective import Objective
-    from prism_jax.search.space import default_space
-    from prism_jax.search.table import PlanTable
+    from prism_jax.search.plans.space import default_space
+    from prism_jax.search.plans.table import PlanTable
     from prism_jax.search.tail import TailScorer
 
     job, p95 = load_job(job_name), Objective("p95")

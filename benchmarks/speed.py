@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from prism_jax.cli.start_jax import start_jax
+from prism_jax.start_jax import start_jax
 
 start_jax()
 

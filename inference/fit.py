@@ -15,18 +15,18 @@ from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
 
 from .data import Measurements, read_measurements, tidy
-from .diagnostics import verdict
-from .importance import GOOD_K
-from .laplace import ADAPT_UP_TO, around, fit_map, weighted
+from .engine.diagnostics import verdict
+from .engine.importance import GOOD_K
+from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
+from .engine.nuts import Progress, sample
+from .engine.program import program
+from .engine.sampled import Sampled
+from .engine.svi import fit_svi
+from .engine.threads import one_blas_thread
+from .model import Model
 from .models import model_named
-from .models.base import Model
-from .nuts import Progress, sample
-from .program import program
 from .result import Fit
-from .sampled import Sampled
 from .settings import METHODS, Settings
-from .svi import fit_svi
-from .threads import one_blas_thread
 
 Source = pd.DataFrame | Measurements | str | Path | Sequence[str | Path]
 

@@ -17,11 +17,11 @@ from prism_jax.errors import DataError, FitError
 from prism_jax.hints import did_you_mean
 
 from .data import Measurements
+from .engine.threads import one_blas_thread
 from .fit import posterior
+from .model import Model, Score
 from .models import model_named
-from .models.base import Model, Score
 from .settings import Settings
-from .threads import one_blas_thread
 
 N_DRAW = 1000  # of each approximation
 HALVES = 20  # splits where a group is one point of the predicted distribution

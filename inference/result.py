@@ -13,11 +13,12 @@ import numpy as np
 from prism_jax.errors import FitError
 from prism_jax.variability.tree import Variability
 
-from .checks import Checks
+from . import store
 from .data import Hygiene
-from .diagnostics import Verdict
-from .models.base import Model
-from .sampled import Sampled
+from .engine.checks import Checks
+from .engine.diagnostics import Verdict
+from .engine.sampled import Sampled
+from .model import Model
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Fit:
         Raises:
             FitError: ArviZ is not installed, or the model offers no likelihood by group.
         """
-        from .loo import loo
+        from .engine.loo import loo
 
         by_group = getattr(self.model, "log_likelihood", None)
         if by_group is None:
@@ -112,9 +113,7 @@ class Fit:
 
     def save(self, path: str | Path) -> None:
         """Writes the fit as netCDF with the groups of ArviZ, whole or not at all."""
-        from .store import save
-
-        save(self, path)
+        store.save(self, path)
 
     @staticmethod
     def load(path: str | Path) -> Fit:
@@ -123,9 +122,7 @@ class Fit:
         Raises:
             DataError: it is no such file.
         """
-        from .store import load
-
-        return load(path)
+        return Fit(**store.read(path))
 
     def _check(self, force: bool) -> None:
         if not (self.verdict.ok or force):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 
@@ -18,11 +18,11 @@ from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
 from .data import Hygiene
-from .diagnostics import Verdict
+from .engine.diagnostics import Verdict
+from .engine.pytree import values
+from .engine.sampled import Sampled
+from .model import Model
 from .models import model_named
-from .pytree import values
-from .result import Fit
-from .sampled import Sampled
 from .untrusted import reading
 
 ENGINE = "h5netcdf"
@@ -30,7 +30,28 @@ FORMAT = 1
 MAX_BYTES = 4 << 30
 
 
-def save(fit: Fit, path: str | Path) -> None:
+class Storable(Protocol):
+    """What is kept of a fit; see `result.Fit`."""
+
+    @property
+    def model(self) -> Model[Any]: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def sampled(self) -> Sampled: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def hygiene(self) -> Hygiene: ...
+    @property
+    def elapsed_s(self) -> float: ...
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+
+
+def save(fit: Storable, path: str | Path) -> None:
     """Writes `fit`, whole or not at all.
 
     Raises:
@@ -72,8 +93,8 @@ def save(fit: Fit, path: str | Path) -> None:
         tree.to_netcdf(temporary, engine=ENGINE)
 
 
-def load(path: str | Path) -> Fit:
-    """The fit in a file that `save` wrote.
+def read(path: str | Path) -> dict[str, Any]:
+    """The fields of the fit in a file that `save` wrote.
 
     Raises:
         DataError: there is none, or it is damaged or of another kind.
@@ -83,7 +104,7 @@ def load(path: str | Path) -> Fit:
         return _read(path)
 
 
-def _read(path: Path) -> Fit:
+def _read(path: Path) -> dict[str, Any]:
     import xarray
 
     _walk(path)
@@ -96,16 +117,18 @@ def _read(path: Path) -> Fit:
         stats = {str(name): np.asarray(value.values) for name, value in tree["sample_stats"].data_vars.items()}
     model = model_named(about["model"])
     k_hat = about["k_hat"]
-    return Fit(
-        model=model,
-        data=_data(path, model, arrays, about["data"]),
-        sampled=Sampled(draws, stats["diverging"].astype(bool), stats["n_steps"], np.nan if k_hat is None else k_hat),
-        method=about["method"],
-        verdict=_verdict(about["verdict"]),
-        hygiene=Hygiene(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
-        elapsed_s=about["elapsed_s"],
-        record=about["record"],
-    )
+    return {
+        "model": model,
+        "data": _data(path, model, arrays, about["data"]),
+        "sampled": Sampled(
+            draws, stats["diverging"].astype(bool), stats["n_steps"], np.nan if k_hat is None else k_hat
+        ),
+        "method": about["method"],
+        "verdict": _verdict(about["verdict"]),
+        "hygiene": Hygiene(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
+        "elapsed_s": about["elapsed_s"],
+        "record": about["record"],
+    }
 
 
 def _walk(path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from .cost.calibration import Calibration, shipped
+from .calibration.calibration import Calibration, shipped
 from .cost.efficiency import Efficiency
-from .cost.software import check_framework
-from .plan import ParallelPlan
+from .framework.catalog import check_framework
+from .plan.plan import ParallelPlan
 from .system.hardware import Cluster
 from .variability.tree import Variability
-from .workload.transformer import TransformerSpec
+from .workload.transformer.spec import TransformerSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Job:
     """What one training step is made of; compared by identity, so that what is derived from it can be cached.
 
     Attributes:
-        framework: training software, one of `cost.software.FRAMEWORKS`; empty: not known, the population's average.
+        framework: training software, one of `framework.catalog.FRAMEWORKS`; empty: not known, the population's average.
         calibration: what measured steps say about the cost model; None: the shipped calibration.
 
     Raises:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import prism_jax
-from prism_jax import _door
-from prism_jax._door import DoorError
+from prism_jax import _inference_loader as _door
+from prism_jax._inference_loader import DoorError
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

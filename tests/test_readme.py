@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from prism_jax.cli.app import main
-from prism_jax.io.config import load_job
+from prism_jax.io.job.load_job import load_job
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"<!-- (run|output|job) -->\n```(\w+)\n(.*?)```", re.DOTALL)

@@ -20,20 +20,20 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from inference.calibrate import calibrate
-from inference.calibrate_site import calibrate_site
-from inference.models.step_times_data import StepTimesData
-from inference.site_curve import bands, errors, predicted_s
-from inference.site_runs import SiteRuns, some_of
-from inference.step_folds import padded
-from inference.step_rows import row_data, usable
-from inference.step_thin import rows_of, thinned
-from inference.suggest import unalike
-from prism_jax.cost.calibration import Calibration
-from prism_jax.cost.nearby import parts_of
-from prism_jax.cost.outline import Outline
-from prism_jax.cost.setting import Setting
-from prism_jax.io.steps_table import read_step_rows
+from inference.cost_model.calibrate import calibrate
+from inference.cost_model.site.calibrate_site import calibrate_site
+from inference.cost_model.site.curve import bands, errors, predicted_s
+from inference.cost_model.site.runs import SiteRuns, some_of
+from inference.cost_model.site.suggest import unalike
+from inference.cost_model.step_folds import padded
+from inference.cost_model.step_rows import row_data, usable
+from inference.cost_model.step_thin import rows_of, thinned
+from inference.cost_model.step_times_data import StepTimesData
+from prism_jax.calibration.calibration import Calibration
+from prism_jax.calibration.key import Setting
+from prism_jax.calibration.residual_gp import parts_of
+from prism_jax.calibration.surrogate import Outline
+from prism_jax.io.tables.steps.table import read_step_rows
 
 HERE = Path(__file__).resolve().parent
 STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"

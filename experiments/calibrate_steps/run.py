@@ -16,16 +16,16 @@ from pathlib import Path
 
 import jax
 
-from inference.calibrate import calibrate
-from inference.calibration_store import save
-from inference.step_rows import row_data, usable
-from inference.step_thin import thinned
-from prism_jax.io.steps_table import read_step_rows
+from inference.cost_model.calibrate import calibrate
+from inference.cost_model.step_rows import row_data, usable
+from inference.cost_model.step_thin import thinned
+from inference.cost_model.store import save
+from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.write import run_record, write_text
 
 HERE = Path(__file__).resolve().parent
 STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
-PRESET = HERE.parents[1] / "prism_jax" / "cost" / "presets" / "calibration.json"
+PRESET = HERE.parents[1] / "prism_jax" / "calibration" / "presets" / "calibration.json"
 DRAWS = 96
 SEED = 0
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from prism_jax.io.steps_table import StepRow, read_step_rows
+from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.validation.rows import RowError
 from prism_jax.validation.score import Score, score
 

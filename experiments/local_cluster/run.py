@@ -25,17 +25,17 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from job import Job  # noqa: E402
 from record import SCENARIOS  # noqa: E402
 
-from prism_jax.held_out import fit_and_predict, independent_pools  # noqa: E402
 from prism_jax.io.traces.open_trace import open_trace  # noqa: E402
-from prism_jax.simulate.changed_job import with_slower_worker  # noqa: E402
-from prism_jax.simulate.replay import replay, replay_program  # noqa: E402
-from prism_jax.simulate.unseen_steps import N_REFIT, predict_job  # noqa: E402
-from prism_jax.trace.durations import durations  # noqa: E402
-from prism_jax.trace.prediction import TracePrediction, ks_distance  # noqa: E402
-from prism_jax.trace.recorded_job import fit_job  # noqa: E402
-from prism_jax.trace.step_log import StepLog  # noqa: E402
-from prism_jax.trace.trace import Trace  # noqa: E402
-from prism_jax.trace.who_waits import dependencies  # noqa: E402
+from prism_jax.recorded.cross_validation import fit_and_predict, independent_pools  # noqa: E402
+from prism_jax.recorded.edits.place_workers import with_slower_worker  # noqa: E402
+from prism_jax.recorded.prediction import TracePrediction, ks_distance  # noqa: E402
+from prism_jax.recorded.recorded_job import fit_job  # noqa: E402
+from prism_jax.recorded.replay import replay, replay_program  # noqa: E402
+from prism_jax.recorded.trace.durations import durations  # noqa: E402
+from prism_jax.recorded.trace.step_log import StepLog  # noqa: E402
+from prism_jax.recorded.trace.trace import Trace  # noqa: E402
+from prism_jax.recorded.trace.waiting_ops import dependencies  # noqa: E402
+from prism_jax.recorded.unseen_steps import N_REFIT, predict_job  # noqa: E402
 
 SEED, N_DRAW = 0, 40_000
 P95_BAR, KS_BAR = 0.05, 1.3  # relative error; times the distance between runs

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.cost.memory import memory
-from prism_jax.cost.memory_options import GIB, NANOTRON, MemoryOptions
-from prism_jax.io.memory_table import Classified, Confusion, MemorySummary, classify_rows
-from prism_jax.io.steps_record import read_records
-from prism_jax.io.steps_table import read_step_rows
+from prism_jax.framework.memory_options import GIB, NANOTRON, MemoryOptions
+from prism_jax.io.tables.memory_table import Classified, Confusion, MemorySummary, classify_rows
+from prism_jax.io.tables.steps.record import read_records
+from prism_jax.io.tables.steps.table import read_step_rows
+from prism_jax.memory.breakdown import memory
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
 _ALLOCATED = re.compile(r"real_alloc_gib ([\d.]+)")

@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from prism_jax.cli.start_jax import start_jax  # noqa: E402
+from prism_jax.start_jax import start_jax  # noqa: E402
 
 start_jax()
 
@@ -34,8 +34,8 @@ from prism_jax.report.search_lines import plan_words  # noqa: E402
 from prism_jax.search import default_space, search  # noqa: E402
 from prism_jax.search.evaluate import Evaluator  # noqa: E402
 from prism_jax.search.objective import Objective  # noqa: E402
+from prism_jax.search.plans.table import PlanTable  # noqa: E402
 from prism_jax.search.study import plan_dict  # noqa: E402
-from prism_jax.search.table import PlanTable  # noqa: E402
 from prism_jax.search.tail import TailScorer  # noqa: E402
 from prism_jax.variability.tree import COMMUNICATION, KERNEL_CLASSES, Variability  # noqa: E402
 

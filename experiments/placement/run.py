@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from prism_jax.cli.start_jax import start_jax  # noqa: E402
+from prism_jax.start_jax import start_jax  # noqa: E402
 
 start_jax()
 
@@ -31,10 +31,10 @@ import numpy as np  # noqa: E402
 import yaml  # noqa: E402
 
 from prism_jax import Job, load_job  # noqa: E402
-from prism_jax.search.placement.draws import Draws  # noqa: E402
-from prism_jax.search.placement.evaluator import problem_of, score  # noqa: E402
-from prism_jax.search.placement.fleet import fleet_of  # noqa: E402
-from prism_jax.search.placement.objective import values  # noqa: E402
+from prism_jax.placement.draws import Draws  # noqa: E402
+from prism_jax.placement.evaluator import problem_of, score  # noqa: E402
+from prism_jax.placement.fleet import fleet_of  # noqa: E402
+from prism_jax.placement.objective import values  # noqa: E402
 
 EXPECTED = HERE / "expected.json"
 TOLERANCE = 0.004  # of a share: other draws, other libraries

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from scipy.stats import gamma, ks_2samp, norm, t
 
 import inference
-from inference.models.fleet_data import labelled
+from inference.models.fleet.data import labelled
 from prism_jax.plot.style import GREY, INDIGO, PURPLE, ROSE, SAND, TEAL, style
 
 Cdf = Callable[[np.ndarray], np.ndarray]  # of log seconds

@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 
 import inference
 from inference.data import Measurements
-from inference.models.fleet_data import labelled
+from inference.models.fleet.data import labelled
 from prism_jax.plot.style import INDIGO, ROSE, SAND, TEAL, WINE, style
 
 OF_RUN = ("shared", "disturbed", "rest")

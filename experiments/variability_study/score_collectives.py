@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.models.collectives import Collectives
-from inference.models.collectives_columns import COLUMNS
-from inference.models.collectives_laws import LAWS
+from inference.models.collectives.columns import COLUMNS
+from inference.models.collectives.laws import LAWS
+from inference.models.collectives.model import Collectives
 
 ALPS = "boeschf/nccl-benchmark-on-alps-2025"
 SHOWN = ("mape", "mape_in_place", "mape_alpha_beta", "mape_sigmoid", "mape_nearest", "median_ape")

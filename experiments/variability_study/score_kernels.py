@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from inference.fit import posterior
-from inference.models.kernels import Kernels
+from inference.models.kernels.model import Kernels
 from inference.settings import Settings
 
 MODEL = Kernels()

@@ -22,14 +22,14 @@ import numpy as np
 import pandas as pd
 
 from inference.data.read import read_measurements
-from inference.laplace import mode
-from inference.models.base import Score
-from inference.models.steps import COLUMNS, Steps
-from inference.models.steps_data import StepsData, data_of_runs, key_of
-from inference.models.steps_runs import Run, RunTable, read_runs
-from inference.models.steps_score import score_runs
-from inference.program import constrained, program
-from inference.threads import one_blas_thread
+from inference.engine.laplace import mode
+from inference.engine.program import constrained, program
+from inference.engine.threads import one_blas_thread
+from inference.model import Score
+from inference.models.steps.data import StepsData, data_of_runs, key_of
+from inference.models.steps.model import COLUMNS, Steps
+from inference.models.steps.runs import Run, RunTable, read_runs
+from inference.models.steps.score import score_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 512  # GPUs

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from inference.models.steps_runs import gpu_class
+from inference.models.steps.runs import gpu_class
 from prism_jax.plot.style import INDIGO, ROSE, style
 
 Found = dict[str, tuple[float, float, float]]

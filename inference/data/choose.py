@@ -12,7 +12,7 @@ from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
 
 from .columns import Column
-from .raw_table import RawTable, as_floats, column_of
+from .formats.raw_table import RawTable, as_floats, column_of
 from .resolve import shown, where_column
 from .values import as_numbers, labels
 

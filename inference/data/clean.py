@@ -15,9 +15,9 @@ from prism_jax.hints import did_you_mean
 
 from .choose import chosen
 from .columns import Column
+from .formats.raw_table import RawTable, column_of
 from .names import plain
 from .options import Options
-from .raw_table import RawTable, column_of
 from .repeats import resubmitted
 from .resolve import shown
 from .suspicion import suspicions

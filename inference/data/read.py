@@ -14,19 +14,19 @@ from prism_jax.errors import DataError
 from .choose import refuse_unknown
 from .clean import Clean, clean
 from .columns import Column
-from .delimited import read_delimited
-from .detect import Format, detect
-from .gpu_log import read_dcgm, read_nvidia_smi
+from .formats.delimited import read_delimited
+from .formats.detect import Format, detect
+from .formats.gpu_log import read_dcgm, read_nvidia_smi
+from .formats.nccl_tests import read_nccl_tests
+from .formats.parquet import read_parquet
+from .formats.raw_table import MAX_COLUMNS, RawTable, raw_table
+from .formats.step_logs import read_mlperf, read_training_log
 from .measurements import Hygiene, Measurements
 from .names import plain
-from .nccl_tests import read_nccl_tests
 from .options import Options, understand_options
-from .parquet import read_parquet
-from .raw_table import MAX_COLUMNS, RawTable, raw_table
 from .repeats import copied_rows
 from .resolve import resolve, wanted
 from .runs_table import join_runs, missing_half
-from .step_logs import read_mlperf, read_training_log
 from .telemetry import join_telemetry
 
 NOTHING: Mapping[str, str] = {}

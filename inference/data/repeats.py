@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .raw_table import Hashes, as_floats, hash_column
+from .formats.raw_table import Hashes, as_floats, hash_column
 from .values import labels
 
 MAX_DECIMALS = 9

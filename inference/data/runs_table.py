@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from prism_jax.errors import DataError
 
+from .formats.raw_table import RawTable, column_of
 from .names import plain
-from .raw_table import RawTable, column_of
 from .values import labels
 
 LONG = ("_series", "_steps")

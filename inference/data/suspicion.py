@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .columns import Column
-from .raw_table import as_floats, column_of
+from .formats.raw_table import as_floats, column_of
 
 Floats = NDArray[np.float64]
 

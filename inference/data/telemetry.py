@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from prism_jax.errors import DataError
 
 from .columns import Column
+from .formats.raw_table import RawTable, as_floats, column_of
 from .options import Options
-from .raw_table import RawTable, as_floats, column_of
 from .units import factor
 from .values import labels, numbers
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from prism_jax.errors import UnitError
 
 from .columns import TO_SECONDS, Column
+from .formats.raw_table import RawTable, column_of
 from .names import FACTORS, SPELLINGS, family, plain, understand
 from .options import Options
-from .raw_table import RawTable, column_of
 from .resolve import unit_column
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .columns import Column
+from .formats.raw_table import as_floats
 from .names import FACTORS, SPELLINGS, family
-from .raw_table import as_floats
 
 BLANKS = frozenset(
     ("", "-", "--", "n/a", "na", "nan", "none", "null", "not supported", "unknown error", "not available")

@@ -8,7 +8,7 @@ from typing import Any
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
 
-from .base import Model
+from ..model import Model
 
 _CLASSES = {
     "fleet": "Fleet",
@@ -28,4 +28,4 @@ def model_named(name: str) -> Model[Any]:
     """
     if name not in _CLASSES:
         raise FitError(f"model {name!r} is unknown; known are {', '.join(MODELS)}{did_you_mean(name, MODELS)}")
-    return getattr(import_module(f".{name}", __package__), _CLASSES[name])()
+    return getattr(import_module(f".{name}.model", __package__), _CLASSES[name])()

@@ -17,9 +17,10 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError, PrismError
-from . import calibrate, check, fit, place, predict, search, show, trace, validate
+from .commands import calibrate, check, fit, place, predict, search, show, validate
+from .commands.trace import group as trace
 from .streams import prepare_streams
-from .talk import TALK, say
+from .verbosity import TALK, say
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = (

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .talk import TALK
+from .verbosity import TALK
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from .output import print_json
 from .pictures import write_picture
-from .talk import say
+from .verbosity import say
 
 
 def leave(

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..workload.op_table import KERNELS, PHASES
-from .chunks import ChunkClass
+from ..partition.chunks import ChunkClass
+from ..workload.kernels import KERNELS, PHASES
+from .block_cost import KINDS_OF_PIECE, SLOTS, PieceCost
 from .efficiency import Efficiency
 from .overlap import Exposure, behind, cut_up
-from .piece_cost import KINDS_OF_PIECE, SLOTS, PieceCost
 from .step_cost import COMM_AXES, Array
 
 _F, _B, _W = 0, 1, 2

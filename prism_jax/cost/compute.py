@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..system.hardware import Device
-from ..workload.op_table import KERNELS, PHASES, Op, OpTable
+from ..workload.kernels import KERNELS, PHASES, Op, OpTable
 from .efficiency import Efficiency
 
 Array = NDArray[np.float64]

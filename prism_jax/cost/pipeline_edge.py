@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import ParallelPlan
+from ..partition.chunks import chunks_of_stage
+from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.shard import Shard
-from ..workload.transformer import TransformerSpec
-from .chunks import chunks_of_stage
+from ..workload.transformer.shard import Shard
+from ..workload.transformer.spec import TransformerSpec
 from .collective import Group, candidates, collective_s
 from .correction import NEUTRAL, Correction
 from .step_cost import Array

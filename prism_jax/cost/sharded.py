@@ -6,8 +6,8 @@ after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next 
 
 from __future__ import annotations
 
-from ..plan import ParallelPlan
-from .traffic import Comm
+from ..plan.plan import ParallelPlan
+from ..workload.transformer.traffic import Comm
 
 
 def weight_bytes(plan: ParallelPlan) -> float:

@@ -6,33 +6,29 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..plan import ParallelPlan
+from ..partition.chunks import chunk_classes, chunks_of_stage
+from ..partition.weights import stage_weights
+from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer import TransformerSpec
-from .calibration import shipped
+from ..workload.transformer.spec import TransformerSpec
+from .block_cost import PieceModel
 from .chunk_cost import ChunkCost, chunk_cost, pieces_of
-from .chunks import chunk_classes, chunks_of_stage
 from .efficiency import Efficiency
-from .piece_cost import PieceModel
 from .pipeline_edge import edge_seconds
-from .setting import Setting
 from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
 from .step_end import EndWork, StageEnd, end_work, stage_end
-from .weights import stage_weights
 
 
-def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency | None = None) -> StepCost:
+def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> StepCost:
     """Cost of one training step.
 
     Args:
-        eff: constants of the device; those of the shipped calibration for software that is not known, if not given.
+        eff: constants of the device, corrected by a calibration or not.
 
     Raises:
         SpecError: no constants for the device, or it lacks the plan's dtype.
         PlanError: `layer_split` does not fit.
     """
-    if eff is None:
-        eff = shipped().efficiency(Setting.of(cluster.device))
     chunks = _chunk_costs(model, cluster, plan, eff)
     p2p_s = edge_seconds(model, cluster, plan, eff.fix)
     end = _stage_end(model, cluster, plan, eff, chunks)

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plan import ParallelPlan
+from ..partition.weights import StageWeights
+from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer import TransformerSpec
+from ..workload.transformer.spec import TransformerSpec
+from ..workload.transformer.traffic import data_group
 from .collective import Group, collective_s
 from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
 from .step_cost import Array
-from .traffic import data_group
-from .weights import StageWeights
 
 # HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments in and out 24, 16-bit weight 2;
 # gradient norm reads 4, zeroing writes 4. Source: states as in ZeRO (arXiv 1910.02054 section 3.1).

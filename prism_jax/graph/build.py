@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from .._typing import Floats, Ints
 from ..cost.step_cost import StepCost
 from ..errors import PlanError
+from ..schedule.base import Schedule
 from .levels import LevelTable, describe, level_table as level_table
-from .schedules.base import Schedule
 from .signatures import signature_seconds, signatures
 from .step_graph import StepGraph
 

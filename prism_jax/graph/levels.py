@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._typing import Ints
 from ..errors import PlanError
-from .schedules.base import Op, Part, Schedule
+from ..schedule.base import Op, Part, Schedule
 
 
 class LevelTable(NamedTuple):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from .._typing import Floats
 from ..cost.step_cost import KINDS
+from ..schedule.base import Schedule
 from .levels import LevelTable
-from .schedules.base import Schedule
 
 Index = NDArray[np.intp]
 

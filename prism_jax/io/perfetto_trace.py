@@ -9,10 +9,10 @@ import numpy as np
 
 from .._typing import Floats
 from ..errors import DataError
-from ..trace.dependencies import Dependencies
-from ..trace.pipeline import is_pipeline
-from ..trace.trace import Trace
-from ..trace.who_waits import dependencies
+from ..recorded.trace.dependencies import Dependencies
+from ..recorded.trace.pipeline import is_pipeline
+from ..recorded.trace.trace import Trace
+from ..recorded.trace.waiting_ops import dependencies
 from .perfetto import MAX_EVENTS, Event, name_event, slice_event, sort_event, write_events
 
 

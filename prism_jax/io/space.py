@@ -15,12 +15,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, create_model
 
 from ..errors import ConfigError
-from ..plan import RECOMPUTE, SCHEDULES, SHARDING
-from ..search.space import PlanSpace
-from .document import Document
-from .mistakes import validated
-from .read_job_file import read_job_file
-from .schema import STRICT, Count, Flag, one_of
+from ..plan.plan import RECOMPUTE, SCHEDULES, SHARDING
+from ..search.plans.space import PlanSpace
+from .job.document import Document
+from .job.mistakes import validated
+from .job.read_job_file import read_job_file
+from .job.schema import STRICT, Count, Flag, one_of
 
 MOST_VALUES = 64
 SWITCHES = ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")

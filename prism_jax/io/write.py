@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__
-from .atomic import atomic_path as atomic_path, check_target as check_target
+from .._files import atomic_path as atomic_path, check_target as check_target
+from .._version import __version__
 
 
 def write_text(path: str | Path, text: str) -> None:

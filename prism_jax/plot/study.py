@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ..plan import ParallelPlan
+from ..plan.plan import ParallelPlan
 from ..search.study import Study
 from .figure import new_axes
 from .style import GREY, INDIGO, ROSE, SAND, TEAL, style

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from .._typing import Floats
-from ..trace.prediction import TracePrediction
-from ..trace.score import LEVEL
+from ..recorded.prediction import TracePrediction
+from ..recorded.score import LEVEL
 from .style import GREY, INDIGO, WINE, style
 
 LEVELS = np.linspace(0.005, 0.995, 199)

@@ -3,8 +3,9 @@
 Names are imported when they are used: reports on jobs need what `explain` needs, reports on traces do without JAX.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .lines import summary_lines as summary_lines
@@ -13,15 +14,11 @@ if TYPE_CHECKING:
     from .summary import summary_dict as summary_dict
 
 _HOME = {
-    "summary_lines": "lines",
     "placement_lines": "place_lines",
     "size_lines": "search_lines",
     "study_lines": "search_lines",
     "summary_dict": "summary",
+    "summary_lines": "lines",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..cost.memory import MemoryBreakdown
-from ..cost.model_band import model_factors
+from ..calibration.band import model_factors
 from ..cost.step_cost import StepCost
 from ..explain.types import Explanation
 from ..job import Job
+from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..result import StepTimeDistribution
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._typing import Floats
-from ..trace.prediction import TracePrediction
-from ..trace.recorded_job import RecordedJob
-from ..trace.score import LEVEL, SplitScore, mean_of_splits
-from ..trace.step_log import StepLog
-from ..trace.trace import Trace
+from ..recorded.prediction import TracePrediction
+from ..recorded.recorded_job import RecordedJob
+from ..recorded.score import LEVEL, SplitScore, mean_of_splits
+from ..recorded.trace.step_log import StepLog
+from ..recorded.trace.trace import Trace
 
 if TYPE_CHECKING:
     from ..explain.types import Stragglers, TraceCriticality

@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..cost.memory import memory
 from ..errors import DataError, PlanError
 from ..job import Job
-from ..plan import Overlap, ParallelPlan
-from ..plan_check import problems
+from ..memory.breakdown import memory
+from ..plan.check import problems
+from ..plan.plan import Overlap, ParallelPlan
 from ..units import format_bytes
 from .evaluate import Evaluator, Screen
 from .objective import Objective
+from .plans.space import PlanSpace, default_space
+from .plans.table import PlanTable
 from .racing import ROUNDS
-from .space import PlanSpace, default_space
-from .table import PlanTable
 from .tail import TailScorer
 
 

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
+from ..calibration.key import Setting
 from ..cost.efficiency import Efficiency
-from ..cost.setting import Setting
 from ..errors import PlanError
 from ..job import Job
-from ..plan import ParallelPlan
-from ..workload.transformer import TransformerSpec
-from .block import BlockCost, block_cost, chunk_seconds, feasibility
-from .bound import lower_bound
-from .parts import Parts, Rows
+from ..plan.plan import ParallelPlan
+from ..workload.transformer.spec import TransformerSpec
 from .pipeline import end_times, pipeline
-from .rules import FEASIBLE, REASONS, Reasons
-from .table import Layout, PlanTable, distinct
+from .plans.block import BlockCost, block_cost, chunk_seconds, feasibility
+from .plans.bound import lower_bound
+from .plans.cost_cache import Parts, Rows
+from .plans.rules import FEASIBLE, REASONS, Reasons
+from .plans.table import Layout, PlanTable, distinct
 
 Progress = Callable[[float, str], None]
 N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat

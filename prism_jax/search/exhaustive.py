@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from ..job import Job
-from ..plan_check import problems
+from ..plan.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, Progress, Screen, efficiency_of_plans, silent
 from .journal import Journal, fingerprint
 from .objective import Objective
+from .plans.rules import Reasons
+from .plans.space import PlanSpace, default_space
 from .racing import Finalists, race
-from .rules import Reasons
-from .space import PlanSpace, default_space
 from .study import Candidate, Study
 from .verify import Promise, promise
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from .._files import atomic_path
 from .._typing import Floats
 from ..errors import DataError
-from ..io.atomic import atomic_path
 from .evaluate import Progress
-from .parts import Rows
+from .plans.cost_cache import Rows
 
 CHUNK = 256  # plans scored between two looks at the clock
 SAVE_EVERY_S = 10.0

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from .._typing import Floats, Ints
 from ..graph.levels import level_table
 from ..graph.pad import padded_depth, padded_shape
-from ..graph.schedules import make_schedule
 from ..graph.signatures import Signatures, signature_seconds, signatures
 from ..graph.step_graph import ring_depth, ring_rows
-from .table import Layout
+from ..schedule import make_schedule
+from .plans.table import Layout
 
 Reals = NDArray[np.floating]
 WIDTH = 256  # plans per call: the state of the scan stays in the second-level cache

@@ -17,7 +17,7 @@ from ..job import Job
 from .evaluate import Progress, silent
 from .exhaustive import search
 from .pareto import front
-from .space import PlanSpace, default_space
+from .plans.space import PlanSpace, default_space
 from .study import Study, plan_dict
 
 CRITERIA = ("value_s", "n_devices", "memory_bytes", "energy_j", "cost")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..job import Job
-from ..plan import ParallelPlan
+from ..plan.plan import ParallelPlan
 from .evaluate import Screen
 from .objective import Objective
 from .pareto import front

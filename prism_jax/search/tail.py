@@ -23,18 +23,18 @@ from ..cost.step import collective_classes
 from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES
 from ..graph.score import residual_map
 from ..graph.signatures import signature_seconds
-from ..plan import ParallelPlan
-from ..simulate.fold import Shared, step_samples
+from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
 from ..simulate.program import NETWORK_AXES
+from ..simulate.replica_maximum import Shared, step_samples
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
-from .block import BlockCost, block_cost, chunk_seconds
 from .evaluate import Evaluator
-from .parts import Rows
 from .pipeline import Pipeline, pipeline, run, sent_s
-from .table import PlanTable, distinct
+from .plans.block import BlockCost, block_cost, chunk_seconds
+from .plans.cost_cache import Rows
+from .plans.table import PlanTable, distinct
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
 Single = NDArray[np.float32]

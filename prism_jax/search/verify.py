@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from ..plan import ParallelPlan
+from ..plan.plan import ParallelPlan
 from ..variability.tree import Variability
 from .evaluate import Evaluator
 from .objective import Objective
-from .table import PlanTable
+from .plans.table import PlanTable
 from .tail import TailScorer
 
 N_SEEDS = 8

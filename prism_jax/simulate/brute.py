@@ -14,10 +14,10 @@ from .._typing import Floats
 from ..graph.random import MAX_COLUMNS, key_words
 from ..result import StepTimeDistribution
 from .columns import Chunk, column_times
-from .fold import finish
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import KnownGpus
 from .program import Program
+from .replica_maximum import finish
 
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
 CHUNKS_PER_CALL = 32

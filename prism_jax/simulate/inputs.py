@@ -9,8 +9,8 @@ from .._typing import Floats
 from ..variability.score_map import NormalScoreMap
 from .columns import ColumnInputs
 from .explicit import unit_step
-from .fold import Shared
 from .program import Program
+from .replica_maximum import Shared
 
 
 def regime_factors(program: Program, scores: Floats) -> Floats:

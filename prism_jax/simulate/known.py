@@ -20,7 +20,7 @@ from .._typing import Floats
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..hints import did_you_mean
-from ..plan import ParallelPlan
+from ..plan.plan import ParallelPlan
 from .columns import Chunk, column_times
 from .inputs import column_inputs, regime_factors
 from .layout import device_layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import ParallelPlan
+from ..plan.plan import ParallelPlan
 
 
 def device_layout(plan: ParallelPlan) -> NDArray[np.int32]:

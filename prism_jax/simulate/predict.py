@@ -18,11 +18,11 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
 from .brute import TAIL_PROB, Progress, brute_force, silent
 from .columns import Chunk, ColumnInputs, column_times
-from .fold import maximum_quantile, step_samples
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import MAX_KNOWN_REPLICAS, KnownGpus, known_times
 from .program import Program, by_class, lower
+from .replica_maximum import maximum_quantile, step_samples
 
 METHODS = ("symmetric", "brute_force")
 N_RANDOMISATION = 8

@@ -18,10 +18,10 @@ from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
 from ..graph.build import build_graph
 from ..graph.pad import pad_graph, padded_depth
 from ..graph.propagate import GraphArrays
-from ..graph.schedules import make_schedule
 from ..graph.score import ScoreChain, family_chain, map_sd, residual_map, standardised
 from ..graph.step_graph import StepGraph, ring_rows
 from ..job import Job
+from ..schedule import make_schedule
 from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family, Normal
 from ..variability.tree import Variability

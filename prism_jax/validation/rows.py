@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..plan import ParallelPlan
+from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer import TransformerSpec
+from ..workload.transformer.spec import TransformerSpec
 
 
 class MeasuredRow(Protocol):
@@ -20,7 +20,7 @@ class MeasuredRow(Protocol):
         measured_range: shortest and longest step time in seconds, where a source gives a range.
         unsupported: why model, cluster and plan are missing; empty if they are not.
         defect: what is known to be wrong with the row, empty if nothing is.
-        framework: training software, one of `cost.software.FRAMEWORKS`.
+        framework: training software, one of `framework.catalog.FRAMEWORKS`.
         job: model, cluster and plan.
     """
 

@@ -12,11 +12,11 @@ from zlib import crc32
 
 import numpy as np
 
-from ..cost.calibration import Calibration
+from ..calibration.band import outline_factors
+from ..calibration.calibration import Calibration
+from ..calibration.key import Setting
+from ..calibration.surrogate import outline, stack
 from ..cost.efficiency import efficiency
-from ..cost.model_band import outline_factors
-from ..cost.outline import outline, stack
-from ..cost.setting import Setting
 from ..errors import PrismError
 from ..job import Job
 from ..metrics import mfu

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from ..cost.calibration import Calibration
+from ..calibration.calibration import Calibration
 from ..job import Job
 from ..simulate.predict import predict
 from ..variability.catalog import default_for, preset

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import SpecError
 from ..hints import did_you_mean
-from .config import variability_from_dict
+from .config import overlaid
 from .tree import Variability
 
 # Generation of a device, or part of its name -> preset. Where a generation has no data its preset says what it borrows.
@@ -61,7 +61,7 @@ def preset(name: str) -> Variability:
     if key not in preset_names():
         raise SpecError(f"unknown variability preset {name!r}{did_you_mean(key, preset_names())}")
     text = (_FOLDER / f"{key}.toml").read_text(encoding="utf-8")
-    return variability_from_dict(tomllib.loads(text), f"presets/{key}.toml")
+    return overlaid(tomllib.loads(text), Variability(name="custom"), f"presets/{key}.toml")
 
 
 def default_for(device: object) -> str:

@@ -1,4 +1,4 @@
-"""Variability from a plain dict (a section of a YAML job or a preset file) and back.
+"""Variability from and to a plain dict: the fields of a section of a YAML job or of a preset file.
 
 preset: h100-default
 scale: 1.5                                  # of the preset's spreads
@@ -22,21 +22,18 @@ from .tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
 FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls", *KERNEL_CLASSES)
 
 
-def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variability") -> Variability:
-    """The tree that a configuration section describes.
+def overlaid(section: Mapping[str, Any], base: Variability, where: str = "variability") -> Variability:
+    """`base` with the fields of a configuration section in place of its own.
 
     Args:
-        section: a preset's name, or a mapping as in the module's example. What it names replaces the preset's value part by part;
-            `stalls` replaces all of the preset's stalls.
+        section: a mapping as in the module's example. What it names replaces the base's value part by part; `stalls` replaces all
+            of the base's stalls. `preset` and `scale` are for `section.variability_from_dict`.
         where: path of the section in its file, for messages.
 
     Raises:
         SpecError: names the path inside the section ("variability.gemm.gpu.kind"), the value and the remedy.
     """
-    if isinstance(section, str):
-        section = {"preset": section}
-    _check_keys(section, FIELDS, where)
-    base = _base(section, where)
+    check_keys(section, FIELDS, where)
     classes = dict(base.classes)
     for name in KERNEL_CLASSES:
         if name in section:
@@ -51,7 +48,7 @@ def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variab
             name=str(name),
             classes=classes,
             step=step,
-            step_ar1=_number(section.get("step_ar1", base.step_ar1), f"{where}.step_ar1"),
+            step_ar1=number(section.get("step_ar1", base.step_ar1), f"{where}.step_ar1"),
             stalls=stalls,
             source=str(section.get("source", base.source)),
         )
@@ -70,28 +67,8 @@ def variability_to_dict(variability: Variability) -> dict[str, Any]:
     return section
 
 
-def _base(section: Mapping[str, Any], where: str) -> Variability:
-    from .catalog import preset  # the catalogue reads its files through this module
-
-    scale = _number(section.get("scale", 1.0), f"{where}.scale")
-    if "preset" not in section:
-        if "scale" in section:
-            raise SpecError(f"{where}.scale: scales a preset, but no preset is named. Add preset: h100-default")
-        return Variability(name="custom")
-    try:
-        base = preset(section["preset"])
-    except SpecError as error:
-        raise SpecError(f"{where}.preset: {error}") from error
-    if scale == 1.0:
-        return base
-    try:
-        return base.scaled(scale)
-    except SpecError as error:
-        raise SpecError(f"{where}.scale: {error}") from error
-
-
 def _class(section: Any, base: ClassVariability, where: str) -> ClassVariability:
-    _check_keys(section, PARTS, where)
+    check_keys(section, PARTS, where)
     given: dict[str, Family] = {part: family_from_dict(value, f"{where}.{part}") for part, value in section.items()}
     return replace(base, **given)
 
@@ -108,15 +85,15 @@ def _stalls(section: Any, where: str) -> tuple[Stall, ...]:
 
 
 def _stall(entry: Any, where: str) -> Stall:
-    _check_keys(entry, [f.name for f in fields(Stall)], where)
-    values = {name: _number(value, f"{where}.{name}") for name, value in entry.items()}
+    check_keys(entry, [f.name for f in fields(Stall)], where)
+    values = {name: number(value, f"{where}.{name}") for name, value in entry.items()}
     try:
         return Stall(**values)
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from error
 
 
-def _check_keys(section: Any, known: Any, where: str) -> None:
+def check_keys(section: Any, known: Any, where: str) -> None:
     if not isinstance(section, Mapping):
         raise SpecError(f"{where}: {section!r} is not a mapping; its fields are {', '.join(known)}")
     for key in section:
@@ -124,7 +101,7 @@ def _check_keys(section: Any, known: Any, where: str) -> None:
             raise SpecError(f"{where}.{key}: unknown field{did_you_mean(key, known)}")
 
 
-def _number(value: Any, where: str) -> float:
+def number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SpecError(f"{where}: {value!r} is not a number")
     return float(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import SpecError
 from ..system.names import NameTable, load_toml
-from .transformer import MLASpec, MoESpec, TransformerSpec
+from .transformer.spec import MLASpec, MoESpec, TransformerSpec
 
 _SUFFIX = {"M": 10**6, "B": 10**9, "T": 10**12}
 _NOT_A_FIELD = ("aliases", "family", "published")

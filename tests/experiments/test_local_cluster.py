@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.simulate.replay import replay, replay_program
-from prism_jax.trace.durations import durations
-from prism_jax.trace.trace import Trace
-from prism_jax.trace.who_waits import dependencies
+from prism_jax.recorded.replay import replay, replay_program
+from prism_jax.recorded.trace.durations import durations
+from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.trace.waiting_ops import dependencies
 
 SOURCE = Path(__file__).resolve().parents[2] / "experiments" / "local_cluster"
 SLOW_RANK = 3

@@ -12,11 +12,11 @@ import pytest
 
 import inference
 from inference import Settings
+from inference.engine.sampled import independent
 from inference.holdout import Holdout, _splits, holdout
-from inference.models.base import Score
-from inference.sampled import independent
+from inference.model import Score
 from prism_jax.errors import DataError, FitError
-from tests.inference.toy import N_GROUP, Halves, Toy, exact, readings
+from tests.inference.engine.toy import N_GROUP, Halves, Toy, exact, readings
 
 KEY = jax.random.key(0)
 FEW = Settings(n_approximate_draw=200)

@@ -15,12 +15,12 @@ import pytest
 import xarray
 
 from inference.data import Hygiene
-from inference.diagnostics import Verdict
+from inference.engine.diagnostics import Verdict
+from inference.engine.sampled import Sampled
 from inference.result import Fit
-from inference.sampled import Sampled
-from inference.store import load, save
+from inference.store import save
 from prism_jax.errors import DataError
-from tests.inference.toy import Toy
+from tests.inference.engine.toy import Toy
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,13 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def test_every_kind_of_field_comes_back(kept):
-    after = load(kept).data
+    after = Fit.load(kept).data
     for field in fields(AllKinds):
         assert equal(getattr(DATA, field.name), getattr(after, field.name)), field.name
 
 
 def test_draws_come_back_bit_for_bit(kept):
-    before, after = some_fit().sampled, load(kept).sampled
+    before, after = some_fit().sampled, Fit.load(kept).sampled
     assert before.draws.keys() == after.draws.keys()
     for name, value in before.draws.items():
         assert value.tobytes() == after.draws[name].tobytes()
@@ -153,7 +153,7 @@ def test_draws_come_back_bit_for_bit(kept):
 
 
 def test_what_a_fit_says_comes_back(kept):
-    before, after = some_fit(), load(kept)
+    before, after = some_fit(), Fit.load(kept)
     assert after.verdict.as_dict() == before.verdict.as_dict()
     assert after.hygiene == before.hygiene
     assert after.describe() == before.describe()
@@ -168,15 +168,15 @@ def test_the_pareto_shape_comes_back(k, tmp_path):
         before, sampled=replace(before.sampled, k_hat=k), verdict=replace(before.verdict, k_hat=k, r_hat=np.nan)
     )
     save(changed, tmp_path / "a.nc")
-    after = load(tmp_path / "a.nc")
+    after = Fit.load(tmp_path / "a.nc")
     assert after.sampled.k_hat == k
     assert after.verdict.k_hat == k
     assert np.isnan(after.verdict.r_hat)
 
 
 def test_saving_a_loaded_fit_changes_nothing(kept, tmp_path):
-    save(load(kept), tmp_path / "again.nc")
-    again = load(tmp_path / "again.nc")
+    save(Fit.load(kept), tmp_path / "again.nc")
+    again = Fit.load(tmp_path / "again.nc")
     assert all(equal(getattr(DATA, field.name), getattr(again.data, field.name)) for field in fields(DATA))
     assert again.summary() == some_fit().summary()
 
@@ -208,16 +208,16 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
 
 def test_no_file_and_a_folder_are_refused(tmp_path):
     with pytest.raises(DataError, match="no such file"):
-        load(tmp_path / "a.nc")
+        Fit.load(tmp_path / "a.nc")
     with pytest.raises(DataError, match="no such file"):
-        load(tmp_path)
+        Fit.load(tmp_path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 0.9, 0.999])
 def test_a_file_that_is_cut_is_refused(share, whole, kept):
     kept.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(DataError, match=r"kept\.nc: "):
-        load(kept)
+        Fit.load(kept)
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_a_file_that_is_cut_is_refused(share, whole, kept):
 def test_other_files_are_refused(content, kept):
     kept.write_bytes(content)
     with pytest.raises(DataError, match="not a fit that can be read"):
-        load(kept)
+        Fit.load(kept)
 
 
 def test_another_netcdf_file_is_refused(tmp_path):
     file = tmp_path / "weather.nc"
     xarray.Dataset({"rain": ("day", np.zeros(3))}).to_netcdf(file, engine="h5netcdf")
     with pytest.raises(DataError, match="not one of `prism-jax fit`"):
-        load(file)
+        Fit.load(file)
 
 
 def change(file: Path, edit) -> None:
@@ -261,13 +261,13 @@ def change(file: Path, edit) -> None:
 def test_what_does_not_fit_this_version_is_refused(edit, says, kept):
     change(kept, edit)
     with pytest.raises(DataError, match=r"kept\.nc: ") as refused:
-        load(kept)
+        Fit.load(kept)
     assert says in str(refused.value)
 
 
 def test_a_default_stands_in_for_a_field_of_a_later_version(kept):
     change(kept, lambda about: about["data"].pop("later"))
-    assert load(kept).data.later == 2.5
+    assert Fit.load(kept).data.later == 2.5
 
 
 @pytest.mark.parametrize(
@@ -277,14 +277,14 @@ def test_missing_groups_and_arrays_are_refused(gone, kept):
     with h5py.File(kept, "r+") as content:
         del content[gone]
     with pytest.raises(DataError, match=r"kept\.nc: "):
-        load(kept)
+        Fit.load(kept)
 
 
 def test_an_attribute_that_is_no_json_is_refused(kept):
     with h5py.File(kept, "r+") as content:
         content.attrs["prism_jax_fit"] = "{"
     with pytest.raises(DataError, match="not a fit that can be read"):
-        load(kept)
+        Fit.load(kept)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -295,6 +295,6 @@ def test_damaged_bytes_give_one_kind_of_error(seed, kept):
         damaged[at] = int(rng.integers(256))
     kept.write_bytes(damaged)
     try:
-        load(kept)
+        Fit.load(kept)
     except DataError as error:
         assert "\n" not in str(error)

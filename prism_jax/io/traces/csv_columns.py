@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
-from ..document import short
+from ..job.document import short
 from .op_columns import Column, OpColumns, Place, check_header
 from .streams import lines
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...errors import DataError
 from . import plain_table
-from .mllog import MARKER
+from .logs.mllog import MARKER
 from .streams import GZIP, check_file, chunks, head
 
 Format = Literal["parquet", "csv", "kineto", "mllog", "text_log"]

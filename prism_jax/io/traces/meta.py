@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ...errors import ConfigError
 from ...hints import did_you_mean
-from ...trace.op_table import MAX_RANKS, JobShape
-from ..document import Document, short
-from ..read_yaml import read_value, read_yaml
+from ...recorded.trace.op_table import MAX_RANKS, JobShape
+from ..job.document import Document, short
+from ..job.read_yaml import read_value, read_yaml
 from .streams import check_file
 
 MAX_BYTES = 2**16

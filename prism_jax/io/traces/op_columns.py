@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ..._typing import Ints
 from ...errors import DataError
 from ...hints import did_you_mean
-from ...trace.op_table import NONE, OpTable, check_columns
-from ..document import short
+from ...recorded.trace.op_table import NONE, OpTable, check_columns
+from ..job.document import short
 
 MAX_ROWS = 50_000_000  # 3 GB of columns
 MAX_TEXT = 200  # characters of a name

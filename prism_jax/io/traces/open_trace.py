@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 
 from ...errors import DataError
-from ...trace.assemble import assemble
-from ...trace.op_table import JobShape, OpTable
-from ...trace.step_log import StepLog
-from ...trace.trace import Trace
-from ..examples import example_traces
+from ...recorded.trace.assemble import assemble
+from ...recorded.trace.op_table import JobShape, OpTable
+from ...recorded.trace.step_log import StepLog
+from ...recorded.trace.trace import Trace
+from ..job.examples import example_traces
 from .detect import Format, detect
 from .meta import find_meta, read_meta
 
@@ -59,9 +59,9 @@ def _named(path: str | Path) -> str | Path:
 
 def _readers() -> dict[Format, Callable[[Path], OpTable | StepLog]]:
     """The reader of one file of every format; imported on demand, because pyarrow takes its time."""
-    from .mllog import read_mllog
+    from .logs.mllog import read_mllog
+    from .logs.text_log import read_text_log
     from .plain_table import read_plain_csv
-    from .text_log import read_text_log
 
     return {"parquet": _parquet, "csv": read_plain_csv, "mllog": read_mllog, "text_log": read_text_log}
 
@@ -84,7 +84,7 @@ def _parquet(path: Path) -> OpTable:
 
 
 def _kineto(named: Path, paths: list[Path], job: JobShape | None) -> Trace:
-    from .kineto import read_kineto
+    from .kineto.profiles import read_kineto
 
     table, inside = read_kineto(paths)
     folder = named if named.is_dir() else paths[0].parent

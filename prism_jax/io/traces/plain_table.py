@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
-from ...trace.op_table import NONE, OpTable
+from ...recorded.trace.op_table import NONE, OpTable
 from ..write import atomic_path
 from . import csv_columns
 from .op_columns import Column

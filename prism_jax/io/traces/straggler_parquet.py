@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...trace.op_table import OpTable
+from ...recorded.trace.op_table import OpTable
 from .op_columns import Column
 from .parquet_columns import read_columns
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inference.data import packed, read_measurements, tidy
+from inference.data import read_measurements, tidy
+from inference.data.formats import packed
 from prism_jax.errors import DataError, UnitError
 
 from .broken_measurements import BROKEN, Broken

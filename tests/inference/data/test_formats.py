@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from inference.data import delimited, read_measurements, tidy
+from inference.data import read_measurements, tidy
+from inference.data.formats import delimited
 
 from .tables import FLEET, fleet_frame, read_text
 

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.collectives import Collectives
-from inference.models.collectives_data import CollectivesData, from_frame
-from inference.models.collectives_knots import SLOPE
-from inference.models.collectives_laws import REFERENCE_GPUS
+from inference.models.collectives.data import CollectivesData, from_frame
+from inference.models.collectives.knots import SLOPE
+from inference.models.collectives.laws import REFERENCE_GPUS
+from inference.models.collectives.model import Collectives
 
-from ..calibration import CHAINS, Calibration, Sites, calibrate
+from .calibration import CHAINS, Calibration, Sites, calibrate
 
 MODEL = Collectives("alpha_beta")  # a third of the time of the default law, whose parameters are barely told apart
 PLACES = ((8, 1), (16, 2), (64, 8))  # GPUs, nodes

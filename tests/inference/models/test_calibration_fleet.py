@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.fleet import Fleet
-from inference.models.fleet_data import FleetData
+from inference.models.fleet.data import FleetData
+from inference.models.fleet.model import Fleet
 
-from ..calibration import CHAINS, Calibration, Sites, calibrate
+from .calibration import CHAINS, Calibration, Sites, calibrate
 
 GPUS_PER_NODE, N_RUN = 4, 4
 CENTRE = np.log(1e-3)  # log seconds of the prior of typical times, which in a fit of measurements is their median

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models import kernels_shapes as shapes
-from inference.models.kernels import Kernels
-from inference.models.kernels_data import KernelsData, from_frame
+from inference.models.kernels import shapes as shapes
+from inference.models.kernels.data import KernelsData, from_frame
+from inference.models.kernels.model import Kernels
 from inference.settings import Settings
 
-from ..calibration import Calibration, Sites, calibrate
+from .calibration import Calibration, Sites, calibrate
 
 GPUS = ("a100-80gb", "h100-sxm")
 N_SHAPE = 40  # of every table: two types, two GPUs

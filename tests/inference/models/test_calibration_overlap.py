@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.overlap import Overlap
-from inference.models.overlap_data import COUNTERS, OverlapData, from_frame
-from inference.models.overlap_mixture import LONGEST
+from inference.models.overlap.data import COUNTERS, OverlapData, from_frame
+from inference.models.overlap.mixture import LONGEST
+from inference.models.overlap.model import Overlap
 
-from ..calibration import Calibration, Sites, calibrate
+from .calibration import Calibration, Sites, calibrate
 
 N_KERNEL, N_EACH = 25, 6
 N_FIT = 100

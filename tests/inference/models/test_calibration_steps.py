@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.steps import LEVEL_FLOOR, Steps
-from inference.models.steps_data import N_SMOOTH, REFERENCE_LOG2_GPUS, SLOPE_SD, StepsData
-from inference.models.steps_kernel import EFFECTS, LEVEL_SD
-from inference.models.steps_runs import LABELS
+from inference.models.steps.data import N_SMOOTH, REFERENCE_LOG2_GPUS, SLOPE_SD, StepsData
+from inference.models.steps.kernel import EFFECTS, LEVEL_SD
+from inference.models.steps.model import LEVEL_FLOOR, Steps
+from inference.models.steps.runs import LABELS
 from inference.settings import Settings
 
-from ..calibration import Calibration, Sites, calibrate
+from .calibration import Calibration, Sites, calibrate
 
 N_SYSTEM, N_REPEAT, N_STEP = 12, 3, 60
 N_FIT = 60

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.models.collectives import Collectives
-from inference.models.collectives_columns import COLUMNS, floats, plain_rows
-from inference.models.collectives_data import CollectivesData, from_frame
-from inference.models.collectives_knots import correlate, given
-from inference.models.collectives_laws import LAWS, log_seconds, place, priors
-from inference.models.collectives_predict import Place, bridge, log_centre
-from inference.models.collectives_score import alpha_beta, sigmoid
+from inference.models.collectives.columns import COLUMNS, floats, plain_rows
+from inference.models.collectives.data import CollectivesData, from_frame
+from inference.models.collectives.knots import correlate, given
+from inference.models.collectives.laws import LAWS, log_seconds, place, priors
+from inference.models.collectives.model import Collectives
+from inference.models.collectives.predict import Place, bridge, log_centre
+from inference.models.collectives.score import alpha_beta, sigmoid
 from prism_jax.errors import DataError, FitError
 from prism_jax.variability.families import StudentT
 

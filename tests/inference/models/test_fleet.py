@@ -13,11 +13,11 @@ from scipy import stats
 from inference import Settings, holdout, measured
 from inference.data import tidy
 from inference.fit import posterior
-from inference.models.fleet import Fleet
-from inference.models.fleet_data import FleetData, fleet_data
-from inference.models.fleet_likelihood import FleetLaw, log_nodes
-from inference.models.fleet_predict import new_gpus
-from inference.models.fleet_report import kernel_class
+from inference.models.fleet.data import FleetData, fleet_data
+from inference.models.fleet.likelihood import FleetLaw, log_nodes
+from inference.models.fleet.model import Fleet
+from inference.models.fleet.predict import new_gpus
+from inference.models.fleet.report import kernel_class
 from prism_jax.errors import DataError
 from prism_jax.variability.families import Mixture
 

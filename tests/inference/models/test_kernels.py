@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from inference.models import kernels_collapsed as collapsed, kernels_field as residual, kernels_shapes as shapes
-from inference.models.kernels import CLASS_SCALE, TABLE_SCALE, Kernels
-from inference.models.kernels_data import from_frame
-from inference.models.kernels_predict import efficiency
-from inference.models.kernels_table import START_LEVEL, tidy
+from inference.models.kernels import collapsed as collapsed, field as residual, shapes as shapes
+from inference.models.kernels.data import from_frame
+from inference.models.kernels.model import CLASS_SCALE, TABLE_SCALE, Kernels
+from inference.models.kernels.predict import efficiency
+from inference.models.kernels.table import START_LEVEL, tidy
 from prism_jax.errors import DataError, FitError
 
 MODEL = Kernels()

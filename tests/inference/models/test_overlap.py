@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.models.overlap import Overlap
-from inference.models.overlap_data import FEATURES, OverlapData, from_frame
-from inference.models.overlap_mixture import LONGEST, best_for_mape
-from inference.models.overlap_predict import point, slowdown
+from inference.models.overlap.data import FEATURES, OverlapData, from_frame
+from inference.models.overlap.mixture import LONGEST, best_for_mape
+from inference.models.overlap.model import Overlap
+from inference.models.overlap.predict import point, slowdown
 from prism_jax.errors import DataError, FitError
 
 MODEL = Overlap()

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.laplace import mode
-from inference.models.steps import Steps, new_run, query, total_time
-from inference.models.steps_data import StepsData
-from inference.models.steps_predict import coordinates, query_of, shapes
-from inference.models.steps_report import variance_shares
-from inference.models.steps_runs import read_runs
-from inference.models.steps_shape import P99, ratios
-from inference.program import constrained, program
+from inference.engine.laplace import mode
+from inference.engine.program import constrained, program
+from inference.models.steps.data import StepsData
+from inference.models.steps.model import Steps, new_run, query, total_time
+from inference.models.steps.predict import coordinates, query_of, shapes
+from inference.models.steps.report import variance_shares
+from inference.models.steps.runs import read_runs
+from inference.models.steps.shape import P99, ratios
 from prism_jax.errors import DataError
 
 MODEL = Steps()

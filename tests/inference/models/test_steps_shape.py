@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inference.models.steps_runs import gpu_class
-from inference.models.steps_shape import (
+from inference.models.steps.runs import gpu_class
+from inference.models.steps.shape import (
     LEVELS,
     cdf,
     excess,

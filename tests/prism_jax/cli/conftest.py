@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.prism_jax.cli.trace_calls import written
-from tests.trace_oracle import PipelineJob
+from tests.prism_jax.cli.trace.calls import written
+from tests.support.trace_oracle import PipelineJob
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from inference.calibration_store import load
+from inference.cost_model.store import load
 from prism_jax.cli.app import main
 
 JOB = """\

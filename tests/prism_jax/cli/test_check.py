@@ -5,8 +5,8 @@ import json
 import pytest
 
 from prism_jax.cli.app import main
-from prism_jax.cost.memory import memory
-from prism_jax.io.config import load_job
+from prism_jax.io.job.load_job import load_job
+from prism_jax.memory.breakdown import memory
 
 JOB = """\
 name: small

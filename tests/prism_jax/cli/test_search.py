@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from inference.calibration_store import save
+from inference.cost_model.store import save
+from prism_jax.calibration.calibration import shipped
 from prism_jax.cli.app import main
-from prism_jax.cost.calibration import shipped
 
 SMALL = [
     word

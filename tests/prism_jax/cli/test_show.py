@@ -5,9 +5,9 @@ import json
 import pytest
 
 from prism_jax.cli.app import main
-from prism_jax.cli.shelves import SHELVES, readable
-from prism_jax.cost.software import FRAMEWORKS
-from prism_jax.plan import SCHEDULES
+from prism_jax.cli.catalogue import SHELVES, readable
+from prism_jax.framework.catalog import FRAMEWORKS
+from prism_jax.plan.plan import SCHEDULES
 
 
 @pytest.mark.parametrize("kind", list(SHELVES))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from inference.calibration_store import save
+from inference.cost_model.store import save
+from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.cli.app import main
-from prism_jax.cli.validate_tables import cut
-from prism_jax.cost.calibration import Calibration, shipped
-from tests.measured_rows import only_misfit
+from prism_jax.cli.commands.validate_tables import cut
+from tests.support.measured_rows import only_misfit
 
 ROW = {
     "id": "one", "source": "site A", "model": "llama 7B", "layers": "32", "hidden": "4096", "ffn": "11008", "heads": "32",

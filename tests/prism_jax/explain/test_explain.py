@@ -18,7 +18,7 @@ from prism_jax.simulate.predict import predict, symmetric
 from prism_jax.simulate.program import Program
 from prism_jax.variability.families import LogNormal, Normal
 from prism_jax.variability.tree import Stall, Variability
-from tests.jobs import EVERYTHING, compute_varies, make_job, make_program, network_varies
+from tests.support.jobs import EVERYTHING, compute_varies, make_job, make_program, network_varies
 
 KEY = jax.random.key(0)
 ONLY = {

@@ -8,10 +8,10 @@ from hypothesis import given
 
 from prism_jax.errors import PlanError
 from prism_jax.graph.levels import level_table
-from prism_jax.graph.schedules import Op, Part, Schedule, make_schedule
-from prism_jax.graph.schedules.base import backward, forward, input_gradient, straight
-from tests.oracle import waits_for
-from tests.pipelines import schedules
+from prism_jax.schedule import Op, Part, Schedule, make_schedule
+from prism_jax.schedule.base import backward, forward, input_gradient, straight
+from tests.support.oracle import waits_for
+from tests.support.pipelines import schedules
 
 
 def pipeline(*orders: tuple[Op, ...], n_micro_batch: int = 1) -> Schedule:

@@ -17,7 +17,7 @@ from prism_jax.simulate.inputs import column_inputs, regime_factors
 from prism_jax.simulate.member_table import member_table
 from prism_jax.variability.families import Family, LogNormal, Mixture, Normal, StudentT
 from prism_jax.variability.tree import Variability
-from tests.jobs import compute_varies, make_program
+from tests.support.jobs import compute_varies, make_program
 
 N_COLUMN, N_LEVEL = 1024, 32
 SD = 0.02

@@ -14,14 +14,14 @@ from prism_jax.graph.build import build_graph
 from prism_jax.graph.members import ExplicitMembers
 from prism_jax.graph.propagate import CallNoise, GraphArrays, Network, propagate, trail
 from prism_jax.graph.random import key_words
-from prism_jax.graph.schedules import Part, Schedule, make_schedule
 from prism_jax.graph.score import residual_map, standardised
 from prism_jax.graph.step_graph import StepGraph
+from prism_jax.schedule import Part, Schedule, make_schedule
 from prism_jax.simulate.explicit import unit_network, unit_step
 from prism_jax.simulate.program import NETWORK_AXES, graph_arrays
 from prism_jax.variability.families import LogNormal
-from tests.oracle import simulate
-from tests.pipelines import random_cost, schedule_parts
+from tests.support.oracle import simulate
+from tests.support.pipelines import random_cost, schedule_parts
 
 SCHEDULES = [
     ("gpipe", 3, 5, 1),

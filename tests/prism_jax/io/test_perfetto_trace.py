@@ -16,9 +16,9 @@ from prism_jax.errors import DataError
 from prism_jax.io import perfetto_trace
 from prism_jax.io.perfetto_trace import typical_steps, write_recorded
 from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.trace.trace import Trace
-from tests.trace_oracle import PipelineJob
-from tests.traces import FIRST_STEP, draws, measured, record
+from prism_jax.recorded.trace.trace import Trace
+from tests.support.trace_oracle import PipelineJob
+from tests.support.traces import FIRST_STEP, draws, measured, record
 
 JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)
 FIRST, SECOND, THIRD = range(FIRST_STEP, FIRST_STEP + 3)

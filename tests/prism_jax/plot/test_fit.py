@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from inference.checks import Checks
+from inference.engine.checks import Checks
 from prism_jax.plot import figure_bytes, plot_fit
 from prism_jax.plot.fit import plot_replicated, plot_shares
 

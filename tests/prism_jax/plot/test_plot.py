@@ -18,7 +18,7 @@ from prism_jax.errors import DataError
 from prism_jax.explain.types import Explanation
 from prism_jax.plot import figure_bytes, plot_breakdown, plot_owners, plot_prediction, plot_step_time, style
 from prism_jax.plot.style import colour
-from tests.synthetic import EXPLANATION, distribution
+from tests.support.synthetic import EXPLANATION, distribution
 
 KINDS = ("usual", "constant", "narrow", "skewed", "long_tailed", "noisy")
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}

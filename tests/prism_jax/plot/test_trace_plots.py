@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from prism_jax.explain.types import Stragglers
 from prism_jax.plot import figure_bytes, plot_trace_prediction, plot_workers
-from prism_jax.trace.prediction import TracePrediction
+from prism_jax.recorded.prediction import TracePrediction
 
 RNG = np.random.default_rng(0)
 NORMAL = TracePrediction(RNG.normal(2.0, 0.1, (40, 100)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax.cost.calibration import KNOBS
+from prism_jax.calibration.calibration import KNOBS
 from prism_jax.report.calibrate_lines import MOST_RUNS, WORDS, calibrate_lines
 
 

@@ -9,7 +9,7 @@ import pytest
 from prism_jax.io.write import to_json
 from prism_jax.report import summary_lines
 from prism_jax.report.quantity import bar, prob, with_error
-from tests.synthetic import EXPLANATION, distribution, summary
+from tests.support.synthetic import EXPLANATION, distribution, summary
 
 KEYS = {
     "step_time_s": {"mean", "std", "p5", "p50", "p95", "p99", "p999"},

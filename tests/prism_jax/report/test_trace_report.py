@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.explain.trace_criticality import trace_criticality
 from prism_jax.explain.types import Stragglers
-from prism_jax.explain.what_if import stragglers
 from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.io.write import to_json
+from prism_jax.recorded.criticality import trace_criticality
+from prism_jax.recorded.edits.what_if import stragglers
+from prism_jax.recorded.prediction import TracePrediction
+from prism_jax.recorded.recorded_job import Agreement, RecordedJob, fit_job
+from prism_jax.recorded.replay_recorded import replay_recorded
+from prism_jax.recorded.score import SplitScore
+from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.trace.trace import Trace
 from prism_jax.report.quantity import with_error
 from prism_jax.report.trace_lines import info_lines, predict_lines, replay_lines, what_if_lines
 from prism_jax.report.trace_summary import evidence_dict, info_dict, prediction_dict, scores_dict, what_if_dict
-from prism_jax.simulate.replay_recorded import replay_recorded
-from prism_jax.trace.prediction import TracePrediction
-from prism_jax.trace.recorded_job import Agreement, RecordedJob, fit_job
-from prism_jax.trace.score import SplitScore
-from prism_jax.trace.step_log import StepLog
-from prism_jax.trace.trace import Trace
-from tests.trace_oracle import PipelineJob
-from tests.traces import Law, planted, timed
+from tests.support.trace_oracle import PipelineJob
+from tests.support.traces import Law, planted, timed
 
 WIDEST = 120  # characters; lines that quote op names or files may be longer
 JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)

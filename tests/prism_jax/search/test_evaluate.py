@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PlanError
-from prism_jax.io.config import load_job
-from prism_jax.search.block import block_cost
-from prism_jax.search.bound import lower_bound
+from prism_jax.io.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.space import default_space
+from prism_jax.search.plans.block import block_cost
+from prism_jax.search.plans.bound import lower_bound
+from prism_jax.search.plans.space import default_space
 from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError, PlanError
-from prism_jax.io.config import load_job
-from prism_jax.plan import SCHEDULES
+from prism_jax.io.job.load_job import load_job
+from prism_jax.plan.plan import SCHEDULES
 from prism_jax.search import search
-from prism_jax.search.block import block_cost, feasibility
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.gradient import gap, gradient_search
-from prism_jax.search.gradient_knobs import CHOICES, DEGREES, NOWHERE, Knobs
-from prism_jax.search.gradient_known import Known
-from prism_jax.search.gradient_polish import neighbours
-from prism_jax.search.gradient_relax import descend
-from prism_jax.search.gradient_time import estimate_s
-from prism_jax.search.rules import FEASIBLE
-from prism_jax.search.space import PlanSpace, default_space
-from prism_jax.search.table import COLUMNS
+from prism_jax.search.gradient.knobs import CHOICES, DEGREES, NOWHERE, Knobs
+from prism_jax.search.gradient.polish import neighbours
+from prism_jax.search.gradient.relax import descend
+from prism_jax.search.gradient.search import gap, gradient_search
+from prism_jax.search.gradient.time import estimate_s
+from prism_jax.search.gradient.visited import Known
+from prism_jax.search.plans.block import block_cost, feasibility
+from prism_jax.search.plans.rules import FEASIBLE
+from prism_jax.search.plans.space import PlanSpace, default_space
+from prism_jax.search.plans.table import COLUMNS
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.cost.memory import memory
 from prism_jax.errors import PlanError
-from prism_jax.io.config import load_job
-from prism_jax.plan_check import problems
-from prism_jax.search.block import feasibility
+from prism_jax.io.job.load_job import load_job
+from prism_jax.memory.breakdown import memory
+from prism_jax.plan.check import problems
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.rules import FEASIBLE, MEMORY
-from prism_jax.search.space import PlanSpace, default_space
-from prism_jax.search.table import PlanTable
+from prism_jax.search.plans.block import feasibility
+from prism_jax.search.plans.rules import FEASIBLE, MEMORY
+from prism_jax.search.plans.space import PlanSpace, default_space
+from prism_jax.search.plans.table import PlanTable
 
 
 def every_plan(evaluator):

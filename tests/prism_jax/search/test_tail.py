@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prism_jax.search.objective import Objective
-from prism_jax.search.table import PlanTable
+from prism_jax.search.plans.table import PlanTable
 from prism_jax.search.tail import TailScorer
 from prism_jax.simulate import predict
 from prism_jax.variability.catalog import preset

@@ -15,7 +15,7 @@ from prism_jax.simulate.predict import columns_or_full, predict
 from prism_jax.simulate.program import lower
 from prism_jax.variability.families import LogNormal, Mixture
 from prism_jax.variability.tree import ClassVariability, Variability
-from tests.jobs import make_job
+from tests.support.jobs import make_job
 
 KEY = jax.random.key(0)
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95}

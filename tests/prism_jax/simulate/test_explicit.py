@@ -13,7 +13,7 @@ from prism_jax.simulate.explicit import unit_step
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.layout import device_layout
 from prism_jax.simulate.program import by_class, lower
-from tests.jobs import make_job
+from tests.support.jobs import make_job
 
 JOB = make_job(tp=2, pp=3, dp=2)
 N = JOB.plan.n_devices

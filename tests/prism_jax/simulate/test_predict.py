@@ -20,7 +20,7 @@ from prism_jax.simulate.known import MAX_KNOWN_REPLICAS, known_gpus
 from prism_jax.simulate.predict import FALLBACK_STEPS, predict, symmetric
 from prism_jax.variability.families import LogNormal, Mixture, StudentT
 from prism_jax.variability.tree import Variability
-from tests.jobs import EVERYTHING, compute_varies, make_job, make_program
+from tests.support.jobs import EVERYTHING, compute_varies, make_job, make_program
 
 ROOT = Path(__file__).resolve().parents[3]
 QUANTILES = (0.05, 0.5, 0.95, 0.99, 0.999)

@@ -13,7 +13,7 @@ from prism_jax.simulate.predict import symmetric
 from prism_jax.simulate.program import Program, by_class
 from prism_jax.variability.families import LogNormal, Mixture, Normal, StudentT
 from prism_jax.variability.tree import Stall, Variability
-from tests.jobs import EVERYTHING, compute_varies, make_program, network_varies
+from tests.support.jobs import EVERYTHING, compute_varies, make_program, network_varies
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99)
 N_RUN, N_STEP = 6, 8192

@@ -15,8 +15,8 @@ from prism_jax.io.traces import csv_columns, plain_table
 from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.io.traces.plain_table import read_plain_csv, read_plain_parquet, write_plain_table
 from prism_jax.io.traces.straggler_parquet import read_straggler_parquet
-from prism_jax.trace.op_table import OpRow, OpTable
-from prism_jax.trace.trace import Trace
+from prism_jax.recorded.trace.op_table import OpRow, OpTable
+from prism_jax.recorded.trace.trace import Trace
 
 ENDINGS = ("csv", "csv.gz", "parquet")
 RANKS = st.integers(0, 5)

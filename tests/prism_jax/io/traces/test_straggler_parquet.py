@@ -14,8 +14,8 @@ from prism_jax.io.traces import parquet_columns
 from prism_jax.io.traces.op_columns import Column, OpColumns
 from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.io.traces.straggler_parquet import read_straggler_parquet
-from prism_jax.trace.trace import Trace
-from tests.broken_traces import straggler
+from prism_jax.recorded.trace.trace import Trace
+from tests.support.broken_traces import straggler
 
 
 def test_columns_become_fields(tmp_path: Path):

@@ -1,0 +1,1 @@
+"""The shipped calibration updated by measured runs of one cluster."""

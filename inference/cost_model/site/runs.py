@@ -1,0 +1,134 @@
+"""Measured runs of one site, as the user calibration wants them: the outline of every job, and what it leaves out.
+
+A run is a job and the seconds its step took. All runs of a site share a device generation and a training framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prism_jax.calibration.calibration import Calibration
+from prism_jax.calibration.key import Setting
+from prism_jax.calibration.surrogate import Outline, outline, outline_seconds, stack
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.errors import DataError
+from prism_jax.framework.catalog import FRAMEWORKS
+from prism_jax.hints import did_you_mean
+from prism_jax.io.tables.job_table import MeasuredRun
+from prism_jax.job import Job
+from prism_jax.validation import typical_s
+
+Floats = NDArray[np.float64]
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class SiteRuns(Outline):
+    """Stacked outlines [run], and per run:
+
+    Attributes:
+        log_measured: logarithm of the measured seconds.
+        left_out: logarithm of the predicted median step over the outline's: stragglers, and what only the graph knows.
+        has_experts: 1 where the model has experts.
+        weight: 1, or 0 for rows that only fill up a shape.
+        setting: of all runs; without a device where there are several of one generation.
+    """
+
+    log_measured: Floats
+    left_out: Floats
+    has_experts: Floats
+    weight: Floats
+    setting: Setting
+
+    @property
+    def n_run(self) -> int:
+        return len(self.log_measured)
+
+
+def site_runs(
+    runs: Sequence[MeasuredRun],
+    calibration: Calibration,
+    framework: str = "",
+    left_out: Floats | None = None,
+    progress: Progress = lambda _: None,
+) -> SiteRuns:
+    """Outlines of runs of one site.
+
+    Args:
+        calibration: what predictions use so far.
+        framework: of all runs; empty for what the jobs say.
+        left_out: [run] as in `SiteRuns`, if it is known; else every job is simulated.
+        progress: called with the share that is done.
+
+    Raises:
+        DataError: no runs, or runs of two device generations or two frameworks.
+    """
+    if not runs:
+        raise DataError("no runs to calibrate with. Give at least one measured step; three to five tell much.")
+    generation = _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
+    devices = {run.job.cluster.device.name for run in runs}
+    setting = Setting(generation, _framework(runs, framework), devices.pop() if len(devices) == 1 else "")
+    outlines = stack([_outline(run.job) for run in runs])
+    if left_out is None:
+        fix = calibration.correction(setting)
+        told = [replace(run.job, framework=setting.framework, calibration=calibration) for run in runs]
+        seconds = np.asarray(outline_seconds(outlines, fix))
+        left_out = np.zeros(len(runs))
+        for index, job in enumerate(told):
+            left_out[index] = np.log(typical_s(job) / seconds[index])
+            progress((index + 1) / len(runs))
+    return SiteRuns(
+        **{item.name: getattr(outlines, item.name) for item in fields(Outline)},
+        log_measured=np.log([run.measured_s for run in runs]),
+        left_out=left_out,
+        has_experts=np.array([float(run.job.model.moe is not None) for run in runs]),
+        weight=np.ones(len(runs)),
+        setting=setting,
+    )
+
+
+def some_of(runs: SiteRuns, chosen: NDArray[np.intp]) -> SiteRuns:
+    """The chosen runs."""
+    arrays = {item.name: getattr(runs, item.name) for item in fields(runs)}
+    return replace(runs, **{name: value[chosen] for name, value in arrays.items() if isinstance(value, np.ndarray)})
+
+
+def only(runs: SiteRuns, chosen: NDArray[np.intp]) -> SiteRuns:
+    """All runs, with weight on the chosen ones alone: the same shape, so that what is compiled for one choice serves all."""
+    weight = np.zeros(runs.n_run)
+    weight[chosen] = 1.0
+    return replace(runs, weight=weight)
+
+
+def _outline(job: Job) -> Outline:
+    return outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))
+
+
+def _framework(runs: Sequence[MeasuredRun], given: str) -> str:
+    if given:
+        if given not in FRAMEWORKS:
+            known = [name for name in FRAMEWORKS if name]
+            raise DataError(f"framework {given!r} is unknown{did_you_mean(given, known)}")
+        return given
+    stated = [run for run in runs if run.job.framework]
+    return _only(stated, lambda run: run.job.framework, "frameworks") if stated else ""
+
+
+def _only(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str], what: str) -> str:
+    """What all runs share.
+
+    Raises:
+        DataError: they do not; names two that differ.
+    """
+    first = of(runs[0])
+    other = next((run for run in runs if of(run) != first), None)
+    if other is not None:
+        raise DataError(
+            f"the runs are of two {what}: {first} ({runs[0].id}) and {of(other)} ({other.id}). Calibrate each by itself"
+            + (", or name the one of all by --framework." if what == "frameworks" else ".")
+        )
+    return first

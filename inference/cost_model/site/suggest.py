@@ -1,0 +1,94 @@
+"""Which jobs of a table to measure first: those to which all others are as near as possible in what their steps are made of.
+
+What a measured run says carries over to jobs made of the same parts (`prism_jax/cost/nearby.py`). No measured time is seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prism_jax.calibration.calibration import KNOBS
+from prism_jax.calibration.residual_gp import parts_of
+from prism_jax.calibration.surrogate import outline, outline_seconds, stack
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.errors import DataError
+from prism_jax.io.tables.job_table import JOB, is_job_table, read_job_table
+from prism_jax.io.tables.packed import read_packed_text
+from prism_jax.job import Job
+
+from .runs import Floats
+
+MOST = 2000  # jobs of a table: all pairs of them are held against each other
+PASSES = 3  # through those picked: one by one, then each again given the others
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A job to measure.
+
+    Attributes:
+        noise_free_s: predicted seconds of its step, without variability.
+        parts: knob -> share of the step's time that hangs on it.
+        stands_for: jobs of the table that are nearer to it than to any other suggested one, itself included.
+    """
+
+    id: str
+    noise_free_s: float
+    parts: dict[str, float]
+    stands_for: int
+
+
+def suggest_runs(path: str | Path, n: int) -> list[Suggestion]:
+    """`n` jobs of a table (CSV with a column `job`; measured times are not needed), in its order.
+
+    Raises:
+        DataError: the table cannot be read, names no jobs, or more than `MOST`.
+        SpecError: no constants for a job's device.
+    """
+    file = Path(path)
+    text = read_packed_text(file, "a table of jobs in CSV")
+    if not is_job_table(text):
+        raise DataError(f"{file.name}: no column {JOB}. Name a job file in every row.")
+    runs = read_job_table(file, text, measured=False)
+    if len(runs) > MOST:
+        raise DataError(f"{file.name}: {len(runs)} jobs, of which at most {MOST} can be held against each other.")
+    made = [_seconds_and_parts(run.job) for run in runs]
+    parts = np.stack([own for _, own in made])
+    chosen = unalike(parts, n)
+    owner = _apart(parts)[:, chosen].argmin(axis=1)
+    return [
+        Suggestion(
+            runs[at].id, made[at][0], dict(zip(KNOBS, made[at][1].tolist(), strict=True)), int((owner == k).sum())
+        )
+        for k, at in enumerate(chosen)
+    ]
+
+
+def unalike(parts: Floats, n: int) -> NDArray[np.intp]:
+    """At most `n` rows, in order, of `parts` [row, knob], to which all rows are near: the sum of the distances to the nearest
+    is small (medoids, by exchange)."""
+    apart = _apart(parts)
+    chosen: list[int] = []
+    for at in [*range(min(n, len(parts)))] * PASSES:
+        others = chosen[:at] + chosen[at + 1 :]
+        near = apart[:, others].min(axis=1) if others else np.full(len(parts), np.inf)
+        best = int(np.argmin(np.minimum(near[:, None], apart).sum(axis=0)))
+        chosen = [*chosen[:at], best, *chosen[at + 1 :]]
+    return np.unique(chosen)
+
+
+def _apart(parts: Floats) -> Floats:
+    """[row, row] distance."""
+    square = (parts**2).sum(axis=1)
+    return np.sqrt(np.maximum(square[:, None] + square[None] - 2.0 * parts @ parts.T, 0.0))
+
+
+def _seconds_and_parts(job: Job) -> tuple[float, Floats]:
+    eff = efficiency(job.cluster.device.generation)
+    rows = stack([outline(job.model, job.cluster, job.plan, eff)])
+    fix = job.efficiency.fix
+    return float(outline_seconds(rows, fix)[0]), parts_of(rows, fix)[0]

@@ -1,0 +1,125 @@
+"""How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
+
+    ln(measured) = ln(outline(correction)) + straggler + site + own
+    correction   = link(centre + all + generation + device + style + generation style + framework)      per knob
+    site         ~ Normal(0, site_sd)                        a cluster and its software, as they were set up there
+    own          ~ scale[site] Student-t                     a configuration, and rows that are wrong
+
+Rows of one site share what the model misses, so a site counts as at most `MAX_ROWS` independent rows. Deviations are sampled as
+standard normals and scaled; their scales are assumed (`TERMS`), not fitted: no level has members enough to tell them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions import StudentT
+
+from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
+from prism_jax.calibration.surrogate import outline_seconds
+from prism_jax.cost.correction import Correction
+
+from .step_times_data import StepTimesData
+from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, SHIFT, SITE_SD, TERMS, Assumed
+
+EXPECTED, SCALE = "expected", "scale"  # names in the model, per row
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The model; see the module. It is fitted by `inference.cost_model.calibrate`."""
+
+    name: ClassVar[str] = "step_times"
+
+    def program(self, data: StepTimesData) -> None:
+        summed = {knob: jnp.full(len(data.log_measured), CENTRE[knob]) for knob in KNOBS}
+        for term in _with_members(data):
+            names = data.names[term.level]
+            z = numpyro.sample(term.site, dist.Normal(jnp.zeros(len(names)), 1.0).to_event(1))
+            value = numpyro.deterministic(
+                f"{term.site} value", shift(term, names) + spread(term, names) * jnp.asarray(z)
+            )
+            index = jnp.asarray(getattr(data, term.level.replace(" ", "_")))
+            seen = jnp.append(jnp.asarray(value), 0.0)[index]  # the last for members that have no name
+            summed[term.knob] = summed[term.knob] + seen
+        fix = Correction(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
+        time_s = outline_seconds(data, fix, jnp)
+        n_site = len(data.names["site"])
+        site_sd = numpyro.sample("site_sd", dist.LogNormal(*SITE_SD))
+        site = numpyro.sample("site", dist.Normal(jnp.zeros(n_site), jnp.asarray(site_sd)).to_event(1))
+        misfit = numpyro.sample("misfit", dist.LogNormal(*MISFIT))
+        misfit_sd = numpyro.sample("misfit_sd", dist.LogNormal(*MISFIT_SD))
+        scale = numpyro.sample("log scale", dist.Normal(jnp.full(n_site, jnp.log(misfit)), misfit_sd).to_event(1))
+        wider = jnp.where(jnp.asarray(data.has_experts) > 0.0, EXPERT_MISFIT, 1.0)
+        at = jnp.asarray(data.site)
+        expected = numpyro.deterministic(
+            EXPECTED, jnp.log(time_s) + jnp.asarray(data.straggler) + jnp.asarray(site)[at]
+        )
+        width = numpyro.deterministic(SCALE, jnp.exp(jnp.asarray(scale))[at] * wider)
+        law = StudentT(DEGREES, expected, width)
+        weight = jnp.asarray(data.weight)
+        numpyro.factor("rows", (weight * law.log_prob(jnp.asarray(data.log_measured))).sum())
+
+    @staticmethod
+    def prior_precision(sites: Mapping[str, Any]) -> dict[str, Any]:
+        """Curvature of the prior of what is no standard normal, by unconstrained site; spreads are sampled as logarithms."""
+        n_site = sites["site"].shape[0]
+        return {
+            "site": 1.0 / sites["site_sd"] ** 2,
+            "log scale": 1.0 / sites["misfit_sd"] ** 2,
+            "site_sd": 1.0 / SITE_SD[1] ** 2 + 2.0 * n_site,
+            "misfit": 1.0 / MISFIT[1] ** 2 + n_site / sites["misfit_sd"] ** 2,
+            "misfit_sd": 1.0 / MISFIT_SD[1] ** 2 + 2.0 * n_site,
+        }
+
+    def start(self, data: StepTimesData) -> dict[str, Any]:
+        begin: dict[str, Any] = {term.site: np.zeros(len(data.names[term.level])) for term in _with_members(data)}
+        n_site = len(data.names["site"])
+        return begin | {
+            "site_sd": math.exp(SITE_SD[0]),
+            "site": np.zeros(n_site),
+            "misfit": math.exp(MISFIT[0]),
+            "misfit_sd": math.exp(MISFIT_SD[0]),
+            "log scale": np.full(n_site, MISFIT[0]),
+        }
+
+
+def _with_members(data: StepTimesData) -> list[Assumed]:
+    """Terms that some row has part in."""
+    return [term for term in TERMS if data.names[term.level]]
+
+
+def shift(term: Assumed, names: Sequence[str]) -> jax.Array:
+    """[member] what is known of a member before any run."""
+    return jnp.array([SHIFT.get((term.knob, term.level, name), 0.0) for name in names])
+
+
+def spread(term: Assumed, names: Sequence[str]) -> jax.Array:
+    """[member] prior standard deviation."""
+    return jnp.array([term.sd_of(name) for name in names])
+
+
+def calibration_of(data: StepTimesData, draws: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> Calibration:
+    """The calibration that posterior draws [draw, ...] amount to."""
+    none = np.zeros((len(draws["site_sd"]), 0))
+    terms = tuple(
+        Term(t.knob, t.level, t.sd_unseen, tuple(data.names[t.level]), np.asarray(draws.get(f"{t.site} value", none)))
+        for t in TERMS
+    )
+    return Calibration(
+        centre=dict(CENTRE),
+        terms=terms,
+        site_sd=np.asarray(draws["site_sd"]),
+        misfit=np.asarray(draws["misfit"]),
+        misfit_sd=np.asarray(draws["misfit_sd"]),
+        expert_misfit=EXPERT_MISFIT,
+        record=record,
+    )

@@ -1,0 +1,74 @@
+"""Measured steps as the calibration wants them: outlines of the jobs, and which member of every level a row belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from prism_jax.calibration.key import LEVELS, Setting
+from prism_jax.calibration.surrogate import Outline
+
+from .step_times_terms import MAX_ROWS
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StepTimesData(Outline):
+    """Stacked outlines [row], and per row:
+
+    Attributes:
+        log_measured: logarithm of the measured seconds.
+        straggler: logarithm of the median step over the noise-free one, under the device's usual variability.
+        weight: how many independent rows it counts for, at most one.
+        has_experts: 1 where the model has experts.
+        all, generation, device, style, generation_style, framework, site: [row] index into `names` of that level; one past
+            the last name where the row has none.
+        names: level -> names of its members.
+    """
+
+    log_measured: NDArray[np.float64]
+    straggler: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    has_experts: NDArray[np.float64]
+    all: Index
+    generation: Index
+    device: Index
+    style: Index
+    generation_style: Index
+    framework: Index
+    site: Index
+    names: Mapping[str, tuple[str, ...]]
+
+
+def step_times_data(
+    stacked: Outline,
+    measured_s: ArrayLike,
+    straggler: ArrayLike,
+    has_experts: Sequence[bool],
+    settings: Sequence[Setting],
+    sites: Sequence[str],
+) -> StepTimesData:
+    """Rows side by side; all sequences have one entry per row."""
+    own = [setting.members() for setting in settings]
+    labels = {level: [one[level] for one in own] for level in LEVELS} | {"site": list(sites)}
+    names = {level: tuple(sorted({label for label in found if label})) for level, found in labels.items()}
+    index = {
+        level: np.array([names[level].index(x) if x else len(names[level]) for x in found], dtype=np.int64)
+        for level, found in labels.items()
+    }
+    count = np.bincount(index["site"], minlength=len(names["site"]))[index["site"]]
+    arrays: dict[str, Any] = {item.name: getattr(stacked, item.name) for item in fields(Outline)}
+    arrays |= {level.replace(" ", "_"): value for level, value in index.items()}
+    return StepTimesData(
+        **arrays,
+        log_measured=np.log(np.asarray(measured_s, dtype=float)),
+        straggler=np.asarray(straggler, dtype=float),
+        weight=np.minimum(1.0, MAX_ROWS / count),
+        has_experts=np.asarray(has_experts, dtype=float),
+        names=names,
+    )

@@ -1,0 +1,91 @@
+"""What is assumed of the calibration before any run: centres, and how far members of a level deviate, on the link's scale.
+
+Factors are logarithms (0.1 = 10 %), shares logits, seconds logarithms of seconds. Standard deviations state how alike GPUs of one
+generation, software of one style and frameworks are expected to be; the closer to kernels that were measured, the tighter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from prism_jax.calibration.key import LEVELS
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """How far the members of a level deviate in one knob."""
+
+    knob: str
+    level: str
+    sd: float
+    sd_unmeasured: float = 0.0
+
+    @property
+    def site(self) -> str:
+        """Name in the model."""
+        return f"{self.knob} {self.level}"
+
+    def sd_of(self, member: str) -> float:
+        """Standard deviation of a member; wider for devices none of whose kernels was measured."""
+        return self.sd if self.sd_unmeasured == 0.0 or member in MEASURED else self.sd_unmeasured
+
+    @property
+    def sd_unseen(self) -> float:
+        """The same of a member that is not in the data."""
+        return self.sd_unmeasured or self.sd
+
+
+CENTRE = {
+    "gemm": 0.0,
+    "attention": 0.0,
+    "memory": 0.0,
+    "fp8": 0.0,
+    "expert": 0.0,
+    "host": 0.0,
+    "scale_up": 0.0,
+    "network": 0.0,
+    "scale_up_call_s": math.log(10e-6),  # arrival of the ranks and a stream wait: microseconds to tens of them
+    "network_call_s": math.log(50e-6),
+    "hidden": 1.0,  # three quarters
+    "optimizer": 0.0,
+    "micro_batch_s": math.log(0.2e-3),  # a send, a receive and a synchronisation of the host
+    "step_s": math.log(3e-3),  # data loader, gradient norm, logging
+    "network_step_s": math.log(1e-3),
+}
+_GIVEN = {  # knob: deviation of all, generation, device, style, generation style, framework; 0: none
+    "gemm": (0.01, 0.04, 0.05, 0.02, 0.0, 0.02),  # kernels were measured one by one; power limits differ by device
+    "attention": (0.10, 0.0, 0.0, 0.0, 0.30, 0.0),  # which of three generations of kernels ran is seldom stated
+    "memory": (0.10, 0.05, 0.0, 0.05, 0.0, 0.02),  # how much is fused
+    "fp8": (0.10, 0.05, 0.0, 0.0, 0.0, 0.0),  # eight bits draw less power: clocks are higher than in other products
+    "expert": (0.20, 0.0, 0.0, 0.0, 0.0, 0.20),
+    "host": (0.10, 0.0, 0.0, 0.20, 0.0, 0.10),  # a loop of Python in front of every kernel, or not
+    "scale_up": (0.10, 0.10, 0.0, 0.0, 0.0, 0.05),
+    "network": (0.15, 0.10, 0.0, 0.0, 0.0, 0.10),  # fabrics differ more than their ports
+    "scale_up_call_s": (0.50, 0.0, 0.0, 0.30, 0.0, 0.10),
+    "network_call_s": (1.0, 0.0, 0.0, 0.5, 0.0, 0.2),
+    "hidden": (1.0, 0.0, 0.0, 0.5, 0.0, 0.3),
+    "optimizer": (0.20, 0.0, 0.0, 0.20, 0.0, 0.10),
+    "micro_batch_s": (0.8, 0.0, 0.0, 0.5, 0.0, 0.3),
+    "step_s": (0.8, 0.0, 0.0, 0.5, 0.0, 0.3),
+    "network_step_s": (1.5, 0.0, 0.0, 0.7, 0.0, 0.3),
+}
+MEASURED = ("ampere", "hopper", "blackwell")  # generations with tables of kernels (cost/presets/efficiency.toml)
+_UNMEASURED = {("gemm", "generation"): 0.30, ("memory", "generation"): 0.20}
+TERMS = tuple(
+    Assumed(knob, level, sd, _UNMEASURED.get((knob, level), 0.0))
+    for knob, sds in _GIVEN.items()
+    for level, sd in zip(LEVELS, sds, strict=True)
+    if sd > 0.0
+)
+# Kernels written for the generation before: FlashAttention-2 reaches 0.60 of what FlashAttention-3 and cuDNN reach on Hopper
+# (arXiv 2407.08608 figures 5 and 6); eager frameworks ran it until 2025.
+SHIFT = {
+    ("attention", "generation style", "hopper eager"): math.log(1.65),
+    ("attention", "generation style", "blackwell eager"): math.log(1.65),
+}
+SITE_SD = (math.log(0.12), 0.4)  # log-normal; published MFUs of alike set-ups differ by 5 to 15 %
+MISFIT = (math.log(0.05), 0.4)
+MISFIT_SD = (math.log(0.5), 0.4)
+EXPERT_MISFIT = 2.5  # load, dispatchers and graphs differ between releases of one framework by 40 %
+MAX_ROWS = 60.0

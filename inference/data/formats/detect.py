@@ -1,0 +1,94 @@
+"""Which format a file of measurements has: by its content, and by its ending only where the content leaves it open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from prism_jax.errors import DataError
+from prism_jax.io.traces.logs.mllog import MARKER
+from prism_jax.io.traces.logs.text_log import FORMATS
+from prism_jax.io.traces.streams import check_file, lines
+
+from .delimited import header_of, separator_of
+from .gpu_log import is_dcgm_line, is_gpu_header
+from .nccl_tests import is_nccl_line
+from .packed import first_bytes, is_zstd
+
+Format = Literal["table", "parquet", "nvidia-smi", "dcgm", "nccl-tests", "mllog", "text log"]
+READ = (
+    "CSV, TSV, parquet, logs of nccl-tests, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), and logs of Megatron-LM, NeMo and "
+    "nanotron"
+)
+TABLE_ENDINGS = (".csv", ".tsv")
+PACKED = {b"PK\x03\x04": "zip", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4"}
+MARKER_LINES = 2_000_000  # how far the first line that tells is looked for
+
+
+def detect(path: Path) -> Format:
+    """The format of a file.
+
+    Raises:
+        DataError: no regular file, cannot be read, empty, or of no known format.
+    """
+    check_file(path)
+    start = first_bytes(path)
+    _refuse(path, start)
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    name = path.name.lower()
+    for ending in (".gz", ".zst", ".zstd"):
+        name = name.removesuffix(ending)
+    if name.endswith((".parquet", ".pq")):
+        raise DataError(f"{path}: not a parquet file: it does not begin with PAR1. Export it again.")
+    if not name.endswith(TABLE_ENDINGS) and (kind := _told(path)) is not None:
+        return kind
+    return _table(path, start, name.endswith(TABLE_ENDINGS))
+
+
+def _table(path: Path, start: bytes, is_named_so: bool) -> Format:
+    first = start.decode("utf-8-sig", "replace").lstrip().partition("\n")[0]
+    if first.startswith(("{", "[{")):
+        raise DataError(f"{path}: JSON. Export the measurements as CSV or parquet. Read are {READ}.")
+    if not is_named_so and separator_of(first) not in first:
+        raise DataError(f"{path}: neither a table nor a log that is known. Read are {READ}.")
+    return "nvidia-smi" if is_gpu_header(header_of(path)) else "table"
+
+
+def _refuse(path: Path, start: bytes) -> None:
+    """Files that no reader here reads."""
+    if not start.strip():
+        raise DataError(f"{path}: the file is empty. Export the measurements again.")
+    for magic, name in PACKED.items():
+        if start.startswith(magic):
+            raise DataError(f"{path}: packed with {name}. Unpack it, or pack it with gzip.")
+    if start.startswith(b"PAR1"):
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                raise DataError(f"{path}: parquet inside a packed file. Unpack it.")
+        return
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{path}: UTF-16 text. Save it as UTF-8.")
+    if start.startswith((b"\x89HDF", b"CDF")):
+        raise DataError(f"{path}: a netCDF or HDF5 file, such as a stored fit. Read are {READ}.")
+    text = start[:4096].decode("utf-8", "replace")
+    if b"\0" in start or 10 * text.count("\ufffd") > len(text):
+        raise DataError(f"{path}: a binary file of no known format. Read are {READ}.")
+
+
+def _told(path: Path) -> Format | None:
+    """The format that the first line with something unmistakable tells."""
+    if is_zstd(path):
+        return None  # of what is packed with zstd only tables are read
+    for number, line in lines(path, cut=True):
+        if MARKER in line:
+            return "mllog"
+        if is_nccl_line(line):
+            return "nccl-tests"
+        if is_dcgm_line(line):
+            return "dcgm"
+        if any(known.marker in line for known in FORMATS):
+            return "text log"
+        if number > MARKER_LINES:
+            break
+    return None

@@ -1,0 +1,126 @@
+"""Clocks, temperatures and powers of GPUs over time: `nvidia-smi --query-gpu=... --format=csv`, and `dcgmi dmon`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from prism_jax.errors import DataError
+from prism_jax.io.traces.streams import lines
+
+from ..names import plain
+from .delimited import NOT_AVAILABLE, read_delimited
+from .raw_table import RawTable, column_of, raw_table
+
+NAMES = {
+    "timestamp": "time",
+    "uuid": "gpu_uuid",
+    "gpu_uuid": "gpu_uuid",
+    "index": "gpu_index",
+    "gpu_index": "gpu_index",
+    "pci_bus_id": "gpu_bus_id",
+    "gpu_bus_id": "gpu_bus_id",
+    "name": "gpu_model",
+    "gpu_name": "gpu_model",
+    "hostname": "node",
+    "host": "node",
+    "clocks_sm": "clock_mhz",
+    "clocks_current_sm": "clock_mhz",
+    "clocks_gr": "clock_gr_mhz",
+    "clocks_current_graphics": "clock_gr_mhz",
+    "temperature_gpu": "temp_c",
+    "power_draw": "power_w",
+    "power_draw_instant": "power_instant_w",
+    "power_draw_average": "power_average_w",
+}
+"""Name in a query of nvidia-smi -> ours."""
+
+_TELLING = (
+    "clocks_sm",
+    "clocks_current_sm",
+    "temperature_gpu",
+    "power_draw",
+    "power_draw_instant",
+    "power_draw_average",
+)
+_QUERIES = (
+    "clocks", "temperature", "power", "utilization", "memory", "pstate", "fan", "pci", "driver", "serial", "count", "vbios",
+    "ecc", "enforced", "compute", "persistence", "display", "encoder", "mig", "module", "fabric", "gsp", "accounting",
+)  # fmt: skip
+_DCGM = {
+    "SMCLK": "clock_mhz",
+    "TMPTR": "temp_c",
+    "GPUT": "temp_c",
+    "GTEMP": "temp_c",
+    "POWER": "power_w",
+    "POWR": "power_w",
+}
+_ENTITY = re.compile(r"\s{0,9}GPU\s{1,9}(\d{1,5})\s")
+MAX_ROWS = 20_000_000
+
+
+def is_gpu_header(names: Sequence[str]) -> bool:
+    """Whether all columns are those of a query of nvidia-smi, so that nothing was timed."""
+    known = {plain(name) for name in names}
+    return not known.isdisjoint(_TELLING) and all(name in NAMES or name.startswith(_QUERIES) for name in known)
+
+
+def read_nvidia_smi(path: Path) -> RawTable:
+    """A log of nvidia-smi in CSV, with units or without.
+
+    Raises:
+        DataError: as `read_delimited`.
+    """
+    table = read_delimited(path, lambda names: [name for name in names if plain(name) in NAMES])
+    ours: dict[str, str] = {}
+    for name in table.frame.columns:
+        ours.setdefault(NAMES[plain(name)], name)
+    frame = pd.DataFrame({new: column_of(table.frame, old) for new, old in ours.items()})
+    frame = frame.rename(columns=_first(frame, ("power_average_w", "power_instant_w"), "power_w"))
+    frame = frame.rename(columns=_first(frame, ("clock_gr_mhz",), "clock_mhz"))
+    frame = frame.rename(columns=_first(frame, ("gpu_uuid", "gpu_bus_id", "gpu_index"), "gpu"))
+    return RawTable(str(path), frame, tuple(frame.columns), table.row_hash, is_gpu_log=True)
+
+
+def _first(frame: pd.DataFrame, names: Sequence[str], ours: str) -> dict[str, str]:
+    found = next((name for name in names if name in frame), None)
+    return {found: ours} if found and ours not in frame else {}
+
+
+def is_dcgm_line(line: bytes) -> bool:
+    """Whether only logs of `dcgmi dmon` have such a line."""
+    return line.lstrip().startswith(b"#Entity")
+
+
+def read_dcgm(path: Path) -> RawTable:
+    """A log of `dcgmi dmon`; it has no times, so that it says what is typical of a GPU.
+
+    Raises:
+        DataError: cannot be read, no rows, or none of the fields 100 (SMCLK), 150 (TMPTR), 155 (POWER).
+    """
+    names: list[str] = []
+    rows: list[dict[str, str | float]] = []
+    for number, raw in lines(path, cut=True):
+        line = raw.decode("utf-8", "replace")
+        if is_dcgm_line(raw):
+            names = line.replace("#Entity", " ").split()
+        elif names and (entity := _ENTITY.match(line)):
+            fields = line[entity.end() :].replace("Not Supported", "N/A").split()
+            if len(fields) != len(names):
+                raise DataError(
+                    f"{path}:{number}: {len(fields)} values, but the header names {len(names)}. Remove the line."
+                )
+            values = {_DCGM[name]: text for name, text in zip(names, fields, strict=True) if name in _DCGM}
+            rows.append({"gpu": entity[1], **values})
+            if len(rows) > MAX_ROWS:
+                raise DataError(f"{path}: more than {MAX_ROWS:,} rows. Split it.")
+    if not rows:
+        raise DataError(f"{path}: a log of dcgmi dmon without a row of a GPU. Record it again.")
+    frame = pd.DataFrame(rows)
+    if len(frame.columns) == 1:
+        raise DataError(f"{path}: neither clock, temperature nor power. Record them with dcgmi dmon -e 100,150,155.")
+    frame = frame.replace(list(NOT_AVAILABLE), None)
+    return raw_table(str(path), frame, is_gpu_log=True)

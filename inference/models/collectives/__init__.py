@@ -1,0 +1,1 @@
+"""Seconds of collectives by size, group and system."""

@@ -1,0 +1,237 @@
+"""Cells, curves and knots of a table of collectives.
+
+A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise
+apart from the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric
+differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `collectives_knots`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from prism_jax.errors import DataError
+
+from .columns import FABRIC, SETTING, floats, plain_rows, texts
+from .knots import BEYOND, SPACING, Floats, Ints, axis, between_knots, correlate, given, steps
+from .laws import Place, place
+
+
+@dataclass(frozen=True)
+class CollectivesData:
+    """What the likelihood needs.
+
+    Attributes:
+        fabrics: "op | gpu | network | source", in the order of `curve_fabric`.
+        fabric_op: operation of each fabric.
+        configs: "fabric | library | setting", in the order of `config`.
+        config_fabric: [config].
+        n_deviation: how many pairs of configuration and regime (in a node, across nodes) have a deviation of their own.
+        deviation_across: whether that regime is across nodes, [deviation].
+        deviation_of: deviation of every configuration in either regime; -1 for none, [config, regime].
+        knots: positions along x, [knot].
+        smooth: Cholesky factor of the knots' correlation, [knot, knot].
+        observed: whether (0 or 1) a curve has a cell beside a knot, [curve, knot].
+        whiten, fill, spread: of residuals at a curve's observed knots: what makes them independent; what they lead to expect
+            at the others; and the Cholesky factor of what remains unknown there, [curve, knot, knot].
+        curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
+        curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
+        curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
+        curve_step: doublings of scale between the two, [curve].
+        curve_across: whether the one is in a node and the other across nodes, [curve].
+        curve, config: of every cell, [cell].
+        log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Place`, [cell].
+        knot, weight: the knot below and how far the next one is mixed in, [cell].
+        log_s: median log seconds of the cell's repeats, [cell].
+        in_place: share of in-place repeats, [cell].
+        repeat, repeat_in_place, repeat_gpus, repeat_fabric: log deviation from the cell, scaled to an independent draw,
+            that of `in_place`, scale and fabric, [repeat].
+        notes: rows dropped, by rule.
+    """
+
+    fabrics: tuple[str, ...]
+    fabric_op: tuple[str, ...]
+    configs: tuple[str, ...]
+    config_fabric: Ints
+    n_deviation: int
+    deviation_across: Ints
+    deviation_of: Ints
+    knots: Floats
+    smooth: Floats
+    observed: Floats
+    whiten: Floats
+    fill: Floats
+    spread: Floats
+    curve_fabric: Ints
+    curve_gpus: Floats
+    curve_nodes: Floats
+    curve_hops: Floats
+    curve_net_hops: Floats
+    curve_bus: Floats
+    curve_from: Ints
+    curve_step: Floats
+    curve_across: Floats
+    curve: Ints
+    config: Ints
+    log_bytes: Floats
+    n_gpus: Floats
+    n_nodes: Floats
+    hops: Floats
+    net_hops: Floats
+    bus: Floats
+    knot: Ints
+    weight: Floats
+    log_s: Floats
+    in_place: Floats
+    repeat: Floats
+    repeat_in_place: Floats
+    repeat_gpus: Floats
+    repeat_fabric: Ints
+    notes: tuple[str, ...]
+
+    @property
+    def where(self) -> Place:
+        """Place of every cell."""
+        return Place(self.n_gpus, self.n_nodes, self.hops, self.net_hops, self.bus)
+
+    @property
+    def curve_where(self) -> Place:
+        """Place of every curve."""
+        return Place(self.curve_gpus, self.curve_nodes, self.curve_hops, self.curve_net_hops, self.curve_bus)
+
+
+def from_frame(frame: pd.DataFrame) -> CollectivesData:
+    """The data of a checked table.
+
+    Raises:
+        DataError: no row is left.
+        FitError: an operation is unknown.
+    """
+    rows, notes = plain_rows(frame)
+    if rows.empty:
+        raise DataError(f"no measurement of a collective on two or more GPUs is left ({'; '.join(notes) or 'no rows'})")
+    cells, repeats = _cells(named(rows))
+    fabrics = tuple(sorted(set(texts(cells, "fabric"))))
+    fabric_op = tuple(name.split(" | ")[0] for name in fabrics)
+    of_config = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
+    configs = tuple(sorted(of_config))
+    deviation_of = _deviations(cells, configs)
+    curves = _curves(cells, fabrics)
+    n_gpus, n_nodes = floats(cells, "n_gpus"), floats(cells, "n_nodes")
+    x = axis(floats(cells, "message_bytes"), n_gpus)
+    knots = np.arange(np.floor(x.min()) - BEYOND, np.ceil(x.max()) + BEYOND + SPACING, SPACING)
+    knot, weight = between_knots(knots, x)
+    curve_op = np.array([name.split(" | ")[0] for name in texts(curves, "fabric")])
+    curve_at = place(curve_op, floats(curves, "n_gpus"), floats(curves, "n_nodes"))
+    at = place(texts(cells, "op"), n_gpus, n_nodes)
+    key = zip(texts(cells, "fabric"), n_gpus, n_nodes, strict=True)
+    places = zip(texts(curves, "fabric"), curve_at.n_gpus, curve_at.n_nodes, strict=True)
+    number = {one: i for i, one in enumerate(places)}
+    curve = np.array([number[one] for one in key], dtype=np.int64)
+    observed = np.zeros((len(curves), len(knots)))
+    observed[curve, knot + (weight > 0.5)] = 1.0
+    smooth = correlate(knots)
+    whiten, fill, spread = (np.stack(maps) for maps in zip(*(given(smooth, row > 0) for row in observed), strict=True))
+    return CollectivesData(
+        fabrics=fabrics,
+        fabric_op=fabric_op,
+        configs=configs,
+        config_fabric=_index([of_config[name] for name in configs], fabrics),
+        n_deviation=int(deviation_of.max()) + 1,
+        deviation_across=np.nonzero(deviation_of >= 0)[1],
+        deviation_of=deviation_of,
+        knots=knots,
+        smooth=smooth,
+        observed=observed,
+        whiten=whiten,
+        fill=fill,
+        spread=spread,
+        curve_fabric=_index(texts(curves, "fabric"), fabrics),
+        curve_gpus=curve_at.n_gpus,
+        curve_nodes=curve_at.n_nodes,
+        curve_hops=curve_at.hops,
+        curve_net_hops=curve_at.net_hops,
+        curve_bus=curve_at.bus,
+        curve_from=floats(curves, "before").astype(np.int64),
+        curve_step=floats(curves, "step"),
+        curve_across=floats(curves, "across"),
+        curve=curve,
+        config=_index(texts(cells, "of_config"), configs),
+        log_bytes=np.log(floats(cells, "message_bytes")),
+        n_gpus=at.n_gpus,
+        n_nodes=at.n_nodes,
+        hops=at.hops,
+        net_hops=at.net_hops,
+        bus=at.bus,
+        knot=knot,
+        weight=weight,
+        log_s=floats(cells, "log_s"),
+        in_place=floats(cells, "share"),
+        repeat=floats(repeats, "deviation"),
+        repeat_in_place=floats(repeats, "deviation_in_place"),
+        repeat_gpus=floats(repeats, "n_gpus"),
+        repeat_fabric=_index(texts(repeats, "fabric"), fabrics),
+        notes=notes,
+    )
+
+
+def named(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the names of their fabric and configuration."""
+    return rows.assign(fabric=_joined(rows, FABRIC), of_config=_joined(rows, (*FABRIC, *SETTING)))
+
+
+def _joined(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
+    parts = zip(*(texts(rows, column) for column in columns), strict=True)
+    return [" | ".join(part.replace("|", "/") for part in each) for each in parts]
+
+
+def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cells, and the rows of cells with repeats."""
+    keys = ["op", "fabric", "of_config", "message_bytes", "n_gpus", "n_nodes"]
+    rows = rows.assign(log_s=np.log(floats(rows, "duration_s")))
+    groups = rows.groupby(keys, sort=True)
+    cells = groups.agg(log_s=("log_s", "median"), share=("in_place", "mean"), n=("log_s", "size")).reset_index()
+    every = rows.merge(cells, on=keys, suffixes=("", "_cell"))
+    every = cast(pd.DataFrame, every[floats(every, "n") > 1])
+    n = floats(every, "n")
+    grow = np.sqrt(n / (n - 1.0))  # of n deviations from their centre only n - 1 are free
+    return cells, every.assign(
+        deviation=(floats(every, "log_s") - floats(every, "log_s_cell")) * grow,
+        deviation_in_place=(floats(every, "in_place") - floats(every, "share")) * grow,
+    )
+
+
+def _curves(cells: pd.DataFrame, fabrics: tuple[str, ...]) -> pd.DataFrame:
+    """Fabrics at one scale, by fabric and scale (one node first), each with the one before it."""
+    curves = cast(pd.DataFrame, cells[["fabric", "n_gpus", "n_nodes"]]).drop_duplicates()
+    curves = curves.assign(order=_index(texts(curves, "fabric"), fabrics), several=floats(curves, "n_nodes") > 1)
+    curves = curves.sort_values(["order", "several", "n_gpus", "n_nodes"]).reset_index(drop=True)
+    first = np.diff(floats(curves, "order"), prepend=-1.0) != 0
+    before = np.where(first, -1, np.arange(len(curves)) - 1)
+    n_gpus, n_nodes = floats(curves, "n_gpus"), floats(curves, "n_nodes")
+    step, across = steps(n_gpus[before], n_nodes[before], n_gpus, n_nodes)
+    return curves.assign(before=before, step=np.where(first, 1.0, step), across=np.where(first, 0.0, across))
+
+
+def _deviations(cells: pd.DataFrame, configs: tuple[str, ...]) -> Ints:
+    """Number of the deviation of each configuration in a node and across nodes; -1 where a fabric has but one there."""
+    found = np.full((len(configs), 2), -1, dtype=np.int64)
+    of_fabric = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
+    across = floats(cells, "n_nodes") > 1
+    for regime in (0, 1):
+        there = sorted(set(np.array(texts(cells, "of_config"))[across == bool(regime)].tolist()))
+        n_config = Counter(of_fabric[config] for config in there)
+        several = [config for config in there if n_config[of_fabric[config]] > 1]
+        found[_index(several, configs), regime] = 0
+    found[found == 0] = np.arange(int((found == 0).sum()))
+    return found
+
+
+def _index(values: Iterable[str], names: tuple[str, ...]) -> Ints:
+    number = {name: i for i, name in enumerate(names)}
+    return np.array([number[value] for value in values], dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Speed of the GPUs of a fleet."""

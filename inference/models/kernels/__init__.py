@@ -1,0 +1,1 @@
+"""How fast kernels run by shape."""

@@ -1,0 +1,83 @@
+"""Tables of measured kernels: their columns, and one row per measurement with sizes, log efficiency, table and class.
+
+A *table* is what was measured with one op, dtype, GPU and software; a *class* is an op and dtype, whose tables are alike. The
+measured quantity is log efficiency: log of achieved over peak FLOP/s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from ...data.columns import Column
+from . import shapes as shapes
+
+COLUMNS = (
+    Column("op", ("kernel", "operation"), text=True),
+    *(Column(name, positive=True) for name in ("m", "n", "k", "groups", "batch")),
+    Column("seq_len", ("sequence_length", "s"), positive=True),
+    Column("n_head", ("heads", "num_heads"), positive=True),
+    Column("n_kv_head", ("kv_heads", "num_kv_heads"), positive=True),
+    Column("head_dim", ("qk_head_dim", "head_size"), positive=True),
+    Column("dtype", ("precision",), required=True, text=True, may_be_blank=False),
+    Column("gpu", ("gpu_name", "device"), required=True, text=True, may_be_blank=False),
+    Column("duration_s", ("time", "latency", "duration"), positive=True),
+    Column("tflops", ("tflops_per_s",), positive=True),
+    Column("efficiency", ("fraction_of_peak",), positive=True),
+    Column("software", ("library", "backend"), text=True),
+    Column("source", ("source_repo",), text=True),
+)
+AXES = ["a0", "a1", "a2", "a3"]
+START_LEVEL = float(np.log(0.5))  # log efficiency is counted from one half of the peak
+
+
+def tidy(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Rows with `table`, `class`, sizes `a0`..`a3` and `log_efficiency`; and how many rows had no shape or speed."""
+    op = _labels(frame, "op", "gemm")
+    number = {
+        name: _numbers(frame, name)
+        for name in ("m", "n", "k", "groups", "batch", "seq_len", "n_head", "n_kv_head", "head_dim")
+    }
+    one = {name: np.nan_to_num(number[name], nan=1.0) for name in ("groups", "batch")}
+    fused = np.array([shapes.family(name) == "attention" for name in op], dtype=bool)
+    product = np.stack([number["m"], number["n"], number["k"], one["groups"] * one["batch"]], axis=1)
+    heads_per_kv = number["n_head"] / np.where(np.isnan(number["n_kv_head"]), number["n_head"], number["n_kv_head"])
+    attention = np.stack([number["seq_len"], one["batch"] * number["n_head"], number["head_dim"], heads_per_kv], axis=1)
+    size = np.where(fused[:, None], attention, product)
+    efficiency = _efficiency(frame, op, size)
+    of_class = op + " | " + _labels(frame, "dtype")
+    gpu = _labels(frame, "gpu")
+    table = of_class + " | " + gpu + " | " + _labels(frame, "software")
+    out = pd.DataFrame({"class": of_class, "gpu": gpu, "table": table}, index=frame.index)
+    out["log_efficiency"] = np.log(efficiency) - START_LEVEL
+    out[AXES] = size
+    there = np.isfinite(size).all(axis=1) & np.isfinite(out["log_efficiency"].to_numpy())
+    return out.loc[there], int((~there).sum())
+
+
+def _labels(frame: pd.DataFrame, name: str, default: str = "") -> np.ndarray:
+    """A column of labels as objects, without the separator of table names."""
+    if name not in frame:
+        return np.full(len(frame), default, dtype=object)
+    return np.array([str(x).replace("|", "/") for x in frame[name].astype(object).fillna(default)], dtype=object)
+
+
+def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
+    return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)
+
+
+def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Efficiency as stated; else speed over datasheet peak; else over the fastest measured with that GPU and dtype."""
+    work = np.full(len(frame), np.nan)
+    for name in np.unique(op):
+        of = op == name
+        work[of] = shapes.flops(str(name), size[of])
+    rate = np.where(
+        np.isnan(_numbers(frame, "tflops")), work / _numbers(frame, "duration_s"), _numbers(frame, "tflops") * 1e12
+    )
+    gpu, dtype = _labels(frame, "gpu"), _labels(frame, "dtype")
+    speeds = pd.DataFrame({"gpu": gpu, "dtype": dtype, "rate": rate})
+    fastest = speeds.groupby(["gpu", "dtype"])["rate"].transform("max").to_numpy(dtype=np.float64)
+    peak = np.array([shapes.peak_flops_per_s(*pair) for pair in zip(gpu, dtype, strict=True)])
+    stated = _numbers(frame, "efficiency")
+    return np.where(np.isnan(stated), rate / np.where(np.isnan(peak), fastest, peak), stated)

@@ -1,0 +1,1 @@
+"""What communication costs the kernels beside it."""

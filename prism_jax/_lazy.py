@@ -1,0 +1,23 @@
+"""Names of a package that are imported on first use, so that importing the package costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names live in its modules.
+
+    Args:
+        package: its `__name__`.
+        home: name -> module below the package that defines it.
+    """
+
+    def get(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f".{home[name]}", package), name)
+
+    return get, lambda: sorted(home)

@@ -1,0 +1,216 @@
+"""Calibration: what measured training runs say about the cost model, as draws of its posterior; and what stays uncertain.
+
+A knob (field of `Correction`) is, on its link's scale, a sum of terms: one for all, and deviations of the device generation, of
+the device, of the style of the software (fused or eager), of generation and style together, and of the framework. Members that
+no run has measured deviate by a fresh draw, so that their predictions are the population's, with a wider band. On top of the
+corrected cost a site (a cluster with its software as it was set up there) is off by a factor of its own, and every configuration
+by another, which configurations made of the same parts share (`nearby.py`).
+
+The shipped calibration is `presets/calibration.json`, made by `experiments/calibrate_steps/run.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from .._typing import Floats
+from ..cost.correction import NEUTRAL, Correction
+from ..cost.efficiency import Efficiency, efficiency
+from ..errors import DataError
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.transformer.spec import TransformerSpec
+from .key import Setting
+from .residual_gp import Nearby, parts_of
+from .surrogate import outline, stack
+
+KNOBS = tuple(item.name for item in fields(Correction))
+FORMAT = 2
+DEGREES = 4.0  # of freedom of a configuration's own deviation, a Student-t
+
+
+def linked(knob: str, value: Any, xp: Any = np) -> Any:
+    """Knob from its value on the link's scale: a share from its logit, everything else from its logarithm."""
+    return 1.0 / (1.0 + xp.exp(-value)) if knob == "hidden" else xp.exp(value)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One knob's deviations at one level.
+
+    Attributes:
+        sd: prior standard deviation of a member, on the link's scale; what is assumed of a member never seen.
+        names: members that were seen.
+        value: [draw, member]
+    """
+
+    knob: str
+    level: str
+    sd: float
+    names: tuple[str, ...]
+    value: Floats
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Draws of a posterior.
+
+    Attributes:
+        centre: knob -> value of its link where all deviations are zero.
+        terms: deviations.
+        site_sd: [draw] standard deviation of the log factor of a site.
+        misfit: [draw] median over sites of the scale of a configuration's own log factor.
+        misfit_sd: [draw] spread of that scale between sites, as a standard deviation of its logarithm.
+        expert_misfit: how much wider it is for models with experts.
+        site: [draw] log factor of the site at hand; None where the site was not measured.
+        nearby: measured runs of the site, whose own deviations carry over to jobs like them; None: none are known.
+        record: how it was made.
+    """
+
+    centre: Mapping[str, float]
+    terms: tuple[Term, ...]
+    site_sd: Floats
+    misfit: Floats
+    misfit_sd: Floats
+    expert_misfit: float
+    site: Floats | None = None
+    nearby: Nearby | None = None
+    record: Mapping[str, Any] | None = None
+
+    @property
+    def n_draw(self) -> int:
+        return len(self.site_sd)
+
+    def corrections(self, setting: Setting, seed: int = 0) -> Correction:
+        """Draws of the correction: every field an array [draw]."""
+        rng = np.random.default_rng(seed)
+        return self._linked(self._summed(setting, rng))
+
+    def correction(self, setting: Setting) -> Correction:
+        """Correction at the posterior mean of the link's scale: what predictions use."""
+        summed = self._summed(setting, None)
+        fix = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
+        return Correction(**{name: float(getattr(fix, name)) for name in KNOBS})
+
+    def efficiency(self, setting: Setting) -> Efficiency:
+        """The kernel constants of its generation with that correction; cached.
+
+        Raises:
+            SpecError: no constants for the generation.
+        """
+        return self._corrected(setting)
+
+    @cached_property
+    def _corrected(self) -> Callable[[Setting], Efficiency]:
+        return cache(lambda setting: replace(efficiency(setting.generation), fix=self.correction(setting)))
+
+    def efficiency_of(self, model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, framework: str) -> Efficiency:
+        """The same for one job: with what carries over from measured runs like it.
+
+        Raises:
+            SpecError: no constants for the device.
+            PlanError: `layer_split` does not fit.
+        """
+        eff = self.efficiency(Setting.of(cluster.device, framework))
+        if self.nearby is None:
+            return eff
+        carried = self.nearby.carried(parts_of(stack([outline(model, cluster, plan, eff)]), eff.fix))
+        return replace(eff, fix=eff.fix.times(float(np.exp(carried[0]))))
+
+    def deviations(self, has_experts: bool, seed: int = 0) -> Floats:
+        """[draw] log factors between the corrected cost and what is measured: of the site, and of the configuration."""
+        rng = np.random.default_rng([seed, 1])
+        site = rng.normal(size=self.n_draw) * self.site_sd if self.site is None else self.site
+        scale = self.misfit * np.exp(self.misfit_sd * rng.normal(size=self.n_draw))
+        scale = scale * (self.expert_misfit if has_experts else 1.0)
+        return site + scale * rng.standard_t(DEGREES, size=self.n_draw)
+
+    def _summed(self, setting: Setting, rng: np.random.Generator | None) -> dict[str, Floats]:
+        """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate."""
+        own = setting.members()
+        total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
+        for term in self.terms:
+            if own[term.level] in term.names:
+                total[term.knob] = total[term.knob] + term.value[:, term.names.index(own[term.level])]
+            elif rng is not None:
+                total[term.knob] = total[term.knob] + term.sd * rng.normal(size=self.n_draw)
+        return total
+
+    @staticmethod
+    def _linked(summed: Mapping[str, Any]) -> Correction:
+        return Correction(**{knob: linked(knob, value) for knob, value in summed.items()})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, four digits; what the preset holds."""
+        return {
+            "format": FORMAT,
+            "centre": dict(self.centre),
+            "terms": [
+                {"knob": t.knob, "level": t.level, "sd": t.sd, "names": list(t.names), "value": _short(t.value)}
+                for t in self.terms
+            ],
+            "site_sd": _short(self.site_sd),
+            "misfit": _short(self.misfit),
+            "misfit_sd": _short(self.misfit_sd),
+            "expert_misfit": self.expert_misfit,
+            "site": None if self.site is None else _short(self.site),
+            "record": dict(self.record or {}),
+        }
+
+
+def calibration_from(plain: Mapping[str, Any]) -> Calibration:
+    """The calibration that `as_dict` wrote.
+
+    Raises:
+        DataError: not one, or of another version.
+    """
+    try:
+        if plain["format"] != FORMAT:
+            raise DataError(
+                f"calibration of format {plain['format']}, but this version reads {FORMAT}. Calibrate again."
+            )
+        terms = tuple(
+            Term(t["knob"], t["level"], float(t["sd"]), tuple(t["names"]), np.array(t["value"], dtype=float))
+            for t in plain["terms"]
+        )
+        return Calibration(
+            centre={knob: float(plain["centre"][knob]) for knob in KNOBS},
+            terms=terms,
+            site_sd=np.array(plain["site_sd"], dtype=float),
+            misfit=np.array(plain["misfit"], dtype=float),
+            misfit_sd=np.array(plain["misfit_sd"], dtype=float),
+            expert_misfit=float(plain["expert_misfit"]),
+            site=None if plain["site"] is None else np.array(plain["site"], dtype=float),
+            record=plain["record"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"not a calibration of the cost model ({type(error).__name__}: {error})") from None
+
+
+@cache
+def shipped() -> Calibration:
+    """The calibration of this package."""
+    text = (
+        resources.files(__package__ or "prism_jax.calibration")
+        .joinpath("presets", "calibration.json")
+        .read_text("utf-8")
+    )
+    return calibration_from(json.loads(text))
+
+
+def uncalibrated() -> Calibration:
+    """Kernels and links alone: one draw, no deviation."""
+    zero = np.zeros(1)
+    centre = {knob: 40.0 if knob == "hidden" else float(np.log(max(getattr(NEUTRAL, knob), 1e-12))) for knob in KNOBS}
+    return Calibration(centre, (), zero, zero, zero, 1.0)
+
+
+def _short(values: Floats) -> Any:
+    return np.round(values, 4).tolist()

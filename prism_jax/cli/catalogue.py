@@ -1,0 +1,223 @@
+"""What `prism-jax show` can list: per kind the names, the columns of the table, and all facts of one entry.
+
+Each shelf imports what it lists when it is opened, so that a command pays only for the shelf it shows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .. import units
+from ..errors import SpecError
+from ..io.job.hint import did_you_mean
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One kind of shipped thing.
+
+    Attributes:
+        names: all of them, in the order of the table.
+        columns: headings.
+        row: name -> cells.
+        entry: name -> everything known, in SI units; raises PrismError on an unknown name.
+    """
+
+    names: Sequence[str]
+    columns: Sequence[str]
+    row: Callable[[str], Sequence[str]]
+    entry: Callable[[str], Entry]
+
+
+def models() -> Shelf:
+    """Transformer architectures."""
+    from ..workload.catalog import model, model_names
+
+    def entry(name: str) -> Entry:
+        spec = model(name)
+        counts = {"n_params": spec.n_params(), "n_params_active": spec.n_params_active()}
+        return asdict(spec) | counts
+
+    def row(name: str) -> Sequence[str]:
+        spec = model(name)
+        moe = f"{spec.moe.n_experts} experts, top {spec.moe.top_k}" if spec.moe else ""
+        sizes = (spec.n_layers, spec.hidden, spec.n_heads, spec.kv_heads, spec.ffn_hidden, spec.vocab)
+        attention = "MLA" if spec.mla else "GQA" if spec.kv_heads < spec.n_heads else "MHA"
+        return (
+            name,
+            units.format_count(spec.n_params()),
+            units.format_count(spec.n_params_active()) if spec.moe else "",
+            *(str(size) for size in sizes),
+            attention,
+            moe,
+        )
+
+    columns = (
+        "model",
+        "parameters",
+        "active",
+        "layers",
+        "hidden",
+        "heads",
+        "kv heads",
+        "ffn",
+        "vocab",
+        "attention",
+        "MoE",
+    )
+    return Shelf(model_names(), columns, row, entry)
+
+
+def devices() -> Shelf:
+    """Accelerators."""
+    from ..system.catalog import device, device_names
+
+    def row(name: str) -> Sequence[str]:
+        found = device(name)
+        peaks = [
+            f"{found.peak_flops_per_s[d] / 1e12:g}" if d in found.peak_flops_per_s else ""
+            for d in ("bf16", "fp16", "fp8")
+        ]
+        hbm = units.format_bytes(found.hbm_bytes, 3)
+        return name, *peaks, hbm, f"{found.hbm_bytes_per_s / 1e12:.3g}", f"{found.power_watts:g}", found.generation
+
+    columns = ("device", "bf16 TFLOP/s", "fp16 TFLOP/s", "fp8 TFLOP/s", "HBM", "HBM TB/s", "W", "generation")
+    return Shelf(device_names(), columns, row, lambda name: asdict(device(name)))
+
+
+def clusters() -> Shelf:
+    """Reference clusters; the outermost tier grows with the job."""
+    from ..system.catalog import cluster, cluster_names
+
+    def row(name: str) -> Sequence[str]:
+        found = cluster(name, 1)
+        tiers = [f"{tier.name} {units.format_bytes_per_s(tier.effective_bytes_per_s)}" for tier in found.tiers]
+        return name, found.device.name, str(found.node_size), ", ".join(tiers)
+
+    def entry(name: str) -> Entry:
+        found = asdict(cluster(name, 1))
+        found["tiers"][-1]["n_devices"] = None  # spans whatever the job asks for
+        return {key: value for key, value in found.items() if key not in ("n_devices", "notes")}
+
+    columns = ("cluster", "device", "node size", "bandwidth per device and direction, inside out")
+    return Shelf(cluster_names(), columns, row, entry)
+
+
+def schedules() -> Shelf:
+    """Pipeline schedules."""
+    from ..schedule import SCHEDULES
+
+    def text(name: str) -> str:
+        return inspect.getdoc(SCHEDULES[name]) or ""
+
+    def entry(name: str) -> Entry:
+        return {"name": _known("schedule", name, tuple(SCHEDULES)), "description": text(name)}
+
+    return Shelf(
+        tuple(SCHEDULES), ("schedule", "what it does"), lambda name: (name, text(name).partition("\n")[0]), entry
+    )
+
+
+def frameworks() -> Shelf:
+    """Training software that a job may name."""
+    from ..framework.catalog import EAGER, FRAMEWORKS, FUSED, style_of
+
+    known = tuple(name for name in FRAMEWORKS if name)
+    about = {**FUSED, **EAGER}
+
+    def entry(name: str) -> Entry:
+        found = _known("framework", name, known)
+        return {"name": found, "kernels": style_of(found), "description": about.get(found, "known, none of the others")}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, found["kernels"], found["description"]
+
+    return Shelf(known, ("framework", "kernels", "what it is"), row, entry)
+
+
+def variabilities() -> Shelf:
+    """How much hardware varies."""
+    from ..variability.catalog import preset, preset_names
+
+    def row(name: str) -> Sequence[str]:
+        found = preset(name)
+        spread = [f"{kernel} {100 * max(c.gpu.cv, c.node.cv, c.call.cv):.2g} %" for kernel, c in found.classes.items()]
+        return name, f"{100 * found.step.cv:.2g} %", ", ".join(spread), str(len(found.stalls))
+
+    columns = ("variability", "step cv", "largest cv per kernel class", "stalls")
+    return Shelf(preset_names(), columns, row, lambda name: asdict(preset(name)))
+
+
+def examples() -> Shelf:
+    """Shipped jobs."""
+    from ..io.job.examples import example_files
+
+    files = example_files()
+
+    def entry(name: str) -> Entry:
+        file = files[_known("example", name, tuple(files))]
+        return {"name": name, "path": str(file), "text": file.read_text(encoding="utf-8")}
+
+    def row(name: str) -> Sequence[str]:
+        first = files[name].read_text(encoding="utf-8").partition("\n")[0]
+        return name, first.lstrip("# ") if first.startswith("#") else ""
+
+    return Shelf(tuple(files), ("example", "what it is"), row, entry)
+
+
+SHELVES: Mapping[str, Callable[[], Shelf]] = {
+    "models": models,
+    "devices": devices,
+    "clusters": clusters,
+    "schedules": schedules,
+    "frameworks": frameworks,
+    "variability": variabilities,
+    "examples": examples,
+}
+
+
+def readable(entry: Entry) -> Entry:
+    """An entry as flat names and texts: nested names joined by dots, SI numbers with units, empty ones left out."""
+    flat: Entry = {}
+    _flatten(entry, "", flat)
+    return {name: value for name, value in flat.items() if value not in ("", None) and name != "name"}
+
+
+def _flatten(value: Any, name: str, flat: Entry) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _flatten(item, f"{name}.{key}" if name else str(key), flat)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _flatten(item, f"{name}.{index}", flat)
+    else:
+        flat[name] = _with_unit(name, value)
+
+
+def _with_unit(name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if "flops_per_s" in name:
+        return units.format_flops_per_s(value)
+    if name.endswith("bytes_per_s"):
+        return units.format_bytes_per_s(value)
+    if name.endswith("_bytes"):
+        return units.format_bytes(value)
+    if name.endswith("_watts"):
+        return units.format_watts(value)
+    if name.endswith("_s"):
+        return units.format_s(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _known(kind: str, name: str, names: Sequence[str]) -> str:
+    if name in names:
+        return name
+    hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+    raise SpecError(f"unknown {kind} {name!r}{hint}")

@@ -1,0 +1,1 @@
+"""Training frameworks: names, kernels, and what they hold in memory."""

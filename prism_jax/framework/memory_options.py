@@ -1,0 +1,70 @@
+"""What a training framework does with memory, where frameworks differ; the default is Megatron-LM.
+
+Bytes per element, per parameter or per device. Nothing here depends on a model, a plan or a measured row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..workload.transformer.spec import TransformerSpec
+
+GIB = 2.0**30
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Choices of a framework that change what it holds in memory.
+
+    Attributes:
+        grad_bytes: per parameter, of the buffer gradients are accumulated in. 4: fp32 main gradients, which Megatron-LM
+            keeps for bf16 training (docs/source/api-guide/dist_optimizer.md: 18 bytes per parameter, `6 + 12/d` with the
+            distributed optimizer); 2: gradients in the model's dtype (ZeRO paper, arXiv 1910.02054, section 3.1).
+        model_grad_bytes: per parameter, of low-precision gradients kept beside that buffer.
+        optimizer_bytes: per parameter: Adam's fp32 master copy and two moments.
+        keeps_gathered_inputs: under sequence parallelism the gathered input of a column-parallel product is saved
+            instead of gathered again in the backward pass.
+        fused_gate: silu(gate) * up in one kernel, which saves its two inputs only.
+        logits_peak_bytes: per logit, while the loss is computed: bf16 logits beside their fp32 copy (6), which an
+            in-place softmax reuses; 10 if an eager softmax writes to a tensor of its own.
+        dropout: None: the GPT recipe (LayerNorm, plain MLP) has it, Llama-style models do not.
+        bucket_elements: parameters per gradient bucket of ZeRO-2 and up. Source: Megatron-LM, `ddp_bucket_size`
+            default max(40e6, 1e6 * dp); we take the constant part.
+        n_gathered_layers: layers held unsharded at a time under parameter sharding: the current one and the one
+            prefetched (PyTorch FSDP `backward_prefetch=BACKWARD_PRE`).
+        context_bytes: CUDA context, kernels and cuBLAS workspaces.
+        nccl_bytes: per communicator. NCCL allocates NCCL_BUFFSIZE = 4 MiB per channel, direction and protocol group
+            (NCCL user guide, environment variables); with 16-24 channels about 0.2 GiB.
+        fragmentation: share of the activations and temporaries that the caching allocator holds but cannot reuse: blocks
+            of odd sizes, and blocks that a communication stream still owns. The default is an allowance; what Megatron-LM
+            allocates is met without it (experiments/memory_validation).
+    """
+
+    grad_bytes: float = 4.0
+    model_grad_bytes: float = 0.0
+    optimizer_bytes: float = 12.0
+    keeps_gathered_inputs: bool = False
+    fused_gate: bool = True
+    logits_peak_bytes: float = 6.0
+    dropout: bool | None = None
+    bucket_elements: float = 40e6
+    n_gathered_layers: int = 2
+    context_bytes: float = 0.75 * GIB
+    nccl_bytes: float = 0.2 * GIB
+    fragmentation: float = 0.05
+
+    def has_dropout(self, model: TransformerSpec) -> bool:
+        """Whether dropout masks are saved."""
+        if self.dropout is not None:
+            return self.dropout
+        return model.norm == "layer" and not model.gated and model.position == "learned"
+
+
+MEGATRON = MemoryOptions()
+
+# nanotron: bf16 gradients beside the fp32 accumulator (parallel/data_parallel, optim/gradient_accumulator.py), gathered
+# inputs recomputed (`tp_recompute_allgather`, its default), SwiGLU and cross entropy as separate eager operations.
+# fragmentation: the value of a grid of 0.05 with the least median error of the peak (experiments/memory_validation).
+NANOTRON = MemoryOptions(
+    model_grad_bytes=2.0, fused_gate=False, logits_peak_bytes=10.0, dropout=False, fragmentation=0.2
+)

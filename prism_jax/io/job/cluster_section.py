@@ -1,0 +1,128 @@
+"""Section `cluster` of a job document: a preset, the reference design of a device, or tiers written out.
+
+The device and single tiers of a preset can be changed: `tiers: {rail: {oversubscription: 2}}` changes one tier by name,
+a list of tiers replaces them all, innermost first; the outermost spans the whole cluster where it gives no `n_devices`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from ...plan.plan import ParallelPlan
+from ...system import catalog
+from ...system.hardware import Cluster, Device, Tier
+from .document import Document, Path, short
+from .hint import did_you_mean
+from .mistakes import validated
+from .schema import DEVICE_NAMES, TIER_NAMES, cluster_section, device_section, fields_of, tier_section
+from .sections import attempt, choose_source, mapping_at
+
+AT: Path = ("cluster",)
+
+
+def read_cluster(document: Document, plan: ParallelPlan | None, found: list[str]) -> Cluster | None:
+    """Section `cluster`; without `n_devices` it has as many devices as the plan needs."""
+    words = "the name of a preset (`prism-jax show clusters`) or a mapping of fields"
+    data = mapping_at(document, AT, found, words)
+    if data is None or choose_source(data, ("preset",), document, AT, found) is None:
+        return None
+    n_before = len(found)
+    checked = validated(cluster_section(), data, document, AT, found)
+    n_devices = getattr(checked, "n_devices", None) or (plan.n_devices if plan else 1)
+    base = _preset(data, n_devices, document, found)
+    device = _read_device(document, base, found) if "device" in data else None
+    base = base or _reference(data, device, n_devices, document, found)
+    tiers = _read_tiers(data, base, n_devices, document, found) if "tiers" in data else None
+    if checked is None or len(found) > n_before:
+        return None
+    start: dict[str, Any] = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
+    read = fields_of(checked, {}) | {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers}
+    written: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
+    complete: dict[str, Any] = {"name": "inline", **start, **written}
+    return attempt(lambda: Cluster(**complete), document, AT, found)
+
+
+def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[str]) -> Cluster | None:
+    if "preset" not in data:
+        return None
+    return attempt(lambda: catalog.cluster(data["preset"], n_devices), document, (*AT, "preset"), found)
+
+
+def _reference(
+    data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[str]
+) -> Cluster | None:
+    """The reference design of the device, if tiers are not written out; without a device that is a mistake."""
+    if "preset" in data or (isinstance(data.get("tiers"), list) and device is not None):
+        return None
+    if device is not None:
+        return attempt(lambda: catalog.default_cluster(device.name, n_devices), document, (*AT, "device"), found)
+    if "device" not in data:
+        remedy = "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)"
+        found.append(document.mistake(AT, remedy))
+    return None
+
+
+def _read_device(document: Document, base: Cluster | None, found: list[str]) -> Device | None:
+    """A device by name, a changed preset, changes to the device of the preset cluster, or all fields."""
+    path: Path = (*AT, "device")
+    data = mapping_at(document, path, found, "the name of a device (`prism-jax show devices`) or a mapping of fields")
+    source = None if data is None else choose_source(data, ("preset",), document, path, found)
+    if data is None or source is None:
+        return None
+    changes = {key: item for key, item in data.items() if key != "preset"}
+    start = attempt(lambda: catalog.device(data["preset"]), document, path, found) if source else base and base.device
+    whole = start is None and not source
+    if whole:
+        changes = {"name": "inline", "source": "job file"} | changes
+    checked = validated(device_section(not whole), changes, document, path, found)
+    if checked is None or (start is None and source):
+        return None
+    given = fields_of(checked, DEVICE_NAMES)
+    return Device(**given) if start is None else replace(start, **given)
+
+
+def _read_tiers(
+    data: dict[str, Any], base: Cluster | None, n_devices: int, document: Document, found: list[str]
+) -> tuple[Tier, ...] | None:
+    """All tiers from a list, or the tiers of `base` changed by name."""
+    value, path = data["tiers"], (*AT, "tiers")
+    if isinstance(value, dict) and value:
+        return None if base is None else _changed_tiers(value, base, document, found)
+    if not isinstance(value, list) or not value:
+        state = "is empty;" if value is None else f"{short(value)}, but"
+        message = f"{state} it must be a list of tiers, innermost first, or changes by tier name"
+        found.append(document.mistake(path, message))
+        return None
+    tiers = [
+        _new_tier(item, index == len(value) - 1, n_devices, document, index, found) for index, item in enumerate(value)
+    ]
+    complete = tuple(tier for tier in tiers if tier is not None)
+    return complete if len(complete) == len(value) else None
+
+
+def _new_tier(
+    item: Any, outermost: bool, n_devices: int, document: Document, index: int, found: list[str]
+) -> Tier | None:
+    if outermost and isinstance(item, dict):
+        item = {"n_devices": n_devices} | item
+    checked = validated(tier_section(False), item, document, (*AT, "tiers", index), found)
+    return None if checked is None else Tier(**fields_of(checked, TIER_NAMES))
+
+
+def _changed_tiers(
+    changes: dict[str, Any], base: Cluster, document: Document, found: list[str]
+) -> tuple[Tier, ...] | None:
+    known = [tier.name for tier in base.tiers]
+    made: dict[str, Tier] = {tier.name: tier for tier in base.tiers}
+    n_before = len(found)
+    for name, change in changes.items():
+        path = (*AT, "tiers", name)
+        if name not in made:
+            hint = did_you_mean(name, known) or f"; {base.name} has {', '.join(known)}"
+            found.append(document.mistake(path, f"unknown tier{hint}"))
+            continue
+        checked = validated(tier_section(True), change, document, path, found)
+        if checked is not None:
+            made[name] = replace(made[name], **fields_of(checked, TIER_NAMES))
+    return tuple(made.values()) if len(found) == n_before else None

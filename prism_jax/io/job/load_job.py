@@ -1,0 +1,74 @@
+"""`load_job`: a job file to a Job, or one error that lists every mistake with file, line, field, value and remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError
+from ...framework.catalog import ACCUMULATE_APART, FRAMEWORKS, UNKNOWN
+from ...job import Job
+from ...plan.check import problems
+from .cluster_section import read_cluster
+from .document import Document
+from .mistakes import validated
+from .override import apply_overrides
+from .read_job_file import read_job_file
+from .schema import Text, job_section, one_of
+from .sections import placed, read_model, read_plan
+from .variability_section import read_variability
+
+SECTIONS: dict[str, Any] = {
+    "name": (Text, None),
+    "model": (Any, ...),
+    "cluster": (Any, ...),
+    "plan": (Any, ...),
+    "variability": (Any, None),
+    "framework": (one_of(FRAMEWORKS[:-1]), None),
+}
+
+
+def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
+    """The job described by a YAML or TOML file, or by the name of a shipped example.
+
+    Args:
+        path: the file, or a name that `prism-jax show examples` lists.
+        overrides: "section.field=value" texts that replace or add fields, values read as YAML.
+
+    Raises:
+        ConfigError: everything that is wrong, one line per mistake.
+
+    Example:
+        >>> load_job("llama3_405b_16384", ["plan.micro_batch=2"])  # doctest: +SKIP
+    """
+    document = apply_overrides(read_job_file(path), list(overrides))
+    return job_of(document)
+
+
+def job_of(document: Document) -> Job:
+    """The job of a document; see `load_job`."""
+    found: list[str] = []
+    validated(job_section(SECTIONS), document.data, document, (), found)
+    written = document.data.keys()
+    plan = read_plan(document, found) if "plan" in written else None
+    model = read_model(document, found) if "model" in written else None
+    cluster = read_cluster(document, plan, found) if "cluster" in written else None
+    variability = read_variability(document, cluster, found)
+    if plan is not None and model is not None and cluster is not None:
+        found += [placed(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
+    if found or plan is None or model is None or cluster is None or variability is None:
+        raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
+    name = document.data.get("name") or Path(document.name).stem
+    framework = document.data.get("framework") or UNKNOWN
+    if framework in ACCUMULATE_APART and "fused_grad_accumulation" not in document.data["plan"]:
+        plan = replace(plan, fused_grad_accumulation=False)
+    return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
+
+
+def _position(mistake: str, name: str) -> tuple[int, int]:
+    """Line and column, so that mistakes are listed in the order of the file; those of options come last."""
+    match = re.match(re.escape(name) + r":(\d+):(\d+)", mistake)
+    return (int(match[1]), int(match[2])) if match else (0 if mistake.startswith(name) else 10**9, 0)

@@ -1,0 +1,82 @@
+"""A job file on disk, or the name of a shipped job, to a Document; refuses what cannot be a job before parsing it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from ...errors import ConfigError
+from .document import Document
+from .examples import example_files
+from .read_toml import read_toml
+from .read_yaml import read_yaml
+
+MAX_BYTES = 2**20  # a job is a page of text
+
+
+def read_job_file(path: str | Path) -> Document:
+    """Document of the YAML or (by its ending) TOML file `path`, or of the shipped job of that name.
+
+    Raises:
+        ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML.
+    """
+    file = find_job_file(path)
+    name = str(path)
+    text = _text(file, name)
+    return read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)
+
+
+def find_job_file(path: str | Path) -> Path:
+    """`path` itself if something is there, else the shipped job of that bare name.
+
+    Raises:
+        ConfigError: neither exists; names the nearest.
+    """
+    if not str(path):
+        raise ConfigError(["the name of the job file is empty. `prism-jax show examples` lists the shipped jobs."])
+    file = Path(path)
+    try:
+        exists = file.exists()
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"{path}: not a usable file name: {error}"]) from None
+    if exists:
+        return file
+    shipped = example_files()
+    if str(path) in shipped:
+        return shipped[str(path)]
+    raise ConfigError([f"{path}: no such file.{_nearest(file, list(shipped))}"])
+
+
+def _nearest(file: Path, shipped: list[str]) -> str:
+    beside = (
+        [f.name for f in file.parent.iterdir() if f.suffix in (".yaml", ".yml", ".toml")]
+        if file.parent.is_dir()
+        else []
+    )
+    near = get_close_matches(file.stem, [Path(name).stem for name in beside], n=1, cutoff=0.65)
+    if near:
+        found = next(name for name in beside if Path(name).stem == near[0])
+        return f" Did you mean {file.parent / found}?"
+    near = get_close_matches(file.stem, shipped, n=1, cutoff=0.8)
+    if near:
+        return f" A shipped job is called {near[0]}."
+    return " `prism-jax show examples` lists the shipped jobs."
+
+
+def _text(file: Path, name: str) -> str:
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        raise ConfigError([f"{name}: a folder, not a file. Name the YAML or TOML file inside it."]) from None
+    except OSError as error:
+        raise ConfigError([f"{name}: cannot be read: {error.strerror or error}"]) from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError([f"{name}: larger than {MAX_BYTES // 2**20} MiB, so hardly a job. Name the job file."])
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{name}: not UTF-8 text (byte {error.start}). Save it as UTF-8."]) from None
+    if "\0" in text:
+        raise ConfigError([f"{name}: a binary file. A job is a YAML or TOML text."])
+    return text

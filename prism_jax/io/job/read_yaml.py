@@ -1,0 +1,192 @@
+"""YAML text to a Document: safe types only, every field with its line and column, nothing silently dropped or expanded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from ...errors import ConfigError
+from .document import Document, Path, short
+
+MAX_FIELDS = 20_000  # a job has tens; more means aliases that multiply
+MAX_DEPTH = 50
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MAP, _SEQ = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
+# YAML 1.1 reads 1e9 as text, 010 as 8 and 1:30 as 90; people mean none of that.
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_OCTAL_OR_SEXAGESIMAL = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+
+
+def read_yaml(text: str, name: str) -> Document:
+    """Document of the one mapping in `text`; `name` is the file in messages.
+
+    Raises:
+        ConfigError: not YAML, not one mapping, a duplicate key, an unsafe tag, aliases that multiply.
+    """
+    node = _compose(text, name)
+    reader = _Reader(name)
+    if node is None:
+        raise ConfigError([f"{name}: the file is empty. Start from a file under examples/."])
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(
+            [f"{reader.at(node)}: a job is a mapping of sections (model, cluster, plan), not {_kind(node)}"]
+        )
+    data = reader.convert(node, ())
+    if reader.mistakes:
+        raise ConfigError(reader.mistakes)
+    return Document(name, data, reader.marks)
+
+
+def read_value(text: str, name: str) -> Any:
+    """Value of a YAML fragment such as `4`, `true`, `400 Gbit/s` or `[tp, dp]`.
+
+    Raises:
+        ConfigError: not a safe YAML value.
+    """
+    node = _compose(text, name)
+    if node is None:
+        return None
+    reader = _Reader(name)
+    value = reader.convert(node, ())
+    if reader.mistakes:
+        raise ConfigError(reader.mistakes)
+    return value
+
+
+def _compose(text: str, name: str) -> yaml.Node | None:
+    try:
+        _limit_depth(text)
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = _place(name, mark) if mark else name
+        raise ConfigError([f"{place}: not valid YAML: {_explain(error, text)}"]) from None
+    except yaml.reader.ReaderError as error:
+        where = f" at byte {error.position}"
+        raise ConfigError([f"{name}: not valid YAML: a character that text does not contain{where}"]) from None
+
+
+def _place(name: str, mark: Any) -> str:  # the C and the Python reader have Mark types of their own
+    """File, line and column; an option of the command line has no lines."""
+    return name if name.startswith("--") else f"{name}:{mark.line + 1}:{mark.column + 1}"
+
+
+def _limit_depth(text: str) -> None:
+    """Stops before a deeply nested file exhausts the stack of the (recursive) composer."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            problem = f"nested more than {MAX_DEPTH} levels deep"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+def _explain(error: yaml.MarkedYAMLError, text: str) -> str:
+    problem = error.problem or error.context or "unreadable"
+    mark = error.problem_mark
+    line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    if "\t" in line[: mark.column + 1 if mark else 0]:
+        return "a tab. Indent with spaces."
+    if "single document" in f"{error.context} {problem}":
+        return "more than one document. Keep one job per file and remove the `---` between them."
+    if "mapping values are not allowed" in problem:
+        return "a second `:` in one value, or wrong indentation. Put the text in quotes, or align the line."
+    if "unexpected end of stream" in problem:
+        return "a quote or bracket that is never closed."
+    if "cannot start any token" in problem:
+        return "a character with a meaning of its own in YAML. Put the text in quotes."
+    return problem
+
+
+class _Reader:
+    """Walks a node graph once; collects values, positions and mistakes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.marks: dict[Path, str] = {}
+        self.mistakes: list[str] = []
+        self._scalars = yaml.SafeLoader("")
+        self._open: set[int] = set()
+        self._n_fields = 0
+
+    def at(self, node: yaml.Node) -> str:
+        return _place(self.name, node.start_mark)
+
+    def convert(self, node: yaml.Node, path: Path) -> Any:
+        self._n_fields += 1
+        if self._n_fields > MAX_FIELDS:
+            message = (
+                f"{self.at(node)}: more than {MAX_FIELDS} fields after expanding aliases; write them out or use fewer"
+            )
+            raise ConfigError([message])
+        if id(node) in self._open:
+            raise ConfigError([f"{self.at(node)}: an alias that contains itself"])
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode) and node.tag == _MAP:
+                return self._mapping(node, path)
+            if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
+                return self._sequence(node, path)
+            if not isinstance(node, yaml.ScalarNode):
+                self.mistakes.append(f"{self.at(node)}: the tag {node.tag} is not supported. Remove it.")
+                return None
+            return self._scalar(node)
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key is None:
+                continue
+            if key in result:
+                first = self.marks[(*path, key)]
+                self.mistakes.append(f"{self.at(key_node)} {key}: written twice, first at {first}. Keep one.")
+                continue
+            self.marks[(*path, key)] = self.at(key_node)
+            result[key] = self.convert(value_node, (*path, key))
+        return result
+
+    def _key(self, node: yaml.Node) -> str | None:
+        if not isinstance(node, yaml.ScalarNode):
+            self.mistakes.append(f"{self.at(node)}: a field name must be a word, not {_kind(node)}")
+            return None
+        if node.tag.endswith(":merge"):
+            self.mistakes.append(f"{self.at(node)} <<: merge keys are not supported. Write the fields out.")
+            return None
+        return str(node.value)
+
+    def _sequence(self, node: yaml.SequenceNode, path: Path) -> list[Any]:
+        for index, item in enumerate(node.value):
+            self.marks[(*path, index)] = self.at(item)
+        return [self.convert(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        text = str(node.value)
+        plain = not node.style
+        if plain and _EXPONENT.fullmatch(text):
+            return float(text)
+        if plain and _OCTAL_OR_SEXAGESIMAL.fullmatch(text) and node.tag.rsplit(":", 1)[-1] in ("int", "float"):
+            self.mistakes.append(f"{self.at(node)}: {text} is not a decimal number in YAML. Write it in plain digits.")
+            return None
+        try:
+            return self._scalars.construct_object(node, deep=True)
+        except (yaml.YAMLError, ValueError) as error:
+            problem = getattr(error, "problem", None) or error
+            self.mistakes.append(f"{self.at(node)}: {short(text)} cannot be read: {problem}")
+            return None
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    return f"the text {short(str(node.value))}"

@@ -1,0 +1,186 @@
+"""What a job file may contain: pydantic models made from the core dataclasses, so that the two cannot drift apart.
+
+Integers are counts (1 or more; 0 too where 0 is the default), nothing is converted silently (no "8" for 8, no 1 for true),
+unknown fields are refused. Quantities with units have names of their own in files (`bandwidth: 400 Gbit/s`) and become the
+SI fields of the dataclasses (`bytes_per_s`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from ... import units
+from ...errors import UnitError
+from ...plan.plan import AXES, RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
+from ...system.hardware import Device, Tier
+from ...workload.transformer.spec import TransformerSpec
+from .hint import did_you_mean
+
+STRICT = ConfigDict(extra="forbid", frozen=True)
+DTYPES = ("bf16", "fp16", "fp8", "fp32")
+
+Text = Annotated[str, Field(min_length=1)]
+Flag = Annotated[bool, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+AtLeastOne = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+CountOrZero = Annotated[int, Field(strict=True, ge=0)]
+
+
+def one_of(names: Iterable[str]) -> Any:
+    """Type of a text that must be one of `names`."""
+    known = tuple(names)
+
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(f"must be one of {', '.join(known)}{did_you_mean(value, known)}")
+        return value
+
+    return Annotated[str, AfterValidator(check)]
+
+
+def quantity(parse: Callable[[object], float], *, positive: bool = True) -> Any:
+    """Type of a text with a unit, read by `parse`."""
+
+    def check(value: object) -> float:
+        try:
+            result = parse(value)
+        except UnitError as error:
+            raise ValueError(str(error)) from None
+        if positive and result == 0:
+            raise ValueError(f"{value!r} is zero, but it must be positive")
+        return result
+
+    return Annotated[float, BeforeValidator(check)]
+
+
+BANDWIDTH = quantity(units.parse_bytes_per_s)
+BYTES = quantity(units.parse_bytes)
+TIME = quantity(units.parse_s, positive=False)
+POWER = quantity(units.parse_watts)
+COMPUTE_RATE = quantity(units.parse_flops_per_s)
+
+
+def section(cls: type, partial: bool, special: Mapping[str, Any], rename: Mapping[str, str]) -> type[BaseModel]:
+    """Model of the fields of dataclass `cls`.
+
+    Args:
+        partial: every field may be left out (changes to a preset).
+        special: field of the dataclass -> type to use instead of the one that follows from its annotation.
+        rename: field of the dataclass -> its name in files.
+    """
+    hints = get_type_hints(cls)
+    made: dict[str, Any] = {}
+    for item in fields(cls):
+        kind = special.get(item.name) or _kind(hints[item.name], item.default, partial)
+        needed = item.default is MISSING and item.default_factory is MISSING and not partial
+        made[rename.get(item.name, item.name)] = (kind, ... if needed else None)
+    return create_model(cls.__name__, __config__=STRICT, **made)
+
+
+def _kind(hint: Any, default: object, partial: bool) -> Any:
+    """Checked type for a dataclass annotation."""
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = next(arg for arg in get_args(hint) if arg is not type(None))
+        return _kind(inner, default, partial) | None
+    if get_origin(hint) is tuple:
+        return tuple[_kind(get_args(hint)[0], 0, partial), ...]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return section(hint, partial, _SPECIAL.get(hint.__name__, {}), {})
+    if hint is int:
+        return CountOrZero if type(default) is int and default == 0 else Count
+    return {bool: Flag, float: Number, str: Text}[hint]
+
+
+_SPECIAL: dict[str, dict[str, Any]] = {
+    "TransformerSpec": {
+        "norm": one_of(("layer", "rms", "layer_no_bias")),
+        "position": one_of(("learned", "rope", "alibi", "none")),
+        "source": str,
+    },
+    "MoESpec": {"imbalance": AtLeastOne},
+    "MLASpec": {"q_lora_rank": CountOrZero},
+    "ParallelPlan": {
+        "schedule": one_of(SCHEDULES),
+        "sharding": one_of(SHARDING),
+        "recompute": one_of(RECOMPUTE),
+        "dtype": one_of(DTYPES),
+        "attention": one_of(("flash", "unfused")),
+        "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
+        "axis_order": tuple[one_of(AXES), ...],
+    },
+    "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
+    "Device": {
+        "peak_flops_per_s": Annotated[
+            dict[one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")), COMPUTE_RATE], Field(min_length=1)
+        ],
+        "hbm_bytes": BYTES,
+        "hbm_bytes_per_s": BANDWIDTH,
+        "power_watts": POWER,
+        "source": str,
+        "generation": str,
+    },
+}
+TIER_NAMES = {"bytes_per_s": "bandwidth", "latency_s": "latency"}
+DEVICE_NAMES = {
+    "peak_flops_per_s": "peak",
+    "hbm_bytes": "hbm",
+    "hbm_bytes_per_s": "hbm_bandwidth",
+    "power_watts": "power",
+}
+
+
+@cache
+def plan_section() -> type[BaseModel]:
+    """Fields of ParallelPlan."""
+    return section(ParallelPlan, False, _SPECIAL["ParallelPlan"], {})
+
+
+@cache
+def model_section(partial: bool) -> type[BaseModel]:
+    """Fields of TransformerSpec; all optional if they change a preset."""
+    return section(TransformerSpec, partial, _SPECIAL["TransformerSpec"], {})
+
+
+@cache
+def device_section(partial: bool) -> type[BaseModel]:
+    """Fields of Device."""
+    return section(Device, partial, _SPECIAL["Device"], DEVICE_NAMES)
+
+
+@cache
+def tier_section(partial: bool) -> type[BaseModel]:
+    """Fields of Tier."""
+    return section(Tier, partial, _SPECIAL["Tier"], TIER_NAMES)
+
+
+@cache
+def cluster_section() -> type[BaseModel]:
+    """Fields of a cluster; `device` and `tiers` take several forms and are checked by `cluster_section.py`."""
+    optional: dict[str, Any] = {
+        "preset": (Text, None),
+        "name": (Text, None),
+        "device": (Any, None),
+        "tiers": (Any, None),
+        "n_devices": (Count, None),
+        "node_size": (Count, None),
+        "source": (str, None),
+    }
+    return create_model("ClusterSection", __config__=STRICT, **optional)
+
+
+def job_section(sections: Mapping[str, Any]) -> type[BaseModel]:
+    """The top level: which sections there are."""
+    return create_model("JobSection", __config__=STRICT, **dict(sections))
+
+
+def fields_of(model: BaseModel, rename: Mapping[str, str]) -> dict[str, Any]:
+    """What was written, under the names of the dataclass; nested sections stay models."""
+    back = {written: name for name, written in rename.items()}
+    return {back.get(name, name): getattr(model, name) for name in model.model_fields_set}

@@ -1,0 +1,132 @@
+"""The sections of a job document to core types; every mistake is added to a list instead of ending the reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from ...errors import ConfigError, PrismError
+from ...plan.plan import Overlap, ParallelPlan
+from ...workload.catalog import model as model_preset
+from ...workload.transformer.hf_config import read_hf_config
+from ...workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
+from .document import Document, Path as FieldPath, short
+from .mistakes import validated
+from .schema import fields_of, model_section, plan_section
+
+T = TypeVar("T")
+NESTED: dict[str, type] = {"moe": MoESpec, "mla": MLASpec, "overlap": Overlap}
+
+
+def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[str]) -> T | None:
+    """Result of `build`, or None after adding its error to `found`, placed at the field that the error speaks of."""
+    try:
+        return build()
+    except ConfigError as error:
+        found += error.mistakes
+    except PrismError as error:
+        found.append(placed(str(error), document, path))
+    return None
+
+
+def placed(message: str, document: Document, path: FieldPath) -> str:
+    """A mistake in the section at `path`, moved to the field it starts with ("zero_stage = 7, but ...") if it was written."""
+    match = re.match(r"(\w+) = ", message)
+    if match and (*path, match[1]) in document.marks:
+        return document.mistake((*path, match[1]), message[match.end() :])
+    return document.mistake(path, message)
+
+
+def mapping_at(document: Document, path: FieldPath, found: list[str], words: str) -> dict[str, Any] | None:
+    """The mapping at `path`; a text there is short for `{preset: text}`."""
+    value: Any = document.data
+    for part in path:
+        value = value[part]
+    if isinstance(value, str) and value:
+        return {"preset": value}
+    if isinstance(value, dict):
+        return value
+    state = "is empty" if value in (None, "") else f"{short(value)}"
+    found.append(document.mistake(path, f"{state}; it must be {words}"))
+    return None
+
+
+def choose_source(
+    data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[str]
+) -> str | None:
+    """Which of the mutually exclusive `sources` is given ("" for none); None after a mistake (two, or not a text)."""
+    given = [source for source in sources if source in data]
+    if len(given) > 1:
+        found.append(document.mistake((*path, given[1]), f"cannot be combined with {given[0]}. Keep one."))
+        return None
+    if given and not (isinstance(data[given[0]], str) and data[given[0]]):
+        found.append(document.mistake((*path, given[0]), f"{short(data[given[0]])}, but it must be a text"))
+        return None
+    return given[0] if given else ""
+
+
+def read_plan(document: Document, found: list[str]) -> ParallelPlan | None:
+    """Section `plan`."""
+    checked = validated(plan_section(), document.data["plan"], document, ("plan",), found)
+    if checked is None:
+        return None
+    return attempt(lambda: ParallelPlan(**_plain(checked)), document, ("plan",), found)
+
+
+def read_model(document: Document, found: list[str]) -> TransformerSpec | None:
+    """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields."""
+    path: FieldPath = ("model",)
+    data = mapping_at(document, path, found, "the name of a preset (`prism-jax show models`) or a mapping of fields")
+    source = None if data is None else choose_source(data, ("preset", "hf_config"), document, path, found)
+    if data is None or source is None:
+        return None
+    changes = {key: value for key, value in data.items() if key != source}
+    if not source:
+        checked = validated(model_section(False), {"name": "inline"} | changes, document, path, found)
+        return None if checked is None else attempt(lambda: TransformerSpec(**_plain(checked)), document, path, found)
+    reader = model_preset if source == "preset" else _hf_reader(document)
+    base = attempt(lambda: reader(data[source]), document, (*path, source), found)
+    checked = validated(model_section(True), changes, document, path, found)
+    if base is None or checked is None:
+        return None
+    return attempt(lambda: _changed(base, checked, document, path), document, path, found)
+
+
+def _hf_reader(document: Document) -> Callable[[str], TransformerSpec]:
+    """Reads a path given relative to the folder of the job file."""
+    folder = Path(document.name).parent
+    return lambda text: read_hf_config(folder / text)
+
+
+def _plain(section: BaseModel) -> dict[str, Any]:
+    """Keyword arguments of the dataclass behind `section`, nested sections built too."""
+    given = fields_of(section, {})
+    return {name: _nested(name, value) for name, value in given.items()}
+
+
+def _nested(name: str, value: Any) -> Any:
+    return NESTED[name](**fields_of(value, {})) if isinstance(value, BaseModel) else value
+
+
+def _changed(base: TransformerSpec, changes: BaseModel, document: Document, path: FieldPath) -> TransformerSpec:
+    """`base` with the fields that were written; a nested section changes the one of `base`, or must be whole."""
+    given = fields_of(changes, {})
+    for name, value in given.items():
+        if not isinstance(value, BaseModel):
+            continue
+        inner = getattr(base, name)
+        if inner is not None:
+            given[name] = replace(inner, **fields_of(value, {}))
+            continue
+        try:
+            given[name] = _nested(name, value)
+        except TypeError as error:
+            missing = str(error).partition("argument")[2].lstrip("s: ")
+            message = f"preset {base.name} has no {name}, so all of its fields are needed; missing {missing}"
+            raise ConfigError([document.mistake((*path, name), message)]) from None
+    return replace(base, **given)

@@ -1,0 +1,237 @@
+"""Memory tables: rows of training layouts that fitted or ran out of memory, and how the memory model classifies them.
+
+A row is a layout (columns of `memory_oom.csv`): architecture of Llama type, degrees, micro-batch, device, outcome, peak GiB.
+Rows that failed for another reason than memory are left out. No device stated: H100-80GB.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...errors import DataError, PlanError, SpecError
+from ...framework.memory_options import GIB, NANOTRON, MemoryOptions
+from ...memory.breakdown import MemoryBreakdown, memory
+from ...plan.plan import RECOMPUTE, ParallelPlan
+from ...system import catalog
+from ...system.hardware import Cluster
+from ...workload.transformer.spec import TransformerSpec
+from .packed import read_packed_text
+from .steps.nanotron_split import cost_balanced_split
+
+_DEVICE = "h100-sxm"
+_OUTCOMES = {"Success": True, "OOM": False}
+_COLUMNS = ("status", "model", "layers", "hidden", "heads", "vocab", "seq_len", "tp", "pp", "dp", "micro_batch")
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One layout and what became of it."""
+
+    id: str
+    model: TransformerSpec
+    plan: ParallelPlan
+    cluster: Cluster
+    fitted: bool
+    peak_reserved_bytes: float | None  # by the caching allocator, without context and communicators
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A row with its prediction."""
+
+    row: MemoryRow
+    predicted: MemoryBreakdown
+
+    @property
+    def correct(self) -> bool:
+        return self.predicted.fits == self.row.fitted
+
+    @property
+    def reserved_error(self) -> float | None:
+        """Relative error of the allocator's peak, over the stage the model finds worst."""
+        if self.row.peak_reserved_bytes is None:
+            return None
+        return self.predicted.worst.allocator_bytes / self.row.peak_reserved_bytes - 1.0
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts of (fitted or not) x (predicted to fit or not)."""
+
+    fits_fits: int = 0
+    fits_oom: int = 0
+    oom_fits: int = 0
+    oom_oom: int = 0
+
+    @classmethod
+    def of(cls, rows: Iterable[Classified]) -> Confusion:
+        counts = {(fitted, fits): 0 for fitted in (True, False) for fits in (True, False)}
+        for item in rows:
+            counts[item.row.fitted, item.predicted.fits] += 1
+        return cls(counts[True, True], counts[True, False], counts[False, True], counts[False, False])
+
+    @property
+    def n(self) -> int:
+        return self.fits_fits + self.fits_oom + self.oom_fits + self.oom_oom
+
+    @property
+    def accuracy(self) -> float:
+        return (self.fits_fits + self.oom_oom) / self.n
+
+    @property
+    def majority_accuracy(self) -> float:
+        """What always saying the more frequent outcome reaches."""
+        fitted = self.fits_fits + self.fits_oom
+        return max(fitted, self.n - fitted) / self.n
+
+
+@dataclass(frozen=True)
+class MemorySummary:
+    """All classified rows, overall and by model."""
+
+    rows: tuple[Classified, ...]
+
+    @property
+    def overall(self) -> Confusion:
+        return Confusion.of(self.rows)
+
+    def by_model(self) -> dict[str, Confusion]:
+        names = sorted({item.row.model.name for item in self.rows})
+        return {name: self.of_model(name).overall for name in names}
+
+    def of_model(self, name: str) -> MemorySummary:
+        """The rows of one model."""
+        return MemorySummary(tuple(item for item in self.rows if item.row.model.name == name))
+
+    def reserved_errors(self) -> list[float]:
+        """Relative errors of the peak reserved memory over the rows that report it."""
+        return [item.reserved_error for item in self.rows if item.reserved_error is not None]
+
+
+def classify_rows(path: str | Path, options: MemoryOptions = NANOTRON) -> MemorySummary:
+    """Predict for every row of a memory table whether it fits.
+
+    Raises:
+        DataError: the file cannot be read; names row and field.
+    """
+    rows = read_memory_table(path)
+    return MemorySummary(tuple(Classified(row, _predicted(row, options)) for row in rows))
+
+
+def _predicted(row: MemoryRow, options: MemoryOptions) -> MemoryBreakdown:
+    return memory(row.model, row.cluster, row.plan, options)
+
+
+def read_memory_table(path: str | Path) -> list[MemoryRow]:
+    """Rows that fitted or ran out of memory; other failures are left out.
+
+    Raises:
+        DataError: a field is missing or not a number; names row and field.
+    """
+    file = Path(path)
+    lines = read_packed_text(file, "a memory table in CSV").splitlines()
+    reader = csv.DictReader(lines)
+    try:
+        _check_columns(reader.fieldnames or (), file.name)
+        rows = [_row(record, f"{file.name} line {reader.line_num}") for record in reader if _is_known(record)]
+    except csv.Error as error:
+        raise DataError(f"{file.name} line {reader.line_num} is not CSV: {error}") from None
+    if not rows:
+        raise DataError(
+            f"{file.name}: no row says Success or OOM in its column status, so there is nothing to compare with"
+        )
+    return rows
+
+
+def _check_columns(columns: Iterable[str], name: str) -> None:
+    missing = [column for column in _COLUMNS if column not in columns]
+    if missing:
+        raise DataError(f"{name}: no column {missing[0]}. A memory table has {', '.join(_COLUMNS)} among others.")
+
+
+def _is_known(record: dict[str, str]) -> bool:
+    return record["status"] in _OUTCOMES
+
+
+def _integer(record: dict[str, str], field: str, where: str, default: int | None = None) -> int:
+    text = (record.get(field) or "").strip()
+    if not text and default is not None:
+        return default
+    try:
+        return int(float(text))
+    except (ValueError, OverflowError):
+        raise DataError(f"{where}: {field} = {text!r} is not a whole number") from None
+
+
+def _row(record: dict[str, str], where: str) -> MemoryRow:
+    if None in record or None in record.values():
+        raise DataError(f"{where}: the number of fields differs from the header's. Quote fields that hold commas.")
+    try:
+        model = _model(record, where)
+        plan = _plan(record, where, model)
+        cluster = catalog.default_cluster(record.get("gpu", "").strip() or _DEVICE, plan.n_devices)
+    except (PlanError, SpecError) as error:
+        raise DataError(f"{where}: {error}") from None
+    reserved = record.get("peak_mem_reserved_gb", "").strip()
+    return MemoryRow(
+        id=record.get("job_id") or where,
+        model=model,
+        plan=plan,
+        cluster=cluster,
+        fitted=_OUTCOMES[record["status"]],
+        peak_reserved_bytes=_peak_gib(reserved, where) * GIB if reserved else None,
+    )
+
+
+def _model(record: dict[str, str], where: str) -> TransformerSpec:
+    hidden = _integer(record, "hidden", where)
+    n_heads = _integer(record, "heads", where)
+    return TransformerSpec(
+        name=record["model"],
+        n_layers=_integer(record, "layers", where),
+        hidden=hidden,
+        n_heads=n_heads,
+        n_kv_heads=_integer(record, "kv_heads", where, n_heads),
+        ffn_hidden=_integer(record, "ffn", where, 4 * hidden),
+        vocab=_integer(record, "vocab", where),
+        gated=True,
+        norm="rms",
+        position="rope",
+        bias=False,
+        tied_embeddings=True,
+        source=record.get("source", ""),
+    )
+
+
+def _peak_gib(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0.0 < value < float("inf"):
+        raise DataError(
+            f"{where}: peak_mem_reserved_gb = {text!r} is not a positive number. Leave it blank if it is unknown."
+        )
+    return value
+
+
+def _plan(record: dict[str, str], where: str, model: TransformerSpec) -> ParallelPlan:
+    tp, pp, dp = (_integer(record, field, where) for field in ("tp", "pp", "dp"))
+    micro_batch = _integer(record, "micro_batch", where)
+    plan = ParallelPlan(
+        micro_batch=micro_batch,
+        global_batch=micro_batch * dp * _integer(record, "grad_accum", where, 1),
+        seq_len=_integer(record, "seq_len", where),
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        sequence_parallel=tp > 1,  # nanotron's REDUCE_SCATTER mode
+        zero_stage=_integer(record, "zero_stage", where, 0),
+        recompute=(record.get("recompute") or "").strip() or "none",
+    )
+    if plan.recompute not in RECOMPUTE:
+        raise DataError(f"{where}: recompute = {plan.recompute!r}, but it must be one of {', '.join(RECOMPUTE)}")
+    return replace(plan, layer_split=cost_balanced_split(model, pp))

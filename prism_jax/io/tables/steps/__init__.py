@@ -1,0 +1,1 @@
+"""Tables of published step times: every row becomes a job, or says why not."""

@@ -1,0 +1,101 @@
+"""From a row of a steps table to a TransformerSpec: the preset of its name, else the row's sizes in the style of its family."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ....errors import SpecError
+from ....workload import catalog
+from ....workload.transformer.spec import MoESpec, TransformerSpec
+from .kind import UnsupportedRowError
+from .record import StepRecord
+
+_GATED = re.compile(
+    r"llama|mi[sx]tral|mathstral|qwen|deepseek|kimi|gpt[\s_-]*oss|grok|nanotron|baichuan|aquila|glm", re.IGNORECASE
+)
+_SUFFIX = re.compile(r"\s*[\[(].*?[\])]\s*$")
+_DEFAULT_VOCAB = {True: 32000, False: 51200}  # Llama-2's tokenizer; GPT-2's, padded as in Megatron-LM
+
+
+def model_of_record(record: StepRecord) -> TransformerSpec:
+    """The architecture of a row.
+
+    Notes:
+        Blank sizes come from the preset of that name. Without one: key-value heads as heads, heads of 128 columns, MLP of
+        four times the hidden size (plain) and the vocabulary of the family.
+
+    Raises:
+        UnsupportedRowError: sizes that nobody published.
+    """
+    preset = _preset(record.model_name)
+    if preset is not None and (record.hidden is None or record.hidden == preset.hidden):
+        return _adapted(preset, record)
+    if record.n_layers is None or record.hidden is None:
+        raise UnsupportedRowError("architecture not published")
+    return _from_sizes(record, record.n_layers, record.hidden)
+
+
+def _preset(name: str) -> TransformerSpec | None:
+    """By name without remarks such as "(4 layers)" or "[sft]"; Kimi K2 is DeepSeek-V3 with other counts (arXiv 2507.20534)."""
+    bare = _SUFFIX.sub("", name)
+    if not bare:
+        return None
+    if re.match(r"kimi[\s_-]*k2", bare, re.IGNORECASE):
+        return _kimi_k2()
+    try:
+        return catalog.model(bare)
+    except SpecError:
+        return None
+
+
+def _kimi_k2() -> TransformerSpec:
+    base = catalog.model("deepseek-v3")
+    if base.moe is None:
+        return base
+    moe = replace(base.moe, n_experts=384, n_dense_first=1)
+    return replace(base, name="kimi-k2", n_heads=64, vocab=163840, moe=moe, n_mtp=0, source="arXiv 2507.20534, table 2")
+
+
+def _adapted(preset: TransformerSpec, record: StepRecord) -> TransformerSpec:
+    """The preset with the counts the row states; layers may be fewer than in the full model."""
+    n_layers = record.n_layers or preset.n_layers
+    changes: dict[str, object] = {"n_layers": n_layers, "max_seq_len": max(preset.max_seq_len, record.seq_len or 0)}
+    if record.vocab is not None:
+        changes["vocab"] = record.vocab
+    if preset.moe is not None:
+        changes["moe"] = replace(preset.moe, n_dense_first=min(preset.moe.n_dense_first, n_layers - 1))
+    elif record.ffn is not None:
+        changes["ffn_hidden"] = record.ffn
+    if preset.mla is None and record.n_heads is not None and not preset.head_dim:
+        changes["n_heads"] = record.n_heads
+        changes["n_kv_heads"] = record.n_kv_heads or preset.n_kv_heads
+    return replace(preset, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def _from_sizes(record: StepRecord, n_layers: int, hidden: int) -> TransformerSpec:
+    gated = bool(_GATED.search(record.model_name)) if record.gated is None else record.gated
+    rotary = gated or "nemotron" in record.model_name.lower()
+    n_heads = record.n_heads or max(1, hidden // 128)
+    ffn = record.ffn or 4 * hidden
+    moe = None
+    if record.n_experts:
+        moe = MoESpec(record.n_experts, record.top_k or 2, ffn)
+    return TransformerSpec(
+        name=record.model_name or record.id,
+        n_layers=n_layers,
+        hidden=hidden,
+        n_heads=n_heads,
+        n_kv_heads=record.n_kv_heads or n_heads,
+        head_dim=0 if hidden % n_heads == 0 else 128,
+        ffn_hidden=ffn,
+        vocab=record.vocab or _DEFAULT_VOCAB[gated],
+        max_seq_len=max(2048, record.seq_len or 0),
+        gated=gated,
+        norm="rms" if gated else "layer",
+        position="rope" if rotary else "learned",
+        tied_embeddings=not rotary or "nanotron" in record.model_name.lower(),
+        bias=not rotary,
+        moe=moe,
+        source=record.source,
+    )

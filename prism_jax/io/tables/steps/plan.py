@@ -1,0 +1,224 @@
+"""From a row of a steps table to a ParallelPlan; every blank has a documented default."""
+
+from __future__ import annotations
+
+import re
+
+from ....framework.catalog import ACCUMULATE_APART
+from ....plan.plan import Overlap, ParallelPlan
+from ....system.catalog import default_cluster
+from .batch import batches_of_record
+from .framework import framework_of_record
+from .kind import UnsupportedRowError
+from .recompute import recompute_of_record
+from .record import StepRecord
+
+_ARXIV = re.compile(r"\b(\d{4})\.\d{5}")
+_FLASH_ATTENTION_YYMM = 2206  # FlashAttention, arXiv 2205.14135, was published at the end of May 2022
+# Sources without an arXiv number whose code had no FlashAttention (2021-22; Megatron-DeepSpeed made it an option in 2023).
+_UNFUSED_SOURCES = re.compile(r"bigscience|vTrain|libai|sailor|2022 post|GLM-130B|Azure blog", re.IGNORECASE)
+# Megatron-Core recipes: sequence parallelism with tp > 1 and the distributed optimizer are on unless stated.
+_MEGATRON_CORE = re.compile(r"NVIDIA|mlcommons|Megatron-MoE|Nemotron|SimuMax|Primus", re.IGNORECASE)
+_NVIDIA_RECIPES = re.compile(r"NVIDIA|mlcommons|Nemotron", re.IGNORECASE)
+_DTYPES = {"bf16": "bf16", "fp16": "fp16", "amp": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8"}
+_ZERO = {"zero1": 1, "zero2": 2, "zero3": 3}
+_NODE_SIZE = 8
+_SHARDED = ("fsdp", "hsdp", "zero3")
+_SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
+_INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
+_DDP_BUCKET = re.compile(r"DDP bucket ([\d.]+) MB")
+_LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
+
+
+def plan_of_record(record: StepRecord) -> ParallelPlan:
+    """The parallel plan of a row.
+
+    Notes:
+        Blank: cp, ep, vpp 1; tp and pp 1 where parameters are sharded (fsdp, hsdp, zero3) and on TPU; dp from the device
+        count; dtype bf16, on V100 fp16; sequence parallelism and ZeRO-1 as Megatron-Core recipes have them in sources that
+        use it, else off. On TPU parameters are sharded over the chips of a slice and slices are replicas (MaxText's
+        `ici_fsdp_parallelism: -1`, `dcn_data_parallelism: -1`). Batches: see `steps_batch`; recomputation: `steps_recompute`.
+        vpp > 1 means the interleaved schedule, which needs at least pp micro-batches: with fewer, vpp is taken as unknown.
+        Tensor parallel communication overlaps as NVIDIA's recipes have it; hand-overs between stages run beside compute in
+        interleaved schedules only (Megatron-LM's `--overlap-p2p-communication` asks for one).
+
+    Raises:
+        UnsupportedRowError: degrees, sequence length or batch cannot be known, or a dtype is not modelled.
+    """
+    seq_len = _known(record.seq_len, "sequence length not stated")
+    tp, pp = (_degree(record, degree) for degree in (record.tp, record.pp))
+    cp = record.cp or 1
+    dp = _dp(record, tp * pp * cp)
+    micro_batch, global_batch = batches_of_record(record, dp, seq_len)
+    virtual_stages = _virtual_stages(record, pp, global_batch // (dp * micro_batch))
+    sharding, dp_shard = _sharding(record, dp, pp)
+    return ParallelPlan(
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        cp=cp,
+        ep=_ep(record, tp, dp * cp),
+        virtual_stages=virtual_stages,
+        schedule="interleaved" if virtual_stages > 1 else "1f1b",
+        sequence_parallel=_sequence_parallel(record, tp),
+        zero_stage=_zero_stage(record, dp, pp),
+        sharding=sharding,
+        dp_shard=dp_shard,
+        recompute=recompute_of_record(record),
+        dtype=_dtype(record),
+        attention="unfused" if is_before_flash_attention(record.source, record.gpu) else "flash",
+        overlap=Overlap(tp=_overlaps_tp(record, tp), pp=virtual_stages > 1),
+        layer_split=_layer_split(record, pp * virtual_stages),
+        fused_grad_accumulation=_fuses_accumulation(record),
+        grad_bucket=_grad_bucket(record),
+    )
+
+
+def is_before_flash_attention(source: str, gpu: str = "") -> bool:
+    """The source measured attention as separate kernels: papers before 2206, Megatron-LM's A100 notes of 2021, and others."""
+    found = _ARXIV.search(source)
+    if found:
+        return int(found[1]) < _FLASH_ATTENTION_YYMM
+    return bool(_UNFUSED_SOURCES.search(source)) or (source == "NVIDIA/Megatron-LM" and "A100" in gpu)
+
+
+def _known(value: int | None, reason: str) -> int:
+    if value is None:
+        raise UnsupportedRowError(reason)
+    return value
+
+
+def _degree(record: StepRecord, stated: int | None) -> int:
+    """Of tp or pp; sharded parameters need neither, unless the notes speak of a degree that they do not give."""
+    is_sharded = record.sharding in _SHARDED and not re.search(r"tensor parallel|pipeline parallel", record.notes)
+    if stated is None and not is_sharded and not _is_tpu(record):
+        raise UnsupportedRowError("parallel degrees not published")
+    return stated or 1
+
+
+def _is_tpu(record: StepRecord) -> bool:
+    return record.gpu.lower().startswith("tpu")
+
+
+def _dp(record: StepRecord, n_others: int) -> int:
+    n_gpus = _known(record.n_gpus, "number of devices not stated")
+    dp = record.dp or n_gpus // n_others
+    if dp * n_others != n_gpus:
+        raise UnsupportedRowError("degrees do not multiply to the number of devices")
+    return dp
+
+
+def _virtual_stages(record: StepRecord, pp: int, n_micro_batch: int) -> int:
+    stated = record.vpp or (_one_layer_chunks(record, pp) if _INTERLEAVED.search(record.notes) else 1)
+    return stated if pp > 1 and n_micro_batch >= pp else 1
+
+
+def _one_layer_chunks(record: StepRecord, pp: int) -> int:
+    """What an interleaved schedule of unknown depth is taken for: NVIDIA's recipes mostly cut a stage into single layers."""
+    layers = record.n_layers or 0
+    return layers // pp if layers and layers % pp == 0 else 1
+
+
+def _sequence_parallel(record: StepRecord, tp: int) -> bool:
+    if record.sequence_parallel is not None:
+        return record.sequence_parallel and tp > 1
+    return (
+        tp > 1
+        and bool(_MEGATRON_CORE.search(record.source))
+        and not is_before_flash_attention(record.source, record.gpu)
+    )
+
+
+def _overlaps_tp(record: StepRecord, tp: int) -> bool:
+    """NVIDIA's recipes and the MLPerf submissions on its software set `tp_comm_overlap`; it needs sequence parallelism."""
+    is_recipe = _NVIDIA_RECIPES.search(record.source) and framework_of_record(record) == "megatron-core"
+    return bool(is_recipe) and _sequence_parallel(record, tp)
+
+
+def _zero_stage(record: StepRecord, dp: int, pp: int) -> int:
+    if record.zero_stage is None and record.sharding == "fsdp" and pp > 1:
+        return 2
+    if _is_tpu(record):
+        return 0
+    if record.zero_stage is not None:
+        return record.zero_stage
+    if record.sharding:
+        return _ZERO.get(record.sharding, 0)
+    is_megatron_core = _MEGATRON_CORE.search(record.source) and not is_before_flash_attention(record.source, record.gpu)
+    return 1 if dp > 1 and is_megatron_core else 0
+
+
+def _sharding(record: StepRecord, dp: int, pp: int) -> tuple[str, int]:
+    """How parameters are sharded and, for hsdp, over how many ranks.
+
+    FSDP under a pipeline keeps the gathered parameters between micro-batches (arXiv 2407.21783, section 3.3.2; the default
+    of `reshard_after_forward` in torchtitan), which is ZeRO-2.
+    """
+    if record.sharding == "fsdp" and pp > 1:
+        return "none", 0
+    if _is_tpu(record) and not record.sharding:
+        return _in_slices(record, dp)
+    if record.sharding == "hsdp":
+        return "hsdp", _hsdp_group(record, dp)
+    return ("fsdp" if record.sharding == "fsdp" else "none"), 0
+
+
+def _hsdp_group(record: StepRecord, dp: int) -> int:
+    """One node, unless it does not divide dp."""
+    node = record.gpus_per_node or _NODE_SIZE
+    return node if dp % node == 0 else dp
+
+
+def _in_slices(record: StepRecord, dp: int) -> tuple[str, int]:
+    """Over the chips of one slice: as many slices as the notes say, and at least as many as the interconnect's reach needs."""
+    found = _SLICES.search(record.notes)
+    group = min(dp // int(found[1]) if found else dp, default_cluster(record.gpu, dp).tiers[0].n_devices)
+    return ("fsdp", 0) if group == dp or dp % group else ("hsdp", group)
+
+
+def _dtype(record: StepRecord) -> str:
+    if not record.precision:
+        if "fp32 by default" in record.notes:
+            return "fp32"
+        return "fp16" if "V100" in record.gpu else "bf16"
+    if record.precision not in _DTYPES:
+        raise UnsupportedRowError(f"precision {record.precision} is not modelled")
+    return _DTYPES[record.precision]
+
+
+def _ep(record: StepRecord, tp: int, n_data: int) -> int:
+    """Expert parallelism within dp x cp. Where experts are not split over tp (Megatron-Core's expert tensor parallelism of 1), ep
+    reaches over tp x dp x cp: every rank then holds as much as with the experts split over tp, which is taken instead.
+    """
+    ep = record.ep or 1
+    if ep > n_data and tp * n_data % ep == 0:
+        return n_data
+    if n_data % ep:
+        raise UnsupportedRowError("ep does not divide dp * cp")
+    return ep
+
+
+def _fuses_accumulation(record: StepRecord) -> bool:
+    """Unless the row says that gradients are added up in fp32 by code that does so in a pass of its own."""
+    return not ("fp32 grad accumulation True" in record.notes and framework_of_record(record) in ACCUMULATE_APART)
+
+
+def _grad_bucket(record: StepRecord) -> int:
+    """Elements of a bucket of PyTorch's DDP, where the notes give its bytes; gradients are reduced in fp32."""
+    found = _DDP_BUCKET.search(record.notes)
+    return max(1, int(float(found[1]) * 2**20 / 4)) if found else ParallelPlan.grad_bucket
+
+
+def _layer_split(record: StepRecord, n_chunk: int) -> tuple[int, ...]:
+    """Layers per stage from the notes, less the embedding and the head that some sources count as layers."""
+    found = _LAYER_SPLIT.search(record.notes)
+    if not found or n_chunk == 1:
+        return ()
+    sizes = [int(size) for size in found[1].split(",")]
+    if "pseudo-layers" in record.notes:
+        sizes[0] -= 1
+        sizes[-1] -= 1
+    return tuple(sizes) if len(sizes) == n_chunk and sum(sizes) == record.n_layers else ()

@@ -1,0 +1,225 @@
+"""One raw row of a steps table: the fields of either schema under one name, typed, blank as None.
+
+Two schemas: `reference_rows.json` (a list of objects, short keys) and `steps.csv` (a header, one configuration per line,
+optionally gzipped). Counts are integers, times seconds, throughputs per GPU as the source prints them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....errors import DataError
+from ..packed import read_packed_text
+
+WHAT = "a steps table in JSON or CSV"
+_REQUIRED_COLUMNS = ("id", "source", "gpu", "num_gpus", "measured_step_time_s")
+# column of steps.csv -> field
+_CSV_INTEGERS = {
+    "layers": "n_layers", "hidden": "hidden", "ffn": "ffn", "heads": "n_heads", "kv_heads": "n_kv_heads", "vocab": "vocab",
+    "experts": "n_experts", "experts_topk": "top_k", "seq_len": "seq_len", "num_gpus": "n_gpus",
+    "gpus_per_node": "gpus_per_node", "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep",
+    "micro_batch": "micro_batch", "global_batch": "global_batch",
+}  # fmt: skip
+_CSV_TEXTS = {
+    "model": "model_name", "gpu": "gpu", "sharding": "sharding", "precision": "precision", "recompute": "recompute",
+    "network": "network", "notes": "notes", "source_path_or_table": "table",
+}  # fmt: skip
+_CSV_FLOATS = {
+    "measured_step_time_s": "measured_s",
+    "measured_tflops_per_gpu": "tflops_per_gpu",
+    "measured_tokens_per_s_per_gpu": "tokens_per_s_per_gpu",
+    "measured_mfu": "mfu",
+}
+# key of reference_rows.json -> field
+_JSON_INTEGERS = {
+    "h": "hidden", "ffn": "ffn", "heads": "n_heads", "kv": "n_kv_heads", "L": "n_layers", "seq": "seq_len", "vocab": "vocab",
+    "gpus": "n_gpus", "tp": "tp", "pp": "pp", "dp": "dp", "cp": "cp", "ep": "ep", "v": "vpp", "gbs": "global_batch",
+    "mbs": "micro_batch", "zero": "zero_stage",
+}  # fmt: skip
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """Fields of one row; None where the source does not say."""
+
+    id: str
+    source: str
+    model_name: str = ""
+    n_layers: int | None = None
+    hidden: int | None = None
+    ffn: int | None = None
+    n_heads: int | None = None
+    n_kv_heads: int | None = None
+    vocab: int | None = None
+    n_experts: int | None = None
+    top_k: int | None = None
+    gated: bool | None = None
+    seq_len: int | None = None
+    gpu: str = ""
+    n_gpus: int | None = None
+    gpus_per_node: int | None = None
+    network: str = ""
+    tp: int | None = None
+    pp: int | None = None
+    vpp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    sharding: str = ""
+    zero_stage: int | None = None
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    precision: str = ""
+    recompute: str = ""
+    sequence_parallel: bool | None = None
+    measured_s: float | None = None
+    measured_range: tuple[float, float] | None = None
+    tflops_per_gpu: float | None = None
+    tokens_per_s_per_gpu: float | None = None
+    mfu: float | None = None
+    table: str = ""  # path or table inside the source
+    notes: str = ""
+
+
+def read_records(path: str | Path) -> list[StepRecord]:
+    """All rows of a steps table; JSON or CSV and gzip are told by content, not by name.
+
+    Raises:
+        DataError: the file cannot be read, or a row is malformed; names row and field.
+    """
+    return records_of(read_packed_text(Path(path), WHAT), Path(path).name)
+
+
+def records_of(text: str, name: str) -> list[StepRecord]:
+    """The same of a text that is at hand; `name` is what messages call it.
+
+    Raises:
+        DataError: a row is malformed; names row and field.
+    """
+    records = _json_records(text, name) if text.lstrip()[:1] in ("[", "{") else _csv_records(text, name)
+    if not records:
+        raise DataError(f"{name}: no rows. Give at least one measured step.")
+    return records
+
+
+# --- JSON ---
+
+
+def _json_records(text: str, name: str) -> list[StepRecord]:
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{name}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
+        raise DataError(f"{name} is not JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise DataError(f"{name}: a list of rows is needed, not an object. Wrap the row in [ ].")
+    return [_json_record(row, f"{name} row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _json_record(row: Any, where: str) -> StepRecord:
+    if not isinstance(row, Mapping):
+        raise DataError(f"{where}: {row!r} is not an object with fields such as id, h, L, tp and measured_s")
+    where = f"{where} ({row.get('id', 'no id')})"
+    integers: dict[str, Any] = {field: _integer(row.get(key), key, where) for key, field in _JSON_INTEGERS.items()}
+    missing = [key for key in ("id", "h", "L", "heads", "gpus", "measured_s") if row.get(key) in (None, "")]
+    if missing:
+        raise DataError(f"{where}: field {missing[0]} is missing; a reference row needs it")
+    return StepRecord(
+        id=str(row["id"]),
+        source=str(row.get("src", "")),
+        model_name=str(row.get("model", "")),
+        gpu=str(row.get("sys", "")),
+        gated=_boolean(row.get("gated"), "gated", where),
+        sequence_parallel=_boolean(row.get("sp"), "sp", where),
+        recompute=str(row.get("recompute", "")),
+        sharding=str(row.get("sharding", "")),
+        precision=str(row.get("dtype", "")),
+        measured_s=_number(row["measured_s"], "measured_s", where),
+        measured_range=_range(row.get("measured_range"), where),
+        tflops_per_gpu=_number(row.get("tf_gpu"), "tf_gpu", where),
+        notes=str(row.get("measured_kind", "")),
+        **integers,
+    )
+
+
+def _range(value: Any, where: str) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise DataError(f"{where}: measured_range = {value!r}, but it must be [low, high] in seconds")
+    low, high = (_number(bound, "measured_range", where) for bound in value)
+    if low is None or high is None or low > high:
+        raise DataError(f"{where}: measured_range = {value!r}, but it must be [low, high] in seconds")
+    return low, high
+
+
+# --- CSV ---
+
+
+def _csv_records(text: str, name: str) -> list[StepRecord]:
+    reader = csv.DictReader(text.splitlines())
+    try:
+        columns = reader.fieldnames or ()
+    except csv.Error as error:
+        raise DataError(f"{name} line 1 is not CSV: {error}") from None
+    missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
+    if missing:
+        raise DataError(
+            f"{name}: no column {missing[0]}. A steps table has {', '.join(_REQUIRED_COLUMNS)} among others."
+        )
+    try:
+        return [_csv_record(row, f"{name} line {reader.line_num}") for row in reader]
+    except csv.Error as error:
+        raise DataError(f"{name} line {reader.line_num} is not CSV: {error}") from None
+
+
+def _csv_record(row: Mapping[str, Any], where: str) -> StepRecord:
+    if None in row or None in row.values():
+        raise DataError(f"{where}: the number of fields differs from the header's. Quote fields that hold commas.")
+    where = f"{where} ({row['id'] or 'no id'})"
+    fields: dict[str, Any] = {}
+    fields |= {field: _integer(row.get(column), column, where) for column, field in _CSV_INTEGERS.items()}
+    fields |= {field: _number(row.get(column), column, where) for column, field in _CSV_FLOATS.items()}
+    fields |= {field: (row.get(column) or "").strip() for column, field in _CSV_TEXTS.items()}
+    fields["sequence_parallel"] = _boolean(row.get("seq_parallel"), "seq_parallel", where)
+    return StepRecord(id=row["id"], source=row["source"], **fields)
+
+
+# --- fields ---
+
+
+def _number(value: Any, field: str, where: str) -> float | None:
+    """A positive number, or None for blank."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: {field} = {value!r} is not a number. Leave it blank if it is unknown.") from None
+    if not 0.0 <= number < float("inf"):
+        raise DataError(f"{where}: {field} = {value!r}, but it must be finite and not negative")
+    return number
+
+
+def _integer(value: Any, field: str, where: str) -> int | None:
+    number = _number(value, field, where)
+    if number is None:
+        return None
+    if number != int(number):
+        raise DataError(f"{where}: {field} = {value!r} is not a whole number")
+    return int(number)
+
+
+def _boolean(value: Any, field: str, where: str) -> bool | None:
+    if value is None or value == "":
+        return None
+    if str(value).strip().lower() not in _BOOLEANS:
+        raise DataError(f"{where}: {field} = {value!r}, but it must be true or false")
+    return _BOOLEANS[str(value).strip().lower()]

@@ -1,0 +1,200 @@
+"""Steps tables: measured step times of real training jobs as (model, cluster, plan) triples, seconds per optimizer step.
+
+Rows that cannot be turned into a job stay in the list and say why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ....errors import DataError, PrismError
+from ....partition.chunks import layers_of_chunks
+from ....plan.check import MAX_CHUNK_RUNS
+from ....plan.plan import ParallelPlan
+from ....system.hardware import Cluster
+from ....workload.transformer.spec import TransformerSpec
+from ..job_table import MeasuredRun, is_job_table, read_job_table
+from ..packed import read_packed_text
+from .cluster import cluster_of_record
+from .defect import defect_of_record
+from .framework import framework_of_record
+from .kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
+from .model import model_of_record
+from .nanotron_split import cost_balanced_split
+from .peers import slower_than_peers
+from .plan import plan_of_record
+from .record import WHAT, StepRecord, records_of
+from .siblings import fill_virtual_stages
+
+# Sources whose TFLOP/s count the recomputed forward pass.
+_HARDWARE_FLOPS = (
+    "bigscience", "2104.04473", "Megatron-LM", "2201.11990", "Azure", "FSDP on AWS", "argonne", "libai", "GLM", "ColossalAI",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One measured configuration.
+
+    Attributes:
+        measured_s: seconds per step, as published or derived; None where neither is possible.
+        measured_range: lowest and highest value that unstated conventions leave.
+        unsupported: why there is no job; empty when model, cluster and plan are given.
+        defect: what is known to be wrong with the row, in words; empty if nothing is.
+        framework: training software it ran on, one of `framework.catalog.FRAMEWORKS`; empty if unknown.
+    """
+
+    id: str
+    source: str
+    measured_s: float | None
+    measured_range: tuple[float, float] | None = None
+    model: TransformerSpec | None = None
+    cluster: Cluster | None = None
+    plan: ParallelPlan | None = None
+    unsupported: str = ""
+    defect: str = ""
+    framework: str = ""
+
+    @property
+    def job(self) -> tuple[TransformerSpec, Cluster, ParallelPlan]:
+        """The triple of a supported row.
+
+        Raises:
+            DataError: the row is unsupported.
+        """
+        if self.model is None or self.cluster is None or self.plan is None:
+            raise DataError(f"row {self.id} cannot be simulated: {self.unsupported}")
+        return self.model, self.cluster, self.plan
+
+
+@dataclass(frozen=True)
+class SupportCount:
+    """How many rows became jobs, and why the others did not.
+
+    Attributes:
+        n_transformer: rows that train a decoder-only transformer in full on the accelerators and state a number to compare
+            with: all but those refused for one of `steps_kind.OTHER_KINDS`.
+    """
+
+    n: int
+    n_supported: int
+    n_transformer: int
+    by_reason: dict[str, int]
+
+    @property
+    def share(self) -> float:
+        """Supported over all rows."""
+        return self.n_supported / self.n
+
+    @property
+    def share_of_transformers(self) -> float:
+        """Supported over transformer rows; 1 if there are none."""
+        return self.n_supported / self.n_transformer if self.n_transformer else 1.0
+
+
+def read_step_rows(path: str | Path) -> list[StepRow]:
+    """Rows of a steps table in either schema, or of a table of jobs; JSON or CSV, gzipped or not, by content.
+
+    Raises:
+        DataError: the file cannot be read or a row is malformed; names row and field.
+    """
+    file = Path(path)
+    text = read_packed_text(file, WHAT)
+    if is_job_table(text):
+        return [_of_run(run, file.name) for run in read_job_table(file, text)]
+    return step_rows_of(text, file.name)
+
+
+def step_rows_of(text: str, name: str) -> list[StepRow]:
+    """Rows of a steps table whose text is at hand; `name` is what messages call it.
+
+    Raises:
+        DataError: a row is malformed; names row and field.
+    """
+    records = fill_virtual_stages(records_of(text, name))
+    slow = slower_than_peers(records)
+    return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
+
+
+def read_reference_rows(path: str | Path) -> list[StepRow]:
+    """Rows in the schema of `reference_rows.json`; alias of `read_step_rows`."""
+    return read_step_rows(path)
+
+
+def read_steps_csv(path: str | Path) -> list[StepRow]:
+    """Rows in the schema of `steps.csv`; alias of `read_step_rows`."""
+    return read_step_rows(path)
+
+
+def count_support(rows: Iterable[StepRow]) -> SupportCount:
+    """Supported rows, and the others by reason, most frequent first."""
+    reasons = Counter(row.unsupported for row in rows)
+    n_supported = reasons.pop("", 0)
+    n = n_supported + reasons.total()
+    n_transformer = n - sum(reasons[kind] for kind in OTHER_KINDS)
+    return SupportCount(n, n_supported, n_transformer, dict(reasons.most_common()))
+
+
+def _of_run(run: MeasuredRun, source: str) -> StepRow:
+    """A measured job as a row of the table it is from; its variability is that of its device."""
+    job = run.job
+    return StepRow(run.id, source, run.measured_s, None, job.model, job.cluster, job.plan, framework=job.framework)
+
+
+def _with_defect(row: StepRow, defect: str) -> StepRow:
+    """The row, with that defect unless one of the kind is known of it already."""
+    if not defect or defect.split(":")[0] in row.defect:
+        return row
+    return replace(row, defect=f"{row.defect}; {defect}" if row.defect else defect)
+
+
+def _row(record: StepRecord) -> StepRow:
+    known = StepRow(
+        record.id,
+        record.source,
+        record.measured_s,
+        record.measured_range,
+        defect=defect_of_record(record),
+        framework=framework_of_record(record),
+    )
+    try:
+        refuse_other_kinds(record)
+        cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
+        if known.framework == "nanotron" and not plan.layer_split:
+            plan = replace(plan, layer_split=cost_balanced_split(model, plan.pp))
+        measured_s = _measured_s(record, model, plan)
+        _check(model, cluster, plan)
+    except UnsupportedRowError as reason:
+        return replace(known, unsupported=str(reason))
+    except PrismError as error:
+        return replace(known, unsupported=f"impossible: {error}")
+    defect = defect_of_record(record, cluster)
+    return replace(known, measured_s=measured_s, model=model, cluster=cluster, plan=plan, defect=defect)
+
+
+def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None:
+    layers_of_chunks(model.n_layers, plan)
+    if plan.dtype not in cluster.device.peak_flops_per_s:
+        raise UnsupportedRowError(f"device has no {plan.dtype}")
+    if plan.n_chunk > model.n_layers + 2:
+        raise UnsupportedRowError("more model chunks than layers")
+    if plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
+        raise UnsupportedRowError("too many micro-batches to simulate")
+
+
+def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) -> float:
+    """As published; else from tokens/s per GPU; else from TFLOP/s per GPU in the source's own convention."""
+    if record.measured_s:
+        return record.measured_s
+    tokens = plan.global_batch * plan.seq_len
+    if record.tokens_per_s_per_gpu:
+        return tokens / (record.tokens_per_s_per_gpu * plan.n_devices)
+    if record.tflops_per_gpu:
+        counts_recompute = any(name in record.source for name in _HARDWARE_FLOPS)
+        recompute = plan.recompute if counts_recompute else "none"
+        flops = tokens * model.train_flops_per_token(plan.seq_len, causal=False, recompute=recompute)
+        return flops / (record.tflops_per_gpu * 1e12 * plan.n_devices)
+    raise UnsupportedRowError(NO_NUMBER)

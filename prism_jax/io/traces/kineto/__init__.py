@@ -1,0 +1,1 @@
+"""PyTorch profiles (kineto)."""

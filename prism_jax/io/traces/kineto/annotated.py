@@ -1,0 +1,167 @@
+"""Ops of a rank whose program names them, as `kineto_names.annotation` understands it.
+
+An op lasts from the first start to the last end of the GPU kernels that were launched while the host was inside its annotation
+(by any thread, as the backward pass has its own), joined with the GPU's own span of the annotation; where there is neither, as
+long as the host was inside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...._typing import Floats
+from ....recorded.trace.op_table import NONE
+from ....recorded.trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, PEER, REPLICA_COLLECTIVES
+from .kernels import launch_times
+from .ops import Meets, RankOps, Rows, numbered, rank_ops, step_at, steps_of
+from .place import Place
+from .spans import RankProfile, Spans, What, codes_of
+
+MEETS = {**dict.fromkeys(REPLICA_COLLECTIVES, Meets.REPLICAS), EMBEDDING: Meets.STAGES, CLIP: Meets.ALL}
+
+
+def is_annotated(profile: RankProfile) -> bool:
+    """Whether both passes are annotated."""
+    codes = np.unique(profile.spans[What.OP].code).tolist()
+    return {FORWARD, BACKWARD} <= {name for code in codes for name in profile.annotations[code].op_types}
+
+
+def annotated_ops(profile: RankProfile, place: Place) -> RankOps:
+    """The annotated ops of a rank at `place`.
+
+    Raises:
+        DataError: no steps.
+    """
+    steps = steps_of(profile)
+    spans = profile.spans[What.OP]
+    step = step_at(spans.start_us, steps)
+    spans, step = spans.pick(step >= 0), step[step >= 0]
+    row, names = _expanded(profile, spans)
+    kept = _outermost(spans, row, names)
+    row, names = row[kept], names[kept]
+    start, end = _on_gpu(profile, spans)
+    spans, step, start, end = spans.pick(row), step[row], start[row], end[row]
+    micro_batch, chunk, model_chunk = _fields(profile, spans)
+    _, at = np.unique(names, return_inverse=True)
+    number = numbered(step, at, by=start)
+    groups, meets = _groups(names, number, micro_batch, model_chunk, place)
+    return rank_ops(
+        step=step,
+        op_type=names,
+        start_us=start,
+        duration_us=end - start,
+        group=groups,
+        micro_batch=micro_batch,
+        chunk=chunk,
+        side=np.select([np.char.endswith(names, "-send"), np.char.endswith(names, "-recv")], [-1, 1], 0).astype(
+            np.int32
+        ),
+        size=np.where(np.array(groups, dtype=str) == "", -1, 0),
+        meets=meets,
+    )
+
+
+def _expanded(profile: RankProfile, spans: Spans) -> tuple[Rows, NDArray[np.str_]]:
+    """Row and op type of every op; a call that sends and receives is several ops."""
+    types = [found.op_types for found in profile.annotations]
+    count = codes_of(profile.annotations, lambda found: len(found.op_types))[spans.code]
+    row = np.repeat(np.arange(len(spans)), count)
+    names = [name for code in spans.code.tolist() for name in types[code]]
+    return row, np.array(names, dtype=str)
+
+
+def _outermost(spans: Spans, row: Rows, names: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Ops that do not lie inside another of their type on their thread (PyTorch annotates optimizers by itself)."""
+    kept = np.ones(len(row), dtype=bool)
+    start, end, lane = spans.start_us[row], spans.end_us[row], spans.lane[row]
+    _, place = np.unique(names, return_inverse=True)
+    for key in np.unique(np.stack([place, lane]), axis=1).T:
+        mine = np.flatnonzero((place == key[0]) & (lane == key[1]))
+        mine = mine[np.lexsort((-end[mine], start[mine]))]
+        latest = np.maximum.accumulate(end[mine])
+        kept[mine[1:]] = end[mine][1:] > latest[:-1]
+    return kept
+
+
+def _on_gpu(profile: RankProfile, spans: Spans) -> tuple[Floats, Floats]:
+    """Start and end of every op's work."""
+    start, end = np.full(len(spans), np.inf), np.full(len(spans), -np.inf)
+    for what in (What.KERNEL, What.GPU_COMMUNICATION):
+        kernels = profile.spans[what]
+        launch_us = launch_times(kernels, profile.spans[What.LAUNCH])
+        known = ~np.isnan(launch_us)
+        _widen_by_launches(spans, kernels.pick(known), launch_us[known], start, end)
+    _widen_by_link(spans, profile.spans[What.GPU_OP], start, end)
+    found = end >= start
+    return np.where(found, start, spans.start_us), np.where(found, end, spans.end_us)
+
+
+def _widen_by_launches(spans: Spans, kernels: Spans, launch_us: Floats, start: Floats, end: Floats) -> None:
+    order = np.argsort(launch_us)
+    first = np.searchsorted(launch_us[order], spans.start_us)
+    last = np.searchsorted(launch_us[order], spans.end_us)
+    some = np.flatnonzero(last > first)
+    if len(some) == 0:
+        return
+    ranges = np.stack([first[some], last[some]], axis=1).ravel()  # reduceat: every other value is that of a range
+    starts = np.minimum.reduceat(np.append(kernels.start_us[order], np.inf), ranges)[::2]
+    ends = np.maximum.reduceat(np.append(kernels.end_us[order], -np.inf), ranges)[::2]
+    start[some] = np.minimum(start[some], starts)
+    end[some] = np.maximum(end[some], ends)
+
+
+def _widen_by_link(spans: Spans, gpu: Spans, start: Floats, end: Floats) -> None:
+    """Join with the GPU's spans (one per stream) of the same annotation and number."""
+    gpu = gpu.pick(gpu.link >= 0)
+    if len(gpu) == 0:
+        return
+    keys, at = np.unique(np.stack([spans.code, spans.link]), axis=1, return_inverse=True)
+    known = {(code, link): index for index, (code, link) in enumerate(keys.T.tolist())}
+    starts, ends = np.full(len(known), np.inf), np.full(len(known), -np.inf)
+    pairs = zip(gpu.code.tolist(), gpu.link.tolist(), strict=True)
+    place = np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
+    seen = place >= 0
+    np.minimum.at(starts, place[seen], gpu.start_us[seen])
+    np.maximum.at(ends, place[seen], gpu.end_us[seen])
+    np.minimum(start, starts[at.reshape(-1)], out=start)
+    np.maximum(end, ends[at.reshape(-1)], out=end)
+
+
+def _fields(profile: RankProfile, spans: Spans) -> tuple[Rows, Rows, Rows]:
+    """Micro-batch, chunk within the stage, chunk in model order of every op."""
+    micro_batch = codes_of(profile.annotations, lambda found: found.micro_batch)[spans.code]
+    chunk = codes_of(profile.annotations, lambda found: found.chunk)[spans.code]
+    model_chunk = codes_of(profile.annotations, lambda found: found.model_chunk)[spans.code]
+    mine = np.unique(model_chunk[model_chunk != NONE])
+    if len(mine) > 1:
+        chunk = np.where(model_chunk == NONE, chunk, np.searchsorted(mine, model_chunk))
+    return micro_batch, chunk, model_chunk
+
+
+def _groups(
+    names: NDArray[np.str_], number: Rows, micro_batch: Rows, model_chunk: Rows, place: Place
+) -> tuple[list[str], NDArray[np.int32]]:
+    """Group of every op, "" for none, and who meets in it."""
+    rows = zip(names.tolist(), number.tolist(), micro_batch.tolist(), model_chunk.tolist(), strict=True)
+    groups = [_group(name, n, mb, q, place) for name, n, mb, q in rows]
+    meets = [
+        (Meets.STAGES if name in PEER else MEETS[name]) if group else Meets.NOBODY
+        for name, group in zip(names.tolist(), groups, strict=True)
+    ]
+    return groups, np.array(meets, dtype=np.int32)
+
+
+def _group(name: str, number: int, micro_batch: int, model_chunk: int, place: Place) -> str:
+    if name in PEER:
+        way = PEER[name][1]
+        by_model = model_chunk != NONE and micro_batch != NONE
+        mine, n_place = (model_chunk, NONE) if by_model else (place.pp, place.pp_size)
+        if not by_model and place.virtual_stages <= 1 and not 0 <= mine + way < n_place:
+            return ""  # recorded, but there is nobody on that side
+        other = mine + way if by_model else (mine + way) % n_place
+        ends = (mine, other) if name.endswith("-send") else (other, mine)
+        return f"{name.split('-')[0]} {ends[0]}->{ends[1]} {micro_batch if by_model else number}"
+    if name in REPLICA_COLLECTIVES:
+        return f"{name} {number} of stage {place.pp}" if place.dp_size != 1 else ""
+    return f"{name} {number}" if name in MEETS else ""

@@ -1,0 +1,1 @@
+"""Step times in logs of training frameworks."""

@@ -1,0 +1,1 @@
+"""Which blocks a model chunk holds, and which parameters a stage."""

@@ -1,0 +1,78 @@
+"""Which layers a model chunk holds and which chunks a pipeline stage holds. Integer counts only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import PlanError
+from ..plan.plan import ParallelPlan
+from ..workload.transformer.spec import TransformerSpec
+
+
+class ChunkClass(NamedTuple):
+    """What a model chunk holds; chunks of one class cost the same."""
+
+    n_dense: int  # layers; they come before the layers with experts
+    n_moe: int
+    has_embedding: bool
+    has_head: bool
+
+    @property
+    def n_layers(self) -> int:
+        return self.n_dense + self.n_moe
+
+
+def chunk_classes(model: TransformerSpec, plan: ParallelPlan) -> tuple[ChunkClass, ...]:
+    """Class of every model chunk, in model order.
+
+    Raises:
+        PlanError: `layer_split` does not match the chunks or the layers.
+    """
+    layers = layers_of_chunks(model.n_layers, plan)
+    n_moe = [sum(model.is_moe_layer(layer) for layer in held) for held in layers]
+    last = len(layers) - 1
+    return tuple(
+        ChunkClass(len(held) - moe, moe, index == 0, index == last)
+        for index, (held, moe) in enumerate(zip(layers, n_moe, strict=True))
+    )
+
+
+def layers_of_chunks(n_layers: int, plan: ParallelPlan) -> tuple[range, ...]:
+    """Layer numbers of every model chunk, in model order.
+
+    Notes:
+        Without `plan.layer_split` chunks differ by at most one layer, and those that get one less are taken from the two
+        ends in turn (last, first, ...), because embedding and head add to these. So did Llama 3 (arXiv 2407.21783,
+        section 3.3.2: one layer fewer on the first and on the last stage).
+
+    Raises:
+        PlanError: `layer_split` does not match the chunks or the layers.
+    """
+    sizes = plan.layer_split or _even_split(n_layers, plan.n_chunk)
+    if len(sizes) != plan.n_chunk:
+        raise PlanError(
+            f"layer_split has {len(sizes)} entries, but pp * virtual_stages = {plan.n_chunk}. Give one count per chunk."
+        )
+    if sum(sizes) != n_layers:
+        raise PlanError(f"layer_split adds up to {sum(sizes)} layers, but the model has {n_layers}")
+    starts = [sum(sizes[:chunk]) for chunk in range(plan.n_chunk)]
+    return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def _even_split(n_layers: int, n_chunk: int) -> tuple[int, ...]:
+    base, n_extra = divmod(n_layers, n_chunk)
+    if n_extra == 0:
+        return (base,) * n_chunk
+    short = n_chunk - n_extra
+    first, last = short // 2, n_chunk - (short - short // 2)
+    return tuple(base + 1 if first <= chunk < last else base for chunk in range(n_chunk))
+
+
+def chunks_of_stage(plan: ParallelPlan, stage: int) -> tuple[int, ...]:
+    """Chunks whose parameters live on `stage`: one, `virtual_stages`, or two (the V of zb_v, both ends of dualpipe)."""
+    mirrored = plan.n_chunk - 1 - stage
+    if plan.schedule == "zb_v" and plan.virtual_stages == 2:
+        return (stage, mirrored)
+    if plan.schedule == "dualpipe" and plan.pp > 1:
+        return tuple(sorted({stage, mirrored}))
+    return tuple(range(stage, plan.n_chunk, plan.pp))

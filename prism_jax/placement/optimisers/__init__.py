@@ -1,0 +1,1 @@
+"""Ways to assign nodes to slots."""

@@ -1,0 +1,289 @@
+"""place: which node sits where. Candidates from every method, the choice on draws that found none of them, the report on others.
+
+kept draws      random, sorted, annealed, relaxed        each method's best on these is optimistic
+validation      the choice among all of them             so is the best of these, a little
+fresh draws     what is reported, paired                 nothing is chosen here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import jax
+import numpy as np
+from jax import Array
+
+from .._typing import Floats
+from ..job import Job
+from .draws import N_SHARED, Draws
+from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
+from .fleet import Fleet, check_counts, fleet_of
+from .objective import OBJECTIVES, check_objective, mean_and_error, values
+from .optimisers.anneal import N_STEP, anneal
+from .optimisers.baselines import (
+    MAX_EXHAUSTIVE,
+    all_assignments,
+    as_given,
+    busy_seconds,
+    random_assignments,
+    sorted_assignments,
+)
+from .optimisers.sinkhorn import relaxed
+from .result import AS_GIVEN, EVEN_SPLITS, OPTIMISED, SPLITS, Gain, PlacementResult
+from .slots import slots_of
+from .splits.place_splits import SplitChoice, with_splits
+from .splits.splits import exact_problem
+
+N_RANDOM = 1000
+N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws
+N_BEST = 8  # of the random ones, screened on few draws, that are looked at again
+N_KEPT, N_VALIDATION = 64, 512  # simulated steps
+SCREEN_COLUMNS = 1024  # replicas times steps that random assignments are screened on
+LONGER = 3  # times the proposals of the other chains, for the one from the best candidate
+STEPS_PER_NODE = 4  # of an annealing chain, at least
+MOST_RELAXED = 512  # nodes; a matrix of more is too large to be worth it
+TOO_MANY = f"more than {MOST_RELAXED} nodes: the relaxation was left out"
+N_BATCH, N_FRESH = 8, 1024
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to search.
+
+    Attributes:
+        n_random: random assignments.
+        n_step: proposals of an annealing chain.
+        n_relaxed: gradient steps of the relaxation; 0 for none.
+        n_fresh: simulated steps that are reported on, a multiple of 16.
+        n_kept: simulated steps that are searched on, even.
+        n_exhaustive: try every assignment if there are no more than these.
+    """
+
+    n_random: int = N_RANDOM
+    n_step: int = N_STEP
+    n_relaxed: int = 25
+    n_fresh: int = N_FRESH
+    n_kept: int = N_KEPT
+    n_exhaustive: int = MAX_EXHAUSTIVE
+
+
+def silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+def place(
+    job: Job,
+    slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
+    *,
+    key: Array,
+    objective: str = "p95",
+    spares: int = 0,
+    splits: bool = False,
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> PlacementResult:
+    """The assignment of nodes to slots with the smallest tail of the step time.
+
+    Args:
+        job: model, cluster, plan; of its variability what differs between GPUs and nodes is replaced by `slowdown`.
+        slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor (`io.tables.slowdowns`).
+        key: typed PRNG key; the same key gives the same answer.
+        objective: p50, p95, p99 or cvar95 (mean of the slowest 5 %) of the step time.
+        spares: nodes to leave out.
+        splits: also choose how many layers every stage and how many micro-batches every replica gets.
+        effort: how long to search.
+        progress: called with what is being done.
+
+    Raises:
+        DataError: nodes and slots do not match, or an unknown objective.
+    """
+    check_objective(objective)
+    effort = Effort() if effort is None else effort
+    fleet = fleet_of(slowdown, job.cluster.node_size)
+    check_counts(fleet, slots_of(job).n_slot, spares)
+    problem = problem_of(job, fleet)
+    effort = replace(effort, n_step=max(effort.n_step, STEPS_PER_NODE * fleet.n_node))
+    found = candidates(problem, objective, key, effort, progress)
+    progress("choosing")
+    chosen, method = choose(problem, found, objective, key)
+    choice = None
+    if splits:
+        choice = choose_splits(problem, found, chosen, objective, key, effort, progress)
+    progress("scoring on fresh draws")
+    return report(problem, chosen, method, objective, key, effort, choice)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Assignments by method; each method may offer several.
+
+    Attributes:
+        by_method: method -> [assignment, seat].
+        median: [assignment, seat] random ones around the median.
+        exact: whether every assignment was tried.
+    """
+
+    by_method: dict[str, Assignments]
+    median: Assignments
+    exact: bool
+
+
+def candidates(problem: Problem, objective: str, key: Array, effort: Effort, progress: Progress) -> Candidates:
+    """What every method offers, on kept draws."""
+    kept = stored(problem, Draws(named(key, "kept"), effort.n_kept))
+    rng = np.random.default_rng(crc32(np.asarray(jax.random.key_data(key)).tobytes()))
+    progress("random assignments")
+    best, median = _random(problem, objective, key, effort.n_random, rng)
+    by_sorting = np.concatenate([sorted_assignments(problem, w) for w in (busy_seconds(problem),)])
+    found = {"as_given": as_given(problem)[None], "random_best_of_1000": best, "sorted": by_sorting}
+    every = all_assignments(problem, effort.n_exhaustive)
+    if every is not None:
+        progress("every assignment")
+        found["brute_force"] = every[np.argsort(_values(problem, kept, every, objective), kind="stable")[:N_BEST]]
+    progress("annealing")
+    starts = [*by_sorting, best[0]]
+    chains = [
+        anneal(problem.tables, kept, start, key=named(key, f"chain {i}"), objective=objective, n_step=effort.n_step)
+        for i, start in enumerate(starts)
+    ]
+    found["annealed"] = np.stack([chain.assignment for chain in chains])
+    if effort.n_relaxed > 0 and problem.fleet.n_node <= MOST_RELAXED:
+        progress("relaxing")
+        rounded = relaxed(problem, kept, by_sorting[0], objective, key=named(key, "relaxed"), n_step=effort.n_relaxed)
+        polished = anneal(
+            problem.tables, kept, rounded, key=named(key, "polish"), objective=objective, n_step=effort.n_step
+        )
+        found["relaxed"] = np.stack([rounded, polished.assignment])
+    progress("annealing on from the best")
+    offered = np.concatenate(list(found.values()))
+    best_so_far = offered[np.argmin(_values(problem, kept, offered, objective))]
+    chain = anneal(
+        problem.tables, kept, best_so_far, key=named(key, "on"), objective=objective, n_step=LONGER * effort.n_step
+    )
+    found["annealed_on"] = chain.assignment[None]
+    return Candidates(found, median, every is not None)
+
+
+def choose(problem: Problem, found: Candidates, objective: str, key: Array) -> tuple[dict[str, Assignments], str]:
+    """Every method's best on validation draws, with the best of all as "optimised", and the method it came from."""
+    methods = [method for method, offered in found.by_method.items() for _ in offered]
+    offered = np.concatenate(list(found.by_method.values()))
+    reached = values(score(problem, offered, Draws(named(key, "validation"), N_VALIDATION)), objective)
+    best: dict[str, int] = {}
+    for index in np.argsort(reached, kind="stable").tolist():
+        best.setdefault(methods[index], index)
+    winner = int(np.argmin(reached))
+    chosen = {method: offered[best[method]] for method in found.by_method}
+    return {**chosen, OPTIMISED: offered[winner], "random": found.median}, methods[winner]
+
+
+def choose_splits(
+    problem: Problem,
+    found: Candidates,
+    chosen: dict[str, Assignments],
+    objective: str,
+    key: Array,
+    effort: Effort,
+    progress: Progress,
+) -> SplitChoice | None:
+    """The best choice with uneven splits on validation draws; None if even splits are better."""
+    starts = [chosen[OPTIMISED], *found.by_method["sorted"]]
+    choices = with_splits(problem, starts, objective, named(key, "splits"), effort.n_step, effort.n_kept, progress)
+    draws = Draws(named(key, "validation"), N_VALIDATION)
+    progress("choosing splits")
+    reached = [values(score(c.problem, c.assignment[None], draws), objective)[0] for c in choices]
+    even = values(score(problem, chosen[OPTIMISED][None], draws), objective)[0]
+    return choices[int(np.argmin(reached))] if min(reached) < even else None
+
+
+def report(
+    problem: Problem,
+    chosen: dict[str, Assignments],
+    method: str,
+    objective: str,
+    key: Array,
+    effort: Effort,
+    choice: SplitChoice | None = None,
+) -> PlacementResult:
+    """Every method on fresh draws; with a `choice`, what was best without it is "even_splits"."""
+    median = chosen["random"]
+    offered = {name: a for name, a in chosen.items() if name != "random"}
+    steps = fresh_steps(problem, np.concatenate([np.stack(list(offered.values())), median]), key, effort.n_fresh)
+    batches = dict(zip(offered, steps, strict=False))
+    if choice is not None:
+        batches[EVEN_SPLITS], offered[EVEN_SPLITS] = batches[OPTIMISED], offered[OPTIMISED]
+        offered[OPTIMISED] = choice.assignment
+        batches[OPTIMISED] = fresh_steps(choice.problem, choice.assignment[None], key, effort.n_fresh)[0]
+    seats = offered[OPTIMISED]
+    n_slot = problem.slots.n_slot
+    return PlacementResult(
+        assignment=tuple(seats[:n_slot].tolist()),
+        left_out=tuple(sorted(seats[n_slot:].tolist())),
+        objective=objective,
+        batches_s=batches,
+        random_s={name: _median_of(steps[len(chosen) - 1 :], name) for name in OBJECTIVES},
+        method=method if choice is None else SPLITS,
+        slowness=problem.slowness,
+        seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
+        assignments={name: tuple(a.tolist()) for name, a in offered.items()},
+        splits=None if choice is None else choice.splits,
+        notes=(TOO_MANY,) if problem.fleet.n_node > MOST_RELAXED and effort.n_relaxed else (),
+    )
+
+
+def gain_on(
+    job: Job, slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet, result: PlacementResult, *, key: Array
+) -> Gain:
+    """What a placement is worth over the nodes as given on other draws, or on other slowdowns of the same nodes.
+
+    Args:
+        job: the one that was placed.
+        slowdown: as in `place`; of the nodes of `result`.
+        result: of `place`.
+        key: of the draws; as many as the result was reported on.
+    """
+    problem = problem_of(job, fleet_of(slowdown, job.cluster.node_size))
+    chosen = problem if result.splits is None else exact_problem(problem, result.splits)
+    first = result.batches_s[OPTIMISED]
+    n_fresh = first.size // N_SHARED
+    seats = [np.array(result.assignments[method], dtype=np.int32)[None] for method in (AS_GIVEN, OPTIMISED)]
+    steps = [fresh_steps(p, a, key, n_fresh)[0] for p, a in zip((problem, chosen), seats, strict=True)]
+    batches = dict(zip((AS_GIVEN, OPTIMISED), steps, strict=True))
+    return replace(result, batches_s=batches).gain
+
+
+def fresh_steps(problem: Problem, assignments: Assignments, key: Array, n_fresh: int, name: str = "fresh") -> Floats:
+    """Steps in independent batches, paired between assignments, seconds [assignment, batch, step]."""
+    size = max(2, n_fresh // N_BATCH)
+    steps = score(problem, assignments, Draws(named(key, name), N_BATCH * size), chunk=size)
+    return steps.reshape(len(assignments), N_BATCH, -1)
+
+
+def named(key: Array, name: str) -> Array:
+    """A key of its own for every use."""
+    return jax.random.fold_in(key, crc32(name.encode()))
+
+
+def _random(
+    problem: Problem, objective: str, key: Array, n: int, rng: np.random.Generator
+) -> tuple[Assignments, Assignments]:
+    """The best of `n` random assignments, and those around the median, screened on few draws."""
+    tried = random_assignments(problem, n, rng)
+    n_screen = 2 * max(4, min(16, SCREEN_COLUMNS // (2 * problem.slots.n_replica)))
+    screen = stored(problem, Draws(named(key, "screen"), n_screen))
+    order = np.argsort(_values(problem, screen, tried, objective), kind="stable")
+    middle = len(order) // 2
+    around = order[max(0, middle - N_MEDIAN // 2) : middle + N_MEDIAN // 2 + 1]
+    return tried[order[:N_BEST]], tried[around]
+
+
+def _values(problem: Problem, kept: Stored, assignments: Assignments, objective: str) -> Floats:
+    return values(step_times(problem.tables, kept, assignments), objective)
+
+
+def _median_of(steps: Floats, objective: str) -> tuple[float, float]:
+    """Median over assignments of the objective and its error; steps [assignment, batch, step]."""
+    return mean_and_error(np.median(values(steps, objective), axis=0))

@@ -1,0 +1,117 @@
+"""PlacementResult: the chosen assignment, what every method reached on fresh draws, and what the choice is worth."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .objective import OBJECTIVES, fresh_interval, mean_and_error, values
+from .splits.splits import Splits
+
+OPTIMISED, AS_GIVEN = "optimised", "as_given"
+EVEN_SPLITS, SPLITS = "even_splits", "splits"
+BASELINES = (AS_GIVEN, "random_best_of_1000", "sorted", "annealed")
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much the objective falls, seconds.
+
+    Attributes:
+        value_s: on these draws.
+        error_s: its standard error.
+        low_s, high_s: between which 90 % of estimates from as many fresh draws fall.
+    """
+
+    value_s: float
+    error_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True)
+class PlacementResult:
+    """A placement of measured nodes.
+
+    Attributes:
+        assignment: node of every slot; a slot is `node_size` consecutive devices in the plan's axis order.
+        left_out: nodes without a slot.
+        objective: name of what was minimised.
+        batches_s: method -> [batch, step] steps under its assignment, on draws that chose nothing; paired between methods.
+        random_s: objective -> its median over random assignments and the error, on the same draws.
+        method: the method whose assignment was chosen.
+        slowness: [node] factor of a node's slowest GPU.
+        seat: [slot, 2] first lane and replica of every slot.
+        assignments: method -> [seat], the nodes left out last.
+        splits: layer split and micro-batches per replica, where they were free.
+        notes: what the user should know.
+    """
+
+    assignment: tuple[int, ...]
+    left_out: tuple[int, ...]
+    objective: str
+    batches_s: dict[str, Float[np.ndarray, "batch step"]]
+    random_s: dict[str, tuple[float, float]]
+    method: str
+    slowness: Float[np.ndarray, " node"]
+    seat: np.ndarray
+    assignments: dict[str, tuple[int, ...]]
+    splits: Splits | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def value(self, method: str = OPTIMISED, objective: str | None = None) -> tuple[float, float]:
+        """Objective of a method and its Monte Carlo error, seconds."""
+        return mean_and_error(values(self.batches_s[method], objective or self.objective))
+
+    @property
+    def p95_s(self) -> dict[str, tuple[float, float]]:
+        """p95 of every method and its Monte Carlo error, seconds."""
+        return {method: self.value(method, "p95") for method in self.batches_s}
+
+    @property
+    def best_baseline(self) -> str:
+        """The best of the methods that choose no splits and relax nothing."""
+        return min((m for m in BASELINES if m in self.batches_s), key=lambda m: self.value(m)[0])
+
+    def gain_over(self, method: str, chosen: str = OPTIMISED) -> Gain:
+        """What the choice is worth against `method`, from paired steps."""
+        fall = values(self.batches_s[method], self.objective) - values(self.batches_s[chosen], self.objective)
+        value, error = mean_and_error(fall)
+        return Gain(value, error, *fresh_interval(value, error, len(fall)))
+
+    @property
+    def gain(self) -> Gain:
+        """What the choice is worth against the nodes as they were given."""
+        return self.gain_over(AS_GIVEN)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        found: dict[str, Any] = {}
+        for name in OBJECTIVES:
+            every = {method: self.value(method, name) for method in self.batches_s} | {
+                "random_median": self.random_s[name]
+            }
+            found[f"{name}_s"] = {method: value for method, (value, _) in every.items()}
+            found[f"{name}_error_s"] = {method: error for method, (_, error) in every.items()}
+        gain, baseline = self.gain, self.gain_over(self.best_baseline)
+        return {
+            "objective": self.objective,
+            **found,
+            "gain": gain.value_s,
+            "gain_interval": [gain.low_s, gain.high_s],
+            "gain_error": gain.error_s,
+            "best_baseline": self.best_baseline,
+            "gain_over_best_baseline": baseline.value_s,
+            "gain_over_best_baseline_interval": [baseline.low_s, baseline.high_s],
+            "chosen_from": self.method,
+            "assignment": list(self.assignment),
+            "left_out": list(self.left_out),
+            "as_given": list(self.assignments[AS_GIVEN][: len(self.assignment)]),
+            "slots": {"stage": self.seat[:, 0].tolist(), "replica": self.seat[:, 1].tolist()},
+            "node_slowdown": self.slowness.tolist(),
+            "splits": None if self.splits is None else asdict(self.splits),
+            "notes": list(self.notes),
+        }

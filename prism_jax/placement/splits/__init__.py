@@ -1,0 +1,1 @@
+"""Uneven layers per stage and micro-batches per replica."""

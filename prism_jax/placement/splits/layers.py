@@ -1,0 +1,165 @@
+"""Layers per model chunk, their sum fixed: relaxed by pathwise gradients, rounded, polished by moves of one layer.
+
+Seconds are linear in a chunk's layers to a fraction of a percent, and the slope comes from the same job with one layer more per
+chunk. Whole splits are evaluated with the cost model's own seconds, and only those whose memory fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from ..._typing import Floats
+from ...partition.chunks import chunks_of_stage
+from ..evaluator import Assignments, Stored, Tables, columns, finished, step_times
+from ..objective import smooth_weights, value, values
+from ..optimisers.descend import descend
+from .micro_batches import rounded
+from .splits import Splits, SplitSpace, layers_fit, with_layers
+
+N_STEP, RATE = 15, 0.1  # layers per step of Adam, at most
+N_DONOR, N_RECEIVER = 3, 4
+MAX_MOVES = 12
+MOST_REPLICAS = 8  # slowest ones, which alone decide the step and its gradient
+CHUNK = re.compile(r"c(\d+)")  # in labels such as "F c1 + BW c6"
+
+
+class Slopes(eqx.Module):
+    """How the seconds of a step grow with the layers of its chunks.
+
+    Attributes:
+        share: [lane, kind, chunk] whose layers an op runs.
+        lane_share: [lane, chunk] whose parameters a lane holds.
+        busy_s, comm_s, end_s, end_comm_s: seconds per layer, as in `StepTables`.
+    """
+
+    share: Float[Array, "lane kind chunk"]
+    lane_share: Float[Array, "lane chunk"]
+    busy_s: Float[Array, "lane kind"]
+    comm_s: Float[Array, "lane kind axis"]
+    end_s: Float[Array, " lane"]
+    end_comm_s: Float[Array, " lane"]
+
+
+def split_layers(space: SplitSpace, splits: Splits, kept: Stored, assignment: Assignments, objective: str) -> Splits:
+    """The best layer split that was found for an assignment and its micro-batches."""
+    if not space.movable:
+        return splits
+    tables, seats = space.tables(splits), jnp.asarray(assignment, jnp.int32)
+    weight = jnp.asarray(smooth_weights(objective, kept.shared.times.size), float)
+    slopes = _slopes(space, splits)
+    moved = descend(
+        lambda x, _: _gradient(tables, slopes, x, kept, seats, weight), jnp.zeros(len(splits.layers)), N_STEP, RATE
+    )
+    relaxed = rounded(np.asarray(splits.layers) + np.asarray(moved), max(splits.layers) * 2 + 2)
+    starts = {splits.layers, tuple(int(n) for n in relaxed)}
+    fitting = [Splits(layers, splits.micro_batches) for layers in sorted(starts) if _allowed(space, splits, layers)]
+    reached = {start: _value(space, start, kept, seats, objective) for start in fitting or [splits]}
+    best = min(reached, key=lambda start: reached[start])
+    return _polished(space, best, reached[best], slopes, kept, seats, weight, objective)
+
+
+def _polished(
+    space: SplitSpace,
+    splits: Splits,
+    best_s: float,
+    slopes: Slopes,
+    kept: Stored,
+    seats: Array,
+    weight: Array,
+    objective: str,
+) -> Splits:
+    """Moves of one layer from where it hurts most to where it hurts least, by the gradient, while they help."""
+    nowhere = jnp.zeros(len(splits.layers))
+    for _ in range(MAX_MOVES):
+        gradient = np.asarray(_gradient(space.tables(splits), slopes, nowhere, kept, seats, weight), np.float64)
+        moves = [layers for layers in _moves(splits.layers, gradient) if _allowed(space, splits, layers)]
+        found = {layers: _value(space, replace(splits, layers=layers), kept, seats, objective) for layers in moves}
+        if not found or min(found.values()) >= best_s:
+            return splits
+        layers = min(found, key=lambda one: found[one])
+        splits, best_s = replace(splits, layers=layers), found[layers]
+    return splits
+
+
+def _moves(layers: tuple[int, ...], gradient: Floats) -> Iterator[tuple[int, ...]]:
+    order = np.argsort(gradient)
+    for donor in [q for q in order[::-1] if layers[q] > 0][:N_DONOR]:
+        for receiver in order[:N_RECEIVER]:
+            if donor != receiver:
+                moved = list(layers)
+                moved[donor] -= 1
+                moved[receiver] += 1
+                yield tuple(moved)
+
+
+def _allowed(space: SplitSpace, splits: Splits, layers: tuple[int, ...]) -> bool:
+    """Not fewer layers on a chunk than one, or than the job's own split has somewhere, and memory fits."""
+    return min(layers) >= min(1, *space.even.layers) and layers_fit(
+        space.problem.job, layers, max(splits.micro_batches)
+    )
+
+
+def _value(space: SplitSpace, splits: Splits, kept: Stored, seats: Array, objective: str) -> float:
+    times_s = step_times(space.tables(splits), kept, np.asarray(seats)[None])
+    return float(values(times_s, objective)[0])
+
+
+def _slopes(space: SplitSpace, splits: Splits) -> Slopes:
+    """From the job with one layer more in every chunk."""
+    job, n_chunk = space.problem.job, len(splits.layers)
+    own = space.seconds(with_layers(job, splits.layers))
+    deeper = replace(job, model=replace(job.model, n_layers=job.model.n_layers + n_chunk))
+    more = space.seconds(with_layers(deeper, tuple(n + 1 for n in splits.layers)))
+    names = space.problem.kinds.names
+    share = np.zeros((*own.compute_s.shape[:2], n_chunk))
+    for lane, kinds in enumerate(names):
+        for kind, name in enumerate(kinds, start=1):
+            held = [int(q) for q in CHUNK.findall(name)]
+            share[lane, kind, held] = 1.0 / len(held)
+    lane_share = np.zeros((len(names), n_chunk))
+    for lane in range(len(names)):
+        held = list(chunks_of_stage(job.plan, lane))
+        lane_share[lane, held] = 1.0 / len(held)
+    slopes = [b - a for a, b in zip(own, more, strict=True)]
+    slopes[0] = slopes[0].sum(axis=-1)
+    return Slopes(*(jnp.asarray(x, float) for x in (share, lane_share, *slopes)))
+
+
+@eqx.filter_jit
+def _gradient(
+    tables: Tables,
+    slopes: Slopes,
+    more: Float[Array, " chunk"],
+    kept: Stored,
+    seats: Array,
+    weight: Float[Array, " step"],
+) -> Float[Array, " chunk"]:
+    """Gradient of the smoothed objective with `more` layers per chunk, the sum held; its largest entry is one."""
+
+    base_s = columns(tables, kept, seats).mean(axis=-1)
+    slowest = lax.top_k(base_s, min(MOST_REPLICAS, base_s.shape[0]))[1].astype(jnp.int32)
+
+    def objective(more: Array) -> Array:
+        own, lane = slopes.share @ more, slopes.lane_share @ more
+        step = tables.step
+        changed = (
+            step.busy_s + own * slopes.busy_s,
+            step.comm_s + own[:, :, None] * slopes.comm_s,
+            step.end_s + lane * slopes.end_s,
+            step.end_comm_s + lane * slopes.end_comm_s,
+        )
+        new = eqx.tree_at(lambda t: (t.step.busy_s, t.step.comm_s, t.step.end_s, t.step.end_comm_s), tables, changed)
+        return jnp.log(value(finished(columns(new, kept, seats, slowest), kept.shared), weight))
+
+    gradient = jax.grad(objective)(more)
+    gradient = gradient - gradient.mean()
+    return gradient / jnp.maximum(jnp.abs(gradient).max(), 1e-20)

@@ -1,0 +1,285 @@
+"""A job and a fleet as arrays: everything about a step that does not depend on which node sits where, and everything that does.
+
+An op is told by its lane and its *kind* there (forward of a chunk, backward of a chunk, ...): its seconds under an assignment are
+those of its kind times the slowdown of the group's slowest GPU, so an assignment is a handful of numbers per lane and replica.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float, Int32
+from numpy.typing import NDArray
+
+from .._typing import Floats
+from ..cost.step_cost import COMPUTE_CLASSES
+from ..graph.step_graph import StepGraph
+from ..job import Job
+from ..simulate.program import Program, by_class, lower, ring_rows
+from .fleet import Fleet
+from .slots import Slots
+from .slowest import Residual, peak_table, rows_of, slower_of, slowest_tables
+
+ROUND_LEVELS = 16
+MEMORY = COMPUTE_CLASSES.index("memory")
+MICRO_BATCH = re.compile(r"(?<=[FBW])\d+")  # in labels such as "F3 c1 + BW0 c6"
+
+
+class StepTables(eqx.Module):
+    """The step of a job, as the engine runs it; one variant per number of micro-batches.
+
+    Attributes:
+        kind: [variant, level, lane] kind of the op; 0 where the lane idles.
+        dep: [variant, level, lane, dep] row of the ring buffer, as in `GraphArrays`.
+        lag_s: [variant, level, lane, dep] seconds of transfers.
+        busy_s: [lane, kind] compute seconds of its GPUs at slowdown one.
+        row: [lane, kind] its mix of kernel classes, an index into `NodeTables`.
+        comm_s: [lane, kind, axis] exposed communication, blocking sends last.
+        comm_sd: [lane, kind] its residual standard deviation over its mean.
+        p2p_sd: [] the same for transfers.
+        end_s: [lane] compute after the last op.
+        end_comm_s: [lane] communication after it.
+        depth, axes: of the ring buffer; network axes that have communication inside ops.
+    """
+
+    kind: Int32[Array, "variant level lane"]
+    dep: Int32[Array, "variant level lane dep"]
+    lag_s: Float[Array, "variant level lane dep"]
+    busy_s: Float[Array, "lane kind"]
+    row: Int32[Array, "lane kind"]
+    comm_s: Float[Array, "lane kind axis"]
+    comm_sd: Float[Array, "lane kind"]
+    p2p_sd: Float[Array, ""]
+    end_s: Float[Array, " lane"]
+    end_comm_s: Float[Array, " lane"]
+    depth: int = eqx.field(static=True)
+    axes: tuple[int, ...] = eqx.field(static=True)
+
+
+class NodeTables(eqx.Module):
+    """What a node does to a step; the last node is a dummy that slows nothing down.
+
+    Attributes:
+        loc, scale: [row, node, part] mean and spread of the slowest GPU's factor.
+        peak: [node, part] slowest persistent factor in memory-bound work.
+    """
+
+    loc: Float[Array, "row node part"]
+    scale: Float[Array, "row node part"]
+    peak: Float[Array, "node part"]
+
+
+class SlotTables(eqx.Module):
+    """Where the slots are: the arrays of `Slots`.
+
+    Attributes:
+        slot, part: [lane, replica, share].
+        replicas: [slot, touched].
+    """
+
+    slot: Int32[Array, "lane replica share"]
+    part: Int32[Array, "lane replica share"]
+    replicas: Int32[Array, "slot touched"]
+
+
+class GroupFactors(eqx.Module):
+    """What an assignment makes of one replica.
+
+    Attributes:
+        loc, scale: [lane, kind] mean and spread of the slowest GPU's factor.
+        peak: [lane] slowest factor in memory-bound work.
+    """
+
+    loc: Float[Array, "lane kind"]
+    scale: Float[Array, "lane kind"]
+    peak: Float[Array, " lane"]
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Which ops are alike.
+
+    Attributes:
+        names: per lane, the labels of its kinds without micro-batch; kind k of a lane is names[lane][k - 1].
+        kind: per variant, [level, lane].
+        at: per variant, [lane, kind] a level where one stands, -1 for none.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    kind: tuple[NDArray[np.int32], ...]
+    at: tuple[NDArray[np.int32], ...]
+
+
+class KindSeconds(NamedTuple):
+    """Seconds of every kind: compute [lane, kind, class], communication [lane, kind, axis], and after the last op [lane]."""
+
+    compute_s: Floats
+    comm_s: Floats
+    end_s: Floats
+    end_comm_s: Floats
+
+
+def step_program(job: Job) -> Program:
+    """The job with every compute class as a factor of its own."""
+    return by_class(lower(job))
+
+
+def kinds_of(graphs: Sequence[StepGraph]) -> Kinds:
+    """Kinds of the ops of some graphs of one job, numbered alike in all of them.
+
+    Ops of a lane are of one kind if they are alike but for the micro-batch, by their labels.
+    """
+    texts = [np.array([MICRO_BATCH.sub("", text) for text in graph.labels], dtype=object) for graph in graphs]
+    names = []
+    for lane in range(graphs[0].n_lane):
+        labels = [graph.label[:, lane] for graph in graphs]
+        found = {name for text, label in zip(texts, labels, strict=True) for name in text[label[label >= 0]]}
+        names.append(tuple(sorted(found)))
+    width = 1 + max(map(len, names))
+    kinds, levels = [], []
+    for graph, text in zip(graphs, texts, strict=True):
+        kind = np.zeros(graph.label.shape, dtype=np.int32)
+        at = np.full((graph.n_lane, width), -1, dtype=np.int32)
+        for lane, own in enumerate(names):
+            number = {name: k for k, name in enumerate(own, start=1)}
+            busy = np.flatnonzero(graph.label[:, lane] >= 0)
+            kind[busy, lane] = [number[name] for name in text[graph.label[busy, lane]]]
+            at[lane, kind[busy[::-1], lane]] = busy[::-1]
+        kinds.append(kind)
+        levels.append(at)
+    return Kinds(tuple(names), tuple(kinds), tuple(levels))
+
+
+def kind_values(kinds: Kinds, values: Sequence[Floats]) -> Floats:
+    """[lane, kind, ...] of values [level, lane, ...] per variant, from the first variant that has the kind; zero for kind 0."""
+    lane = np.arange(len(kinds.names))[:, None]
+    found = np.zeros((*kinds.at[0].shape, *values[0].shape[2:]))
+    for at, value in reversed([*zip(kinds.at, values, strict=True)]):
+        there = at >= 0
+        found[there] = value[at, lane][there]
+    return found
+
+
+def kind_seconds(kinds: Kinds, graphs: Sequence[StepGraph]) -> KindSeconds:
+    """Seconds of every kind, from the graphs they were found in or others of the same shape."""
+    comm_s = [np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1) for graph in graphs]
+    return KindSeconds(
+        kind_values(kinds, [graph.compute_s for graph in graphs]),
+        kind_values(kinds, comm_s),
+        graphs[0].end_compute_s,
+        graphs[0].end_comm_s,
+    )
+
+
+def tables_of(programs: Sequence[Program], fleet: Fleet, slots: Slots) -> tuple[StepTables, NodeTables, Kinds]:
+    """Arrays of a job lowered by `step_program`, once per number of micro-batches, on a fleet."""
+    graphs = [program.graph for program in programs]
+    kinds = kinds_of(graphs)
+    seconds = kind_seconds(kinds, graphs)
+    sds = [np.asarray(program.arrays.call_sd, dtype=np.float64) for program in programs]
+    share, row_sd, row = rows_of(_mixes(seconds.compute_s, fleet), kind_values(kinds, sds).ravel())
+    loc, scale = slowest_tables(fleet, slots.parts, share, row_sd, Residual.of(programs[0].compute_residual))
+    comm_sd = kind_values(kinds, [np.asarray(program.arrays.comm_sd, dtype=np.float64) for program in programs])
+    depth = max(graph.ring_depth for graph in graphs)
+    step = StepTables(
+        kind=jnp.asarray(_stacked(kinds.kind, 0)),
+        dep=jnp.asarray(
+            _stacked([ring_rows(graph.dep_level, graph.dep_lane, depth) for graph in graphs], depth * graphs[0].n_lane)
+        ),
+        lag_s=jnp.asarray(_stacked([graph.lag_s for graph in graphs], 0.0), float),
+        busy_s=jnp.asarray(seconds.compute_s.sum(axis=-1), float),
+        row=jnp.asarray(row.reshape(kinds.at[0].shape)),
+        comm_s=jnp.asarray(seconds.comm_s, float),
+        comm_sd=jnp.asarray(comm_sd, float),
+        p2p_sd=programs[0].arrays.p2p_sd,
+        end_s=jnp.asarray(seconds.end_s, float),
+        end_comm_s=jnp.asarray(seconds.end_comm_s, float),
+        depth=depth,
+        axes=tuple(np.flatnonzero(seconds.comm_s.any(axis=(0, 1))).tolist()),
+    )
+    return step, _node_tables(loc, scale, peak_table(fleet, slots.parts, MEMORY)), kinds
+
+
+def with_seconds(step: StepTables, seconds: KindSeconds) -> StepTables:
+    """The same step with other seconds; mixes of kernel classes and residuals stay."""
+    busy_s = seconds.compute_s.sum(axis=-1)
+    new = (busy_s, seconds.comm_s, seconds.end_s, seconds.end_comm_s)
+    return eqx.tree_at(
+        lambda s: (s.busy_s, s.comm_s, s.end_s, s.end_comm_s), step, tuple(jnp.asarray(x, float) for x in new)
+    )
+
+
+def _mixes(compute_s: Floats, fleet: Fleet) -> Floats:
+    """Compute seconds [kind, class]; all in the first class where GPUs are as slow in every class: fewer rows, same numbers."""
+    flat = compute_s.reshape(-1, compute_s.shape[-1])
+    if (fleet.factor == fleet.factor[:1]).all():
+        return flat.sum(axis=-1, keepdims=True) * (np.arange(flat.shape[-1]) == 0)
+    return flat
+
+
+def _stacked(arrays: Sequence[NDArray], fill: float) -> NDArray:
+    """[variant, level, ...], levels filled up at the end; of several variants to a round number: fewer compilations."""
+    n_level = max(len(array) for array in arrays)
+    if len(arrays) > 1:
+        n_level = -(-n_level // ROUND_LEVELS) * ROUND_LEVELS
+    padded = [
+        np.pad(a, ((0, n_level - len(a)), *[(0, 0)] * (a.ndim - 1)), constant_values=fill)
+        for a in (_with_deps(array, arrays, fill) for array in arrays)
+    ]
+    return np.stack(padded)
+
+
+def _with_deps(array: NDArray, arrays: Sequence[NDArray], fill: float) -> NDArray:
+    """As many dependencies per op as the graph with most."""
+    if array.ndim < 3:
+        return array
+    most = max(a.shape[2] for a in arrays)
+    return np.pad(array, ((0, 0), (0, 0), (0, most - array.shape[2])), constant_values=fill)
+
+
+def _node_tables(loc: Floats, scale: Floats, peak: Floats) -> NodeTables:
+    """With the dummy node that fills groups of fewer shares."""
+    loc, scale = (np.pad(x, ((0, 0), (0, 1), (0, 0))) for x in (loc, scale))
+    peak = np.pad(peak, ((0, 1), (0, 0)))
+    return NodeTables(jnp.asarray(loc, float), jnp.asarray(scale, float), jnp.asarray(peak, float))
+
+
+def slot_tables(slots: Slots) -> SlotTables:
+    """`slots` on the device."""
+    return SlotTables(jnp.asarray(slots.slot), jnp.asarray(slots.part), jnp.asarray(slots.replicas))
+
+
+def group_factors(
+    step: StepTables, nodes: NodeTables, slots: SlotTables, assignment: Int32[Array, " slot"], replica: Int32[Array, ""]
+) -> GroupFactors:
+    """What an assignment (node of every slot, then spares) makes of one replica."""
+    dummy = nodes.peak.shape[0] - 1
+    seats = jnp.append(assignment[: slots.replicas.shape[0]], jnp.asarray(dummy, assignment.dtype))
+    slot = lax.dynamic_index_in_dim(slots.slot, replica, axis=1, keepdims=False)  # [lane, share]
+    part = lax.dynamic_index_in_dim(slots.part, replica, axis=1, keepdims=False)
+    node = seats[slot]
+    loc, scale = (_pick(table, step.row, node, part) for table in (nodes.loc, nodes.scale))
+
+    def slower(found: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        return slower_of((found[0], other[0]), (found[1], other[1])), None
+
+    (mean, spread), _ = lax.scan(slower, (loc[0], scale[0]), (loc[1:], scale[1:]))
+    return GroupFactors(mean, spread, nodes.peak[node, part].max(axis=-1))
+
+
+def _pick(
+    table: Float[Array, "row node part"],
+    row: Int32[Array, "lane kind"],
+    node: Int32[Array, "lane share"],
+    part: Int32[Array, "lane share"],
+) -> Float[Array, "share lane kind"]:
+    share = jnp.swapaxes(node, 0, 1)[:, :, None], jnp.swapaxes(part, 0, 1)[:, :, None]
+    rows = jnp.broadcast_to(row[None], (share[0].shape[0], *row.shape))
+    return table[rows, jnp.broadcast_to(share[0], rows.shape), jnp.broadcast_to(share[1], rows.shape)]

@@ -1,0 +1,117 @@
+"""ParallelPlan: how a model and a global batch are spread over devices, and what that implies for groups and tiers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import PlanError
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe")
+RECOMPUTE = ("none", "selective", "full")
+SHARDING = ("none", "fsdp", "hsdp")
+AXES = ("tp", "cp", "dp", "pp")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Which communication runs beside compute instead of in front of it."""
+
+    dp: bool = True
+    tp: bool = False
+    pp: bool = True
+
+
+@dataclass(frozen=True)
+class ParallelPlan:
+    """Degrees, batch, schedule, sharding, precision and placement order.
+
+    Notes:
+        `n_devices = tp * cp * dp * pp`. `ep` reuses ranks of dp x cp and divides their product.
+        `sharding = fsdp` shards parameters over all of dp (ZeRO-3); `hsdp` over groups of `dp_shard` inside dp.
+    """
+
+    micro_batch: int  # sequences
+    global_batch: int  # sequences
+    seq_len: int  # tokens
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    virtual_stages: int = 1
+    schedule: str = "1f1b"
+    sequence_parallel: bool = False
+    zero_stage: int = 0  # 0 none, 1 optimizer state, 2 and gradients, 3 and parameters
+    sharding: str = "none"
+    dp_shard: int = 0  # hsdp only: size of the sharding group
+    recompute: str = "none"
+    dtype: str = "bf16"  # of the matrix products: bf16 | fp16 | fp8 | fp32
+    attention: str = "flash"  # flash | unfused
+    overlap: Overlap = field(default_factory=Overlap)
+    axis_order: tuple[str, ...] = AXES  # innermost first: neighbours on the fastest tier
+    layer_split: tuple[int, ...] = ()  # layers per model chunk; empty: as even as possible
+    fused_grad_accumulation: bool = True  # weight gradients are added to their fp32 sum inside the matrix product
+    grad_bucket: int = 40_000_000  # gradients reduced in one collective under overlap.dp; Megatron-LM `ddp_bucket_size`
+
+    def __post_init__(self) -> None:
+        for name in (
+            "micro_batch",
+            "global_batch",
+            "seq_len",
+            "tp",
+            "pp",
+            "dp",
+            "cp",
+            "ep",
+            "virtual_stages",
+            "grad_bucket",
+        ):
+            value = getattr(self, name)
+            if value < 1:
+                raise PlanError(f"{name} = {value}, but it must be at least 1")
+        if sorted(self.axis_order) != sorted(AXES):
+            raise PlanError(f"axis_order = {list(self.axis_order)}, but it must be an order of {list(AXES)}")
+
+    @property
+    def n_devices(self) -> int:
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def n_chunk(self) -> int:
+        return self.pp * self.virtual_stages
+
+    @property
+    def n_micro_batch(self) -> int:
+        return self.global_batch // (self.dp * self.micro_batch)
+
+    @property
+    def shard_group(self) -> int:
+        """Ranks of dp over which *parameters* are sharded and gathered per layer; 1 if they are not."""
+        if self.sharding == "hsdp":
+            return self.dp_shard
+        if self.sharding == "fsdp" or self.zero_stage == 3:
+            return self.dp
+        return 1
+
+    @property
+    def n_member(self) -> int:
+        """Ranks of one stage that synchronise inside every op: tp x cp x the dp ranks tied by ep or parameter sharding."""
+        return self.tp * self.cp * max(self.shard_group, -(-self.ep // self.cp))
+
+    @property
+    def n_replica(self) -> int:
+        """Independent columns that meet only at the end of the step."""
+        return self.n_devices // (self.pp * self.n_member)
+
+    def stride(self, axis: str) -> int:
+        """Distance in devices between neighbours along `axis` under `axis_order`."""
+        stride = 1
+        for name in self.axis_order:
+            if name == axis:
+                return stride
+            stride *= getattr(self, name)
+        raise PlanError(f"unknown axis {axis!r}; axes are {list(AXES)}")
+
+    def span(self, axis: str) -> int:
+        """Devices from the first to the last member of one group along `axis`, inclusive of what lies between."""
+        return self.stride(axis) * getattr(self, axis)

@@ -1,0 +1,1 @@
+"""Recorded jobs changed: other workers, more micro-batches, stragglers replaced."""

@@ -1,0 +1,184 @@
+"""A recorded pipeline job with another number of micro-batches per step.
+
+The schedule is recognised (1F1B or GPipe) and laid out anew. Every op takes after the recorded one in the same phase: counted
+from the start of the step in its first half, from the end in its second, a middle one where there are more than recorded. So
+do the waits that were read off the recording; they are carried over as distances in the order of the stage's compute.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import DataError
+from ...schedule import make_schedule
+from ..effects import Effects, Strata
+from ..recorded_job import RecordedJob
+from ..trace.dependencies import Dependencies, Links
+from ..trace.pipeline import BACKWARD, FORWARD, PEER, is_pipeline, pipeline_dependencies
+from ..trace.trace import Trace, TraceOp
+
+SCHEDULES = ("1f1b", "gpipe")
+NUMBERED = (FORWARD, BACKWARD, *PEER)  # one op per micro-batch
+AFTER_COMPUTE = 1e6  # place of what follows all compute, in an order that is told by numbers instead of seconds
+Place = tuple[str, int, int]  # op type, stage, seq
+
+
+def with_micro_batches(job: RecordedJob, n_micro_batch: int) -> RecordedJob:
+    """`job` with `n_micro_batch` micro-batches per replica and step.
+
+    Raises:
+        DataError: not a pipeline job, several chunks per stage, or an order of compute that is neither 1F1B nor GPipe.
+    """
+    recorded = _Layout(job.trace, _recorded_order(job.trace))
+    name = _schedule(job.trace, recorded)
+    wanted = _Layout(job.trace, _order(name, job.trace.n_stage, n_micro_batch))
+    n_before = recorded.n_micro_batch
+    source = [_source(i, n_micro_batch, n_before) for i in range(n_micro_batch)]
+    ops, origin = _ops(job.trace, source)
+    trace = _trace(job.trace, ops, origin, wanted)
+    needs = _with_waits(job, trace, origin, recorded, wanted)
+    return RecordedJob(
+        trace=trace,
+        waits=replace(job.waits, needs=needs, unexplained=job.waits.unexplained[origin]),
+        run_s=job.run_s[origin],
+        gap_s=job.gap_s[origin],
+        effects=None if job.effects is None else _effects(job.effects, ops, source),
+        agreement=job.agreement,
+    )
+
+
+class _Layout:
+    """Order of compute of every stage: position of forward and backward of every micro-batch, and what stands where."""
+
+    def __init__(self, trace: Trace, orders: list[list[tuple[str, int]]]) -> None:
+        self.orders = orders
+        self.position = {(t, stage, i): p for stage, order in enumerate(orders) for p, (t, i) in enumerate(order)}
+        self.n_micro_batch = sum(op_type == FORWARD for op_type, _ in orders[0])
+
+    def of(self, place: Place) -> int:
+        """Position of the compute that an op belongs to: a transfer of the compute whose data it carries."""
+        op_type, stage, seq = place
+        return self.position[op_type.split("-")[0] + "-compute", stage, seq]
+
+
+def _recorded_order(trace: Trace) -> list[list[tuple[str, int]]]:
+    if not is_pipeline(trace) or trace.job.virtual_stages > 1:
+        raise DataError(
+            f"{trace.source}: the number of micro-batches can be changed in a pipeline job with one model chunk per stage only"
+        )
+    orders = []
+    for stage in range(trace.n_stage):
+        compute = [i for i, op in enumerate(trace.ops) if op.stage == stage and op.op_type in (FORWARD, BACKWARD)]
+        compute.sort(key=lambda i: trace.start_s[i, 0, 0])
+        orders.append([(trace.ops[i].op_type, trace.ops[i].seq) for i in compute])
+    return orders
+
+
+def _order(name: str, pp: int, n_micro_batch: int) -> list[list[tuple[str, int]]]:
+    schedule = make_schedule(name, pp, n_micro_batch, 1)
+    return [
+        [(FORWARD if op.parts[0].kind == "F" else BACKWARD, op.parts[0].micro_batch) for op in order]
+        for order in schedule.orders
+    ]
+
+
+def _schedule(trace: Trace, recorded: _Layout) -> str:
+    for name in SCHEDULES:
+        if _order(name, trace.n_stage, recorded.n_micro_batch) == recorded.orders:
+            return name
+    raise DataError(
+        f"{trace.source}: the recorded order of compute is neither 1F1B nor GPipe, so it cannot be laid out anew"
+    )
+
+
+def _source(index: int, n: int, n_recorded: int) -> int:
+    """The recorded micro-batch that micro-batch `index` of `n` takes after."""
+    kept = min(n, n_recorded)
+    first = kept - kept // 2
+    from_end = n - 1 - index
+    if index < first:
+        return index
+    return n_recorded - 1 - from_end if from_end < kept - first else first - 1
+
+
+def _ops(trace: Trace, source: list[int]) -> tuple[tuple[TraceOp, ...], np.ndarray]:
+    """Ops of the new step and, for each, the recorded one that it takes after."""
+    ops: list[TraceOp] = []
+    origin: list[int] = []
+    at = {(op.op_type, op.stage, op.seq): i for i, op in enumerate(trace.ops)}
+    for index, op in enumerate(trace.ops):
+        if op.op_type not in NUMBERED:
+            ops.append(op)
+            origin.append(index)
+        elif op.seq == 0:
+            for new, old in enumerate(source):
+                found = at[op.op_type, op.stage, old]
+                micro_batch = new if op.micro_batch >= 0 else op.micro_batch
+                ops.append(trace.ops[found]._replace(seq=new, micro_batch=micro_batch))
+                origin.append(found)
+    return tuple(ops), np.array(origin)
+
+
+def _trace(trace: Trace, ops: tuple[TraceOp, ...], origin: np.ndarray, wanted: _Layout) -> Trace:
+    """The new skeleton; its times tell the order only."""
+    start = np.empty(len(ops))
+    first_s = min(trace.start_s[i, 0, 0] for i, op in enumerate(trace.ops) if op.op_type in (FORWARD, BACKWARD))
+    for index, op in enumerate(ops):
+        if op.op_type in NUMBERED:
+            before = -0.3 if op.op_type.endswith("recv") else 0.6 if op.op_type.endswith("send") else 0.0
+            start[index] = wanted.of((op.op_type, op.stage, op.seq)) + before
+        else:
+            recorded_s = float(trace.start_s[origin[index], 0, 0])
+            start[index] = recorded_s + (AFTER_COMPUTE if recorded_s >= first_s else -AFTER_COMPUTE)
+    shape = (len(ops), trace.n_replica, len(trace.steps))
+    spread = np.broadcast_to(start[:, None, None], shape)
+    return replace(trace, ops=ops, start_s=spread, end_s=spread + 0.1)
+
+
+def _with_waits(job: RecordedJob, trace: Trace, origin: np.ndarray, recorded: _Layout, wanted: _Layout) -> Dependencies:
+    """Rules of the schedule for the new step, and the waits that were read off the recording."""
+    rules, found = pipeline_dependencies(job.trace), job.waits.needs
+    links = Links.of(trace, pipeline_dependencies(trace))
+    place = {(op.op_type, op.stage, op.seq): index for index, op in enumerate(trace.ops)}
+    waits: dict[int, list[int]] = defaultdict(list)
+    for op, (all_needs, by_rule) in enumerate(zip(found.after, rules.after, strict=True)):
+        waits[op] = [need for need in all_needs if need not in by_rule]
+    for index, op in enumerate(trace.ops):
+        for need in waits[int(origin[index])]:
+            other = _moved(job.trace.ops[need], job.trace.ops[origin[index]], op, recorded, wanted)
+            if other in place:
+                links.after[index].add(place[other])
+        if found.hidden_meeting[origin[index]]:
+            links.groups.append([index])
+            links.meeting.add(index)
+            links.hidden.add(index)
+    return links.done()
+
+
+def _moved(need: TraceOp, old: TraceOp, new: TraceOp, recorded: _Layout, wanted: _Layout) -> Place | None:
+    """The op of the new step that `new` waits for, as its recorded model `old` waited for `need`."""
+    if need.op_type not in NUMBERED:
+        return need.op_type, need.stage, need.seq
+    if old.op_type not in NUMBERED:  # what follows all compute waits as far from the end as before
+        return need.op_type, need.stage, wanted.n_micro_batch - recorded.n_micro_batch + need.seq
+    distance = recorded.of((old.op_type, old.stage, old.seq)) - recorded.of((need.op_type, need.stage, need.seq))
+    position = wanted.of((new.op_type, new.stage, new.seq)) - distance
+    order = wanted.orders[need.stage]
+    if not 0 <= position < len(order) or order[position][0] != need.op_type.split("-")[0] + "-compute":
+        return None
+    return need.op_type, need.stage, order[position][1]
+
+
+def _effects(effects: Effects, ops: tuple[TraceOp, ...], source: list[int]) -> Effects:
+    at = {(op.op_type, op.stage, op.micro_batch): index for index, op in enumerate(ops)}
+    op = [[at[s.op_type, s.stage, m] for s in effects.signatures] for m in range(len(source))]
+    n_before, n = len(effects.base), len(source)
+    more = (n - 1) / max(n_before - 1, 1)
+    strata = Strata(
+        max(0.0, 1.0 + (effects.strata.replica - 1.0) * more),
+        max(0.0, 1.0 + (effects.strata.step - 1.0) * n / n_before),
+    )
+    return replace(effects, op=np.array(op, dtype=np.int32), base=effects.base[source], strata=strata)

@@ -1,0 +1,77 @@
+"""RecordedJob: everything that was learned from the recorded steps of a job, ready to draw new ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .._typing import Floats
+from .effects import Effects, fit_effects
+from .trace.dependencies import Dependencies
+from .trace.trace import Trace
+from .trace.waiting_ops import dependencies
+from .trace.waits import Waits, observed_waits, work
+
+
+class Agreement(NamedTuple):
+    """What drawn steps are multiplied by to agree with recorded ones: their mean, and their deviations from it."""
+
+    mean: float = 1.0
+    spread: float = 1.0
+
+    def applied(self, step_s: Floats) -> Floats:
+        """Drawn step times that agree."""
+        mean = step_s.mean()
+        return self.mean * mean + self.spread * (step_s - mean)
+
+
+PERFECT = Agreement()
+
+
+@dataclass(frozen=True)
+class RecordedJob:
+    """A fitted job.
+
+    Attributes:
+        trace: the recorded steps.
+        waits: its dependencies, with the waits that only the times show.
+        run_s: [op, replica, step] seconds of work.
+        gap_s: [op, replica, step] seconds of host gaps.
+        effects: what the compute of micro-batches shares; None if there is no compute.
+        agreement: of drawn with recorded steps; perfect unless they were held against each other (`recorded.match_moments`).
+    """
+
+    trace: Trace
+    waits: Waits
+    run_s: Floats
+    gap_s: Floats
+    effects: Effects | None
+    agreement: Agreement = PERFECT
+
+
+def fit_job(trace: Trace) -> RecordedJob:
+    """What `trace` tells about steps that were not recorded. Where fewer replicas are at hand than the job has, meetings of all
+    replicas are counted without the wait for the missing ones."""
+    waits = observed_waits(trace, dependencies(trace))
+    run_s, gap_s = work(trace, waits)
+    run_s = _without_absent(run_s, waits.needs, trace.n_replica / trace.job.dp)
+    return RecordedJob(trace, waits, run_s, gap_s, fit_effects(trace, run_s))
+
+
+def _without_absent(run_s: Floats, needs: Dependencies, share: float) -> Floats:
+    """Transfers across replicas of which only a share was looked at.
+
+    The last replica of a step is among those at hand with probability `share`; else the transfer contains the wait for it. So the
+    shortest `share` of the steps are free of it; the other steps take their values.
+    """
+    n_step = run_s.shape[-1]
+    n_free = max(1, round(share * n_step))
+    if n_free >= n_step:
+        return run_s
+    cleaned = run_s.copy()
+    for op in np.flatnonzero(needs.meets_replicas):
+        order = np.argsort(run_s[op].mean(axis=0))
+        cleaned[op][:, order] = run_s[op][:, order[np.arange(n_step) % n_free]]
+    return cleaned

@@ -1,0 +1,201 @@
+"""What every trace reader returns: one row per recorded op, and the shape of the job it was recorded on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._typing import Floats, Ints
+from ...errors import DataError
+
+NONE = -1  # micro-batch, chunk or group of an op that has none
+
+
+@dataclass(frozen=True)
+class JobShape:
+    """Degrees of the recorded job.
+
+    Attributes:
+        name: what the job is called.
+        dp, pp, tp: data, pipeline and tensor parallel degrees.
+        sp: degree of a sequence-parallel group that shares its gradients (`dsp_size` of the straggler-analysis traces).
+        virtual_stages: model chunks per pipeline stage.
+    """
+
+    name: str
+    dp: int = 1
+    pp: int = 1
+    tp: int = 1
+    sp: int = 1
+    virtual_stages: int = 1
+
+    @property
+    def world_size(self) -> int:
+        """GPUs of the job, recorded or not."""
+        return self.dp * self.pp * self.tp * self.sp
+
+
+class OpRow(NamedTuple):
+    """One recorded op, for readers that build their table row by row.
+
+    Attributes:
+        step, dp, pp, tp: step number and position of the worker.
+        op_type: e.g. "forward-compute", "backward-recv", "grads-reduce-scatter", or the name of any other work.
+        micro_batch, chunk: `NONE` where the op belongs to none; `chunk` counts within the stage.
+        start_s: on a clock that all workers share.
+        duration_s: waiting for peers included.
+        stream: where it ran; ops of one stream of one worker do not overlap. Empty: one stream per op type.
+        group: ops of one step with equal non-empty group meet: none finishes before the last has started.
+        rank: global rank of the worker, `NONE` if the source does not say.
+    """
+
+    step: int
+    dp: int
+    pp: int
+    tp: int
+    op_type: str
+    micro_batch: int
+    chunk: int
+    start_s: float
+    duration_s: float
+    stream: str = ""
+    group: str = ""
+    rank: int = NONE
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """Recorded ops as columns, one entry per row; see `OpRow`.
+
+    Attributes:
+        source: the file, for messages.
+        op_type, stream, group: index into the names of the same field plural; group -1 for none.
+        clock_error_s: how far clocks of workers may still disagree; bounds what can be read off their differences.
+        notes: what the reader wants people to know.
+    """
+
+    source: str
+    step: NDArray[np.int64]
+    dp: Ints
+    pp: Ints
+    tp: Ints
+    op_type: Ints
+    micro_batch: Ints
+    chunk: Ints
+    start_s: Floats
+    duration_s: Floats
+    op_types: tuple[str, ...]
+    stream: Ints
+    streams: tuple[str, ...]
+    group: Ints
+    groups: tuple[str, ...]
+    rank: Ints
+    clock_error_s: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @classmethod
+    def from_columns(
+        cls,
+        source: str,
+        columns: dict[str, NDArray],
+        *,
+        op_type: NDArray,
+        stream: NDArray | None = None,
+        group: NDArray | None = None,
+        clock_error_s: float = 0.0,
+        notes: tuple[str, ...] = (),
+    ) -> OpTable:
+        """Table of number columns (step dp pp tp micro_batch chunk start_s duration_s, rank if known) and text columns.
+
+        Raises:
+            DataError: no rows, or a row with an impossible number; names the row (from 1) and the field.
+        """
+        n = len(columns["step"])
+        if n == 0:
+            raise DataError(f"{source}: no recorded ops. Record at least a few steps.")
+        check_columns(source, columns)
+        names, codes = np.unique(op_type.astype(str), return_inverse=True)
+        streams, stream_codes = np.unique(_texts(stream, n), return_inverse=True)
+        groups, group_codes = np.unique(_texts(group, n), return_inverse=True)
+        return cls(
+            source=source,
+            step=columns["step"].astype(np.int64),
+            **{name: columns[name].astype(np.int32) for name in ("dp", "pp", "tp", "micro_batch", "chunk")},
+            op_type=codes.astype(np.int32),
+            start_s=columns["start_s"].astype(np.float64),
+            duration_s=columns["duration_s"].astype(np.float64),
+            op_types=tuple(names.tolist()),
+            stream=stream_codes.astype(np.int32),
+            streams=tuple(streams.tolist()),
+            group=np.where(groups[group_codes] == "", NONE, group_codes).astype(np.int32),
+            groups=tuple(groups.tolist()),
+            rank=columns.get("rank", np.full(n, NONE)).astype(np.int32),
+            clock_error_s=clock_error_s,
+            notes=notes,
+        )
+
+    @classmethod
+    def from_rows(cls, source: str, rows: list[OpRow], **more: object) -> OpTable:
+        """Table of rows that a reader has collected."""
+        numbers = ("step", "dp", "pp", "tp", "micro_batch", "chunk", "start_s", "duration_s", "rank")
+        columns = {name: np.array([getattr(row, name) for row in rows]) for name in numbers}
+        texts = {
+            name: np.array([getattr(row, name) for row in rows], dtype=object)
+            for name in ("op_type", "stream", "group")
+        }
+        return cls.from_columns(source, columns, **texts, **more)  # pyright: ignore[reportArgumentType]
+
+
+MAX_RANKS = 1_000_000
+MAX_SECONDS = 1e7  # 115 days for one op
+_RANGES = {
+    "step": (0, 2**53),
+    "dp": (0, MAX_RANKS),
+    "pp": (0, MAX_RANKS),
+    "tp": (0, MAX_RANKS),
+    "micro_batch": (NONE, MAX_RANKS),
+    "chunk": (NONE, MAX_RANKS),
+    "start_s": (-1e12, 1e12),
+    "duration_s": (0.0, MAX_SECONDS),
+    "rank": (NONE, MAX_RANKS),
+}
+
+
+def check_columns(
+    source: str,
+    columns: dict[str, NDArray],
+    *,
+    at: Callable[[int], str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse numbers that no trace contains.
+
+    Args:
+        at: where a row (from 0) stands in the source, e.g. "ops.csv:12"; by default its number, from 1.
+        names: what the source calls a field, where it has its own name for it.
+
+    Raises:
+        DataError: names the first such row and its field.
+    """
+    for field_name, (low, high) in _RANGES.items():
+        if field_name not in columns:
+            continue
+        values = columns[field_name]
+        with np.errstate(invalid="ignore"):
+            good = (values >= low) & (values <= high)  # NaN is not good
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            place = at(row) if at else f"{source}: row {row + 1}"
+            name = (names or {}).get(field_name, field_name)
+            raise DataError(f"{place} {name}: {values[row]} is not between {low:g} and {high:g}")
+
+
+def _texts(values: NDArray | None, n: int) -> NDArray:
+    return np.full(n, "") if values is None else values.astype(str)

@@ -1,0 +1,87 @@
+"""Schedule: for every pipeline stage, the order in which it runs its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import PlanError
+
+
+class Part(NamedTuple):
+    """One kind of work on one micro-batch in one model chunk."""
+
+    kind: str  # F | B | W
+    micro_batch: int
+    chunk: int  # model order, 0 .. n_chunk-1
+
+
+class Op(NamedTuple):
+    """Parts that a stage runs as one uninterrupted op: (F,), (B, W), (B,), (W,), or a forward beside a backward (F, B, W)."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Execution order per stage.
+
+    Attributes:
+        name: as in `ParallelPlan.schedule`.
+        pp: pipeline stages.
+        n_micro_batch: micro-batches of a step.
+        virtual_stages: model chunks per stage.
+        orders: one tuple of ops per stage.
+        stage_of: (chunk, micro_batch) -> stage; depends on the micro-batch only in bidirectional schedules.
+    """
+
+    name: str
+    pp: int
+    n_micro_batch: int
+    virtual_stages: int
+    orders: tuple[tuple[Op, ...], ...]
+    stage_of: Callable[[int, int], int]
+
+    @property
+    def n_chunk(self) -> int:
+        """Model chunks of all stages."""
+        return self.pp * self.virtual_stages
+
+
+def forward(micro_batch: int, chunk: int) -> Op:
+    """Op of one forward pass."""
+    return Op((Part("F", micro_batch, chunk),))
+
+
+def backward(micro_batch: int, chunk: int) -> Op:
+    """Op of one whole backward pass: input gradient and weight gradient."""
+    return Op((Part("B", micro_batch, chunk), Part("W", micro_batch, chunk)))
+
+
+def input_gradient(micro_batch: int, chunk: int) -> Op:
+    """Op of the part of a backward pass that the previous chunk waits for."""
+    return Op((Part("B", micro_batch, chunk),))
+
+
+def weight_gradient(micro_batch: int, chunk: int) -> Op:
+    """Op of the part of a backward pass that nothing but the end of the step waits for."""
+    return Op((Part("W", micro_batch, chunk),))
+
+
+def straight(pp: int) -> Callable[[int, int], int]:
+    """Placement that deals chunks out to stages in turn: chunk q on stage q % pp, whatever the micro-batch."""
+    return lambda chunk, micro_batch: chunk % pp
+
+
+def require_one_chunk(name: str, virtual_stages: int) -> None:
+    """Refuse several model chunks per stage.
+
+    Raises:
+        PlanError: virtual_stages is not 1.
+    """
+    if virtual_stages != 1:
+        raise PlanError(
+            f"schedule {name} runs one model chunk per stage and direction, but virtual_stages = {virtual_stages}. "
+            "Try virtual_stages=1, or schedule='interleaved'."
+        )

@@ -1,0 +1,1 @@
+"""Gradient-based search over plans."""

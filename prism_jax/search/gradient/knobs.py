@@ -1,0 +1,166 @@
+"""Knobs of a plan as coordinates: log-degrees and choices, with a table of plans for every set of positions.
+
+A degree (tp, pp, cp, ep, micro-batch, virtual stages, devices) has an order and lies on the axis of its logarithm; a choice
+(schedule, sharding, recomputation, switches) has none. dp follows from the others. Positions are indices into a knob's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._typing import Floats
+from ...plan.plan import RECOMPUTE, SHARDING, ParallelPlan
+from ...workload.transformer.spec import TransformerSpec
+from ..plans.cost_cache import Rows
+from ..plans.space import PlanSpace
+from ..plans.table import COLUMNS, Layout, PlanTable
+
+DEGREES = ("n_devices", "tp", "pp", "cp", "ep", "micro_batch", "virtual_stages")
+CHOICES = ("schedule", "sharding", "recompute", "sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")
+NOWHERE = -1  # layout of a plan that the space does not hold
+
+
+class Codes(NamedTuple):
+    """Plans by number: [plan] layout and [plan, column of `COLUMNS`]; equal codes are equal plans."""
+
+    layout: Rows
+    columns: Rows
+
+    def take(self, rows: Rows) -> Codes:
+        """Some of the plans."""
+        return Codes(self.layout[rows], self.columns[rows])
+
+    def texts(self) -> list[bytes]:
+        """[plan] what tells a plan from others."""
+        return [row.tobytes() for row in np.column_stack([self.layout, self.columns])]
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """A space as a product of knobs.
+
+    Attributes:
+        space: which values every knob may take.
+        base: plan that gives what no knob varies.
+        model: decides which layouts there are.
+    """
+
+    space: PlanSpace
+    base: ParallelPlan
+    model: TransformerSpec
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Pipelines of the space."""
+        return tuple(self.space.layouts(self.model))
+
+    @cached_property
+    def degrees(self) -> dict[str, Rows]:
+        """Values of every degree, in increasing order."""
+        return {name: np.array(sorted(getattr(self.space, name))) for name in DEGREES}
+
+    @cached_property
+    def shardings(self) -> Rows:
+        """[sharding, (zero_stage, sharding, dp_shard)]."""
+        return np.array(self.space.shardings())
+
+    @cached_property
+    def sizes(self) -> Rows:
+        """How many values every knob has, degrees first."""
+        choices = [len(self.shardings) if name == "sharding" else len(getattr(self.space, name)) for name in CHOICES]
+        return np.array([*(len(values) for values in self.degrees.values()), *choices])
+
+    @cached_property
+    def logs(self) -> Floats:
+        """[degree, position] base-two logarithms; infinite where a degree has no such position."""
+        found = np.full((len(DEGREES), max(map(len, self.degrees.values()))), np.inf)
+        for row, values in enumerate(self.degrees.values()):
+            found[row, : len(values)] = np.log2(values)
+        return found
+
+    def codes(self, positions: Rows) -> Codes:
+        """Plans at `positions` [plan, knob]; a knob without effect is at its plain value, as in `PlanSpace.block`."""
+        at: dict[str, Rows] = dict(zip((*DEGREES, *CHOICES), positions.T, strict=True))
+        value: dict[str, Rows] = {name: values[at[name]] for name, values in self.degrees.items()}
+        for name in ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp"):
+            value[name] = np.array(getattr(self.space, name))[at[name]]
+        value["recompute"] = np.array([RECOMPUTE.index(name) for name in self.space.recompute])[at["recompute"]]
+        inner = value["tp"] * value["cp"] * value["pp"]
+        value["dp"] = value["n_devices"] // inner
+        self._plain(value, at["sharding"])
+        layout = self._layout_of[at["schedule"], at["pp"], at["virtual_stages"]]
+        layout = np.where(value["n_devices"] % inner == 0, layout, NOWHERE)
+        return Codes(layout, np.stack([value[name] for name in COLUMNS], axis=1))
+
+    def _plain(self, value: dict[str, Rows], sharding: Rows) -> None:
+        """Sets knobs without effect to their plain values, in place."""
+        alone, one_tp = value["dp"] * value["cp"] == 1, value["tp"] == 1
+        value["sequence_parallel"] = np.where(one_tp, min(self.space.sequence_parallel), value["sequence_parallel"])
+        value["overlap_tp"] = np.where(one_tp, min(self.space.overlap_tp), value["overlap_tp"])
+        value["overlap_dp"] = np.where(alone, max(self.space.overlap_dp), value["overlap_dp"])
+        value["overlap_pp"] = np.where(value["pp"] == 1, max(self.space.overlap_pp), value["overlap_pp"])
+        own = np.where(alone[:, None], self.space.plain_sharding, self.shardings[sharding])
+        value["zero_stage"], value["sharding"], value["dp_shard"] = own.T
+
+    @cached_property
+    def _layout_of(self) -> Rows:
+        """[schedule, pp, virtual_stages] number of the layout."""
+        number = {layout: i for i, layout in enumerate(self.layouts)}
+        fixed: dict[tuple[int, str], list[int]] = {}
+        for layout, i in number.items():
+            fixed.setdefault((layout.pp, layout.schedule), []).append(i)
+        stages = self.degrees["virtual_stages"]
+        found = np.full((len(self.space.schedule), len(self.degrees["pp"]), len(stages)), NOWHERE)
+        for s, schedule in enumerate(self.space.schedule):
+            for p, pp in enumerate(self.degrees["pp"].tolist()):
+                name = "1f1b" if pp == 1 else schedule
+                several = fixed.get((pp, name), [])
+                if pp == 1 or name != "interleaved":  # the schedule decides how many chunks a device holds
+                    found[s, p, :] = several[0] if several else NOWHERE
+                else:
+                    found[s, p] = [number.get(Layout(pp, name, v), NOWHERE) for v in stages.tolist()]
+        return found
+
+    def tables(self, codes: Codes) -> Iterator[tuple[PlanTable, Rows]]:
+        """Tables of plans that the space holds, one per layout, and which rows of `codes` are in each."""
+        for number in np.unique(codes.layout[codes.layout != NOWHERE]):
+            rows = np.flatnonzero(codes.layout == number)
+            columns = dict(zip(COLUMNS, codes.columns[rows].T, strict=True))
+            yield PlanTable(self.base, self.layouts[int(number)], **columns), rows
+
+    def start(self, plan: ParallelPlan) -> Rows:
+        """[knob] positions nearest to a plan."""
+        degree = [int(np.abs(np.log2(values / getattr(plan, name))).argmin()) for name, values in self.degrees.items()]
+        code = (plan.zero_stage, SHARDING.index(plan.sharding), plan.dp_shard)
+        same = (self.shardings == code).all(axis=1)
+        wanted = {"schedule": plan.schedule, "recompute": plan.recompute, "sequence_parallel": plan.sequence_parallel}
+        wanted |= {f"overlap_{axis}": int(getattr(plan.overlap, axis)) for axis in ("dp", "tp", "pp")}
+        choice = [
+            int(same.argmax()) if name == "sharding" else _position(getattr(self.space, name), wanted[name])
+            for name in CHOICES
+        ]
+        return np.array([*degree, *choice])
+
+
+@dataclass(frozen=True)
+class PlanList:
+    """Given plans in the place of a space: their tables, one per layout."""
+
+    listed: tuple[PlanTable, ...]
+
+    def layouts(self, _model: TransformerSpec) -> Iterator[Layout]:
+        """Layouts of the plans."""
+        return (table.layout for table in self.listed)
+
+    def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
+        """The plans of one layout."""
+        return next(replace(table, base=base) for table in self.listed if table.layout == layout)
+
+
+def _position(values: tuple[object, ...], wanted: object) -> int:
+    return values.index(wanted) if wanted in values else 0

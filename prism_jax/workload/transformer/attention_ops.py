@@ -1,0 +1,60 @@
+"""Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain it replaced.
+
+Flash: FLOPs of the causal half; traffic of queries, keys, values and output; the backward kernel runs five products, not two,
+one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22): two batched products over the whole
+square, a fused scale-mask-softmax, dropout with a one-byte mask, every pass through device memory (arXiv 2205.05198 section 4.1).
+"""
+
+from __future__ import annotations
+
+from ...plan.plan import ParallelPlan
+from ..kernels import Op
+from .shard import Shard, stream
+from .spec import TransformerSpec
+
+# What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
+CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
+
+
+def attention_core(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+    """Ops between the projections, for one layer and micro-batch."""
+    if plan.attention == "unfused":
+        return _unfused(model, plan, shard)
+    return _flash(model, plan, shard)
+
+
+def _flash(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+    rows, keys = plan.seq_len / plan.cp, plan.seq_len
+    heads = plan.micro_batch * model.n_heads / shard.tp
+    width = model.qk_head_dim + model.v_head_dim
+    kv_heads = plan.micro_batch * max(model.kv_heads / shard.tp, 1.0)
+    # causal: a query sees (s + 1) / 2 keys on average; context parallelism splits the triangle evenly
+    flops = 2.0 * heads * rows * (keys + 1) / 2 * width
+    traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
+    forward = Op("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
+    # model FLOPs of the backward are twice the forward; the recomputed scores are inside the kernel's efficiency
+    backward = forward._replace(
+        phase="B", flops=2.0 * flops, hbm_bytes=2.5 * traffic, n_launch=3.0, flash_backward=True
+    )
+    return [forward, backward]
+
+
+def _unfused(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+    rows, keys = plan.seq_len / plan.cp, float(plan.seq_len)
+    heads = plan.micro_batch * model.n_heads / shard.tp
+    n_score = heads * rows * keys
+    element = shard.element_bytes
+    ops: list[Op] = []
+    for name, dim in (("scores", model.qk_head_dim), ("values", model.v_head_dim)):
+        flops = 2.0 * n_score * dim
+        traffic = element * (n_score + heads * (rows + keys) * dim)
+        k, n = (float(dim), keys) if name == "scores" else (keys, float(dim))
+        product = Op(name, "F", "gemm", flops, traffic, 1.0, rows, n, k, heads, dtype="bf16")
+        ops += [
+            product,
+            product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0),
+        ]
+    ops += [stream("softmax", "F", 2 * element * n_score), stream("softmax", "B", 3 * element * n_score)]
+    if shard.dropout:
+        ops += [stream("attention_dropout", phase, (2 * element + 1) * n_score) for phase in ("F", "B")]
+    return ops

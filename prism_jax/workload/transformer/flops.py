@@ -1,0 +1,104 @@
+"""FLOPs of one token through a transformer: matrix products of the forward pass, and their sum over a training step.
+
+One multiply-add is 2 FLOPs. Counted are the weight matrices, the attention scores and their product with the values,
+and the logits; norms, activations, softmax and the embedding lookup are not (they are memory-bound and below 1 %).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import SpecError
+from .params import attention_out_params, attention_qkv_params
+from .sizes import TransformerSizes
+
+RECOMPUTE = ("none", "selective", "full")
+
+
+@dataclass(frozen=True)
+class TokenFlops:
+    """Forward FLOPs of one token by piece, all layers together.
+
+    Attributes:
+        projections: attention projections.
+        scores: query-key scores and their product with the values (the only piece that grows with the sequence).
+        mlp: dense MLPs, routers, the top-k routed and the shared experts.
+        head: logits (also those of multi-token-prediction modules).
+        mtp: the layers and projections of multi-token-prediction modules.
+    """
+
+    projections: float
+    scores: float
+    mlp: float
+    head: float
+    mtp: float = 0.0
+
+    @property
+    def layers(self) -> float:
+        """What full recomputation repeats: all transformer layers, but not the logits."""
+        return self.projections + self.scores + self.mlp + self.mtp
+
+    @property
+    def total(self) -> float:
+        return self.layers + self.head
+
+
+def attention_weights(spec: TransformerSizes) -> int:
+    """Matrix entries of one layer's attention projections (no biases)."""
+    qkv_bias = spec.q_dim + 2 * spec.kv_dim if spec.mla is None and spec.has_qkv_bias else 0
+    out_bias = spec.hidden if spec.bias else 0
+    return attention_qkv_params(spec) - qkv_bias + attention_out_params(spec) - out_bias
+
+
+def mlp_weights_active(spec: TransformerSizes, layer: int) -> int:
+    """Matrix entries that one token meets in the MLP or MoE part of `layer` (no biases)."""
+    if spec.moe is None or not spec.is_moe_layer(layer):
+        return spec.n_mlp_matrices * spec.hidden * spec.ffn_hidden
+    moe = spec.moe
+    width = moe.top_k * moe.ffn_hidden + moe.shared_width
+    return spec.hidden * (moe.n_experts + moe.shared_gate) + spec.n_mlp_matrices * spec.hidden * width
+
+
+def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> float:
+    """Forward FLOPs of scores and values for one token of one layer, averaged over the sequence.
+
+    Notes:
+        A token attends to `seq_len` keys, causal to (seq_len + 1) / 2 on average; each costs 2 FLOPs per head and
+        dimension of the query-key product and of the value product. Megatron's papers count causal = False.
+    """
+    keys = (seq_len + 1) / 2 if causal else seq_len
+    return 2.0 * keys * spec.n_heads * (spec.qk_head_dim + spec.v_head_dim)
+
+
+def token_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> TokenFlops:
+    """Forward FLOPs of one token by piece, for sequences of `seq_len` tokens."""
+    n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers
+    head = 2.0 * spec.hidden * spec.vocab
+    score = scores_flops(spec, seq_len, causal)
+    projection = 2.0 * attention_weights(spec)
+    mtp_layer = projection + score + 2.0 * mlp_weights_active(spec, n_all - 1) + 4.0 * spec.hidden**2
+    return TokenFlops(
+        projections=n_all * projection,
+        scores=n_all * score,
+        mlp=2.0 * (n_dense * mlp_weights_active(spec, 0) + spec.n_moe_layers * mlp_weights_active(spec, n_all - 1)),
+        head=(1 + spec.n_mtp) * head,
+        mtp=spec.n_mtp * mtp_layer,
+    )
+
+
+def train_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
+    """FLOPs per token of forward and backward, with what recomputation repeats.
+
+    Args:
+        recompute: none: 3 x forward (model FLOPs, the numerator of MFU); selective: scores once more; full: all layers
+            once more (hardware FLOPs, the numerator of HFU).
+
+    Source: full, not causal, dense GPT equals arXiv 2104.04473 eq. 3 divided by the tokens,
+        96 l h^2 (1 + s/6h + V/16lh); none equals 72 l h^2 (1 + s/6h + V/12lh) of arXiv 2205.05198 appendix A.
+    """
+    if recompute not in RECOMPUTE:
+        raise SpecError(f"recompute = {recompute!r} is unknown. Use one of {', '.join(RECOMPUTE)}.")
+    flops = token_flops(spec, seq_len, causal)
+    n_score = spec.n_layers + spec.n_mtp
+    extra = {"none": 0.0, "selective": n_score * scores_flops(spec, seq_len, causal), "full": flops.layers}
+    return 3.0 * flops.total + extra[recompute]

@@ -1,0 +1,70 @@
+"""Ops of the MLP on one device: dense, or a mixture of experts with permutation of tokens, grouped products, shared experts.
+
+The busiest expert rank carries `imbalance` times the mean load, and everybody waits for it, so the grouped products are those of
+that rank. Source: arXiv 2401.04088 (top-k routing), 2401.06066 (shared experts), 2412.19437 section 2.1.2.
+"""
+
+from __future__ import annotations
+
+from ...plan.plan import ParallelPlan
+from ..kernels import Op
+from .shard import Shard, gemm, stream
+from .spec import TransformerSpec
+
+
+def mlp_ops(model: TransformerSpec, shard: Shard, name: str, width: int) -> list[Op]:
+    """A dense MLP of inner width `width` split over tp; SwiGLU if the model is gated."""
+    rows = shard.tokens
+    inner = width / shard.tp
+    n_in = 2 if model.gated else 1
+    ops = gemm(f"{name}_in", rows, n_in * inner, model.hidden, shard)
+    ops += gemm(f"{name}_out", rows, model.hidden, inner, shard)
+    element = shard.element_bytes
+    forward = (n_in + 1) * element * rows * inner
+    backward = (2 * n_in + 1) * element * rows * inner
+    ops += [stream(f"{name}_act", "F", forward), stream(f"{name}_act", "B", backward)]
+    return ops
+
+
+def moe_ops(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+    """Router, dispatch and combine copies, routed and shared experts of one layer and micro-batch."""
+
+    moe = model.moe
+    assert moe is not None
+    ops = [op._replace(dtype="bf16") for op in gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard)]
+    ops += _permutation(model, shard, moe.top_k)
+    ops += _experts(model, plan, shard)
+    if moe.shared_width:
+        ops += mlp_ops(model, shard, "shared", moe.shared_width)
+    return ops
+
+
+def expert_tokens(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> float:
+    """Token-expert pairs that the busiest device of an expert-parallel group works on."""
+    assert model.moe is not None
+    return shard.tokens * model.moe.top_k * (model.moe.imbalance if plan.ep > 1 else 1.0)
+
+
+def _experts(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+    moe = model.moe
+    assert moe is not None
+    n_local = moe.n_experts / plan.ep
+    rows = expert_tokens(model, plan, shard) / n_local
+    inner = moe.ffn_hidden / shard.tp
+    n_in = 2 if model.gated else 1
+    ops = gemm("experts_in", rows, n_in * inner, model.hidden, shard, batch=n_local)
+    ops += gemm("experts_out", rows, model.hidden, inner, shard, batch=n_local)
+    unit = shard.element_bytes * rows * n_local * inner
+    return [*ops, stream("experts_act", "F", (n_in + 1) * unit), stream("experts_act", "B", (2 * n_in + 1) * unit)]
+
+
+def _permutation(model: TransformerSpec, shard: Shard, top_k: int) -> list[Op]:
+    """Softmax and top-k of the router, copies into expert order and back (weighted sum), and their gradients."""
+    rows = shard.element_bytes * shard.tokens * model.hidden
+    copies = (1.0 + top_k) * rows
+    return [
+        stream("permute", "F", copies + 2 * top_k * rows, 6.0),
+        stream("unpermute", "F", copies, 3.0),
+        stream("permute", "B", copies + 2 * top_k * rows, 4.0),
+        stream("unpermute", "B", copies + top_k * rows, 4.0),
+    ]

@@ -1,0 +1,120 @@
+"""Which kernels one device runs for one layer, for the embedding and for the head, per micro-batch.
+
+Rows follow Megatron-LM (column-parallel then row-parallel products; norms, dropout and residuals on the tokens of the
+sequence-parallel region). The backward pass of a product is two products of the same size: B (gradient of the input)
+and W (gradient of the weight). Activations are 2 bytes wide except in fp32.
+
+Source: FLOP counts arXiv 2104.04473 appendix, flash traffic arXiv 2205.14135 and 2307.08691, MLA arXiv 2405.04434.
+"""
+
+from __future__ import annotations
+
+from ...plan.plan import ParallelPlan
+from ..kernels import Op, OpTable
+from .attention_ops import attention_core
+from .mlp_ops import mlp_ops, moe_ops
+from .shard import Shard, gemm, stream
+from .spec import TransformerSpec
+
+
+def layer_ops(model: TransformerSpec, plan: ParallelPlan, layer: int) -> OpTable:
+    """Ops of layer `layer` on one device for one micro-batch, without recomputation."""
+    shard = Shard.of(model, plan)
+    ops = _projections(model, shard) + attention_core(model, plan, shard)
+    ops += _attention_out(model, shard) + _norms_and_residuals(model, shard)
+    ops += moe_ops(model, plan, shard) if model.is_moe_layer(layer) else mlp_ops(model, shard, "mlp", model.ffn_hidden)
+    return OpTable.of(ops)
+
+
+def embedding_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
+    """Table lookup (with learned positions and dropout) and the scatter of its gradient."""
+    shard = Shard.of(model, plan)
+    rows = shard.tokens * model.hidden
+    per_element = 2.0 + (1.0 if model.position == "learned" else 0.0)
+    ops = [
+        stream("embedding", "F", per_element * shard.element_bytes * rows, 3.0),
+        stream("embedding", "W", 3.0 * shard.element_bytes * rows, 2.0),
+    ]
+    return OpTable.of(ops)
+
+
+def head_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
+    """Final norm, logits over the device's share of the vocabulary, cross entropy in fp32; multi-token prediction on top."""
+    shard = Shard.of(model, plan)
+    table = OpTable.of(_logits(model, shard))
+    for _ in range(model.n_mtp):
+        table += OpTable.of(_logits(model, shard)) + layer_ops(model, plan, model.n_layers - 1)
+        table += OpTable.of(gemm("mtp_in", shard.local_tokens, model.hidden, 2 * model.hidden, shard))
+    return table
+
+
+def _projections(model: TransformerSpec, shard: Shard) -> list[Op]:
+    if model.mla is not None:
+        return _mla_projections(model, shard)
+    width = (model.q_dim + 2 * model.kv_dim) / shard.tp
+    if model.kv_heads < shard.tp:  # key-value heads are copied where there are fewer of them than tp ranks
+        width = model.q_dim / shard.tp + 2 * model.qk_head_dim
+    return gemm("qkv", shard.tokens, width, model.hidden, shard) + _rope(model, shard)
+
+
+def _mla_projections(model: TransformerSpec, shard: Shard) -> list[Op]:
+    """Down projections are whole on every tp rank (their tokens are split under sequence parallelism), up projections split."""
+    mla = model.mla
+    assert mla is not None
+    ops = gemm("kv_down", shard.local_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, model.hidden, shard)
+    up_width = model.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim) / shard.tp
+    ops += gemm("kv_up", shard.tokens, up_width, mla.kv_lora_rank, shard)
+    q_width = model.q_dim / shard.tp
+    if mla.q_lora_rank:
+        ops += gemm("q_down", shard.local_tokens, mla.q_lora_rank, model.hidden, shard)
+        ops += gemm("q_up", shard.tokens, q_width, mla.q_lora_rank, shard)
+    else:
+        ops += gemm("q", shard.tokens, q_width, model.hidden, shard)
+    latent = shard.local_tokens * (mla.kv_lora_rank + mla.q_lora_rank)
+    ops += [stream("latent_norms", "F", 2 * shard.element_bytes * latent, 2.0)]
+    ops += [stream("latent_norms", "B", 4 * shard.element_bytes * latent, 2.0)]
+    # keys are assembled from the expanded latent part and the shared rope part
+    assembled = shard.tokens * model.n_heads * model.qk_head_dim / shard.tp
+    ops += [stream("assemble_kv", p, 2 * shard.element_bytes * assembled, 2.0) for p in ("F", "B")]
+    return ops + _rope(model, shard)
+
+
+def _rope(model: TransformerSpec, shard: Shard) -> list[Op]:
+    if model.position != "rope":
+        return []
+    heads, dim = model.n_heads + model.kv_heads, model.qk_head_dim
+    if model.mla is not None:
+        heads, dim = model.n_heads + 1, model.mla.qk_rope_head_dim
+    size = 2 * shard.element_bytes * shard.tokens * heads * dim / shard.tp
+    ops = [stream("rope", phase, size, 2.0) for phase in ("F", "B")]
+    if model.qk_norm:
+        ops += [stream("qk_norm", "F", size, 2.0), stream("qk_norm", "B", 2 * size, 2.0)]
+    return ops
+
+
+def _attention_out(model: TransformerSpec, shard: Shard) -> list[Op]:
+    return gemm("attention_out", shard.tokens, model.hidden, model.attention_out_dim / shard.tp, shard)
+
+
+def _norms_and_residuals(model: TransformerSpec, shard: Shard) -> list[Op]:
+    """Two norms and two (dropout and) additions per layer, on the tokens of the sequence-parallel region."""
+    row_bytes = shard.element_bytes * shard.local_tokens * model.hidden
+    mask = 1.0 / shard.element_bytes if shard.dropout else 0.0  # a dropout mask is one byte per element
+    return [
+        stream("norms", "F", 2 * 2 * row_bytes, 2.0),
+        stream("norms", "B", 2 * 4 * row_bytes, 4.0),
+        stream("residuals", "F", 2 * (3 + mask) * row_bytes, 2.0),
+        stream("residuals", "B", 2 * ((2 + mask) if shard.dropout else 2) * row_bytes, 2.0),
+    ]
+
+
+def _logits(model: TransformerSpec, shard: Shard) -> list[Op]:
+    vocab = model.vocab / shard.tp
+    ops = [op._replace(dtype="bf16") for op in gemm("logits", shard.tokens, vocab, model.hidden, shard)]
+    logits = shard.tokens * vocab
+    norm = shard.element_bytes * shard.local_tokens * model.hidden
+    # cast to fp32, maximum, exponential and sum; the backward pass reads the exponentials and writes the gradient
+    ops += [stream("cross_entropy", "F", (2 + 4 + 4 + 4 + 4) * logits, 6.0)]
+    ops += [stream("cross_entropy", "B", (4 + 4 + 4 + 2) * logits, 3.0)]
+    ops += [stream("final_norm", "F", 2 * norm), stream("final_norm", "B", 4 * norm, 2.0)]
+    return ops

@@ -1,0 +1,203 @@
+"""What the backward pass keeps: the saved tensors of one transformer layer, of the embedding and of the head, in bytes.
+
+Every tensor that autograd holds between forward and backward is listed by name, per device and micro-batch. For the
+dense GPT layer the list adds up to the closed forms of arXiv 2205.05198 (section 4, equations 1, 2 and 4 and table 2):
+`sbh (34 + 5as/h)`, with tensor parallelism `sbh (10 + 24/t + 5as/(ht))`, with sequence parallelism everything `/ t`,
+`34 sbh/t` under selective and `2 sbh` under full recomputation. FlashAttention (arXiv 2205.14135) drops the `5as/h`
+term and keeps one fp32 log-sum-exp per row instead. Gated MLP, GQA, MLA and MoE follow by the same bookkeeping.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...framework.memory_options import MEGATRON, MemoryOptions
+from ...plan.plan import ParallelPlan
+from .spec import MLASpec, MoESpec, TransformerSpec
+
+_FP32_BYTES = 4.0
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """One tensor that lives from the forward to the backward pass of a micro-batch."""
+
+    name: str
+    size_bytes: float
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Token counts and element sizes that decide how large a saved tensor is on one device."""
+
+    tokens: float  # of one micro-batch after context parallelism
+    local_tokens: float  # the same outside the tensor-parallel region: divided by tp under sequence parallelism
+    linear_in_tokens: float  # rows kept of the input of a column-parallel matrix product
+    tp: int
+    element_bytes: float
+    linear_in_bytes: float  # element size of the inputs of matrix products: 1 in fp8
+    dropout: bool
+
+    @classmethod
+    def of(cls, model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions) -> _Layout:
+        tokens = plan.micro_batch * plan.seq_len / plan.cp
+        local = tokens / plan.tp if plan.sequence_parallel else tokens
+        element = _FP32_BYTES if plan.dtype == "fp32" else 2.0
+        return cls(
+            tokens=tokens,
+            local_tokens=local,
+            linear_in_tokens=tokens if options.keeps_gathered_inputs else local,
+            tp=plan.tp,
+            element_bytes=element,
+            linear_in_bytes=1.0 if plan.dtype == "fp8" else element,
+            dropout=options.has_dropout(model),
+        )
+
+
+def _head_dim(model: TransformerSpec) -> int:
+    return model.head_dim or model.hidden // model.n_heads
+
+
+def _attention_core(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
+    """Scores of unfused attention (5 a s^2 b bytes with dropout), or the log-sum-exp of FlashAttention."""
+    rows = lay.tokens * model.n_heads / lay.tp
+    if plan.recompute == "selective":
+        return []
+    if plan.attention == "flash":
+        return [SavedTensor("attention log-sum-exp", _FP32_BYTES * rows)]
+    scores = lay.element_bytes * rows * plan.seq_len
+    saved = [SavedTensor("softmax output", scores)]
+    if lay.dropout:
+        saved += [
+            SavedTensor("softmax dropout mask", rows * plan.seq_len),
+            SavedTensor("softmax dropout output", scores),
+        ]
+    return saved
+
+
+def _standard_qkv(model: TransformerSpec, lay: _Layout) -> list[SavedTensor]:
+    width = _head_dim(model)
+    n_kv = model.n_kv_heads or model.n_heads
+    q = lay.element_bytes * lay.tokens * width * model.n_heads / lay.tp
+    kv = lay.element_bytes * lay.tokens * width * max(n_kv / lay.tp, 1.0)
+    saved = [SavedTensor("query", q), SavedTensor("key", kv), SavedTensor("value", kv)]
+    if model.qk_norm:
+        saved += [SavedTensor("query before norm", q), SavedTensor("key before norm", kv)]
+    return [*saved, SavedTensor("attention output", q)]
+
+
+def _mla_qkv(model: TransformerSpec, mla: MLASpec, lay: _Layout) -> list[SavedTensor]:
+    """Latents before and after their norms, then the per-head query, key and value they are expanded to."""
+    heads = lay.element_bytes * lay.tokens * model.n_heads / lay.tp
+    latents = lay.element_bytes * lay.local_tokens
+    qk_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    return [
+        SavedTensor("query latent and its norm", 2 * latents * mla.q_lora_rank),
+        SavedTensor("key-value latent and its norm", 2 * latents * mla.kv_lora_rank),
+        SavedTensor("query", heads * qk_dim),
+        SavedTensor("key", heads * qk_dim),
+        SavedTensor("value", heads * mla.v_head_dim),
+        SavedTensor("attention output", heads * mla.v_head_dim),
+    ]
+
+
+def _attention(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
+    hidden = lay.element_bytes * lay.local_tokens * model.hidden
+    qkv = _mla_qkv(model, model.mla, lay) if model.mla else _standard_qkv(model, lay)
+    saved = [
+        SavedTensor("attention norm input", hidden),
+        SavedTensor("qkv projection input", lay.linear_in_bytes * lay.linear_in_tokens * model.hidden),
+        *qkv,
+        *_attention_core(model, plan, lay),
+    ]
+    if lay.dropout:
+        saved.append(SavedTensor("attention dropout mask", lay.local_tokens * model.hidden))
+    return saved
+
+
+def _mlp_inner(
+    prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions
+) -> list[SavedTensor]:
+    """Between the two projections of an MLP of inner width `ffn` on this device; `rows` tokens pass through it."""
+    one = lay.element_bytes * rows * ffn
+    saved = [SavedTensor(f"{prefix} activation input", 2 * one if gated else one)]
+    if gated and not options.fused_gate:
+        saved.append(SavedTensor(f"{prefix} gate output", one))
+    return [*saved, SavedTensor(f"{prefix} down projection input", lay.linear_in_bytes * rows * ffn)]
+
+
+def _dense_mlp(model: TransformerSpec, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
+    saved = [
+        SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
+        SavedTensor("mlp input", lay.linear_in_bytes * lay.linear_in_tokens * model.hidden),
+        *_mlp_inner("mlp", lay.tokens, model.ffn_hidden / lay.tp, model.gated, lay, options),
+    ]
+    if lay.dropout:
+        saved.append(SavedTensor("mlp dropout mask", lay.local_tokens * model.hidden))
+    return saved
+
+
+def _moe_mlp(model: TransformerSpec, moe: MoESpec, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
+    """Router, permuted copies of each token for its `top_k` experts, expert outputs for the weighted sum, shared experts.
+
+    Experts are sharded over tp as well, so that the permuted tokens of a whole tensor-parallel group pass every rank.
+    """
+    routed = lay.tokens * moe.top_k * moe.imbalance
+    saved = [
+        SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
+        SavedTensor("router input", lay.element_bytes * lay.local_tokens * model.hidden),
+        SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
+        SavedTensor("permuted tokens", lay.linear_in_bytes * routed * model.hidden),
+        *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
+        SavedTensor("expert output", lay.element_bytes * routed * model.hidden),
+    ]
+    shared = moe.shared_ffn_hidden or moe.n_shared * moe.ffn_hidden
+    if shared:
+        saved += _mlp_inner("shared expert", lay.tokens, shared / lay.tp, model.gated, lay, options)
+    return saved
+
+
+def layer_saved_tensors(
+    model: TransformerSpec, plan: ParallelPlan, *, is_moe: bool = False, options: MemoryOptions = MEGATRON
+) -> tuple[SavedTensor, ...]:
+    """The tensors one layer saves per micro-batch on one device.
+
+    Args:
+        is_moe: the layer has experts in place of the dense MLP.
+
+    Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
+    """
+    lay = _Layout.of(model, plan, options)
+    if plan.recompute == "full":
+        return (SavedTensor("layer input", lay.element_bytes * lay.local_tokens * model.hidden),)
+    mlp = _moe_mlp(model, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
+    return (*_attention(model, plan, lay), *mlp)
+
+
+def embedding_saved_tensors(
+    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions = MEGATRON
+) -> tuple[SavedTensor, ...]:
+    """What the first stage saves per micro-batch beside its layers: token ids and, with dropout, its mask (section 4.3)."""
+    lay = _Layout.of(model, plan, options)
+    ids = SavedTensor("token ids", 8.0 * plan.micro_batch * plan.seq_len / plan.cp)
+    if not lay.dropout:
+        return (ids,)
+    return (ids, SavedTensor("embedding dropout mask", lay.local_tokens * model.hidden))
+
+
+def head_saved_tensors(
+    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions = MEGATRON
+) -> tuple[SavedTensor, ...]:
+    """What the last stage saves beside its layers: `4 sbh/t (1 + v/h)` in all (section 4.3), fp32 logits among it."""
+    lay = _Layout.of(model, plan, options)
+    hidden = lay.element_bytes * lay.local_tokens * model.hidden
+    return (
+        SavedTensor("final norm input", hidden),
+        SavedTensor("head input", lay.element_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("fp32 logits", _FP32_BYTES * lay.tokens * model.vocab / lay.tp),
+    )
+
+
+def total_bytes(saved: tuple[SavedTensor, ...]) -> float:
+    """Sum of the sizes."""
+    return sum(tensor.size_bytes for tensor in saved)

@@ -1,0 +1,86 @@
+"""Shard: how many tokens and which widths one device works on, and the two building blocks every op list is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...plan.plan import ParallelPlan
+from ..kernels import Op
+from .spec import TransformerSpec
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Sizes on one device for one micro-batch.
+
+    Attributes:
+        tokens: inside the tensor-parallel region (after context parallelism).
+        local_tokens: outside it; divided by tp under sequence parallelism.
+        element_bytes: of activations and weights.
+        gemm_bytes: of the inputs of matrix products; 1 in fp8.
+        accumulate_bytes: per weight, of adding its gradient to the sum in a pass of its own; 0: inside the product.
+        dropout: the GPT recipe has it (as in the Megatron papers), Llama-style models do not.
+    """
+
+    tokens: float
+    local_tokens: float
+    tp: int
+    element_bytes: float
+    gemm_bytes: float
+    accumulate_bytes: float
+    dropout: bool
+
+    @classmethod
+    def of(cls, model: TransformerSpec, plan: ParallelPlan) -> Shard:
+        tokens = plan.micro_batch * plan.seq_len / plan.cp
+        element = 4.0 if plan.dtype == "fp32" else 2.0
+        return cls(
+            tokens=tokens,
+            local_tokens=tokens / plan.tp if plan.sequence_parallel else tokens,
+            tp=plan.tp,
+            element_bytes=element,
+            gemm_bytes=1.0 if plan.dtype == "fp8" else element,
+            accumulate_bytes=0.0 if plan.fused_grad_accumulation else _accumulate_bytes(plan.dtype, element),
+            dropout=model.norm == "layer" and not model.gated and model.position == "learned",
+        )
+
+
+def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1.0) -> list[Op]:
+    """`batch` products of an m x k activation with a k x n weight, and the two products of their backward pass.
+
+    Notes:
+        The weight gradient is added into an fp32 buffer inside the product (Megatron-LM gradient accumulation fusion),
+        which reads and writes 4 bytes per weight, or it is written as it is and added in a pass of its own.
+    """
+    flops = 2.0 * m * n * k * batch
+    a, w, out = m * k * batch, k * n * batch, m * n * batch
+    read, write = shard.gemm_bytes, shard.element_bytes
+    is_fused = shard.accumulate_bytes == 0.0
+    apart = [] if is_fused else [stream(f"{name}_accumulate", "W", shard.accumulate_bytes * w)]
+    return _fp8_casts(name, a, out, shard) + [
+        Op(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
+        Op(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
+        Op(name, "W", "gemm", flops, read * (a + out) + (8.0 if is_fused else write) * w, 1.0, k, n, m, batch),
+        *apart,
+    ]
+
+
+def _accumulate_bytes(dtype: str, element_bytes: float) -> float:
+    """The gradient is read and added to an fp32 sum; code for fp16 adds in fp16 (DeepSpeed `FP16_Optimizer`, plain autograd)."""
+    return 3.0 * element_bytes if dtype == "fp16" else element_bytes + 8.0
+
+
+def _fp8_casts(name: str, a: float, out: float, shard: Shard) -> list[Op]:
+    """In fp8 the input and the output's gradient are read in 16 bits and written in 8.
+
+    Source: Transformer Engine, `cast_transpose` kernels; the transposed copies that Hopper needs are fused into other passes.
+    """
+    if shard.gemm_bytes >= shard.element_bytes:
+        return []
+    per_element = shard.element_bytes + shard.gemm_bytes
+    return [stream(f"{name}_cast", "F", per_element * a), stream(f"{name}_cast", "B", per_element * out)]
+
+
+def stream(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Op:
+    """A memory-bound pass over `hbm_bytes` bytes."""
+    return Op(name, phase, "memory", 0.0, hbm_bytes, n_launch)

@@ -1,0 +1,199 @@
+"""Sizes of a decoder-only transformer: its dimensions, with what follows from them. Counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import SpecError
+
+NORMS = ("layer", "rms", "layer_no_bias")
+POSITIONS = ("learned", "rope", "alibi", "none")
+
+
+def _at_least(owner: str, minimum: int, **values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SpecError(f"{owner}: {name} = {value!r}, but it must be a whole number")
+        if value < minimum:
+            raise SpecError(f"{owner}: {name} = {value}, but it must be at least {minimum}")
+
+
+@dataclass(frozen=True)
+class MoESpec:
+    """Mixture of experts in place of the dense MLP from layer `n_dense_first` on."""
+
+    n_experts: int
+    top_k: int
+    ffn_hidden: int  # of one expert
+    n_shared: int = 0
+    shared_ffn_hidden: int = 0  # of all shared experts together; 0: n_shared * ffn_hidden
+    n_dense_first: int = 0  # leading layers with the dense MLP
+    imbalance: float = 1.0  # load of the busiest expert rank over the mean, >= 1
+    router_bias: bool = False  # a load-balancing bias per expert (DeepSeek-V3)
+    shared_gate: bool = False  # the shared expert's output is scaled by a learned gate (Qwen2-MoE)
+
+    def __post_init__(self) -> None:
+        _at_least("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden)
+        _at_least(
+            "moe", 0, n_shared=self.n_shared, shared_ffn_hidden=self.shared_ffn_hidden, n_dense_first=self.n_dense_first
+        )
+        if self.top_k > self.n_experts:
+            raise SpecError(
+                f"moe: top_k = {self.top_k}, but there are only n_experts = {self.n_experts}. "
+                f"Use top_k <= {self.n_experts}."
+            )
+        if self.imbalance < 1.0:
+            raise SpecError(
+                f"moe: imbalance = {self.imbalance}, but the busiest rank carries at least the mean. Use 1.0 or more."
+            )
+
+    @property
+    def shared_width(self) -> int:
+        """Inner width of all shared experts together."""
+        return self.shared_ffn_hidden or self.n_shared * self.ffn_hidden
+
+
+@dataclass(frozen=True)
+class MLASpec:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434)."""
+
+    q_lora_rank: int  # 0: full-rank query
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+    def __post_init__(self) -> None:
+        _at_least("mla", 0, q_lora_rank=self.q_lora_rank)
+        _at_least(
+            "mla",
+            1,
+            kv_lora_rank=self.kv_lora_rank,
+            qk_nope_head_dim=self.qk_nope_head_dim,
+            qk_rope_head_dim=self.qk_rope_head_dim,
+            v_head_dim=self.v_head_dim,
+        )
+
+
+@dataclass(frozen=True)
+class TransformerSizes:
+    """Dimensions of a transformer; parameters and FLOPs are methods of `TransformerSpec`."""
+
+    name: str
+    n_layers: int
+    hidden: int
+    n_heads: int
+    ffn_hidden: int
+    vocab: int
+    n_kv_heads: int = 0  # 0: n_heads
+    head_dim: int = 0  # 0: hidden // n_heads
+    max_seq_len: int = 2048
+    gated: bool = False  # SwiGLU: three MLP matrices instead of two
+    norm: str = "layer"  # layer (weight and bias) | rms (weight only) | layer_no_bias
+    position: str = "learned"  # learned | rope | alibi | none
+    tied_embeddings: bool = True
+    bias: bool = True  # biases in attention output and MLP projections
+    qkv_bias: bool | None = None  # None: as `bias`
+    qk_norm: bool = False  # a norm of head_dim weights on queries and on keys (Qwen3)
+    moe: MoESpec | None = None
+    mla: MLASpec | None = None
+    n_mtp: int = 0  # multi-token-prediction modules (DeepSeek-V3)
+    source: str = ""
+    mlp_bias: bool | None = None  # None: as `bias`
+
+    def __post_init__(self) -> None:
+        owner = f"model {self.name}"
+        _at_least(
+            owner,
+            1,
+            n_layers=self.n_layers,
+            hidden=self.hidden,
+            n_heads=self.n_heads,
+            ffn_hidden=self.ffn_hidden,
+            vocab=self.vocab,
+            max_seq_len=self.max_seq_len,
+        )
+        _at_least(owner, 0, n_kv_heads=self.n_kv_heads, head_dim=self.head_dim, n_mtp=self.n_mtp)
+        self._check_heads(owner)
+        for field, value, known in (("norm", self.norm, NORMS), ("position", self.position, POSITIONS)):
+            if value not in known:
+                raise SpecError(f"{owner}: {field} = {value!r} is unknown. Use one of {', '.join(known)}.")
+        if self.moe is not None and self.moe.n_dense_first >= self.n_layers:
+            raise SpecError(
+                f"{owner}: moe.n_dense_first = {self.moe.n_dense_first} leaves no MoE layer "
+                f"among n_layers = {self.n_layers}. Use at most {self.n_layers - 1}, or drop `moe`."
+            )
+
+    def _check_heads(self, owner: str) -> None:
+        if self.mla is None and self.head_dim == 0 and self.hidden % self.n_heads:
+            raise SpecError(
+                f"{owner}: hidden = {self.hidden} is not divisible by n_heads = {self.n_heads}. "
+                f"Give head_dim, or change one of them."
+            )
+        if self.n_heads % self.kv_heads:
+            raise SpecError(
+                f"{owner}: n_heads = {self.n_heads} is not a multiple of n_kv_heads = {self.kv_heads}. "
+                f"Each key-value head serves the same number of query heads."
+            )
+
+    # --- sizes with their defaults resolved ---
+
+    @property
+    def kv_heads(self) -> int:
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def d_head(self) -> int:
+        """Width of one head (MLA: of its value)."""
+        return self.v_head_dim
+
+    @property
+    def qk_head_dim(self) -> int:
+        """Width of one query or key head, over which scores are summed."""
+        if self.mla is not None:
+            return self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
+        return self.head_dim or self.hidden // self.n_heads
+
+    @property
+    def v_head_dim(self) -> int:
+        return self.mla.v_head_dim if self.mla is not None else self.qk_head_dim
+
+    @property
+    def q_dim(self) -> int:
+        """Width of all queries together."""
+        return self.n_heads * self.qk_head_dim
+
+    @property
+    def kv_dim(self) -> int:
+        """Width of all keys together, as large as that of all values; MLA: keys, expanded to every head (values are
+        `attention_out_dim` wide)."""
+        return self.n_heads * self.qk_head_dim if self.mla is not None else self.kv_heads * self.qk_head_dim
+
+    @property
+    def attention_out_dim(self) -> int:
+        """Input width of the attention's output projection."""
+        return self.n_heads * self.v_head_dim
+
+    @property
+    def n_mlp_matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @property
+    def has_qkv_bias(self) -> bool:
+        return self.bias if self.qkv_bias is None else self.qkv_bias
+
+    @property
+    def has_mlp_bias(self) -> bool:
+        return self.bias if self.mlp_bias is None else self.mlp_bias
+
+    @property
+    def top_k(self) -> int:
+        """Routed experts per token; 0 for a dense model."""
+        return self.moe.top_k if self.moe is not None else 0
+
+    @property
+    def n_moe_layers(self) -> int:
+        return self.n_layers - self.moe.n_dense_first if self.moe is not None else 0
+
+    def is_moe_layer(self, layer: int) -> bool:
+        return self.moe is not None and layer >= self.moe.n_dense_first

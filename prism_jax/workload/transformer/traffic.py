@@ -1,0 +1,149 @@
+"""What one device communicates inside the ops of a layer, of the embedding and of the head, per micro-batch.
+
+A `Comm` is a number of equal collectives; bytes follow the definition of S in `collective.py`. `beside` names the compute that
+runs at the same time, empty if nothing does:
+
+    weight_grad, input_grad    the product of that phase (Megatron-LM's asynchronous sequence-parallel backward)
+    attention                  the fused attention kernel (ring attention)
+    chunk                      everything the chunk computes (prefetched parameter gathering)
+    product                    the products it is cut up with (user-buffer overlap: all but one of tp pieces hide)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...plan.plan import ParallelPlan
+from .mlp_ops import expert_tokens
+from .shard import Shard
+from .spec import TransformerSpec
+
+FP32_BYTES = 4.0
+
+
+class Comm(NamedTuple):
+    """`count` equal collectives of `n_bytes` each, over a group of `size` devices `stride` apart."""
+
+    axis: str  # tp | cp | ep | dp
+    kind: str
+    phase: str  # F | B
+    n_bytes: float
+    stride: int
+    size: int
+    beside: str = ""
+    count: float = 1.0
+
+
+def layer_comms(model: TransformerSpec, plan: ParallelPlan, layer: int) -> list[Comm]:
+    """Communication of one layer, without recomputation and without gathering of sharded parameters."""
+    comms = _tensor_parallel(model, plan, 2.0) + _context_parallel(model, plan)
+    return comms + (_expert_parallel(model, plan) if model.is_moe_layer(layer) else [])
+
+
+def embedding_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+    """Sum over the shares of the vocabulary; with sequence parallelism every rank keeps its tokens only."""
+    if plan.tp == 1:
+        return []
+    forward, backward = ("reduce_scatter", "all_gather") if plan.sequence_parallel else ("all_reduce", "")
+    comms = [_tp(plan, forward, "F", _activation_bytes(model, plan))]
+    if backward:
+        comms.append(_tp(plan, backward, "B", _activation_bytes(model, plan)))
+    return comms
+
+
+def head_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+    """Input of the logits and its gradient; maximum, sum and target logit of the vocabulary-parallel cross entropy."""
+    comms: list[Comm] = []
+    if plan.tp > 1:
+        size = _activation_bytes(model, plan)
+        beside = "weight_grad" if plan.overlap.tp else ""
+        tokens = Shard.of(model, plan).tokens
+        comms.append(_tp(plan, "all_reduce", "F", FP32_BYTES * tokens)._replace(count=3.0))
+        if plan.sequence_parallel:
+            comms += [_tp(plan, "all_gather", "F", size), _tp(plan, "reduce_scatter", "B", size, beside)]
+        else:
+            comms.append(_tp(plan, "all_reduce", "B", size, beside))
+    for _ in range(model.n_mtp):
+        comms += layer_comms(model, plan, model.n_layers - 1)
+    return comms
+
+
+def dispatch_share(n_node: int, top_k: int) -> float:
+    """Share of token-expert pairs that cross the network when a token goes to every node once, whoever needs it there.
+
+    Notes:
+        A token with k experts spread evenly over N nodes meets `N (1 - (1 - 1/N)^k)` of them; the copies are made over NVLink.
+
+    Source: arXiv 2412.19437 section 3.2.2 and deepseek-ai/DeepEP; Megatron-Core's flex dispatcher does the same.
+    """
+    if n_node == 1:
+        return 1.0
+    return n_node * (1.0 - (1.0 - 1.0 / n_node) ** top_k) / top_k
+
+
+def data_group(plan: ParallelPlan) -> tuple[int, int]:
+    """(stride, size) of the ranks that share dense parameters: dp and cp together."""
+    return min(plan.stride("dp"), plan.stride("cp")), plan.dp * plan.cp
+
+
+def _tp(plan: ParallelPlan, kind: str, phase: str, n_bytes: float, beside: str = "") -> Comm:
+    return Comm("tp", kind, phase, n_bytes, plan.stride("tp"), plan.tp, beside)
+
+
+def _activation_bytes(model: TransformerSpec, plan: ParallelPlan) -> float:
+    shard = Shard.of(model, plan)
+    return shard.element_bytes * shard.tokens * model.hidden
+
+
+def _tensor_parallel(model: TransformerSpec, plan: ParallelPlan, n_block: float) -> list[Comm]:
+    """Per block (attention, MLP) an all-reduce per pass, or the all-gather and reduce-scatter it splits into.
+
+    Notes:
+        `overlap.tp` stands for what Megatron-Core calls `tp_comm_overlap`: forward and output gradient are cut up with their
+        products (sequence parallelism only), the input is gathered again under the input gradient, and what follows the
+        input gradient runs under the weight gradient. Without it all of it shows.
+
+    Source: arXiv 1909.08053 section 3; 2205.05198 section 4.2.2.
+    """
+    if plan.tp == 1:
+        return []
+    size = _activation_bytes(model, plan)
+    cut, input_grad, weight_grad = ("product", "input_grad", "weight_grad") if plan.overlap.tp else ("", "", "")
+    if not plan.sequence_parallel:
+        comms = [_tp(plan, "all_reduce", "F", size), _tp(plan, "all_reduce", "B", size, weight_grad)]
+    else:
+        comms = [
+            _tp(plan, "all_gather", "F", size, cut),
+            _tp(plan, "reduce_scatter", "F", size, cut),
+            _tp(plan, "all_gather", "B", size, cut),
+            _tp(plan, "all_gather", "B", size, input_grad),
+            _tp(plan, "reduce_scatter", "B", size, weight_grad),
+        ]
+    return [comm._replace(count=n_block) for comm in comms]
+
+
+def _context_parallel(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+    """Keys and values go once around the ring, with their gradients on the way back, under the attention of the part at hand."""
+    if plan.cp == 1:
+        return []
+    shard = Shard.of(model, plan)
+    width = (model.qk_head_dim + model.v_head_dim) * max(model.kv_heads / plan.tp, 1.0)
+    gathered = shard.element_bytes * shard.tokens * plan.cp * width
+    comm = Comm("cp", "all_gather", "F", gathered, plan.stride("cp"), plan.cp, "attention")
+    return [comm, comm._replace(phase="B"), comm._replace(phase="B", kind="reduce_scatter")]
+
+
+def _expert_parallel(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+    """Dispatch and combine, forward and back; the graph lets a schedule that pairs F and B (DualPipe) hide them.
+
+    Notes:
+        The busiest rank's load sets the pace; fp8 plans dispatch in fp8 and combine in bf16 (arXiv 2412.19437 section 3.3.2).
+    """
+    if plan.ep == 1:
+        return []
+    shard = Shard.of(model, plan)
+    stride, _ = data_group(plan)
+    pairs = expert_tokens(model, plan, shard) * shard.local_tokens / shard.tokens * model.hidden
+    dispatch = Comm("ep", "all_to_all", "F", shard.gemm_bytes * pairs, stride, plan.ep)
+    combine = dispatch._replace(n_bytes=shard.element_bytes * pairs)
+    return [dispatch, combine, dispatch._replace(phase="B"), combine._replace(phase="B")]

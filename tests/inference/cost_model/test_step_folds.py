@@ -1,0 +1,141 @@
+"""Rows that are left out have no part in the calibration they are predicted with."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from inference.cost_model.calibrate import calibrate
+from inference.cost_model.step_folds import padded, step_folds, thinned_rows
+from inference.cost_model.step_rows import row_data
+from inference.cost_model.step_thin import rows_of
+from inference.cost_model.step_times_data import StepTimesData
+from prism_jax.calibration.calibration import Calibration, shipped
+from prism_jax.errors import DataError
+from prism_jax.io.tables.steps.table import StepRow
+from prism_jax.validation import group_of, validate_steps
+from tests.support.measured_rows import SITES, measured_rows, with_measured
+
+KEY = jax.random.key(0)
+ROWS = measured_rows()
+NOISY = measured_rows(spread=0.05, batches=(64, 128))  # enough rows, far enough apart, that a scale can be told
+MODULE = importlib.import_module("inference.cost_model.step_folds")
+
+
+@pytest.fixture
+def fitted(monkeypatch: pytest.MonkeyPatch) -> dict[str, StepTimesData]:
+    """Group -> the data that a fit would have got; nothing is fitted, no straggler simulated."""
+    seen: dict[str, StepTimesData] = {}
+
+    def record(data: StepTimesData, *, key: Any, record: dict[str, Any]) -> Any:
+        seen[record["left_out"]] = data
+        return replace(shipped(), record=record)
+
+    monkeypatch.setattr(MODULE, "calibrate", record)
+    monkeypatch.setattr("inference.cost_model.step_rows.stragglers", lambda rows, progress: np.zeros(len(rows)))
+    return seen
+
+
+@pytest.mark.parametrize("by", ["source", "gpu", "model"])
+def test_no_left_out_row_reaches_the_fit(fitted: dict[str, StepTimesData], by: str):
+    found = step_folds(ROWS, by, key=KEY)
+    groups = {group_of(row, by) for row in ROWS}
+    assert set(found) == set(fitted) == groups
+    for group, data in fitted.items():
+        times = np.exp(data.log_measured)
+        mine = [row.measured_s or 0.0 for row in ROWS if group_of(row, by) == group]
+        others = [row.measured_s or 0.0 for row in ROWS if group_of(row, by) != group]
+        assert not np.isin(times, mine).any()
+        assert sorted(times[data.weight > 0.0]) == pytest.approx(sorted(others))
+        assert found[group].record == {"left_out": group, "rows": len(others)}
+
+
+def test_names_that_only_the_group_has_are_unknown_to_its_fit(fitted: dict[str, StepTimesData]):
+    step_folds(ROWS, "source", key=KEY)
+    assert fitted["site C"].names["framework"] == ("megatron-core",)
+    assert fitted["site A"].names["generation"] == ("hopper",)
+    assert fitted["site B"].names["site"] == ("site A", "site C")
+
+
+def test_all_folds_have_as_many_rows(fitted: dict[str, StepTimesData]):
+    step_folds(ROWS[:-2], "source", key=KEY)
+    assert {len(data.weight) for data in fitted.values()} == {len(ROWS) - 2}
+
+
+def test_rows_with_a_defect_are_not_fitted_but_have_a_calibration(fitted: dict[str, StepTimesData]):
+    bad = replace(ROWS[0], id="bad", source="site D", measured_s=1234.0, defect="broken fabric")
+    found = step_folds([*ROWS, bad, StepRow("x", "site E", None, unsupported="no device")], "source", key=KEY)
+    assert set(found) == {*SITES, "site D"}
+    assert len(fitted[""].weight) == len(ROWS)  # nothing has to be left out for it
+    assert not np.isclose(np.exp(fitted[""].log_measured), 1234.0).any()
+
+
+def test_large_sources_are_thinned_once_and_for_all(fitted: dict[str, StepTimesData]):
+    many = [
+        replace(row, id=f"{row.id} {k}", measured_s=(row.measured_s or 0.0) + 1e-3 * k)
+        for row in ROWS
+        for k in range(3)
+    ]
+    kept = thinned_rows(many, 5)
+    assert {name: sum(row.source == name for row in kept) for name in SITES} == dict.fromkeys(SITES, 5)
+    assert kept == thinned_rows(many, 5)
+    assert thinned_rows(ROWS) == ROWS
+    assert thinned_rows([]) == []
+
+
+def test_one_group_alone_leaves_nothing_to_fit(fitted: dict[str, StepTimesData]):
+    with pytest.raises(DataError, match="all rows are of one source, site A"):
+        step_folds(ROWS[:4], "source", key=KEY)
+    with pytest.raises(DataError, match="nothing remains"):
+        step_folds([*ROWS[:4], replace(ROWS[5], defect="typo")], "source", key=KEY)
+    with pytest.raises(DataError, match="no row can be simulated"):
+        step_folds([replace(row, defect="typo") for row in ROWS], "source", key=KEY)
+
+
+def test_progress_grows_to_one(fitted: dict[str, StepTimesData]):
+    told: list[float] = []
+    step_folds(ROWS, "source", key=KEY, progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def folds() -> dict[str, Calibration]:
+    return step_folds(NOISY, "source", key=KEY)
+
+
+@pytest.mark.slow
+def test_times_of_left_out_rows_do_not_move_their_calibration_by_a_bit(folds: dict[str, Calibration]):
+    moved = [with_measured(row, (row.measured_s or 0.0) * (7.0 if row.source == "site B" else 1.0)) for row in NOISY]
+    outside = np.flatnonzero([row.source != "site B" for row in NOISY])
+    again = MODULE._fold(row_data(moved), outside, "site B", KEY)
+    for a, b in zip(folds["site B"].terms, again.terms, strict=True):
+        assert a.names == b.names
+        assert np.array_equal(a.value, b.value)
+    assert not np.array_equal(folds["site A"].terms[0].value, again.terms[0].value)
+
+
+@pytest.mark.slow
+def test_rows_without_weight_do_not_change_a_fit():
+    """To the tolerance of the search for the mode, a hundredth of the posterior's spread."""
+    data = rows_of(row_data(NOISY), np.arange(16))
+    plain, filled = calibrate(data, key=KEY), calibrate(padded(data, 24), key=KEY)
+    for a, b in zip(plain.terms, filled.terms, strict=True):
+        spread = a.value.std(axis=0)
+        assert np.abs(a.value.mean(axis=0) - b.value.mean(axis=0)).max() <= 0.02 * spread.max(), (a.knob, a.level)
+        assert np.abs(b.value.std(axis=0) / spread - 1.0).max() <= 0.02, (a.knob, a.level)
+
+
+@pytest.mark.slow
+def test_blind_scores_beat_a_typical_utilisation_where_sites_are_alike(folds: dict[str, Calibration]):
+    outcome = validate_steps(
+        NOISY, calibration_of=lambda row: folds[row.source], left_out="source", deterministic_only=True
+    )
+    assert outcome.overall_baseline is not None
+    assert (outcome.overall.mape or 1.0) < 0.5 * (outcome.overall_baseline.mape or 0.0)
+    assert (outcome.overall.coverage_90 or 0.0) >= 0.75

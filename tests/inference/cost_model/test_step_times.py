@@ -1,0 +1,98 @@
+"""The calibration recovers corrections that steps were made with, and is not moved by rows that are wrong."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from inference.cost_model.calibrate import calibrate
+from inference.cost_model.step_thin import rows_of, thinned
+from inference.cost_model.step_times_data import StepTimesData, step_times_data
+from prism_jax.calibration.key import Setting
+from prism_jax.calibration.surrogate import outline, outline_seconds, stack
+from prism_jax.cost.correction import NEUTRAL, Correction
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.system import catalog
+from prism_jax.workload import catalog as models
+
+TRUTH = Correction(gemm=1.06, memory=1.1, network=1.3, network_call_s=1e-4, host=1.2, hidden=0.6, step_s=5e-3)
+N_SITE = 4
+
+
+def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
+    """Measured steps of four sites under one correction; each site is off by a factor of its own, `wrong` rows by eight."""
+    rng = np.random.default_rng(1)
+    outlines, sites = [], []
+    for site in range(N_SITE):
+        for name, tp, pp, micro in (
+            ("llama-2-7b", 1, 1, 1), ("llama-2-7b", 2, 1, 2), ("llama-2-7b", 8, 2, 1), ("llama-3-8b", 1, 4, 1),
+            ("gpt-3-175b", 8, 8, 1), ("gpt-3-175b", 8, 4, 2), ("llama-3-70b", 8, 2, 1), ("llama-3-70b", 4, 4, 4),
+            ("llama-2-13b", 2, 2, 8), ("llama-2-13b", 4, 1, 1),
+        ):  # fmt: skip
+            for dp in (2, 8):
+                plan = ParallelPlan(
+                    micro, micro * dp * 16, 2048, tp=tp, pp=pp, dp=dp, zero_stage=1, recompute="selective"
+                )
+                cluster = catalog.cluster("dgx-h100", plan.n_devices)
+                outlines.append(outline(models.model(name), cluster, plan, efficiency("hopper")))
+                sites.append(f"site {site}")
+    stacked = stack(outlines)
+    factor = np.repeat(rng.normal(0.0, 0.05, N_SITE), len(sites) // N_SITE)
+    measured = outline_seconds(stacked, TRUTH) * np.exp(factor + spread * rng.normal(size=len(sites)))
+    measured[rng.choice(len(sites), wrong, replace=False)] *= 8.0
+    n = len(sites)
+    return step_times_data(stacked, measured, np.zeros(n), [False] * n, [Setting("hopper", "megatron-core")] * n, sites)
+
+
+@pytest.fixture(scope="module")
+def data() -> StepTimesData:
+    return steps()
+
+
+def test_corrections_are_recovered(data: StepTimesData) -> None:
+    """What the rows decide lies within the posterior's own interval: four standard deviations, and close in any case."""
+    found = calibrate(data, key=jax.random.key(0))
+    draws = found.corrections(Setting("hopper", "megatron-core"))
+    for knob in ("gemm", "memory", "network"):
+        logs = np.log(getattr(draws, knob))
+        assert abs(logs.mean() - np.log(getattr(TRUTH, knob))) < 4.0 * logs.std()
+    predicted = outline_seconds(data, found.correction(Setting("hopper", "megatron-core")))
+    assert np.median(np.abs(np.log(predicted) - data.log_measured)) < 0.06  # sites differ by 5 %
+    plain = outline_seconds(data, NEUTRAL)
+    assert np.median(np.abs(np.log(plain) - data.log_measured)) > 0.08
+
+
+@pytest.mark.slow
+def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
+    clean, dirty = (calibrate(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
+    one, two = (outline_seconds(data, c.correction(Setting("hopper", "megatron-core"))) for c in (clean, dirty))
+    assert np.abs(np.log(one / two)).max() < 0.05
+
+
+@pytest.mark.slow
+def test_same_key_same_calibration(data: StepTimesData) -> None:
+    one, two = (calibrate(data, key=jax.random.key(5)).as_dict() for _ in range(2))
+    assert one == two
+
+
+def test_rows_and_sites_can_be_left_out(data: StepTimesData) -> None:
+    kept = rows_of(data, np.flatnonzero(data.site != 2))
+    assert kept.names["site"] == ("site 0", "site 1", "site 3")
+    assert len(kept.log_measured) == 60
+    assert sorted(set(kept.site.tolist())) == [0, 1, 2]
+
+
+def test_large_sites_count_as_no_more_than_they_may(data: StepTimesData) -> None:
+    twice = step_times_data(
+        data,
+        np.exp(data.log_measured),
+        data.straggler,
+        [False] * 80,
+        [Setting("hopper")] * 80,
+        ["one"] * 80,
+    )
+    assert twice.weight.sum() == pytest.approx(60.0)
+    assert thinned(twice, 10).weight.sum() == pytest.approx(10.0)
+    assert twice.names["style"] == ()

@@ -1,0 +1,174 @@
+"""Good draws pass; every way of being bad fails, and the sentence names it; a failed fit is not used by accident."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from inference.data import Hygiene
+from inference.engine.diagnostics import Verdict, verdict
+from inference.engine.sampled import Sampled
+from inference.result import Fit
+from prism_jax.errors import FitError
+from tests.inference.engine.toy import Toy, readings
+
+N_CHAIN, N_DRAW = 4, 500
+
+
+def chains(**sites: np.ndarray) -> Sampled:
+    """Independent normal draws, and `sites` in their place."""
+    rng = np.random.default_rng(0)
+    draws = {"mean": rng.standard_normal((N_CHAIN, N_DRAW)), "precision": 1.0 + rng.random((N_CHAIN, N_DRAW))}
+    shape = next(iter((draws | sites).values())).shape[:2]
+    return Sampled(draws | sites, np.zeros(shape, dtype=bool), np.full(shape, 7))
+
+
+def judged(sampled: Sampled, *reported: str) -> Verdict:
+    return verdict(sampled, reported or ("mean", "precision"))
+
+
+def noise(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((N_CHAIN, N_DRAW, *shape))
+
+
+def random_walk() -> np.ndarray:
+    """Autocorrelation .99: a few effective draws per chain, around the same mean."""
+    walk, steps = np.zeros((N_CHAIN, N_DRAW)), noise()
+    for i in range(1, N_DRAW):
+        walk[:, i] = 0.99 * walk[:, i - 1] + steps[:, i]
+    return walk
+
+
+def test_independent_draws_are_good():
+    """r-hat of four chains of 500 independent draws exceeds 1.01 about once in a thousand; fixed seed."""
+    found = judged(chains())
+    assert found.ok
+    assert found.sentence.startswith("good: ")
+    assert found.r_hat < 1.01
+    assert found.min_ess > 1000.0
+    assert np.isnan(found.k_hat)
+
+
+def test_chains_that_disagree_fail_by_name():
+    apart = noise()
+    apart[0] += 1.0
+    found = judged(chains(mean=apart))
+    assert not found.ok
+    assert found.worst == "mean"
+    assert "r-hat of mean is" in found.sentence
+    assert "the chains disagree" in found.sentence
+
+
+def test_the_element_of_a_vector_that_disagrees_is_named():
+    vector = noise(3)
+    vector[1, :, 2] += 1.0
+    found = judged(chains(mean=vector))
+    assert found.worst == "mean[2]"
+    assert "mean[2]" in found.sentence
+
+
+def test_few_draws_fail():
+    few = {"mean": noise()[:, :40], "precision": noise(seed=2)[:, :40]}
+    found = judged(chains(**few))
+    assert not found.ok
+    assert "effective draws, fewer than 400" in found.sentence
+    assert "--draws" in found.sentence
+
+
+def test_draws_that_hardly_move_fail():
+    found = judged(chains(precision=random_walk()))
+    assert not found.ok
+    assert found.min_ess < 400.0
+    assert "precision has" in found.sentence
+
+
+@pytest.mark.parametrize(("n", "ok"), [(0, True), (4, True), (5, False), (2000, False)])
+def test_more_than_two_in_a_thousand_divergences_fail(n, ok):
+    diverging = np.zeros(N_CHAIN * N_DRAW, dtype=bool)
+    diverging[:n] = True
+    found = judged(replace(chains(), diverging=diverging.reshape(N_CHAIN, N_DRAW)))
+    assert found.ok is ok
+    assert found.n_diverging == n
+    assert ok or f"{n} of 2,000 transitions diverged" in found.sentence
+
+
+@pytest.mark.parametrize("site", ["mean", "precision"])
+@pytest.mark.parametrize("how_many", ["one", "all"])
+def test_draws_that_are_not_a_number_fail(site, how_many):
+    bad = noise()
+    bad[(0, 3) if how_many == "one" else slice(None)] = np.nan
+    found = judged(chains(**{site: bad}))
+    assert not found.ok
+    assert found.worst == site
+    assert f"r-hat of {site}" in found.sentence
+
+
+def test_several_faults_are_all_named():
+    apart = noise()
+    apart[0] += 3.0
+    found = judged(replace(chains(mean=apart), diverging=np.ones((N_CHAIN, N_DRAW), dtype=bool)))
+    for part in ("chains disagree", "effective draws", "diverged"):
+        assert part in found.sentence
+
+
+def test_sites_that_are_not_reported_do_not_count():
+    apart = noise()
+    apart[0] += 3.0
+    assert judged(chains(nuisance=apart)).ok
+
+
+def test_reported_sites_that_a_fit_lacks_do_not_count():
+    assert judged(chains(), "mean", "slope").ok
+
+
+@pytest.mark.parametrize(
+    ("k", "ok"), [(-np.inf, True), (0.2, True), (0.69, True), (0.7, False), (3.0, False), (np.inf, False)]
+)
+def test_an_approximation_is_judged_by_its_pareto_shape(k, ok):
+    """One chain of resampled draws, whose r-hat says nothing."""
+    found = judged(replace(chains(mean=np.ones((1, 50)), precision=np.ones((1, 50))), k_hat=k))
+    assert found.ok is ok
+    assert found.k_hat == k
+    assert ("good: the normal approximation is close" in found.sentence) is ok
+    assert ok or "Use --method nuts" in found.sentence
+
+
+def test_what_does_not_apply_is_none_in_json():
+    plain = judged(chains()).as_dict()
+    assert plain["k_hat"] is None
+    assert plain["ok"] is True
+    assert judged(replace(chains(), k_hat=0.1)).as_dict()["r_hat"] is None
+
+
+def fitted(ok: bool) -> Fit:
+    data = Toy().prepare(readings(10))
+    draws = {name: np.full((1, 30), 2.0) for name in ("mean", "precision")} | {
+        "spread": np.linspace(0.1, 0.4, 30)[None]
+    }
+    none = np.zeros((1, 30), dtype=int)
+    found = Verdict(ok, "failed: the chains disagree. Draw more", 1.5, 10.0, "mean", 0, np.nan)
+    return Fit(Toy(), data, Sampled(draws, none.astype(bool), none), "nuts", found, Hygiene(10, 10), 0.1)
+
+
+def test_a_good_fit_becomes_variability_at_the_posterior_mean():
+    assert fitted(ok=True).to_variability().step.cv == pytest.approx(0.25, rel=0.05)
+
+
+def test_a_failed_fit_is_used_only_when_forced():
+    fit = fitted(ok=False)
+    with pytest.raises(FitError, match=r"the chains disagree.*--force"):
+        fit.to_variability()
+    with pytest.raises(FitError, match=r"the chains disagree.*--force"):
+        fit.variability_draws(3, key=jax.random.key(0))
+    assert fit.to_variability(force=True) == fitted(ok=True).to_variability()
+    assert len(fit.variability_draws(3, key=jax.random.key(0), force=True)) == 3
+
+
+def test_trees_of_posterior_draws_are_distinct_draws():
+    fit = fitted(ok=True)
+    cvs = [tree.step.cv for tree in fit.variability_draws(30, key=jax.random.key(0))]
+    assert len(set(cvs)) == 30
+    assert len(fit.variability_draws(500, key=jax.random.key(0))) == 30, "no more than there are"

@@ -1,0 +1,237 @@
+"""Every method finds the posterior that is known; runs repeat, and go on after an interruption as if there had been none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import jax
+import numpy as np
+import pytest
+
+import inference
+from inference import Settings
+from inference.engine.sampled import Sampled
+from inference.fit import posterior
+from prism_jax.errors import DataError, FitError
+from tests.inference.engine.toy import Toy, exact, readings
+
+SETTINGS = Settings(n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000)
+SHORT = Settings(n_chain=2, n_warmup=20, n_draw=40, block=20)
+FEWEST_EFFECTIVE = 300.0  # of 600 draws of two chains; of 2,000 that were drawn again out of 8,000 weighted ones
+SIGMA = 5.0  # two-sided false-alarm rate 6e-7 per comparison, 18 comparisons: 1e-5
+PROBABILITIES = (0.05, 0.5, 0.95)
+
+
+def short(seed: int = 0, frame_seed: int = 1, **more) -> Sampled:
+    data = Toy().prepare(readings(20, seed=frame_seed))
+    return posterior(Toy(), data, "nuts", jax.random.key(seed), settings=more.pop("settings", SHORT), **more)
+
+
+def same(one: Sampled, other: Sampled) -> bool:
+    equal = [np.array_equal(one.draws[name], other.draws[name]) for name in one.draws]
+    return all([one.draws.keys() == other.draws.keys(), *equal, np.array_equal(one.n_leapfrog, other.n_leapfrog)])
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> Sampled:
+    return short()
+
+
+@pytest.mark.parametrize("method", ["nuts", "svi", "map"])
+def test_draws_follow_the_known_posterior(method):
+    frame = readings()
+    fitted = inference.fit(frame, model=Toy(), method=method, key=jax.random.key(3), settings=SETTINGS)
+    assert fitted.verdict.k_hat < 0.4 or method == "nuts"
+    if method == "nuts":
+        assert fitted.sampled.draws["mean"].shape == (2, 300)
+        assert fitted.verdict.r_hat < 1.05
+        assert not fitted.sampled.diverging.any()
+    for site, law in exact(frame).items():
+        draws = fitted.draws[site]
+        for p in PROBABILITIES:
+            error = SIGMA * np.sqrt(p * (1.0 - p) / FEWEST_EFFECTIVE)
+            assert (draws < law.ppf(p)).mean() == pytest.approx(p, abs=error), (site, p)
+    np.testing.assert_allclose(fitted.draws["spread"], fitted.draws["precision"] ** -0.5)
+
+
+def test_the_posterior_is_in_double_precision_and_the_setting_is_left_alone(uninterrupted):
+    assert uninterrupted.draws["mean"].dtype == np.float64
+    assert not jax.config.read("jax_enable_x64")
+
+
+def test_the_same_seed_gives_the_same_draws_and_another_one_others(uninterrupted):
+    assert same(short(), uninterrupted)
+    other = short(seed=1)
+    assert not np.isin(other.draws["mean"], uninterrupted.draws["mean"]).any()
+
+
+def test_chains_of_a_run_differ(uninterrupted):
+    one, two = uninterrupted.draws["mean"]
+    assert not np.isin(one, two).any()
+
+
+def test_the_same_seed_gives_the_same_approximate_draws():
+    data = Toy().prepare(readings(20))
+    few = Settings(n_svi_step=200, n_approximate_draw=100)
+    one, again, other = (posterior(Toy(), data, "map", jax.random.key(seed), settings=few) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.draws["mean"], again.draws["mean"])
+    assert not np.array_equal(one.draws["mean"], other.draws["mean"])
+
+
+class Interrupted(Exception):
+    """What Ctrl-C is in these tests."""
+
+
+def stop_after(share: float):
+    def progress(done: float) -> None:
+        if done >= share:
+            raise Interrupted
+
+    return progress
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6], ids=["in the warm-up", "among the draws"])
+def test_an_interrupted_run_goes_on_to_the_same_draws(share, uninterrupted, tmp_path):
+    file = tmp_path / "fit.partial"
+    with pytest.raises(Interrupted):
+        short(resume=file, progress=stop_after(share))
+    assert file.exists()
+    shares: list[float] = []
+    continued = short(resume=file, progress=shares.append)
+    assert same(continued, uninterrupted)
+    assert len(shares) == SHORT.n_block - round(np.ceil(share * SHORT.n_block)), (
+        "blocks that were done are not done again"
+    )
+
+
+def test_a_finished_run_is_read_and_not_run_again(uninterrupted, tmp_path):
+    file = tmp_path / "fit.partial"
+    short(resume=file)
+    shares: list[float] = []
+    assert same(short(resume=file, progress=shares.append), uninterrupted)
+    assert shares == []
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory) -> bytes:
+    file = tmp_path_factory.mktemp("unfinished") / "fit.partial"
+    with pytest.raises(Interrupted):
+        short(resume=file, progress=stop_after(0.6))
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 1}, {"frame_seed": 2}, {"settings": Settings(n_chain=2, n_warmup=20, n_draw=20, block=20)}],
+    ids=["seed", "data", "settings"],
+)
+def test_what_another_run_left_is_refused_and_kept(other, unfinished, tmp_path):
+    file = tmp_path / "fit.partial"
+    file.write_bytes(unfinished)
+    with pytest.raises(DataError, match="other data, settings or seed. Remove it"):
+        short(resume=file, **other)
+    assert file.read_bytes() == unfinished
+
+
+def broken_files(good: bytes) -> dict[str, bytes]:
+    half, middle = len(good) // 2, len(good) // 3
+    return {
+        "empty": b"",
+        "text": b"step,time\n1,2\n",
+        "cut": good[:half],
+        "damaged": good[:middle] + bytes(200) + good[middle + 200 :],
+        "a pickle": b"\x80\x04N.",
+        "an array": npy(np.zeros(3)),
+        "other arrays": npz(a=np.zeros(3)),
+    }
+
+
+def npy(value: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, value)
+    return stream.getvalue()
+
+
+def npz(**parts: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **parts)  # pyright: ignore[reportArgumentType]
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("kind", broken_files(b""))
+def test_a_damaged_file_is_refused(kind, unfinished, tmp_path):
+    file = tmp_path / "fit.partial"
+    file.write_bytes(broken_files(unfinished)[kind])
+    with pytest.raises(DataError, match=r"fit\.partial: .*Remove it to begin anew"):
+        short(resume=file)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_damaged_bytes_give_one_kind_of_error_or_none_that_matters(seed, uninterrupted, unfinished, tmp_path):
+    rng, damaged = np.random.default_rng(seed), bytearray(unfinished)
+    for at in rng.integers(0, len(damaged), 30):
+        damaged[at] ^= 1 << int(rng.integers(8))
+    file = tmp_path / "fit.partial"
+    file.write_bytes(damaged)
+    with contextlib.suppress(DataError):
+        assert same(short(resume=file), uninterrupted)
+
+
+class Harmful:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a checkpoint was unpickled",)
+
+
+@pytest.mark.parametrize("name", ["mark", "state_0", "kept_0", "n_block"])
+def test_nothing_in_a_checkpoint_is_unpickled(name, unfinished, tmp_path):
+    file = tmp_path / "fit.partial"
+    file.write_bytes(unfinished)
+    with np.load(file) as parts:  # no object array among them, or this would raise
+        found = {key: parts[key] for key in parts.files}
+    found[name] = np.array([Harmful()], dtype=object)
+    file.write_bytes(npz(**found))
+    with pytest.raises(DataError, match="not a readable unfinished fit"):
+        short(resume=file)
+
+
+def test_draws_that_are_missing_are_noticed(unfinished, tmp_path):
+    file = tmp_path / "fit.partial"
+    file.write_bytes(unfinished)
+    with np.load(file) as parts:
+        found = {key: parts[key] for key in parts.files if key != "kept_1"}
+    file.write_bytes(npz(**found))
+    with pytest.raises(DataError, match="draws are missing"):
+        short(resume=file)
+
+
+def test_unknown_names_get_a_hint():
+    key = jax.random.key(0)
+    with pytest.raises(FitError, match="'nutz' is unknown; known are nuts, svi, map"):
+        inference.fit(readings(20), model=Toy(), method="nutz", key=key)
+    with pytest.raises(FitError, match="did you mean fleet"):
+        inference.fit(readings(20), model="flet", key=key)
+
+
+@pytest.mark.parametrize("wrong", [{"n_chain": 0}, {"n_draw": 75}, {"block": 0}, {"n_approximate_draw": 0}])
+def test_settings_that_make_no_run_are_refused(wrong):
+    with pytest.raises(FitError, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
+def test_a_fit_of_fewer_data_begins_where_another_ended():
+    """The posterior of half the readings, from draws of that of all: as good as from nothing."""
+    frame = readings()
+    data = Toy().prepare(frame)
+    few = Settings(n_approximate_draw=2000)
+    everything = posterior(Toy(), data, "map", jax.random.key(0), settings=few)
+    fewer = frame.iloc[::2]
+    half = Toy().prepare(fewer)
+    found = posterior(Toy(), half, "svi", jax.random.key(1), settings=few, near=everything.flat)
+    assert found.k_hat < 0.7
+    for site, law in exact(fewer).items():
+        for p in PROBABILITIES:
+            error = SIGMA * np.sqrt(p * (1.0 - p) / FEWEST_EFFECTIVE)
+            assert (found.draws[site] < law.ppf(p)).mean() == pytest.approx(p, abs=error), (site, p)

@@ -1,0 +1,96 @@
+"""The band of a prediction, against calibrations made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from prism_jax.calibration.band import model_factors, outline_factors
+from prism_jax.calibration.calibration import DEGREES, Calibration, Term, uncalibrated
+from prism_jax.calibration.key import Setting
+from prism_jax.calibration.surrogate import outline, outline_seconds, stack
+from prism_jax.cost.correction import Correction
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.system.catalog import cluster
+from prism_jax.workload.catalog import model
+from tests.support.measured_rows import PLANS, only_misfit
+
+PLAN = PLANS[0]
+JOB = (model("llama-2-7b"), cluster("dgx-a100", PLAN.n_devices), PLAN)
+LOGS = np.array([-0.4, -0.1, 0.0, 0.2, 0.3])
+
+
+def by_hand(site: np.ndarray | None = None) -> Calibration:
+    """Five draws: only the network is in doubt."""
+    none = np.zeros(len(LOGS))
+    term = Term("network", "all", 0.3, ("all",), LOGS[:, None])
+    return replace(uncalibrated(), terms=(term,), site_sd=none, misfit=none, misfit_sd=none, site=site)
+
+
+def seconds(**knobs: float) -> float:
+    """The outline's time where these knobs differ from those of `uncalibrated`."""
+    neutral = uncalibrated().correction(Setting("ampere", ""))
+    one = outline(*JOB, efficiency("ampere"))
+    return float(outline_seconds(one, replace(neutral, **knobs)))
+
+
+def test_factors_are_the_outline_under_every_draw_over_the_outline_at_the_mean():
+    found = model_factors(*JOB, by_hand(), "fsdp")
+    expected = [seconds(network=float(np.exp(value))) for value in LOGS]
+    assert found == pytest.approx(np.array(expected) / seconds(network=1.0), rel=1e-12)
+    assert found[0] < 1.0 < found[-1]
+
+
+def test_a_measured_site_shifts_draw_by_draw():
+    site = np.array([0.1, -0.2, 0.0, 0.3, 0.05])
+    shifted = model_factors(*JOB, by_hand(site), "fsdp")
+    assert shifted == pytest.approx(model_factors(*JOB, by_hand(), "fsdp") * np.exp(site), rel=1e-12)
+
+
+def test_without_doubt_there_is_no_band():
+    assert model_factors(*JOB, uncalibrated(), "") == pytest.approx([1.0], rel=1e-12)
+
+
+def test_a_misfit_alone_gives_the_quantiles_of_its_law():
+    """20,000 draws: the error of a 5 % quantile of Student's t with 4 degrees is 0.027 scales (one standard deviation)."""
+    scale = 0.08
+    found = np.log(model_factors(*JOB, only_misfit(scale, 20_000), "fsdp", seed=1))
+    expected = scale * student(DEGREES).ppf([0.05, 0.5, 0.95])
+    assert np.quantile(found, [0.05, 0.5, 0.95]) == pytest.approx(expected, abs=4 * 0.027 * scale)
+
+
+def test_software_never_seen_widens_the_band():
+    seen = Term("network", "framework", 0.4, ("fsdp",), np.zeros((len(LOGS), 1)))
+    known = replace(by_hand(), terms=(seen,))
+    assert np.ptp(model_factors(*JOB, known, "fsdp")) == pytest.approx(0.0, abs=1e-12)
+    assert np.ptp(model_factors(*JOB, known, "paddle")) > 0.01
+
+
+def test_same_seed_same_factors_and_an_outline_at_hand_serves():
+    calibration = only_misfit(0.05)
+    one = stack([outline(*JOB, efficiency("ampere"))])
+    first = model_factors(*JOB, calibration, "fsdp", 4)
+    assert np.array_equal(first, model_factors(*JOB, calibration, "fsdp", 4))
+    assert np.array_equal(first, outline_factors(one, Setting.of(JOB[1].device, "fsdp"), False, calibration, 4))
+    assert not np.array_equal(first, model_factors(*JOB, calibration, "fsdp", 5))
+
+
+def test_every_knob_reaches_the_band():
+    """A knob that the outline did not see would leave its doubt out of every band."""
+    plan = replace(PLANS[3], ep=1)
+    job = (model("mixtral-8x7b"), cluster("dgx-h100", 64), replace(plan, dp=8, ep=8, dtype="fp8"))
+    for knob in (item.name for item in fields(Correction)):
+        middle = {"scale_up_call_s": -10.0, "network_call_s": -10.0, "micro_batch_s": -7.0, "step_s": -5.0}.get(
+            knob, 0.0
+        )
+        middle = {"network_step_s": -5.0, "hidden": 0.0}.get(knob, middle)
+        base = uncalibrated()
+        term = Term(knob, "all", 0.3, ("all",), LOGS[:, None])
+        none = np.zeros(len(LOGS))
+        calibration = replace(
+            base, centre={**base.centre, knob: middle}, terms=(term,), site_sd=none, misfit=none, misfit_sd=none
+        )
+        assert np.ptp(model_factors(*job, calibration, "")) > 1e-6, knob

@@ -1,0 +1,105 @@
+"""What a calibration says of devices and software it has seen, and of those it has not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prism_jax.calibration.calibration import KNOBS, Calibration, Term, calibration_from, shipped, uncalibrated
+from prism_jax.calibration.key import Setting
+from prism_jax.cost.correction import NEUTRAL, Correction
+from prism_jax.errors import DataError
+from prism_jax.framework.catalog import EAGER, FRAMEWORKS, FUSED, style_of
+from prism_jax.system import catalog
+
+N = 400
+rng = np.random.default_rng(0)
+
+
+def made(**changes: object) -> Calibration:
+    """Products 10 % longer on Hopper, one framework 20 % shorter on top; a host that nobody knows."""
+    terms = (
+        Term("gemm", "generation", 0.05, ("hopper",), np.full((N, 1), np.log(1.1))),
+        Term("gemm", "framework", 0.05, ("fsdp", "nanotron"), np.log([[0.8, 1.0]]) + np.zeros((N, 1))),
+        Term("host", "style", 0.3, ("fused",), 0.1 * rng.normal(size=(N, 1))),
+    )
+    base = uncalibrated()
+    zero = np.zeros(N)
+    kept: dict[str, Any] = {"terms": terms, "site_sd": zero + 0.1, "misfit": zero + 0.05, "misfit_sd": zero, **changes}
+    return replace(base, **kept)
+
+
+def test_deviations_of_all_levels_add_up() -> None:
+    assert made().correction(Setting("hopper", "nanotron")).gemm == pytest.approx(1.1)
+    assert made().correction(Setting("hopper", "fsdp")).gemm == pytest.approx(1.1 * 0.8)
+    assert made().correction(Setting("ampere", "")).gemm == pytest.approx(1.0)
+
+
+def test_a_device_may_deviate_from_its_generation() -> None:
+    term = Term("gemm", "device", 0.05, ("h200",), np.full((N, 1), np.log(0.9)))
+    own = made(terms=(*made().terms, term))
+    assert own.correction(Setting.of(catalog.device("h200"), "nanotron")).gemm == pytest.approx(1.1 * 0.9)
+    assert own.correction(Setting.of(catalog.device("h100"), "nanotron")).gemm == pytest.approx(1.1)
+    assert np.log(own.corrections(Setting.of(catalog.device("h100"))).gemm).std() > 0.03  # a device never measured
+
+
+def test_what_was_never_measured_is_as_wide_as_assumed() -> None:
+    unseen = made().corrections(Setting("hopper", "fsdp")).host  # eager: no member of that style
+    seen = made().corrections(Setting("hopper", "megatron-core")).host
+    assert np.log(unseen).std() == pytest.approx(0.3, rel=0.15)  # 400 draws: 4 standard errors
+    assert np.log(seen).std() == pytest.approx(0.1, rel=0.15)
+
+
+def test_same_seed_same_draws() -> None:
+    one, two = (made().corrections(Setting("ampere", ""), seed=3) for _ in range(2))
+    assert all(np.array_equal(getattr(one, knob), getattr(two, knob)) for knob in KNOBS)
+    assert not np.array_equal(one.gemm, made().corrections(Setting("ampere", ""), seed=4).gemm)
+
+
+def test_deviations_of_sites_and_configurations() -> None:
+    free = made().deviations(has_experts=False)
+    assert np.std(free) == pytest.approx(np.hypot(0.1, 0.05 * np.sqrt(2.0)), rel=0.2)  # a t of 4 degrees has variance 2
+    known = made(site=np.full(N, 0.3)).deviations(has_experts=False)
+    assert np.median(known) == pytest.approx(0.3, abs=0.02)
+
+
+def test_neutral_where_nothing_was_calibrated() -> None:
+    found = uncalibrated().correction(Setting("hopper", ""))
+    for knob in KNOBS:
+        assert getattr(found, knob) == pytest.approx(getattr(NEUTRAL, knob), abs=1e-11)
+
+
+def test_round_trip() -> None:
+    again = calibration_from(made().as_dict()).correction(Setting("hopper", "fsdp"))
+    for knob in KNOBS:
+        assert getattr(again, knob) == pytest.approx(
+            getattr(made().correction(Setting("hopper", "fsdp")), knob), rel=1e-4, abs=1e-11
+        )
+
+
+@pytest.mark.parametrize("damage", [{"format": 99}, {"terms": None}, {"site_sd": "wide"}, {"centre": {}}])
+def test_damaged_calibrations_are_refused(damage: dict[str, object]) -> None:
+    with pytest.raises(DataError):
+        calibration_from(made().as_dict() | damage)
+
+
+def test_shipped_calibration_covers_every_knob_and_stays_near_the_kernels() -> None:
+    """Kernels were measured: whole steps may not say that products take half or twice as long."""
+    for generation in ("ampere", "hopper", "blackwell"):
+        for framework in FRAMEWORKS:
+            fix = shipped().correction(Setting(generation, framework))
+            assert isinstance(fix, Correction)
+            assert 0.8 < fix.gemm < 1.3
+            assert 0.0 < fix.hidden < 1.0
+            assert min(getattr(fix, knob) for knob in KNOBS) > 0.0
+    record = shipped().record
+    assert record is not None
+    assert record["rows"] > 3000
+
+
+def test_every_framework_has_at_most_one_style() -> None:
+    assert not set(FUSED) & set(EAGER)
+    assert {style_of(name) for name in FRAMEWORKS} == {"fused", "eager", ""}

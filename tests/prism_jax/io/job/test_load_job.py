@@ -1,0 +1,400 @@
+"""load_job: what a job file may say, and one line with place, field, value and remedy for everything that is wrong."""
+
+import json
+
+import pytest
+
+import prism_jax
+from prism_jax.errors import ConfigError
+from prism_jax.io.job.examples import example_files
+from prism_jax.io.job.load_job import load_job
+from prism_jax.plan.plan import Overlap
+from prism_jax.variability.catalog import default_for, preset
+from prism_jax.workload.catalog import model as model_preset
+
+JOB = """\
+name: small
+model: llama-2-7b
+cluster:
+  preset: dgx-h100
+  n_devices: 64
+plan:
+  micro_batch: 1
+  global_batch: 64
+  seq_len: 4096
+  tp: 2
+  pp: 4
+  dp: 8
+variability: none
+"""
+INLINE_CLUSTER = """\
+cluster:
+  device: h100-sxm
+  n_devices: 64
+  tiers:
+    - {name: nvlink, n_devices: 8, bandwidth: 450 GB/s, latency: 2 us, in_switch: true}
+    - {name: spine, bandwidth: 400 Gbit/s, latency: 12 us, oversubscription: 7}
+"""
+PRESET_CLUSTER = "cluster:\n  preset: dgx-h100\n  n_devices: 64\n"
+
+
+@pytest.fixture
+def job_file(tmp_path, monkeypatch):
+    """Writes a text as `job.yaml` in an empty folder, which becomes the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text, name="job.yaml"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return name
+
+    return write
+
+
+def mistakes_of(path, overrides=()):
+    with pytest.raises(ConfigError) as error:
+        load_job(path, overrides)
+    return error.value.mistakes
+
+
+def test_a_job_is_read(job_file):
+    job = load_job(job_file(JOB))
+    assert job.name == "small"
+    assert job.model == model_preset("llama-2-7b")
+    assert job.cluster.n_devices == 64
+    assert (job.plan.tp, job.plan.pp, job.plan.dp, job.plan.overlap) == (2, 4, 8, Overlap())
+    assert job.variability.name == "none"
+
+
+def test_toml_says_the_same_as_yaml(job_file):
+    text = (
+        'name = "small"\nmodel = "llama-2-7b"\nvariability = "none"\n[cluster]\npreset = "dgx-h100"\nn_devices = 64\n'
+        "[plan]\nmicro_batch = 1\nglobal_batch = 64\nseq_len = 4096\ntp = 2\npp = 4\ndp = 8\n"
+    )
+    toml, yaml = load_job(job_file(text, "job.toml")), load_job(job_file(JOB))
+    assert (toml.model, toml.cluster, toml.plan) == (yaml.model, yaml.cluster, yaml.plan)
+
+
+def test_omitted_sections_take_their_defaults(job_file):
+    text = JOB.replace("name: small\n", "").replace("variability: none\n", "").replace("  n_devices: 64\n", "")
+    job = load_job(job_file(text, "mine.yaml"))
+    assert job.name == "mine"
+    assert job.cluster.n_devices == job.plan.n_devices == 64
+    assert job.variability == preset(default_for(job.cluster.device))
+
+
+def test_a_preset_may_be_named_by_a_bare_text(job_file):
+    job = load_job(job_file(JOB.replace(PRESET_CLUSTER, "cluster: dgx-h100\n")))
+    assert (job.cluster.name, job.cluster.n_devices) == ("dgx-h100", 64)
+
+
+def test_cluster_tiers_can_be_written_out(job_file):
+    cluster = load_job(job_file(JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER))).cluster
+    assert [tier.name for tier in cluster.tiers] == ["nvlink", "spine"]
+    assert cluster.tiers[0].bytes_per_s == pytest.approx(450e9)
+    assert cluster.tiers[0].in_switch
+    assert cluster.tiers[1].bytes_per_s == pytest.approx(50e9)
+    assert cluster.tiers[1].latency_s == pytest.approx(12e-6)
+    assert cluster.tiers[1].n_devices == 64
+    assert cluster.device.name == "h100-sxm"
+
+
+def test_a_device_alone_means_its_reference_design(job_file):
+    text = JOB.replace(PRESET_CLUSTER, "cluster: {device: a100-80gb, n_devices: 64}\n")
+    assert load_job(job_file(text)).cluster.device.name == "a100-80gb"
+
+
+def test_device_and_single_tiers_of_a_preset_can_be_changed(job_file):
+    change = "  device: {hbm: 96 GiB, power: 0.5 kW}\n  tiers: {nvlink: {latency: 5 us}}\n"
+    cluster = load_job(job_file(JOB.replace("  n_devices: 64\n", "  n_devices: 64\n" + change))).cluster
+    assert cluster.device.hbm_bytes == 96 * 2**30
+    assert cluster.device.power_watts == 500
+    assert cluster.tiers[0].latency_s == pytest.approx(5e-6)
+    assert cluster.tiers[0].bytes_per_s == pytest.approx(450e9)
+
+
+def test_a_device_can_be_written_out(job_file):
+    device = "{name: mine, peak: {bf16: 1 PFLOP/s}, hbm: 80 GB, hbm_bandwidth: 3 TB/s, power: 700 W, n_sm: 100}"
+    cluster = load_job(job_file(JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER.replace("h100-sxm", device)))).cluster
+    assert cluster.device.peak("bf16") == 1e15
+    assert cluster.device.hbm_bytes == 80e9
+
+
+def test_model_fields_can_be_written_out(job_file):
+    text = "model: {n_layers: 8, hidden: 512, n_heads: 8, ffn_hidden: 2048, vocab: 1000, norm: rms, gated: true}"
+    model = load_job(job_file(JOB.replace("model: llama-2-7b", text))).model
+    assert (model.name, model.n_layers, model.norm, model.gated) == ("inline", 8, "rms", True)
+
+
+def test_a_preset_model_can_be_changed_in_depth(job_file):
+    text = JOB.replace("model: llama-2-7b", "model: {preset: deepseek-v3, n_layers: 60, moe: {top_k: 4}}")
+    model, base = load_job(job_file(text)).model, model_preset("deepseek-v3")
+    assert base.moe is not None
+    assert model.moe is not None
+    assert (model.n_layers, model.moe.top_k, model.moe.n_experts) == (60, 4, base.moe.n_experts)
+    assert model.mla == base.mla
+
+
+def test_hugging_face_config_is_found_beside_the_job(job_file, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 4,
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "intermediate_size": 1024,
+        "vocab_size": 1000,
+        "hidden_act": "silu",
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+    }
+    (tmp_path / "jobs" / "config.json").write_text(json.dumps(config))
+    path = job_file(JOB.replace("model: llama-2-7b", "model: {hf_config: config.json, n_layers: 8}"), "jobs/job.yaml")
+    model = load_job(path).model
+    assert (model.n_layers, model.hidden, model.kv_heads) == (8, 512, 4)
+
+
+def test_overlap_and_order_reach_the_plan(job_file):
+    extra = "  overlap: {dp: false, tp: true}\n  axis_order: [tp, dp, cp, pp]\n  schedule: 1f1b\n"
+    plan = load_job(job_file(JOB.replace("  dp: 8\n", "  dp: 8\n" + extra))).plan
+    assert plan.overlap == Overlap(dp=False, tp=True, pp=True)
+    assert plan.axis_order == ("tp", "dp", "cp", "pp")
+
+
+@pytest.mark.parametrize(
+    ("change", "fused"), [("framework: nanotron\n", False), ("framework: megatron-core\n", True), ("", True)]
+)
+def test_gradients_are_added_inside_products_unless_the_framework_does_not(job_file, change, fused):
+    assert load_job(job_file(change + JOB)).plan.fused_grad_accumulation is fused
+    said = f"plan.fused_grad_accumulation={str(not fused).lower()}"
+    assert load_job(job_file(change + JOB), [said]).plan.fused_grad_accumulation is not fused
+
+
+def test_public_name_is_the_same_function():
+    assert prism_jax.load_job is load_job
+
+
+# (text to replace, replacement, expected part of the message), each against JOB
+BROKEN = [
+    ("  tp: 2", "  tpp: 2", "job.yaml:10:3 plan.tpp: unknown field, did you mean tp?"),
+    (
+        "  tp: 2",
+        "  tensor_parallel_size: 2",
+        "job.yaml:10:3 plan.tensor_parallel_size: unknown field, did you mean tp?",
+    ),
+    ("  tp: 2", "  zzz: 2", "plan.zzz: unknown field; known are micro_batch, global_batch"),
+    ("  tp: 2", "  tp: two", "job.yaml:10:3 plan.tp: 'two', but it must be an integer"),
+    ("  tp: 2", "  tp: 0", "job.yaml:10:3 plan.tp: 0, but it must be at least 1"),
+    ("  tp: 2", "  tp: -2", "job.yaml:10:3 plan.tp: -2, but it must be at least 1"),
+    ("  tp: 2", "  tp: 2.5", "plan.tp: 2.5, but it must be an integer"),
+    ("  tp: 2", "  tp: true", "plan.tp: True, but it must be an integer"),
+    ("  tp: 2", "  tp:", "plan.tp: is empty; it must be an integer"),
+    ("  tp: 2", "  tp: [2]", "plan.tp: [2], but it must be an integer"),
+    ("  tp: 2", "  tp: 2\n  tp: 4", "job.yaml:11:3 tp: written twice, first at job.yaml:10:3"),
+    ("  tp: 2", "  zero_stage: 4", "plan.zero_stage: 4, but it must be at most 3"),
+    ("  tp: 2", "  schedule: 1f1", "plan.schedule: '1f1' must be one of gpipe, 1f1b, interleaved"),
+    ("  tp: 2", "  schedule: 1f1", "did you mean 1f1b?"),
+    ("  tp: 2", "  dtype: bfloat16", "plan.dtype: 'bfloat16' must be one of bf16, fp16, fp8, fp32"),
+    ("  tp: 2", "  recompute: true", "plan.recompute: True, but it must be text"),
+    ("  tp: 2", "  sequence_parallel: 1", "plan.sequence_parallel: 1, but it must be true or false"),
+    ("  tp: 2", "  overlap: true", "plan.overlap: True, but it must be a mapping of fields"),
+    ("  tp: 2", "  overlap: {ddp: true}", "job.yaml:10:13 plan.overlap.ddp: unknown field, did you mean dp?"),
+    ("  tp: 2", "  axis_order: [tp, pp]", "job.yaml:10:3 plan.axis_order: ['tp', 'pp'], but it must be an order of"),
+    (
+        "  tp: 2",
+        "  axis_order: [tp, cp, dp, ep]",
+        "job.yaml:10:28 plan.axis_order.3: 'ep' must be one of tp, cp, dp, pp",
+    ),
+    ("  tp: 2", "  layer_split: 4", "plan.layer_split: 4, but it must be a list"),
+    ("  seq_len: 4096\n", "", "job.yaml:6:1 plan.seq_len: is missing"),
+    ("  dp: 8", "  dp: 4", "job.yaml:6:1 plan: tp*cp*dp*pp = 2*1*4*4 = 32, but the cluster has 64 devices. Try dp=8."),
+    ("  tp: 2", "  dtype: fp8\n  tp: 3", "job.yaml:6:1 plan: tp*cp*dp*pp"),
+    ("name: small", "name: [a]", "job.yaml:1:1 name: ['a'], but it must be text"),
+    ("name: small", "nmae: small", "job.yaml:1:1 nmae: unknown field, did you mean name?"),
+    ("model: llama-2-7b\n", "", "job.yaml model: is missing"),
+    ("model: llama-2-7b", "model:", "job.yaml:2:1 model: is empty; it must be the name of a preset"),
+    ("model: llama-2-7b", "model: 7", "job.yaml:2:1 model: 7; it must be the name of a preset"),
+    (
+        "model: llama-2-7b",
+        "model: llama-2-7x",
+        "job.yaml:2:1 model: unknown model 'llama-2-7x'. Did you mean llama-2-7b",
+    ),
+    ("model: llama-2-7b", "model: {preset: 7}", "job.yaml:2:9 model.preset: 7, but it must be a text"),
+    (
+        "model: llama-2-7b",
+        "model: {preset: llama-2-7b, layers: 2}",
+        "model.layers: unknown field, did you mean n_layers?",
+    ),
+    (
+        "model: llama-2-7b",
+        "model: {preset: llama-2-7b, hf_config: x}",
+        "model.hf_config: cannot be combined with preset",
+    ),
+    (
+        "model: llama-2-7b",
+        "model: {preset: llama-2-7b, norm: rmsnorm}",
+        "model.norm: 'rmsnorm' must be one of layer, rms",
+    ),
+    ("model: llama-2-7b", "model: {preset: llama-2-7b, moe: {top_k: 2}}", "preset llama-2-7b has no moe"),
+    ("model: llama-2-7b", "model: {hf_config: absent.json}", "job.yaml:2:9 model.hf_config: "),
+    ("model: llama-2-7b", "model: {n_layers: 4, hidden: 512}", "job.yaml:2:1 model.n_heads: is missing"),
+    ("model: llama-2-7b", "model: {preset: deepseek-v3, moe: {imbalance: 0.5}}", "0.5, but it must be at least 1"),
+    ("  preset: dgx-h100", "  preset: dgx-h10", "job.yaml:4:3 cluster.preset: unknown cluster 'dgx-h10'. Did you mean"),
+    ("  preset: dgx-h100\n", "", "job.yaml:3:1 cluster: needs a preset"),
+    ("  n_devices: 64", "  n_gpus: 64", "job.yaml:5:3 cluster.n_gpus: unknown field, did you mean n_devices?"),
+    ("  n_devices: 64", "  n_devices: '64'", "cluster.n_devices: '64', but it must be an integer"),
+    ("  n_devices: 64", "  device:", "job.yaml:5:3 cluster.device: is empty; it must be the name of a device"),
+    ("  n_devices: 64", "  n_devices:", "job.yaml:5:3 cluster.n_devices: is empty"),
+    ("  n_devices: 64", "  tiers:", "job.yaml:5:3 cluster.tiers: is empty"),
+    ("  n_devices: 64", "  node_size: 0", "cluster.node_size: 0, but it must be at least 1"),
+    ("  preset: dgx-h100", "  device: {n_sm: 0}", "cluster.device.peak: is missing"),
+    ("  preset: dgx-h100", "  device: {preset: h100-sxm, preset: x}", "written twice"),
+    ("  preset: dgx-h100", "  device: {preset: h100-sxm, generatoin: x}", "unknown field, did you mean generation?"),
+    ("  preset: dgx-h100", "  tiers: {a: {}}", "job.yaml:3:1 cluster: needs a preset"),
+    ("cluster:\n  preset: dgx-h100\n  n_devices: 64\n", "cluster: []\n", "job.yaml:3:1 cluster: []; it must be"),
+    ("  n_devices: 64", "  device: h1000", "job.yaml:5:3 cluster.device: unknown device 'h1000'. Did you mean"),
+    ("  n_devices: 64", "  device: 5", "job.yaml:5:3 cluster.device: 5; it must be the name of a device"),
+    (
+        "  n_devices: 64",
+        "  device: {preset: h100-sxm, hbm: 96}",
+        "cluster.device.hbm: 96 has no unit. Write memory with its unit",
+    ),
+    ("  n_devices: 64", "  device: {hbm: 1}", "cluster.device.hbm: 1 has no unit"),
+    (
+        "  n_devices: 64",
+        "  tiers: {nvlnk: {}}",
+        "job.yaml:5:11 cluster.tiers.nvlnk: unknown tier, did you mean nvlink?",
+    ),
+    (
+        "  n_devices: 64",
+        "  tiers: {nvlink: {bandwidth: 9 Gb/s}}",
+        "cluster.tiers.nvlink.bandwidth: unit 'Gb/s' may mean bits or",
+    ),
+    ("  n_devices: 64", "  tiers: {nvlink: {bandwidth: 0 GB/s}}", "'0 GB/s' is zero, but it must be positive"),
+    ("  n_devices: 64", "  tiers: {nvlink: {oversubscription: 0.5}}", "0.5, but it must be at least 1"),
+    ("  n_devices: 64", "  tiers: []", "cluster.tiers: [], but it must be a list of tiers, innermost first"),
+    ("  n_devices: 64", "  tiers: [{name: a}]", "job.yaml:5:11 cluster.tiers.0.bandwidth: is missing"),
+    ("  n_devices: 64", "  tiers: [3]", "cluster.tiers.0: 3, but it must be a mapping of fields"),
+    ("variability: none", "variability:", "job.yaml:13:1 variability: is empty. Name a preset"),
+    ("variability: none", "variability: 3", "job.yaml:13:1 variability: 3. Name a preset"),
+    ("variability: none", "variability: noone", "job.yaml:13:1 variability: "),
+    ("variability: none", "variability: {gemmm: {}}", "job.yaml:13:15 variability"),
+    ("variability: none", "variability: {gemm: {gpu: {kind: normall}}}", "job.yaml:13:28 variability.gemm.gpu.kind: "),
+    ("variability: none", "variability: {stalls: [{step_prob: 2}]}", "job.yaml:13:24 variability.stalls.0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"), BROKEN, ids=[f"{index}-{new.strip()[:30]}" for index, (_, new, _) in enumerate(BROKEN)]
+)
+def test_mistake_names_place_field_value_and_remedy(job_file, old, new, message):
+    assert old in JOB
+    found = mistakes_of(job_file(JOB.replace(old, new, 1)))
+    assert found
+    assert any(message in line for line in found), found
+    assert all(line.startswith("job.yaml") for line in found)
+
+
+def test_all_mistakes_are_listed_in_the_order_of_the_file(job_file):
+    text = (
+        JOB.replace("name: small", "nam: small")
+        .replace("64\nplan", "x\nplan")
+        .replace("tp: 2", "tp: 0")
+        .replace("none", "nope")
+    )
+    places = [line.split(" ")[0] for line in mistakes_of(job_file(text))]
+    assert places == ["job.yaml:1:1", "job.yaml:5:3", "job.yaml:10:3", "job.yaml:13:1"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["plan.tp=x"], "--set plan.tp=x: 'x', but it must be an integer"),
+        (["plan.tpp=4"], "--set plan.tpp=4: unknown field; known are|did you mean"),
+        (["plann.tp=4"], "--set plann.tp=4 plann: unknown field, did you mean plan?"),
+        (["plan.tp"], "--set plan.tp: expected FIELD=VALUE"),
+        (["=4"], "--set =4: expected FIELD=VALUE"),
+        (["plan..tp=4"], "--set plan..tp=4: expected FIELD=VALUE"),
+        (["plan.tp=[1"], "--set plan.tp=[1: not valid YAML"),
+        (["plan.tp.x=1"], "--set plan.tp.x=1: plan.tp is 2, a plain value without fields"),
+        (["cluster.tiers.nvlink.latency=3 GB"], "unit 'GB' is a unit of memory, not of time"),
+        (["plan.tp=0", "plan.pp=0"], "--set plan.pp=0: 0, but it must be at least 1"),
+    ],
+)
+def test_mistakes_of_overrides_name_the_option(job_file, overrides, message):
+    found = mistakes_of(job_file(JOB), overrides)
+    assert any(part in line for part in message.split("|") for line in found), found
+
+
+def test_overrides_replace_and_add_fields(job_file):
+    overrides = [
+        "plan.tp=4",
+        "plan.dp=4",
+        "plan.overlap.tp=true",
+        "name=other",
+        "model.n_layers=16",
+        "cluster.node_size=4",
+    ]
+    job = load_job(job_file(JOB), [*overrides, "cluster.tiers.nvlink.bandwidth=300 GB/s"])
+    assert (job.plan.tp, job.plan.dp, job.plan.overlap.tp) == (4, 4, True)
+    assert (job.name, job.model.n_layers, job.cluster.node_size) == ("other", 16, 4)
+    assert job.cluster.tiers[0].bytes_per_s == pytest.approx(300e9)
+
+
+def test_overrides_reach_into_presets_written_as_bare_texts(job_file):
+    text = JOB.replace(PRESET_CLUSTER, "cluster: {device: h100-sxm}\n").replace(
+        "variability: none", "variability: h100-default"
+    )
+    overrides = ["cluster.device.hbm=96 GiB", "variability.scale=0.5", "model.vocab=32064"]
+    job = load_job(job_file(text), overrides)
+    assert (job.cluster.device.name, job.cluster.device.hbm_bytes) == ("h100-sxm", 96 * 2**30)
+    assert job.model.vocab == 32064
+    whole = preset("h100-default")
+    name = next(name for name, factors in whole.classes.items() if factors.gpu.cv > 0)
+    assert job.variability.of(name).gpu.cv == pytest.approx(whole.of(name).gpu.cv / 2, rel=0.1)
+
+
+def test_overrides_reach_into_lists(job_file):
+    job = load_job(job_file(JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER)), ["cluster.tiers.1.oversubscription=2"])
+    assert job.cluster.tiers[1].oversubscription == 2
+    found = mistakes_of("job.yaml", ["cluster.tiers.5.oversubscription=2"])
+    assert "'5' must be an index from 0 to 1" in found[0]
+
+
+def test_last_override_of_a_field_wins(job_file):
+    assert load_job(job_file(JOB), ["plan.micro_batch=8", "plan.micro_batch=2"]).plan.micro_batch == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe\x00a", "not UTF-8 text"),
+        (b"a: \x00b", "a binary file"),
+        (b"# " + b"x" * 2**20, "larger than 1 MiB"),
+        (b"", "the file is empty"),
+    ],
+)
+def test_file_that_cannot_be_a_job_is_refused(tmp_path, content, message):
+    (tmp_path / "x.yaml").write_bytes(content)
+    assert message in mistakes_of(tmp_path / "x.yaml")[0]
+
+
+def test_missing_file_and_folder_are_said(job_file, tmp_path):
+    job_file(JOB)
+    assert mistakes_of("jop.yaml") == ["jop.yaml: no such file. Did you mean job.yaml?"]
+    assert "no such file" in mistakes_of("absent/job.yaml")[0]
+    assert "a folder, not a file" in mistakes_of(tmp_path)[0]
+    assert "not a usable file name" in mistakes_of("a\0b")[0] or "no such file" in mistakes_of("a\0b")[0]
+
+
+def test_byte_order_mark_is_accepted(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"\xef\xbb\xbf" + JOB.encode())
+    assert load_job(tmp_path / "x.yaml").name == "small"
+
+
+@pytest.mark.parametrize("name", list(example_files()))
+def test_every_shipped_job_is_read_by_its_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = load_job(name)
+    assert job.plan.n_devices == job.cluster.n_devices

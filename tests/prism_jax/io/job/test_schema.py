@@ -1,0 +1,46 @@
+"""The schema follows the core dataclasses."""
+
+from dataclasses import fields
+
+import pytest
+from pydantic import ValidationError
+
+from prism_jax.io.job import schema
+from prism_jax.io.job.hint import ELSEWHERE, did_you_mean
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.system.hardware import Device, Tier
+from prism_jax.workload.transformer.spec import TransformerSpec
+
+
+@pytest.mark.parametrize(
+    ("section", "cls", "rename"),
+    [
+        (schema.plan_section(), ParallelPlan, {}),
+        (schema.model_section(False), TransformerSpec, {}),
+        (schema.device_section(False), Device, schema.DEVICE_NAMES),
+        (schema.tier_section(False), Tier, schema.TIER_NAMES),
+    ],
+)
+def test_every_field_of_the_dataclass_can_be_written(section, cls, rename):
+    assert set(section.model_fields) == {rename.get(item.name, item.name) for item in fields(cls)}
+
+
+def test_special_types_name_fields_that_exist():
+    for cls in (ParallelPlan, TransformerSpec, Device, Tier):
+        assert set(schema._SPECIAL[cls.__name__]) <= {item.name for item in fields(cls)}
+
+
+@pytest.mark.parametrize("value", [True, "8", 8.0, 0, -1, None, [8]])
+def test_counts_are_not_guessed_from_other_types(value):
+    needed = {"micro_batch": 1, "global_batch": 1, "seq_len": 1}
+    assert schema.plan_section().model_validate(needed | {"tp": 8})
+    with pytest.raises(ValidationError):
+        schema.plan_section().model_validate(needed | {"tp": value})
+
+
+def test_names_of_other_tools_lead_to_ours():
+    known = set(schema.plan_section().model_fields) | set(schema.model_section(True).model_fields) | {"n_devices"}
+    assert set(ELSEWHERE.values()) <= known
+    assert did_you_mean("tensor_model_parallel_size", ["tp", "pp"]) == ", did you mean tp?"
+    assert did_you_mean("Micro_Batch_Size", ["micro_batch"]) == ", did you mean micro_batch?"
+    assert did_you_mean("zzz", ["tp"]) == ""

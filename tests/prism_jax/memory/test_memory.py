@@ -1,0 +1,273 @@
+"""Memory model against the closed forms and figures of arXiv 2205.05198 and 1910.02054, and its monotonicity."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from prism_jax.errors import PlanError
+from prism_jax.framework.memory_options import GIB, MEGATRON, MemoryOptions
+from prism_jax.memory.breakdown import MemoryBreakdown, memory
+from prism_jax.partition.chunks import chunks_of_stage, layers_of_chunks
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.system.hardware import Cluster, Device, Tier
+from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors, total_bytes
+from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
+
+A100 = Device("a100-80gb", {"bf16": 312e12}, 80 * GIB, 2.04e12, 400.0, 108, source="datasheet")
+PROPERTY = settings(deadline=None, derandomize=True, max_examples=40)
+
+
+def cluster(n_devices: int) -> Cluster:
+    return Cluster("test", A100, (Tier("all", max(n_devices, 8), 1e9, 1e-6),), n_devices)
+
+
+def gpt(name: str, n_heads: int, hidden: int, n_layers: int) -> TransformerSpec:
+    return TransformerSpec(name, n_layers, hidden, n_heads, 4 * hidden, 51200)
+
+
+# Table 3 of arXiv 2205.05198: model, tp, pp, interleaved stages, micro-batch, global batch
+CONFIGS: dict[str, tuple[TransformerSpec, dict[str, Any]]] = {
+    "22B": (gpt("22B", 64, 6144, 48), {"tp": 8, "pp": 1, "micro_batch": 4, "global_batch": 4}),
+    "175B": (gpt("175B", 96, 12288, 96), {"tp": 8, "pp": 8, "virtual_stages": 3, "micro_batch": 1, "global_batch": 64}),
+    "530B": (
+        gpt("530B", 128, 20480, 105),
+        {"tp": 8, "pp": 35, "virtual_stages": 3, "micro_batch": 1, "global_batch": 280},
+    ),
+    "1T": (gpt("1T", 160, 25600, 128), {"tp": 8, "pp": 64, "micro_batch": 1, "global_batch": 512}),
+}
+
+
+def paper_plan(name: str, **changes: Any) -> ParallelPlan:
+    degrees = CONFIGS[name][1]
+    schedule = "interleaved" if degrees.get("virtual_stages", 1) > 1 else "1f1b"
+    plan = ParallelPlan(seq_len=2048, attention="unfused", schedule=schedule, **degrees)
+    return replace(plan, **changes)
+
+
+def paper_memory(name: str, **changes: Any) -> MemoryBreakdown:
+    plan = paper_plan(name, **changes)
+    return memory(CONFIGS[name][0], cluster(plan.n_devices), plan)
+
+
+def closed_form(model: TransformerSpec, plan: ParallelPlan) -> float:
+    """Table 2 of arXiv 2205.05198, bytes per layer."""
+    s, b, h, a, t = plan.seq_len, plan.micro_batch, model.hidden, model.n_heads, plan.tp
+    scores = 0.0 if plan.recompute == "selective" else 5 * a * s / h
+    if plan.recompute == "full":
+        return 2 * s * b * h
+    if plan.sequence_parallel:
+        return s * b * h / t * (34 + scores)
+    return s * b * h * (10 + (24 + scores) / t)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("tp", [1, 8])
+@pytest.mark.parametrize(
+    "technique",
+    [{}, {"sequence_parallel": True}, {"recompute": "selective"}, {"recompute": "full"},
+     {"sequence_parallel": True, "recompute": "selective"}],
+)  # fmt: skip
+def test_a_gpt_layer_saves_exactly_the_bytes_of_table_2(name: str, tp: int, technique: dict[str, Any]):
+    model = CONFIGS[name][0]
+    plan = paper_plan(name, tp=tp, **technique)
+    saved = total_bytes(layer_saved_tensors(model, plan))
+    assert saved == pytest.approx(closed_form(model, plan), rel=1e-12)
+
+
+def test_flash_attention_removes_the_scores_but_for_one_number_per_row():
+    model, _ = CONFIGS["175B"]
+    plan = paper_plan("175B", attention="flash", sequence_parallel=True)
+    s, h, a, t = 2048, 12288, 96, 8
+    assert total_bytes(layer_saved_tensors(model, plan)) == pytest.approx(34 * s * h / t + 4 * a * s / t, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "saving"), [("175B", 0.70), ("530B", 0.65)])
+def test_selective_recompute_saves_the_published_share(name: str, saving: float):
+    """Section 5: 70 % of the activations of GPT-3 and 65 % of MT-NLG, against tensor and sequence parallelism."""
+    model = CONFIGS[name][0]
+    kept = total_bytes(layer_saved_tensors(model, paper_plan(name, sequence_parallel=True, recompute="selective")))
+    whole = total_bytes(layer_saved_tensors(model, paper_plan(name, sequence_parallel=True)))
+    assert 1 - kept / whole == pytest.approx(saving, rel=0.1)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_sequence_parallelism_with_selective_recompute_needs_a_fifth_of_the_activations(name: str):
+    """Figure 7: the two together bring activations to about 20 % of the tensor-parallel baseline, a 5x reduction."""
+    baseline = paper_memory(name).stages[0].activations_bytes
+    both = paper_memory(name, sequence_parallel=True, recompute="selective").stages[0].activations_bytes
+    assert 0.15 < both / baseline < 0.22
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_full_recompute_needs_a_tenth_of_the_activations(name: str):
+    """Figure 7: about 10 % of the tensor-parallel baseline; section 6.1: the two techniques need about 2x of it."""
+    full = paper_memory(name, recompute="full").stages[0].activations_bytes
+    assert full / paper_memory(name).stages[0].activations_bytes == pytest.approx(0.10, abs=0.03)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("175B", 1 + 7 / 24), ("530B", 1 + 34 / 105)])
+def test_interleaving_multiplies_first_stage_activations_by_its_factor(name: str, factor: float):
+    """Section 4.2.3: `L (1 + (p-1)/(pm))` layers in flight on the first stage; equation 5."""
+    model, degrees = CONFIGS[name]
+    plan = paper_plan(name, sequence_parallel=True, recompute="selective")
+    s, h, t = 2048, model.hidden, 8
+    layers = 34 * s * h / t * model.n_layers * factor
+    in_flight = degrees["pp"] * factor
+    embedding = (s * h / t + 8 * s) * in_flight  # dropout mask (section 4.3) and token ids
+    found = memory(model, cluster(plan.n_devices), plan).stages[0].activations_bytes
+    assert found == pytest.approx(layers + embedding, rel=1e-9)
+
+
+def test_loss_adds_the_published_term_on_the_last_stage():
+    """Section 4.3: `4 sbh/t (1 + v/h)` for final norm, output layer and fp32 logits."""
+    model, _ = CONFIGS["22B"]
+    plan = paper_plan("22B", sequence_parallel=True)
+    s, b, h, t, v = 2048, 4, 6144, 8, 51200
+    layers = model.n_layers * closed_form(model, plan)
+    embedding = s * b * h / t + 8 * s * b
+    loss = 4 * s * b * h / t * (1 + v / h)
+    assert paper_memory("22B", sequence_parallel=True).worst.activations_bytes == pytest.approx(
+        layers + embedding + loss, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_figure_1_baselines_exceed_80_gb_and_present_work_fits(name: str):
+    """Figure 1: no tensor-parallel baseline of table 3 fits an 80 GB A100; every one fits with both techniques."""
+    assert not paper_memory(name).fits
+    assert paper_memory(name, sequence_parallel=True, recompute="selective").fits
+    assert paper_memory(name, recompute="full").fits
+
+
+@pytest.mark.parametrize(("stage", "published_gb"), [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
+def test_zero_reproduces_figure_1_of_its_paper(stage: int, published_gb: float):
+    """arXiv 1910.02054, figure 1: 7.5 B parameters, 64 GPUs, 16 bytes per parameter, GB = 1e9."""
+    model = TransformerSpec("7.5B", 36, 4096, 32, 16384, 51200)
+    plan = ParallelPlan(1, 64, 1024, dp=64, zero_stage=stage)
+    states = memory(model, cluster(64), plan, MemoryOptions(grad_bytes=2.0)).worst.states_bytes
+    assert states * 7.5e9 / model.n_params() / 1e9 == pytest.approx(published_gb, rel=0.015)
+
+
+@pytest.mark.parametrize(("stage", "bytes_per_parameter"), [(0, 18.0), (1, 6.0 + 12.0 / 16)])
+def test_states_follow_the_table_of_megatrons_distributed_optimizer(stage: int, bytes_per_parameter: float):
+    """Megatron-LM, dist_optimizer.md: bf16 parameters with fp32 gradients take 18, or 6 + 12/d bytes."""
+    model = CONFIGS["22B"][0]
+    plan = ParallelPlan(1, 16, 2048, dp=16, zero_stage=stage)
+    states = memory(model, cluster(16), plan).worst.states_bytes
+    assert states / model.n_params() == pytest.approx(bytes_per_parameter, rel=1e-9)
+
+
+def test_fully_sharded_states_take_16_bytes_over_the_group():
+    model = CONFIGS["22B"][0]
+    fsdp = memory(model, cluster(64), ParallelPlan(1, 64, 2048, dp=64, sharding="fsdp")).worst.states_bytes
+    hsdp = memory(model, cluster(64), ParallelPlan(1, 64, 2048, dp=64, sharding="hsdp", dp_shard=8)).worst.states_bytes
+    assert fsdp == pytest.approx(16 * model.n_params() / 64)
+    assert hsdp == pytest.approx(16 * model.n_params() / 8)
+
+
+def test_expert_parallelism_divides_the_experts_only():
+    moe = MoESpec(n_experts=8, top_k=2, ffn_hidden=14336)
+    model = TransformerSpec("moe", 32, 4096, 32, 14336, 32000, n_kv_heads=8, gated=True, norm="rms", position="rope",
+                            bias=False, tied_embeddings=False, moe=moe)  # fmt: skip
+    one = memory(model, cluster(8), ParallelPlan(1, 8, 4096, dp=8)).worst.parameters_bytes
+    eight = memory(model, cluster(8), ParallelPlan(1, 8, 4096, dp=8, ep=8)).worst.parameters_bytes
+    experts = 32 * 8 * 3 * 4096 * 14336
+    assert one == pytest.approx(2 * model.n_params())
+    assert one - eight == pytest.approx(2 * experts * 7 / 8)
+
+
+def test_grouped_queries_save_fewer_keys_and_values():
+    model = TransformerSpec("gqa", 32, 4096, 32, 14336, 32000, n_kv_heads=8, gated=True, norm="rms", position="rope")
+    full = replace(model, n_kv_heads=32)
+    plan = ParallelPlan(1, 1, 4096)
+    saved = total_bytes(layer_saved_tensors(full, plan)) - total_bytes(layer_saved_tensors(model, plan))
+    assert saved == 2 * 2 * 4096 * (32 - 8) * 128
+
+
+def test_unfused_gate_saves_one_more_tensor():
+    model = TransformerSpec("gated", 2, 4096, 32, 14336, 32000, gated=True, norm="rms", position="rope")
+    plan = ParallelPlan(1, 1, 4096)
+    fused = total_bytes(layer_saved_tensors(model, plan))
+    unfused = total_bytes(layer_saved_tensors(model, plan, options=replace(MEGATRON, fused_gate=False)))
+    assert unfused - fused == 2 * 4096 * 14336
+
+
+def test_worst_stage_is_reported_with_negative_headroom_when_it_does_not_fit():
+    found = paper_memory("1T")
+    assert found.stage == 0
+    assert found.total_bytes == max(stage.total_bytes for stage in found.stages)
+    assert found.headroom_bytes == found.capacity_bytes - found.total_bytes < 0
+    assert found.as_dict()["total"] == pytest.approx(
+        sum(value for key, value in found.as_dict().items() if key not in ("total", "capacity", "headroom"))
+    )
+
+
+def test_uneven_layers_leave_the_ends_short():
+    """Llama 3 405B: 126 layers in 128 chunks, none on the first and the last one."""
+    plan = ParallelPlan(1, 16, 8192, pp=16, virtual_stages=8, schedule="interleaved")
+    sizes = [len(layers) for layers in layers_of_chunks(126, plan)]
+    assert sizes == [0] + [1] * 126 + [0]
+
+
+def test_both_ends_of_dualpipe_live_on_the_first_stage():
+    plan = ParallelPlan(1, 16, 8192, pp=4, schedule="dualpipe")
+    assert [chunks_of_stage(plan, stage) for stage in range(4)] == [(0, 3), (1, 2), (1, 2), (0, 3)]
+
+
+def test_a_layer_split_that_misses_layers_is_refused():
+    with pytest.raises(PlanError, match="adds up to 47 layers, but the model has 48"):
+        layers_of_chunks(48, ParallelPlan(1, 8, 2048, pp=2, layer_split=(24, 23)))
+    with pytest.raises(PlanError, match=r"pp \* virtual_stages = 2"):
+        layers_of_chunks(48, ParallelPlan(1, 8, 2048, pp=2, layer_split=(16, 16, 16)))
+
+
+powers = st.sampled_from([1, 2, 4])
+plans = st.builds(
+    lambda tp, pp, dp, micro_batch, zero, sp, recompute: ParallelPlan(
+        micro_batch=micro_batch,
+        global_batch=micro_batch * dp * 16,
+        seq_len=2048,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        zero_stage=zero,
+        sequence_parallel=sp,
+        recompute=recompute,
+    ),
+    powers, powers, powers, powers, st.integers(0, 2), st.booleans(), st.sampled_from(["none", "selective", "full"]),
+)  # fmt: skip
+LLAMA = TransformerSpec("llama", 32, 4096, 32, 11008, 32000, gated=True, norm="rms", position="rope", bias=False,
+                        tied_embeddings=False)  # fmt: skip
+NO_COMMUNICATORS = MemoryOptions(nccl_bytes=0.0)
+
+
+def total(plan: ParallelPlan) -> float:
+    """Without communicators: a further group does add one."""
+    return memory(LLAMA, cluster(plan.n_devices), plan, NO_COMMUNICATORS).total_bytes
+
+
+@PROPERTY
+@given(plans)
+def test_more_tensor_parallelism_never_needs_more(plan: ParallelPlan):
+    assert total(replace(plan, tp=2 * plan.tp)) <= total(plan)
+
+
+@PROPERTY
+@given(plans)
+def test_a_higher_zero_stage_never_needs_more(plan: ParallelPlan):
+    assert total(replace(plan, zero_stage=plan.zero_stage + 1)) <= total(plan)
+
+
+@PROPERTY
+@given(plans)
+def test_more_pipeline_stages_never_need_more(plan: ParallelPlan):
+    assert total(replace(plan, pp=2 * plan.pp)) <= total(plan)
+
+
+@PROPERTY
+@given(plans)
+def test_a_larger_micro_batch_never_needs_less(plan: ParallelPlan):
+    larger = replace(plan, micro_batch=2 * plan.micro_batch, global_batch=2 * plan.global_batch)
+    assert total(larger) >= total(plan)

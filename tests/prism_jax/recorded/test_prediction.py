@@ -1,0 +1,86 @@
+"""Distributions of unseen steps: what a sample of n steps will show, and how sure that is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from prism_jax.recorded.prediction import TracePrediction, ks_distance
+
+
+@pytest.fixture(scope="module")
+def normal() -> TracePrediction:
+    """Every refit agrees: steps of 10 s, standard deviation 1 s."""
+    return TracePrediction(np.random.default_rng(0).normal(10.0, 1.0, (200, 1000)))
+
+
+@pytest.mark.parametrize("n_step", [5, 20, 100])
+@pytest.mark.parametrize("p", [0.5, 0.95])
+def test_expected_quantile_of_a_sample_of_a_known_law(normal: TracePrediction, p: float, n_step: int) -> None:
+    """Against the exact mean of the interpolated order statistics; four standard errors."""
+    place = p * (n_step - 1)
+    low, part = int(place), place - int(place)
+    q = (np.arange(20_000) + 0.5) / 20_000
+
+    def order_mean(k: int) -> float:
+        return float(stats.norm.ppf(stats.beta.ppf(q, k + 1, n_step - k)).mean())
+
+    exact = 10.0 + (1 - part) * order_mean(low) + part * order_mean(min(low + 1, n_step - 1))
+    n_sample = 200 * (1000 // n_step)
+    error = 2.0 / np.sqrt(n_step * n_sample)  # sd of a p95 is about 2 / sqrt(n)
+    assert normal.expected(p, n_step) == pytest.approx(exact, abs=4 * error)
+
+
+def test_long_run_quantile_and_its_error(normal: TracePrediction) -> None:
+    exact = stats.norm.ppf(0.95, 10.0, 1.0)
+    assert normal.quantile(0.95) == pytest.approx(exact, abs=4 * normal.mc_error(0.95) + 2e-3)
+    assert normal.mc_error(0.95) == pytest.approx(2.1 / np.sqrt(200 * 1000), rel=0.3)
+
+
+def test_interval_covers_the_quantile_of_the_next_steps(normal: TracePrediction) -> None:
+    low, high = normal.expected_interval(0.95, 20, 0.9)
+    fresh = np.quantile(np.random.default_rng(1).normal(10.0, 1.0, (4000, 20)), 0.95, axis=1)
+    assert ((low <= fresh) & (fresh <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / 4000) + 0.01)
+
+
+def test_wider_levels_contain_narrower_ones() -> None:
+    refits = np.random.default_rng(2)
+    found = TracePrediction(refits.normal(10.0, 1.0, (64, 500)) + refits.normal(0.0, 0.3, (64, 1)))
+    for low, high in ((0.5, 0.8), (0.8, 0.9), (0.9, 0.99)):
+        for interval in (found.interval, lambda p, level: found.expected_interval(p, 20, level)):
+            inner, outer = interval(0.95, low), interval(0.95, high)
+            assert outer[0] <= inner[0] <= inner[1] <= outer[1]
+    sample, long_run = found.expected_interval(0.95, 20), found.interval(0.95)
+    assert sample[0] < long_run[0] < long_run[1] < sample[1]
+
+
+def test_more_steps_than_draws_are_all_draws() -> None:
+    found = TracePrediction(np.random.default_rng(3).normal(10.0, 1.0, (8, 100)))
+    assert found.expected(0.5, 10_000) == pytest.approx(found.quantile(0.5), rel=1e-12)
+
+
+def test_constant_steps_are_certain() -> None:
+    found = TracePrediction(np.full((4, 50), 2.5))
+    assert (found.quantile(0.95), found.expected(0.95, 7), found.mc_error(0.95)) == (2.5, 2.5, 0.0)
+    assert found.interval(0.95) == found.expected_interval(0.95, 7) == (2.5, 2.5)
+
+
+def test_samples_are_all_draws_sorted() -> None:
+    found = TracePrediction(np.array([[3.0, 1.0], [2.0, 4.0]]))
+    assert found.samples_s.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (7, 30), (200, 50)])
+def test_ks_distance_is_that_of_scipy(sizes: tuple[int, int]) -> None:
+    """Ties included."""
+    rng = np.random.default_rng(4)
+    for digits in (1, 6):
+        a, b = (np.round(rng.normal(shift, 1.0, n), digits) for shift, n in zip((0.0, 0.3), sizes, strict=True))
+        assert ks_distance(a, b) == pytest.approx(stats.ks_2samp(a, b)[0], abs=1e-12)
+
+
+def test_ks_distance_of_a_sample_to_itself_is_zero() -> None:
+    a = np.random.default_rng(5).normal(size=(4, 25))
+    assert ks_distance(a, a.ravel()) == 0.0
+    assert ks_distance(a, a + 100) == 1.0

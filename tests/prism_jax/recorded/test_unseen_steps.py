@@ -1,0 +1,293 @@
+"""Steps that were not recorded are drawn from what the recorded ones share, and from nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from scipy import stats
+
+from prism_jax.recorded.effects import Effects, Strata
+from prism_jax.recorded.factor_shape import POOL, Choice
+from prism_jax.recorded.recorded_job import RecordedJob, fit_job
+from prism_jax.recorded.replay import replay, step_seconds
+from prism_jax.recorded.trace.assemble import assemble
+from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
+from prism_jax.recorded.unseen_steps import (
+    StepLaw,
+    _scores,
+    _spread,
+    drawn_durations,
+    predict_job,
+    step_law,
+    unseen_steps,
+)
+from tests.support.trace_oracle import PipelineJob
+from tests.support.traces import Law, planted, timed
+
+JOB = PipelineJob(pp=2, dp=4, n_micro_batch=4)
+NOISE = Law(micro_batch=0.15, own=0.03)
+N_STEP, N_DRAW, MORE = 60, 3000, 16  # the same everywhere: every shape compiles
+
+
+def fitted(law: Law, job: PipelineJob = JOB, n_step: int = N_STEP, seed: int = 0) -> RecordedJob:
+    return fit_job(timed(job, planted(job, n_step, seed, law).run_s))
+
+
+def effects_of(job: RecordedJob) -> Effects:
+    assert job.effects is not None
+    return job.effects
+
+
+@pytest.fixture(autouse=True)
+def pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batch factors are those that were recorded, not those of a family fitted to them."""
+    monkeypatch.setattr("prism_jax.recorded.effects.choose_shape", lambda log_factor: Choice(POOL, {}))
+
+
+@eqx.filter_jit
+def drawn(law: StepLaw, key: Array, weight: Array, n_draw: int) -> tuple[Array, Array]:
+    return drawn_durations(law, key, weight, n_draw)
+
+
+@eqx.filter_jit
+def drawn_steps(law: StepLaw, key: Array, weight: Array, n_draw: int) -> Array:
+    return step_seconds(law.program, *drawn_durations(law, key, weight, n_draw))
+
+
+def even(law: StepLaw) -> Array:
+    n_step = law.run_s.shape[-1]
+    return jnp.full(n_step, 1.0 / n_step)
+
+
+def test_same_key_same_answer() -> None:
+    job = fitted(NOISE)
+    a, b, c = (predict_job(job, key=jax.random.key(k), n_draw=1999).step_s for k in (1, 1, 2))
+    assert a.shape == (40, 50)
+    np.testing.assert_array_equal(a, b)
+    assert np.isin(a, c).mean() < 0.01  # numbers of single precision meet by chance
+    assert (a[0] == a[1]).mean() < 0.1
+
+
+def test_prediction_is_nearer_to_the_truth_than_the_recorded_steps() -> None:
+    """Median and p95 of the law that 60 steps were drawn from, over 12 recordings: unbiased to 0.6 %, and a third nearer."""
+    truth = np.quantile(timed(JOB, planted(JOB, 5000, 99, NOISE).run_s).step_s, [0.5, 0.95])
+    predicted, seen = [], []
+    for seed in range(12):
+        job = fitted(NOISE, seed=seed)
+        found = predict_job(job, key=jax.random.key(seed), n_draw=2000)
+        predicted.append([found.quantile(0.5), found.quantile(0.95)] / truth - 1.0)
+        seen.append(np.quantile(job.trace.step_s, [0.5, 0.95]) / truth - 1.0)
+    assert np.abs(np.mean(predicted, axis=0)).max() < 0.006
+    assert np.std(predicted) < 0.7 * np.std(seen)
+
+
+def test_more_replicas_draw_as_the_pool_drawn_by_hand() -> None:
+    """Independent micro-batches, 16 replicas out of 4: the same law as picking recorded ones at random; KS at 0.1 %."""
+    job = fitted(NOISE)
+    found = effects_of(job)
+    found = replace(found, strata=Strata(1.0, 1.0), step=0 * found.step, rank=0 * found.rank)
+    law, n = step_law(replace(job, effects=found), MORE), N_DRAW
+    got = np.asarray(drawn_steps(law, jax.random.key(3), even(law), n))
+    rng = np.random.default_rng(3)
+    run_s = np.repeat(job.run_s[:, :1, :1], MORE, axis=1).repeat(n, axis=2)
+    entry = rng.integers(0, found.pool.shape[1], (4, MORE, n))
+    run_s[found.op] = np.exp(found.base[:, :, None, None] + np.moveaxis(found.pool[:, entry], 0, 1))
+    by_hand = timed(replace(JOB, dp=MORE), run_s).step_s
+    assert stats.ks_2samp(got, by_hand)[0] < 1.95 * np.sqrt(2 / n)
+
+
+def test_more_replicas_agree_with_a_recording_of_more_replicas() -> None:
+    """Four times as many as were recorded: quantiles of the true law, to what 4 x 60 x 4 micro-batches leave open."""
+    errors = []
+    more = replace(JOB, dp=MORE)
+    truth = timed(more, planted(more, N_DRAW, 77, NOISE).run_s).step_s
+    for seed in range(4):
+        law = step_law(fitted(NOISE, seed=seed), MORE)
+        got = np.asarray(drawn_steps(law, jax.random.key(seed), even(law), N_DRAW))
+        errors.append([np.quantile(got, p) / np.quantile(truth, p) - 1.0 for p in (0.1, 0.5, 0.95)])
+    assert np.abs(np.mean(errors, axis=0)).max() < 0.015
+    assert np.abs(errors).max() < 0.04
+
+
+def test_forward_and_backward_of_a_micro_batch_stay_together() -> None:
+    """On all stages, and only they: other micro-batches and replicas are independent."""
+    job = fitted(Law(micro_batch=0.1, own=0.03))
+    run_s, _ = drawn(step_law(job), jax.random.key(0), even(step_law(job)), N_DRAW)
+    log_s = np.log(np.asarray(run_s))[effects_of(job).op]  # [mb, signature, replica, draw]
+    expected = 0.1**2 / (0.1**2 + 0.03**2)
+    together = [np.corrcoef(log_s[m, :, r])[np.triu_indices(4, 1)] for m in range(4) for r in range(4)]
+    np.testing.assert_allclose(np.mean(together, axis=0), expected, atol=0.03)
+    apart = [
+        np.corrcoef(log_s[0, 0, 0], log_s[m, s, r])[0, 1] for m, s, r in [(1, 0, 0), (2, 3, 0), (0, 0, 1), (0, 2, 3)]
+    ]
+    assert np.abs(apart).max() < 0.25  # within a step they may be alike, as the strata of 60 steps say
+
+
+@pytest.mark.parametrize("strata", [Strata(1.0, 1.0), Strata(0.2, 0.5), Strata(4.0, 0.1), Strata(0.05, 3.0)])
+def test_scores_are_standard_and_have_the_planted_strata(strata: Strata) -> None:
+    n_mb, n_replica, n = 3, 4, 20_000
+    effects = replace(effects_of(fitted(NOISE, PipelineJob(1, 4, n_mb), 3)), strata=strata)
+    own = jax.random.normal(jax.random.key(0), (n_mb, n_replica, n))
+    score = np.asarray(_scores(jnp.asarray(_spread(effects, 1.0, n_replica), float), own))
+    assert score.var() == pytest.approx(1.0, abs=0.02)
+    by_replica = score.mean(axis=0)
+    by_step = by_replica.mean(axis=0)
+    within = ((score - by_replica) ** 2).sum() / (n_replica * n * (n_mb - 1))
+    between = n_mb * ((by_replica - by_step) ** 2).sum() / (n * (n_replica - 1))
+    assert between / within == pytest.approx(strata.replica, rel=0.05)
+    assert n_mb * n_replica * by_step.var() / within == pytest.approx(strata.step, rel=0.05)
+
+
+def test_stratum_of_the_step_grows_with_the_replicas() -> None:
+    """What replicas share does not average out: with four times as many it is four times as much of what would be left."""
+    effects = replace(effects_of(fitted(NOISE, PipelineJob(1, 4, 2), 3)), strata=Strata(1.0, 1.5))
+    once, four = (_spread(effects, more, int(4 * more)) for more in (1.0, 4.0))
+    assert (once[2] / once[0]) ** 2 == pytest.approx(1.5)
+    assert (four[2] / four[0]) ** 2 == pytest.approx(3.0)
+    law = step_law(replace(fitted(NOISE, PipelineJob(1, 4, 2), 3), effects=effects), 16)
+    np.testing.assert_allclose(law.spread, four, rtol=1e-6)
+    balanced = _spread(replace(effects, strata=Strata(1.0, 0.5)), 4.0, 16)
+    assert (balanced[2] / balanced[0]) ** 2 == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("replica", "step"), [(0.3, 1.0), (3.0, 1.0), (1.0, 0.3)])
+def test_drawn_micro_batches_are_alike_or_balance_as_the_recorded_ones(replica: float, step: float) -> None:
+    """Seconds, not scores; the fit draws strata a little towards one."""
+    job = fitted(Law(micro_batch=0.15, replica_stratum=replica, step_stratum=step))
+    law = step_law(job)
+    run_s, _ = drawn(law, jax.random.key(0), even(law), N_DRAW)
+    found = effects_of(job)
+    recorded, got = (strata_of(x[found.op].sum(axis=1)) for x in (job.run_s, np.asarray(run_s)))
+    np.testing.assert_allclose(got, recorded, rtol=0.35)
+    assert recorded[0] == pytest.approx(replica, rel=0.2)
+
+
+@pytest.mark.parametrize("replica", [0.3, 3.0])
+def test_strata_of_skewed_micro_batches_are_those_of_seconds(replica: float) -> None:
+    """The longest are many times as long as the shortest, so scores must be more alike than seconds shall be; to 10 %."""
+    for seed in range(3):
+        job = fitted(Law(micro_batch=0.8, replica_stratum=replica), seed=seed)
+        law = step_law(job)
+        run_s, _ = drawn(law, jax.random.key(0), even(law), N_DRAW)
+        recorded, got = (strata_of(x[effects_of(job).op].sum(axis=1)) for x in (job.run_s, np.asarray(run_s)))
+        assert got[0] == pytest.approx(recorded[0], rel=0.1)
+
+
+def strata_of(seconds: np.ndarray) -> tuple[float, float]:
+    n_mb, n_replica, n_step = seconds.shape
+    by_replica = seconds.mean(axis=0)
+    by_step = by_replica.mean(axis=0)
+    within = ((seconds - by_replica) ** 2).sum() / (n_replica * n_step * (n_mb - 1))
+    between = n_mb * ((by_replica - by_step) ** 2).sum() / (n_step * (n_replica - 1))
+    return between / within, n_mb * n_replica * by_step.var(ddof=1) / within
+
+
+def test_step_without_weight_never_appears() -> None:
+    """Neither its regime nor its micro-batches; every op carries the number of the step that it was taken from."""
+    law = step_law(fitted(NOISE))
+    n_op = law.run_s.shape[0]
+    number = jnp.broadcast_to(jnp.arange(N_STEP, dtype=float), law.run_s.shape)
+    law = eqx.tree_at(
+        lambda x: (x.run_s, x.gap_s, x.base_s, x.step_effect, x.rank_effect, x.pool),
+        law,
+        (number, number, 0 * law.base_s, 0 * law.step_effect, 0 * law.rank_effect,
+         jnp.broadcast_to(0.01 * law.pool_step.astype(float), law.pool.shape)),
+    )  # fmt: skip
+    weight = np.zeros(N_STEP)
+    weight[[3, 4, 11]] = [0.5, 0.3, 0.2]
+    run_s, gap_s = (np.asarray(x) for x in drawn(law, jax.random.key(0), jnp.asarray(weight, float), N_DRAW))
+    mine = np.asarray(law.op).ravel()
+    regime = np.delete(run_s, mine, axis=0)
+    np.testing.assert_array_equal(regime, np.broadcast_to(gap_s[0, 0], regime.shape))
+    assert len(regime) + len(mine) == n_op
+    for found, step in ((gap_s[0, 0], "regime"), (np.round(100 * np.log(run_s[mine])), "micro-batches")):
+        values, count = np.unique(found, return_counts=True)
+        assert values.tolist() == [3.0, 4.0, 11.0], step
+        np.testing.assert_allclose(count / found.size, [0.5, 0.3, 0.2], atol=0.03)
+
+
+def test_refits_weigh_the_recorded_steps_differently() -> None:
+    """The Bayesian bootstrap of a mean has the variance of the mean (times n / (n + 1))."""
+    law = step_law(only_meetings(20))
+    got = np.asarray(unseen_steps(law, jax.random.key(0), 400, 400))  # [refit, draw]
+    recorded = replay(law.program, np.asarray(law.run_s, np.float64), np.asarray(law.gap_s, np.float64))
+    spread = np.sqrt(recorded.var() * (1 / 21 + 1 / 400))
+    assert got.mean(axis=1).std() == pytest.approx(spread, rel=4 * np.sqrt(0.5 / 400))
+    assert got.mean() == pytest.approx(recorded.mean(), abs=4 * spread / np.sqrt(400))
+
+
+def only_meetings(n_step: int, dp: int = 2) -> RecordedJob:
+    """A job of nothing but collectives."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for step in range(n_step):
+        start = rng.uniform(0.0, 0.1, dp) * (np.arange(dp) > 0)
+        ends = start.max() + np.cumsum(rng.uniform(0.1, 0.2, 3))
+        for d in range(dp):
+            for k, end in enumerate(ends):
+                begin = start[d] if k == 0 else ends[k - 1]
+                rows.append(OpRow(step, d, 0, 0, "all-reduce", -1, -1, begin, end - begin, "comm", f"g{k}"))
+    return fit_job(assemble(OpTable.from_rows("x", rows), JobShape("j", dp=dp)))
+
+
+def test_without_compute_the_recorded_steps_are_redrawn_exactly() -> None:
+    job = only_meetings(20)
+    assert job.effects is None
+    law = step_law(job)
+    recorded = replay(law.program, job.run_s, job.gap_s)
+    np.testing.assert_allclose(recorded, job.trace.step_s, rtol=1e-5)
+    got = np.asarray(unseen_steps(law, jax.random.key(1), 400, 400), np.float64)
+    assert np.unique(got).tolist() == np.unique(recorded).tolist()
+
+
+def test_slow_rank_stays_where_it_is_or_moves_with_the_replica_it_belongs_to() -> None:
+    """At the recorded replicas the same worker is slow in every step; of 12 replicas as many as chance has it."""
+    job = fitted(replace(NOISE, slow={(1, 0): np.log(1.5)}))
+    found = effects_of(job)
+    mine = [i for i, s in enumerate(found.signatures) if s.stage == 0]
+    for n_replica in (4, 12):
+        law = step_law(job, n_replica)
+        run_s, _ = drawn(law, jax.random.key(0), even(law), N_DRAW)
+        log_s = np.log(np.asarray(run_s))[found.op[:, mine]].mean(axis=(0, 1))  # [replica, draw]
+        slow = log_s > np.median(log_s) + 0.5 * np.log(1.5)
+        if n_replica == 4:
+            assert slow[1].mean() > 0.97
+            assert np.delete(slow, 1, axis=0).mean() < 0.03
+        else:
+            assert slow.mean() == pytest.approx(0.25, abs=0.05)
+            assert np.abs(slow.mean(axis=1) - slow.mean()).max() < 4 * np.sqrt(0.25 * 0.75 / N_DRAW)
+
+
+def test_precision_follows_the_switch(x64: None) -> None:
+    """Double precision where JAX is told so, with the quantiles of single precision."""
+    job = fitted(NOISE)
+    law = step_law(job, MORE)
+    assert law.pool.dtype == law.spread.dtype == jnp.float64
+    double = drawn_steps(law, jax.random.key(0), even(law), N_DRAW)
+    assert double.dtype == jnp.float64
+    jax.config.update("jax_enable_x64", False)
+    law = step_law(job, MORE)
+    single = drawn_steps(law, jax.random.key(0), even(law), N_DRAW)
+    assert single.dtype == jnp.float32
+    for p in (0.1, 0.5, 0.9):
+        assert np.quantile(double, p) == pytest.approx(np.quantile(single, p), rel=0.006)
+
+
+def test_replicas_of_the_job_are_drawn_though_fewer_were_recorded() -> None:
+    """A part of the replicas tells of all: the law is that of the whole job, and longer than the part's."""
+    job = replace(JOB, dp=MORE)
+    whole = timed(job, planted(job, N_STEP, 5, NOISE).run_s)
+    part = fit_job(whole.choose(replicas=np.arange(4)))
+    law = step_law(part)
+    assert law.program.graph.n_replica == MORE
+    assert not law.same_replicas
+    got = np.asarray(drawn_steps(law, jax.random.key(0), even(law), N_DRAW))
+    assert np.median(got) == pytest.approx(np.median(whole.step_s), rel=0.02)
+    alone = timed(JOB, part.run_s).step_s
+    assert np.median(got) > 1.02 * np.median(alone)

@@ -1,0 +1,134 @@
+"""From replica columns to steps: exact where closed forms exist."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import ndtri
+
+from prism_jax.simulate.importance import effective_tail, importance_design
+from prism_jax.simulate.replica_maximum import (
+    Shared,
+    finish,
+    latin_hypercube,
+    maximum_quantile,
+    stalled,
+    step_samples,
+    stratified,
+)
+from prism_jax.variability.families import CONSTANT, LogNormal, Normal
+from prism_jax.variability.tree import Stall
+
+ONE_SCORE = Shared(np.zeros(1), ((CONSTANT, 1.0),), CONSTANT, (), 8, np.zeros(1), CONSTANT)
+GRID = (np.arange(4000) + 0.5) / 4000
+
+
+def test_maximum_of_uniform_columns_is_a_beta() -> None:
+    """Quantile u of the maximum of n uniforms is u^(1/n)."""
+    u = np.array([0.05, 0.5, 0.95])
+    for n in (1, 8):
+        np.testing.assert_allclose(maximum_quantile(GRID, np.ones(GRID.size), n, u), u ** (1 / n), atol=2e-4)
+
+
+def test_weights_stand_for_repeated_columns() -> None:
+    rng = np.random.default_rng(0)
+    times, weight = rng.random(4000), rng.integers(1, 4, 4000)
+    u = np.linspace(0.01, 0.99, 50)
+    got = maximum_quantile(times, weight.astype(float), 3, u)
+    np.testing.assert_allclose(got, maximum_quantile(np.repeat(times, weight), np.ones(weight.sum()), 3, u), atol=1e-3)
+
+
+def test_every_step_has_a_network_regime_of_its_own() -> None:
+    """Columns without spread: the step's distribution is the regime's, far into its tail."""
+    family, scores = LogNormal(0.3), np.array([-2.5, -0.7, 0.7, 2.0, 3.3])
+    shared = replace(ONE_SCORE, scores=scores, regime=((family, 2.0), (CONSTANT, 0.0)), end_s=np.zeros(5))
+    time_s = 1.0 + shared.factor(scores)[:, None] * np.ones((5, 64))
+    samples = step_samples(time_s, np.ones(64), 16, shared, 1 << 14, np.random.default_rng(0))
+    for p in (0.05, 0.5, 0.95, 0.99, 0.999):
+        assert np.quantile(samples, p) == pytest.approx(1.0 + float(family.ppf_normal(ndtri(p))), rel=2e-3)
+
+
+def test_known_replicas_multiply_the_distribution_function() -> None:
+    """Seven uniform columns and a known replica that is uniform on (0.5, 1): F(t) = t^7 (2 t - 1)."""
+    rng = np.random.default_rng(0)
+    samples = step_samples(GRID[None], np.ones(GRID.size), 7, ONE_SCORE, 1 << 14, rng, (0.5 + 0.5 * GRID)[None, None])
+    for t in (0.8, 0.9, 0.97):
+        assert (samples <= t).mean() == pytest.approx(t**7 * (2 * t - 1), abs=0.01)
+
+
+def test_step_factor_and_call_of_the_last_exchange_have_their_spread() -> None:
+    rng = np.random.default_rng(0)
+    shared = replace(ONE_SCORE, step=LogNormal(0.05), end_call=Normal(0.1))
+    samples = finish(np.full(1 << 14, 10.0), np.full(1 << 14, 2.0), shared, rng)
+    assert samples.mean() == pytest.approx(10.0, rel=1e-4)
+    assert samples.std() == pytest.approx(np.hypot(10.0 * 0.05, 2.0 * 0.1), rel=0.02)
+
+
+def test_stalls_have_their_probability_and_mean() -> None:
+    """P(T > t) = prob exp(-(t - 1) / mean) for a step of one second; two kinds compound."""
+    one = stalled(np.ones(1 << 14), 0.1, 0.5)
+    for t in (1.2, 2.0):
+        assert (one > t).mean() == pytest.approx(0.1 * np.exp(-(t - 1.0) / 0.5), rel=0.03)
+    assert one.mean() == pytest.approx(1.05, rel=5e-3)
+    shared = replace(ONE_SCORE, stalls=(Stall(0.1, 0.0, 0.5), Stall(0.0, 0.02, 0.2)))
+    both = finish(np.ones(1 << 14), np.zeros(1 << 14), shared, np.random.default_rng(0))
+    assert both.mean() == pytest.approx(1.05 * (1.0 + (1 - 0.98**8) * 0.2), rel=0.01)
+
+
+def test_any_number_of_kinds_of_stall_counts() -> None:
+    shared = replace(ONE_SCORE, stalls=(Stall(0.05, 0.0, 0.3),) * 9)
+    samples = finish(np.ones(1 << 14), np.zeros(1 << 14), shared, np.random.default_rng(0))
+    assert samples.mean() == pytest.approx((1 + 0.05 * 0.3) ** 9, rel=0.02)
+
+
+def test_latin_hypercube_has_one_point_per_cell_and_uncorrelated_coordinates() -> None:
+    points = latin_hypercube(5, 4096, np.random.default_rng(0))
+    for row in points:
+        np.testing.assert_array_equal(np.sort((row * 4096).astype(int)), np.arange(4096))
+    assert np.abs(np.corrcoef(points) - np.eye(5)).max() < 5 / 64
+    assert (np.diff(stratified(100, np.random.default_rng(0))) > 0).all()
+
+
+@pytest.mark.parametrize("n_lane", [1, 2, 6])
+@pytest.mark.parametrize("n_replica", [1, 8, 512])
+def test_importance_weights_make_a_standard_normal_again(n_lane: int, n_replica: int) -> None:
+    """Weighted moments of every coordinate, and the probability of a far tail in one of them."""
+    design = importance_design(8, 2048, n_lane, n_replica, np.array([0.8, 0.6]), np.ones(n_lane), 3)
+    weight, score = design.weight.ravel(), design.peak_score.transpose(1, 2, 0, 3).reshape(2 * n_lane, -1)
+    assert weight.mean() == pytest.approx(1.0, abs=0.02)
+    assert weight.min() > 0.0
+    for z in score:
+        assert np.average(z, weights=weight) == pytest.approx(0.0, abs=0.08)
+        assert np.average(z**2, weights=weight) == pytest.approx(1.0, abs=0.12)
+        assert np.average(z > 1.5, weights=weight) == pytest.approx(stats.norm.sf(1.5), rel=0.25)
+
+
+def test_no_direction_means_no_shift() -> None:
+    design = importance_design(2, 64, 3, 512, np.zeros(2), np.ones(3), 0)
+    assert (design.weight == 1.0).all()
+
+
+def test_effective_tail_counts_equal_weights_and_discounts_unequal_ones() -> None:
+    times = np.arange(10.0)
+    assert effective_tail(np.ones(10), times, 6.0) == pytest.approx(4.0)
+    assert effective_tail(np.array([1.0] * 9 + [1e9]), times, 6.0) == pytest.approx(1.0, rel=1e-6)
+    assert effective_tail(np.ones(10), times, 11.0) == 0.0
+
+
+def test_a_frequent_small_stall_keeps_the_tail_of_a_rare_large_one() -> None:
+    """Against 400,000 direct draws: p99.5 lies in the large stall's tail, which the small one must carry along."""
+    rng = np.random.default_rng(5)
+    base = np.sort(1.0 + 0.003 * rng.standard_normal(1 << 14))
+    n = 400_000
+    large = np.where(rng.random(n) < 0.0068, rng.exponential(0.055, n), 0.0)
+    small = np.where(rng.random(n) < 0.97, rng.exponential(0.0059, n), 0.0)
+    drawn = rng.choice(base, n) * (1.0 + large) * (1.0 + small)
+    found = stalled(stalled(base, 0.0068, 0.055), 0.97, 0.0059)
+    for p in (0.5, 0.95, 0.99, 0.995, 0.999):
+        density = (np.quantile(drawn, p + 0.1 * (1 - p)) - np.quantile(drawn, p - 0.1 * (1 - p))) / (0.2 * (1 - p))
+        error = density * np.sqrt(p * (1 - p) / n)
+        assert abs(np.quantile(found, p) - np.quantile(drawn, p)) < 5 * error + 1e-4  # false alarm below 1e-5
+    assert found.mean() == pytest.approx(drawn.mean(), abs=2e-4)

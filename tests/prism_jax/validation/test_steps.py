@@ -1,0 +1,132 @@
+"""Predictions of measured rows: errors that are known beforehand, intervals of a known law, and rows that cannot be predicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
+from prism_jax.errors import DataError
+from prism_jax.io.tables.steps.table import StepRow
+from prism_jax.validation import GROUPS, MeasuredRow, group_of, validate_steps
+from prism_jax.validation.parts import PARTS
+from tests.support.measured_rows import SITES, measured_rows, only_misfit, with_measured
+
+ROWS = measured_rows()
+FEW = ROWS[::5]
+
+
+def test_rows_measured_where_the_calibration_holds_have_the_error_of_the_outline():
+    outcome = validate_steps(ROWS, deterministic_only=True)
+    assert outcome.overall.n == len(ROWS)
+    assert (outcome.overall.p90_ape or 1.0) < 0.03
+    assert set(outcome.by_source) == set(SITES)
+
+
+def test_a_measured_time_changes_the_error_and_nothing_else():
+    once = validate_steps(FEW, deterministic_only=True).rows
+    twice = validate_steps(
+        [with_measured(row, 2.0 * (row.measured_s or 0.0)) for row in FEW], deterministic_only=True
+    ).rows
+    for a, b in zip(once, twice, strict=True):
+        assert (a.predicted_s, a.low_s, a.high_s) == (b.predicted_s, b.low_s, b.high_s)
+        assert b.error == pytest.approx(0.5 * (1.0 + (a.error or 0.0)) - 1.0)
+
+
+def test_intervals_follow_the_law_of_the_calibration():
+    """Student's t, 1,024 draws a row, three rows: a bound has an error of 0.12 scales, the mean of three 0.07."""
+    scale = 0.05
+    rows = validate_steps(FEW, calibration_of=lambda row: only_misfit(scale), deterministic_only=True).rows
+    high = np.mean([np.log((row.high_s or 0.0) / (row.predicted_s or 1.0)) for row in rows])
+    low = np.mean([np.log((row.low_s or 0.0) / (row.predicted_s or 1.0)) for row in rows])
+    expected = scale * float(student(DEGREES).ppf(0.95))
+    assert high == pytest.approx(expected, abs=4 * 0.07 * scale)
+    assert low == pytest.approx(-expected, abs=4 * 0.07 * scale)
+
+
+def test_inside_says_whether_the_measured_time_lies_in_the_interval():
+    base = validate_steps(FEW[:1], deterministic_only=True).rows[0]
+    assert base.low_s is not None
+    assert base.high_s is not None
+    tries = {0.99 * base.low_s: False, 1.01 * base.low_s: True, 0.99 * base.high_s: True, 1.01 * base.high_s: False}
+    for seconds, expected in tries.items():
+        assert validate_steps([with_measured(FEW[0], seconds)], deterministic_only=True).rows[0].inside is expected
+
+
+def test_an_answer_depends_on_the_seed_and_not_on_the_place_in_the_table():
+    forth = validate_steps(FEW, deterministic_only=True, seed=3)
+    back = validate_steps(FEW[::-1], deterministic_only=True, seed=3)
+    assert forth.rows == back.rows[::-1]
+    other = validate_steps(FEW, deterministic_only=True, seed=4)
+    assert [row.low_s for row in forth.rows] != [row.low_s for row in other.rows]
+
+
+def test_typical_step_is_longer_than_the_step_without_variability():
+    quiet = validate_steps(FEW[:1], deterministic_only=True).rows[0]
+    usual = validate_steps(FEW[:1]).rows[0]
+    assert usual == validate_steps(FEW[:1]).rows[0]
+    assert quiet.predicted_s is not None
+    assert usual.predicted_s is not None
+    assert 1.0 < usual.predicted_s / quiet.predicted_s < 1.2
+    assert usual.parts_s == pytest.approx(quiet.parts_s, rel=1e-5, abs=1e-6)  # one stage has no bubble but for rounding
+
+
+def test_every_row_has_its_own_calibration():
+    def of(row: MeasuredRow) -> Calibration:
+        return uncalibrated() if row.source == "site A" else shipped()
+
+    mixed = {row.id: row.predicted_s for row in validate_steps(FEW, calibration_of=of, deterministic_only=True).rows}
+    plain = {row.id: row.predicted_s for row in validate_steps(FEW, deterministic_only=True).rows}
+    assert {name for name in plain if plain[name] != mixed[name]} == {row.id for row in FEW if row.source == "site A"}
+
+
+def test_software_of_a_row_decides_its_prediction():
+    fused = replace(FEW[0], framework="megatron-core")
+    eager = replace(FEW[0], framework="fsdp")
+    found = validate_steps([fused, eager], deterministic_only=True).rows
+    assert found[0].predicted_s != found[1].predicted_s
+
+
+def test_parts_add_up_to_the_step():
+    for row in validate_steps(ROWS[:4], deterministic_only=True).rows:
+        assert tuple(row.parts_s) == PARTS
+        assert all(seconds >= 0.0 for seconds in row.parts_s.values())
+        assert sum(row.parts_s.values()) == pytest.approx(row.predicted_s, rel=1e-5)
+    assert row.parts_s["bubble"] > 0.0  # two stages
+    assert row.dominant == "compute"
+
+
+def test_a_slow_host_shows_as_host():
+    slow = replace(shipped(), centre={**shipped().centre, "host": shipped().centre["host"] + 4.0})
+    row = validate_steps(FEW[:1], calibration_of=lambda row: slow, deterministic_only=True).rows[0]
+    assert row.dominant == "host"
+
+
+def test_rows_that_cannot_be_predicted_say_why():
+    def refuse(row: MeasuredRow) -> Calibration:
+        if row.id.endswith("A 0"):
+            raise DataError("of another device")
+        if row.id.endswith("B 1"):
+            raise ZeroDivisionError("of a fault")
+        return shipped()
+
+    rows = [*FEW, StepRow("x", "site D", None, unsupported="device not stated"), with_measured(FEW[2], 0.0)]
+    outcome = validate_steps(rows, calibration_of=refuse, left_out="source", deterministic_only=True)
+    reasons = [row.unsupported for row in outcome.rows]
+    assert reasons[0] == "cannot be simulated: of another device"
+    assert reasons[1].startswith("fault of prism-jax")
+    assert reasons[2:] == ["", "device not stated", "no measured time"]
+    assert (outcome.overall.n, outcome.overall.n_unsupported) == (1, 4)
+
+
+def test_groups_and_the_baseline_appear_where_groups_are_left_out():
+    rows = [*FEW, replace(FEW[0], id="bad", defect="typo", measured_s=100.0)]
+    outcome = validate_steps(rows, left_out="gpu", deterministic_only=True)
+    assert [row.group for row in outcome.rows] == [group_of(row, "gpu") for row in rows]
+    assert outcome.overall_baseline is not None
+    assert outcome.overall_baseline.n == len(FEW)
+    assert outcome.overall.n_defect == 1
+    assert set(GROUPS) == {"source", "gpu", "model"}

@@ -1,0 +1,126 @@
+"""Kernels of a layer: FLOPs against the model's own count, and how the lists change with the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.workload.kernels import OpTable
+from prism_jax.workload.transformer.ops import embedding_ops, head_ops, layer_ops
+from prism_jax.workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
+
+GPT = TransformerSpec(name="gpt", n_layers=4, hidden=1024, n_heads=16, ffn_hidden=4096, vocab=51200)
+LLAMA = replace(
+    GPT, gated=True, norm="rms", position="rope", tied_embeddings=False, bias=False, n_kv_heads=4, ffn_hidden=2816
+)
+MOE = replace(LLAMA, moe=MoESpec(n_experts=8, top_k=2, ffn_hidden=512, n_shared=1, n_dense_first=1))
+MLA = replace(
+    MOE,
+    mla=MLASpec(q_lora_rank=256, kv_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64),
+    n_kv_heads=0,
+)
+PLAN = ParallelPlan(micro_batch=2, global_batch=8, seq_len=512)
+
+
+def all_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
+    table = embedding_ops(model, plan) + head_ops(model, plan)
+    for layer in range(model.n_layers):
+        table += layer_ops(model, plan, layer)
+    return table
+
+
+@pytest.mark.parametrize(
+    "model", [GPT, LLAMA, MOE, MLA, replace(MLA, n_mtp=1)], ids=["gpt", "llama", "moe", "mla", "mtp"]
+)
+@pytest.mark.parametrize("attention", ["flash", "unfused"])
+def test_flops_of_all_kernels_are_those_of_the_model(model: TransformerSpec, attention: str) -> None:
+    plan = replace(PLAN, attention=attention)
+    tokens = plan.micro_batch * plan.seq_len
+    expected = tokens * model.train_flops_per_token(plan.seq_len, causal=attention == "flash")
+    assert all_ops(model, plan).flops() == pytest.approx(expected, rel=1e-12)
+
+
+def test_flops_of_gpt3_equal_equation_3_of_megatron() -> None:
+    model = TransformerSpec(name="175b", n_layers=96, hidden=12288, n_heads=96, ffn_hidden=49152, vocab=51200)
+    plan = ParallelPlan(micro_batch=1, global_batch=1, seq_len=2048, attention="unfused")
+    table = all_ops(model, plan)
+    layers = sum(layer_ops(model, plan, i).flops("F") for i in range(model.n_layers))
+    h, length, seq, vocab = 12288, 96, 2048, 51200
+    # arXiv 2104.04473 eq. 3, one sequence, full recomputation
+    expected = 96 * seq * length * h**2 * (1 + seq / (6 * h) + vocab / (16 * length * h))
+    assert table.flops() + layers == pytest.approx(expected, rel=1e-12)
+
+
+def test_backward_is_two_forwards() -> None:
+    table = all_ops(LLAMA, PLAN)
+    assert table.flops("B", "W") == pytest.approx(2 * table.flops("F"))
+
+
+def test_doubling_the_micro_batch_doubles_flops() -> None:
+    once, twice = all_ops(MOE, PLAN), all_ops(MOE, replace(PLAN, micro_batch=4))
+    assert twice.flops() == pytest.approx(2 * once.flops())
+
+
+def test_tensor_parallelism_divides_flops() -> None:
+    assert all_ops(LLAMA, replace(PLAN, tp=4)).flops() == pytest.approx(all_ops(LLAMA, PLAN).flops() / 4)
+
+
+def test_context_parallelism_divides_flops() -> None:
+    assert all_ops(LLAMA, replace(PLAN, cp=2)).flops() == pytest.approx(all_ops(LLAMA, PLAN).flops() / 2)
+
+
+def test_expert_parallelism_changes_the_shape_of_expert_products_but_not_their_flops() -> None:
+    here = layer_ops(MOE, replace(PLAN, ep=4, dp=4, global_batch=32), 1)
+    alone = layer_ops(MOE, PLAN, 1)
+    assert here.flops() == pytest.approx(alone.flops())
+    batch = {op.name: op.batch for op in here.ops}
+    assert batch["experts_in"] == 2
+
+
+def test_busiest_expert_rank_sets_the_pace() -> None:
+    assert MOE.moe is not None
+    skewed = replace(MOE, moe=replace(MOE.moe, imbalance=1.5))
+    plan = replace(PLAN, ep=4, dp=4, global_batch=32)
+    experts = {
+        name: sum(op.flops for op in layer_ops(model, plan, 1).ops if op.name.startswith("experts"))
+        for name, model in (("even", MOE), ("skewed", skewed))
+    }
+    assert experts["skewed"] == pytest.approx(1.5 * experts["even"])
+
+
+def test_flash_attention_moves_fewer_bytes_than_separate_kernels() -> None:
+    bytes_of = {
+        name: layer_ops(GPT, replace(PLAN, attention=name), 0).column("hbm_bytes").sum()
+        for name in ("flash", "unfused")
+    }
+    assert bytes_of["flash"] < 0.8 * bytes_of["unfused"]
+
+
+def test_sequence_parallelism_saves_memory_traffic_and_leaves_products_alone() -> None:
+    whole, split = (layer_ops(GPT, replace(PLAN, tp=4, sequence_parallel=sp), 0) for sp in (False, True))
+    assert split.column("hbm_bytes").sum() < whole.column("hbm_bytes").sum()
+    assert split.flops() == whole.flops()
+
+
+def test_full_recomputation_is_the_forward_again() -> None:
+    table = layer_ops(LLAMA, PLAN, 0)
+    again = table.repeated_in_backward()
+    assert again.flops("B") == table.flops("F")
+    assert again.flops("F", "W") == 0.0
+
+
+def test_fp8_adds_casts() -> None:
+    assert len(layer_ops(LLAMA, replace(PLAN, dtype="fp8"), 0)) > len(layer_ops(LLAMA, PLAN, 0))
+
+
+@pytest.mark.parametrize(("dtype", "per_weight"), [("bf16", 2.0 + 10.0), ("fp16", 2.0 + 6.0)])
+def test_gradients_that_are_added_apart_are_written_read_and_added(dtype: str, per_weight: float) -> None:
+    """Inside the product 4 bytes are read and 4 written per weight; apart 2 written, 2 read and a sum of 4 (fp16: 2) updated."""
+    fused, apart = (
+        layer_ops(GPT, replace(PLAN, dtype=dtype, fused_grad_accumulation=fused), 0).column("hbm_bytes").sum()
+        for fused in (True, False)
+    )
+    weights = 12 * GPT.hidden**2  # of the four products of a layer
+    assert apart - fused == pytest.approx((per_weight - 8.0) * weights)
