@@ -1,5 +1,22 @@
 """Errors a user can cause, each with what is wrong, where, and the remedy."""
 
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One contradiction of a description: the field it is about, and what is wrong with its value.
+
+    Attributes:
+        field: name of the field, empty where no single field is to blame.
+        text: value, constraint and remedy: "7, but it must be 0, 1, 2 or 3".
+    """
+
+    field: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field} = {self.text}" if self.field else self.text
+
 
 class PrismError(Exception):
     """Base of every error caused by input; the CLI prints it without a traceback and exits with 2."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..errors import PlanError, PrismError
+from ..errors import PlanError, PrismError, Problem
 from ..system.hardware import Cluster
 from ..workload.transformer.spec import TransformerSpec
 from .plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
@@ -21,11 +21,11 @@ def check_plan(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> 
         PlanError: value, constraint, remedy.
     """
     for problem in problems(plan, model, cluster):
-        raise PlanError(problem)
+        raise PlanError(str(problem))
 
 
-def problems(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> Iterator[str]:
-    """Every contradiction, as text."""
+def problems(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> Iterator[Problem]:
+    """Every contradiction."""
     yield from _names(plan)
     yield from _devices(plan, cluster)
     yield from _batch(plan)
@@ -35,10 +35,10 @@ def problems(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> It
     try:
         cluster.device.peak(plan.dtype)
     except PrismError as error:
-        yield f"dtype = {plan.dtype}: {error}"
+        yield Problem("dtype", f"{plan.dtype}: {error}")
 
 
-def _names(plan: ParallelPlan) -> Iterator[str]:
+def _names(plan: ParallelPlan) -> Iterator[Problem]:
     for name, known in (
         ("schedule", SCHEDULES),
         ("recompute", RECOMPUTE),
@@ -46,12 +46,12 @@ def _names(plan: ParallelPlan) -> Iterator[str]:
         ("attention", ATTENTION),
     ):
         if getattr(plan, name) not in known:
-            yield f"{name} = {getattr(plan, name)!r} is unknown; known are {', '.join(known)}"
+            yield Problem(name, f"{getattr(plan, name)!r} is unknown; known are {', '.join(known)}")
     if plan.zero_stage not in (0, 1, 2, 3):
-        yield f"zero_stage = {plan.zero_stage}, but it must be 0, 1, 2 or 3"
+        yield Problem("zero_stage", f"{plan.zero_stage}, but it must be 0, 1, 2 or 3")
 
 
-def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[str]:
+def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[Problem]:
     if plan.n_devices == cluster.n_devices:
         return
     rest = plan.tp * plan.cp * plan.pp
@@ -61,43 +61,47 @@ def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[str]:
         if cluster.n_devices % rest == 0
         else f"Set cluster.n_devices to {plan.n_devices}."
     )
-    yield f"{product}, but the cluster has {cluster.n_devices} devices. {remedy}"
+    yield Problem("", f"{product}, but the cluster has {cluster.n_devices} devices. {remedy}")
 
 
-def _batch(plan: ParallelPlan) -> Iterator[str]:
+def _batch(plan: ParallelPlan) -> Iterator[Problem]:
     step = plan.dp * plan.micro_batch
     if plan.global_batch % step:
         near = max(step, round(plan.global_batch / step) * step)
-        yield (
-            f"global_batch = {plan.global_batch} is not a multiple of dp*micro_batch = {plan.dp}*{plan.micro_batch} = {step}. "
-            f"Try global_batch={near}."
+        yield Problem(
+            "global_batch",
+            f"{plan.global_batch} is not a multiple of dp*micro_batch = {plan.dp}*{plan.micro_batch} = {step}. "
+            f"Try global_batch={near}.",
         )
     elif plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
         most = max(MAX_CHUNK_RUNS // plan.n_chunk, 1) * step
-        yield (
-            f"global_batch = {plan.global_batch} makes {plan.n_micro_batch} micro-batches of {plan.n_chunk} model chunks, more "
-            f"than the {MAX_CHUNK_RUNS} that are simulated. Try global_batch={most}: time grows in proportion from there."
+        yield Problem(
+            "global_batch",
+            f"{plan.global_batch} makes {plan.n_micro_batch} micro-batches of {plan.n_chunk} model chunks, more "
+            f"than the {MAX_CHUNK_RUNS} that are simulated. Try global_batch={most}: time grows in proportion from there.",
         )
     if plan.seq_len % plan.cp:
         above = -(-plan.seq_len // plan.cp) * plan.cp
-        yield f"seq_len = {plan.seq_len} is not a multiple of cp = {plan.cp}. Try seq_len={above}."
+        yield Problem("seq_len", f"{plan.seq_len} is not a multiple of cp = {plan.cp}. Try seq_len={above}.")
     if plan.sequence_parallel and (plan.seq_len // plan.cp) % plan.tp:
-        yield f"sequence_parallel needs seq_len/cp = {plan.seq_len // plan.cp} to be a multiple of tp = {plan.tp}"
+        yield Problem(
+            "", f"sequence_parallel needs seq_len/cp = {plan.seq_len // plan.cp} to be a multiple of tp = {plan.tp}"
+        )
 
 
-def _model(plan: ParallelPlan, model: TransformerSpec) -> Iterator[str]:
+def _model(plan: ParallelPlan, model: TransformerSpec) -> Iterator[Problem]:
     if model.n_heads % plan.tp:
         remedy = f"Try tp={_divisor(model.n_heads, plan.tp)}."
-        yield f"tp = {plan.tp} does not divide the model's {model.n_heads} attention heads. {remedy}"
+        yield Problem("tp", f"{plan.tp} does not divide the model's {model.n_heads} attention heads. {remedy}")
     if model.moe is None:
         if plan.ep > 1:
-            yield f"ep = {plan.ep}, but {model.name} has no experts. Use ep=1."
+            yield Problem("ep", f"{plan.ep}, but {model.name} has no experts. Use ep=1.")
         return
     if model.moe.n_experts % plan.ep:
         remedy = f"Try ep={_divisor(model.moe.n_experts, plan.ep)}."
-        yield f"ep = {plan.ep} does not divide the model's {model.moe.n_experts} experts. {remedy}"
+        yield Problem("ep", f"{plan.ep} does not divide the model's {model.moe.n_experts} experts. {remedy}")
     if (plan.dp * plan.cp) % plan.ep:
-        yield f"ep = {plan.ep} does not divide dp*cp = {plan.dp}*{plan.cp} = {plan.dp * plan.cp}"
+        yield Problem("ep", f"{plan.ep} does not divide dp*cp = {plan.dp}*{plan.cp} = {plan.dp * plan.cp}")
 
 
 def _divisor(n: int, near: int) -> int:
@@ -105,41 +109,49 @@ def _divisor(n: int, near: int) -> int:
     return next(d for d in range(min(n, near), 0, -1) if n % d == 0)
 
 
-def _sharding(plan: ParallelPlan) -> Iterator[str]:
+def _sharding(plan: ParallelPlan) -> Iterator[Problem]:
     if plan.sharding == "hsdp":
         if plan.dp_shard < 1 or plan.dp % plan.dp_shard:
-            yield f"dp_shard = {plan.dp_shard}, but hsdp needs a group size that divides dp = {plan.dp}"
+            yield Problem("dp_shard", f"{plan.dp_shard}, but hsdp needs a group size that divides dp = {plan.dp}")
     elif plan.dp_shard:
-        yield f"dp_shard = {plan.dp_shard} only means something with sharding = hsdp, not {plan.sharding}"
+        yield Problem("dp_shard", f"{plan.dp_shard} only means something with sharding = hsdp, not {plan.sharding}")
     tied = plan.n_member // (plan.tp * plan.cp)
     if plan.dp % tied:
-        yield f"ep = {plan.ep} and the sharding group tie {tied} ranks of dp together, which does not divide dp = {plan.dp}"
+        yield Problem(
+            "ep",
+            f"{plan.ep} and the sharding group tie {tied} ranks of dp together, which does not divide dp = {plan.dp}",
+        )
 
 
-def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[str]:
+def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[Problem]:
     fixed = STAGES_PER_DEVICE.get(plan.schedule)
     if plan.schedule == "interleaved" and plan.virtual_stages < 2 and plan.pp > 1:
-        yield "schedule = interleaved needs virtual_stages of at least 2. Use schedule=1f1b for one."
+        yield Problem("schedule", "interleaved needs virtual_stages of at least 2. Use schedule=1f1b for one.")
     if fixed is not None and plan.virtual_stages != fixed:
-        yield (
-            f"schedule = {plan.schedule} runs {fixed} model chunk(s) per stage, but virtual_stages = {plan.virtual_stages}. "
-            f"Set virtual_stages={fixed}, or schedule=interleaved for more."
+        yield Problem(
+            "schedule",
+            f"{plan.schedule} runs {fixed} model chunk(s) per stage, but virtual_stages = {plan.virtual_stages}. "
+            f"Set virtual_stages={fixed}, or schedule=interleaved for more.",
         )
     if plan.schedule == "interleaved" and plan.n_micro_batch < plan.pp:
-        yield (
-            f"schedule = interleaved needs at least pp = {plan.pp} micro-batches per replica, "
-            f"but there are {plan.n_micro_batch}"
+        yield Problem(
+            "schedule",
+            f"interleaved needs at least pp = {plan.pp} micro-batches per replica, but there are {plan.n_micro_batch}",
         )
     if plan.schedule == "dualpipe" and (plan.pp % 2 or plan.n_micro_batch % 2 or plan.n_micro_batch < 2 * plan.pp):
-        yield (
-            f"schedule = dualpipe needs an even pp and an even number of at least 2*pp micro-batches, "
-            f"but pp = {plan.pp} and there are {plan.n_micro_batch}"
+        yield Problem(
+            "schedule",
+            f"dualpipe needs an even pp and an even number of at least 2*pp micro-batches, "
+            f"but pp = {plan.pp} and there are {plan.n_micro_batch}",
         )
     if plan.layer_split:
         if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != model.n_layers:
-            yield (
+            yield Problem(
+                "",
                 f"layer_split has {len(plan.layer_split)} chunks with {sum(plan.layer_split)} layers, but the plan has "
-                f"pp*virtual_stages = {plan.n_chunk} chunks and the model {model.n_layers} layers"
+                f"pp*virtual_stages = {plan.n_chunk} chunks and the model {model.n_layers} layers",
             )
     elif plan.n_chunk > model.n_layers + 2:
-        yield f"pp*virtual_stages = {plan.n_chunk} model chunks, but the model has only {model.n_layers} layers"
+        yield Problem(
+            "", f"pp*virtual_stages = {plan.n_chunk} model chunks, but the model has only {model.n_layers} layers"
+        )

@@ -122,7 +122,7 @@ def _promise(
     evaluator: Evaluator, best: Candidate, objective: Objective, seed: int, posterior: Sequence[Variability]
 ) -> tuple[Promise | None, tuple[str, ...]]:
     job = evaluator.job
-    wrong = [*problems(job.plan, job.model, job.cluster)]
+    wrong = [str(problem) for problem in problems(job.plan, job.model, job.cluster)]
     if job.plan.layer_split:
         wrong.append("its layers are split by hand, which the search does not vary")
     if wrong:

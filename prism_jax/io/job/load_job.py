@@ -18,7 +18,7 @@ from .mistakes import validated
 from .override import apply_overrides
 from .read_job_file import read_job_file
 from .schema import Text, job_section, one_of
-from .sections import placed, read_model, read_plan
+from .sections import located, read_model, read_plan
 from .variability_section import read_variability
 
 SECTIONS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def job_of(document: Document) -> Job:
     cluster = read_cluster(document, plan, found) if "cluster" in written else None
     variability = read_variability(document, cluster, found)
     if plan is not None and model is not None and cluster is not None:
-        found += [placed(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
+        found += [located(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
     if found or plan is None or model is None or cluster is None or variability is None:
         raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
     name = document.data.get("name") or Path(document.name).stem

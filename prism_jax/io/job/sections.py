@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ...errors import ConfigError, PrismError
+from ...errors import ConfigError, PrismError, Problem
 from ...plan.plan import Overlap, ParallelPlan
 from ...workload.catalog import model as model_preset
 from ...workload.transformer.hf_config import read_hf_config
@@ -40,6 +40,13 @@ def placed(message: str, document: Document, path: FieldPath) -> str:
     if match and (*path, match[1]) in document.marks:
         return document.mistake((*path, match[1]), message[match.end() :])
     return document.mistake(path, message)
+
+
+def located(problem: Problem, document: Document, path: FieldPath) -> str:
+    """A problem of the section at `path` as a mistake, at its field if that was written."""
+    if problem.field and (*path, problem.field) in document.marks:
+        return document.mistake((*path, problem.field), problem.text)
+    return document.mistake(path, str(problem))
 
 
 def mapping_at(document: Document, path: FieldPath, found: list[str], words: str) -> dict[str, Any] | None:

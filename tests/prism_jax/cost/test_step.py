@@ -179,11 +179,7 @@ def test_published_megatron_steps_are_predicted_within_the_bar() -> None:
             continue
         model, cluster, plan = row.job
         assert row.measured_s is not None
-        errors.append(
-            pipeline_s(calibrated_cost(model, cluster, plan), plan)
-            / row.measured_s
-            - 1.0
-        )
+        errors.append(pipeline_s(calibrated_cost(model, cluster, plan), plan) / row.measured_s - 1.0)
     assert len(errors) == 24
     assert np.mean(np.abs(errors)) <= 0.045
     assert np.max(np.abs(errors)) <= 0.12
@@ -196,9 +192,9 @@ def test_llama3_steps_lie_near_the_published_ones() -> None:
     for row in rows:
         model, cluster, plan = row.job
         assert row.measured_s is not None
-        assert pipeline_s(
-            calibrated_cost(model, cluster, plan), plan
-        ) == pytest.approx(row.measured_s, rel=0.12), row.id
+        assert pipeline_s(calibrated_cost(model, cluster, plan), plan) == pytest.approx(row.measured_s, rel=0.12), (
+            row.id
+        )
 
 
 def test_a_stage_without_layers_takes_no_time() -> None:

@@ -16,7 +16,7 @@ PLAN = ParallelPlan(tp=2, dp=8, micro_batch=1, global_batch=64, seq_len=2048)
 
 
 def found(plan: ParallelPlan, name: str = "llama-2-7b") -> list[str]:
-    return list(problems(plan, model(name), cluster("dgx-h100", plan.n_devices)))
+    return [str(problem) for problem in problems(plan, model(name), cluster("dgx-h100", plan.n_devices))]
 
 
 @pytest.mark.parametrize(
