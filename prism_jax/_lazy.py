@@ -20,4 +20,4 @@ def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], A
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f".{home[name]}", package), name)
 
-    return get, lambda: sorted(home)
+    return get, lambda: sorted([*home, *(["__version__"] if package == "prism_jax" else [])])

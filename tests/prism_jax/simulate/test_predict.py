@@ -145,7 +145,7 @@ DEVICES = """
 import json, sys, jax
 from prism_jax.simulate.brute import brute_force
 from prism_jax.simulate.predict import symmetric
-from tests.jobs import EVERYTHING, make_program
+from tests.support.jobs import EVERYTHING, make_program
 assert len(jax.devices()) == int(sys.argv[1])
 program = make_program(EVERYTHING, dp=8)
 results = [symmetric(program, jax.random.key(7), 512), brute_force(program, jax.random.key(7), 100)]
