@@ -11,7 +11,7 @@ from .framework.catalog import check_framework
 from .plan.plan import ParallelPlan
 from .system.hardware import Cluster
 from .variability.tree import Variability
-from .workload.transformer.spec import TransformerSpec
+from .workload.base import Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Job:
         SpecError: unknown framework.
     """
 
-    model: TransformerSpec
+    model: Workload
     cluster: Cluster
     plan: ParallelPlan
     variability: Variability

@@ -17,14 +17,14 @@ from ..cost.correction import Correction
 from ..cost.efficiency import efficiency
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload
 from .calibration import Calibration
 from .key import Setting
 from .surrogate import Outline, outline, outline_seconds, stack
 
 
 def model_factors(
-    model: TransformerSpec,
+    model: Workload,
     cluster: Cluster,
     plan: ParallelPlan,
     calibration: Calibration,
@@ -41,7 +41,7 @@ def model_factors(
         SpecError: no constants for the device.
     """
     one = stack([outline(model, cluster, plan, efficiency(cluster.device.generation))])
-    return outline_factors(one, Setting.of(cluster.device, framework), model.moe is not None, calibration, seed)
+    return outline_factors(one, Setting.of(cluster.device, framework), model.has_experts, calibration, seed)
 
 
 def outline_factors(

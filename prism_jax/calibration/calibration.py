@@ -26,7 +26,7 @@ from ..cost.efficiency import Efficiency, efficiency
 from ..errors import DataError
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload
 from .key import Setting
 from .residual_gp import Nearby, parts_of
 from .surrogate import outline, stack
@@ -111,7 +111,7 @@ class Calibration:
     def _corrected(self) -> Callable[[Setting], Efficiency]:
         return cache(lambda setting: replace(efficiency(setting.generation), fix=self.correction(setting)))
 
-    def efficiency_of(self, model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, framework: str) -> Efficiency:
+    def efficiency_of(self, model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str) -> Efficiency:
         """The same for one job: with what carries over from measured runs like it.
 
         Raises:

@@ -19,20 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from ..cost.block_cost import PieceCost, PieceModel
-from ..cost.chunk_cost import chunk_cost, pieces_of
+from ..cost.block_cost import BlockCost, BlockCostModel
+from ..cost.chunk_cost import blocks_of, chunk_cost
 from ..cost.collective import Group
 from ..cost.correction import NEUTRAL, Correction
 from ..cost.efficiency import Efficiency
 from ..cost.pipeline_edge import edge_tiers, tier_seconds
 from ..cost.step_cost import Array
 from ..cost.step_end import EndWork, end_work, stage_end
-from ..partition.chunks import ChunkClass, chunk_classes, chunks_of_stage
-from ..partition.weights import stage_weights
+from ..partition.chunks import ChunkBlocks, chunk_blocks, chunks_of_stage
+from ..partition.weights import group_splits, stage_weights
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
-from ..workload.transformer.traffic import data_group
+from ..workload.base import Workload, kinds_of
 
 # One way of communicating each, and compute with and without what `fp8` and `expert` multiply.
 _IN_NODE = replace(NEUTRAL, network=0.0)
@@ -78,18 +77,18 @@ class Outline:
     overlap_slowdown: Array
 
 
-def outline(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> Outline:
+def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> Outline:
     """Outline of one step; `eff` as measured on kernels, its correction is not used.
 
     Raises:
         PlanError: `layer_split` does not fit.
     """
     neutral = replace(eff, fix=NEUTRAL)
-    classes = chunk_classes(model, plan)
+    chunks = chunk_blocks(model, plan)
     stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
-    probed = [_stage_pieces(model, cluster, plan, replace(eff, fix=fix), classes, stages) for fix in PROBES]
+    probed = [_stage_blocks(model, cluster, plan, replace(eff, fix=fix), chunks, stages) for fix in PROBES]
     in_node = probed[0]
-    ends = [end_work(model, cluster, plan, stage_weights(model, plan, classes, held), held, neutral) for held in stages]
+    ends = _ends(model, cluster, plan, neutral)
     return Outline(
         compute_s=np.stack([_parts(*(probe[k].compute_s for probe in probed)) for k in range(3)]),
         n_launch=np.stack([piece.n_launch for piece in in_node]),
@@ -97,7 +96,7 @@ def outline(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: E
         gather_s=np.stack([[probe[k].first_gather_s for probe in probed] for k in range(3)]),
         end_s=np.array(ends, dtype=float),
         transfer_s=_transfers(model, cluster, plan),
-        crosses_nodes=np.array(float(Group.of(cluster, *data_group(plan)).n_node > 1)),
+        crosses_nodes=np.array(float(Group.of(cluster, *plan.data_group).n_node > 1)),
         doublings=np.array(log2(max(cluster.n_devices / cluster.node_size, 1.0))),
         blocking=np.array(float(not plan.overlap.pp)),
         n_micro_batch=np.array(float(plan.n_micro_batch)),
@@ -145,15 +144,15 @@ class _Constants:
     fix: Correction
 
 
-def _corrected(o: Outline, fix: Correction, xp: Any) -> PieceCost:
-    """[row, stage] pieces under a correction whose fields are [row, 1]."""
+def _corrected(o: Outline, fix: Correction, xp: Any) -> BlockCost:
+    """[row, stage] blocks under a correction whose fields are [row, 1]."""
     by_class = xp.stack(xp.broadcast_arrays(fix.gemm, fix.attention, fix.memory), axis=-1)[..., None, :]
     factors = (xp.ones_like(fix.expert), fix.fp8, fix.expert, fix.fp8 * fix.expert)
     by_part = xp.stack(xp.broadcast_arrays(*factors), axis=-1)
     by_probe = xp.stack(
         xp.broadcast_arrays(fix.scale_up, fix.network, fix.scale_up_call_s, fix.network_call_s), axis=-1
     )
-    return PieceCost(
+    return BlockCost(
         compute_s=(o.compute_s * by_part[..., None, None]).sum(axis=-3) * by_class,
         n_launch=o.n_launch,
         comm_s=(o.comm_s * by_probe[..., None]).sum(axis=-2),
@@ -181,27 +180,34 @@ def _end_work(o: Outline, fix: Correction, xp: Any) -> EndWork:
     )
 
 
-def _stage_pieces(
-    model: TransformerSpec,
+def _ends(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[EndWork]:
+    """What the first, the middle and the last stage do at the end of the step."""
+    every = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
+    weights, splits = stage_weights(model, plan, chunk_blocks(model, plan), every), group_splits(model, plan)
+    return [end_work(cluster, plan, splits, weights[stage], eff) for stage in (0, plan.pp // 2, plan.pp - 1)]
+
+
+def _stage_blocks(
+    model: Workload,
     cluster: Cluster,
     plan: ParallelPlan,
     eff: Efficiency,
-    classes: tuple[ChunkClass, ...],
+    chunks: Sequence[ChunkBlocks],
     stages: Sequence[tuple[int, ...]],
-) -> list[PieceCost]:
-    """All a stage holds, added up."""
-    piece = lru_cache(PieceModel(model, cluster, plan, eff).whole)
+) -> list[BlockCost]:
+    """All that a stage holds, added up."""
+    block, kinds = lru_cache(BlockCostModel(model, cluster, plan, eff).whole), kinds_of(model)
     made = []
     for held in stages:
-        chunks = [pieces_of(classes[chunk], piece) for chunk in held]
-        total = chunks[0]
-        for chunk in chunks[1:]:
+        own = [blocks_of(chunks[chunk], kinds, block) for chunk in held]
+        total = own[0]
+        for chunk in own[1:]:
             total = total + chunk
         made.append(total)
     return made
 
 
-def _transfers(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> Array:
+def _transfers(model: Workload, cluster: Cluster, plan: ParallelPlan) -> Array:
     """[in a node or between] seconds of the slowest edge; the other entry is zero."""
     if plan.pp == 1:
         return np.zeros(2)

@@ -1,4 +1,4 @@
-"""Seconds of one model chunk for one micro-batch: pieces added up, and what of their communication hides behind what compute.
+"""Seconds of one model chunk for one micro-batch: blocks added up, and what of their communication hides behind what compute.
 
 All arithmetic is on arrays with any leading axes (plans, chunks); a single plan has none. It is the same under `numpy` and
 `jax.numpy`, so that a calibration differentiates what predictions use.
@@ -6,16 +6,16 @@ All arithmetic is on arrays with any leading axes (plans, chunks); a single plan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..partition.chunks import ChunkClass
+from ..partition.chunks import ChunkBlocks
 from ..workload.kernels import KERNELS, PHASES
-from .block_cost import KINDS_OF_PIECE, SLOTS, PieceCost
+from .block_cost import SLOTS, BlockCost
 from .efficiency import Efficiency
 from .overlap import Exposure, behind, cut_up
 from .step_cost import COMM_AXES, Array
@@ -29,7 +29,7 @@ HOST_SHARPNESS = 6.0  # (host^6 + device^6)^(1/6): where both take equally long 
 
 @dataclass(frozen=True)
 class ChunkCost:
-    """Sums over the pieces of a chunk.
+    """Sums over the blocks of a chunk.
 
     Attributes:
         compute_s: [*plan, kind, compute_class], slowed by what runs beside it.
@@ -51,31 +51,30 @@ class ChunkCost:
         return self.compute_s[..., _B:, :].sum(axis=(-1, -2)) + self.comm_s[..., _B:, :].sum(axis=(-1, -2))
 
 
-def pieces_of(chunk: ChunkClass, piece: Callable[[str], PieceCost]) -> PieceCost:
-    """Sum of the pieces of a chunk, in model order; `piece` gives one of them by its kind."""
-    counts = (int(chunk.has_embedding), chunk.n_dense, chunk.n_moe, int(chunk.has_head))
-    parts = [piece(kind).times(count) for kind, count in zip(KINDS_OF_PIECE, counts, strict=True) if count]
-    if not parts:  # a stage that was dealt no layer
-        return piece("dense_layer").times(0)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
+def blocks_of(chunk: ChunkBlocks, kinds: Sequence[str], block: Callable[[str], BlockCost]) -> BlockCost:
+    """Sum of the blocks of a chunk, in model order; `block` gives one of them by its kind."""
+    runs = [block(kind).times(count) for kind, count in zip(kinds, chunk, strict=True) if count]
+    if not runs:  # a stage that was dealt no layer
+        return block(kinds[0]).times(0)
+    total = runs[0]
+    for run in runs[1:]:
+        total = total + run
     return total
 
 
-def chunk_cost(pieces: PieceCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency, xp: Any = np) -> ChunkCost:
+def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency, xp: Any = np) -> ChunkCost:
     """What shows of a chunk's communication and what it does to the compute beside it; tp and cp [*plan].
 
     Args:
         xp: array library; under `jax.numpy` the constants of `eff` may be traced arrays [*plan].
     """
-    compute = pieces.compute_s
+    compute = blocks.compute_s
     slowed = [[compute[..., kind, c] for c in range(len(KERNELS))] for kind in range(len(PHASES))]
     zero = xp.zeros_like(compute[..., 0, 0])
     exposed = [[zero] * len(COMM_AXES) for _ in PHASES]
     hidden = [[zero] * len(COMM_AXES) for _ in PHASES]
     for slot, (phase, axis, beside) in enumerate(SLOTS):
-        seconds = pieces.comm_s[..., slot]
+        seconds = blocks.comm_s[..., slot]
         if xp is np and not seconds.any():
             continue
         kind, at = PHASES.index(phase), COMM_AXES.index(axis)
@@ -88,8 +87,8 @@ def chunk_cost(pieces: PieceCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         for k, c in window:
             slowed[k][c] = slowed[k][c] * slower
     first = COMM_AXES.index("dp")
-    exposed[_F][first] = exposed[_F][first] + pieces.first_gather_s  # nothing runs in front of it
-    paced = _at_host_pace(slowed, exposed, pieces.n_launch, eff, xp)
+    exposed[_F][first] = exposed[_F][first] + blocks.first_gather_s  # nothing runs in front of it
+    paced = _at_host_pace(slowed, exposed, blocks.n_launch, eff, xp)
     return ChunkCost(*(_table(rows, xp) for rows in (paced, exposed, hidden)))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..system.hardware import Device
-from ..workload.kernels import KERNELS, PHASES, Op, OpTable
+from ..workload.kernels import KERNELS, PHASES, Kernel, KernelTable
 from .efficiency import Efficiency
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
     return np.where(size > 0.0, filled / (hbm_bytes_per_s * eff.memory), 0.0)
 
 
-def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> Array:
+def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Array:
     """Seconds of every op of `table` inside a step, nothing beside it, shape [op]; `dtype` is the plan's."""
     if not len(table):
         return np.zeros(0)
@@ -109,7 +109,7 @@ def op_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> A
     return (np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
 
 
-def _dtype_of(op: Op, device: Device, dtype: str) -> str:
+def _dtype_of(op: Kernel, device: Device, dtype: str) -> str:
     """What the tensor cores run `op` in: fp32 plans as TF32 where there is one, ops that leave fp8 in 16 bits."""
     if dtype == "fp32":
         return device.product_dtype(dtype)
@@ -118,7 +118,7 @@ def _dtype_of(op: Op, device: Device, dtype: str) -> str:
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
 
 
-def launch_counts(table: OpTable) -> Array:
+def launch_counts(table: KernelTable) -> Array:
     """Kernels started per phase, shape [kind]."""
     total = np.zeros(len(PHASES))
     if len(table):
@@ -126,7 +126,7 @@ def launch_counts(table: OpTable) -> Array:
     return total
 
 
-def class_seconds(table: OpTable, device: Device, dtype: str, eff: Efficiency) -> Array:
+def class_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Array:
     """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `StepCost.compute_s`."""
     total = np.zeros((len(PHASES), len(KERNELS)))
     if len(table):

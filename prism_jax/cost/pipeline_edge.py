@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 from ..partition.chunks import chunks_of_stage
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.shard import Shard
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload
 from .collective import Group, candidates, collective_s
 from .correction import NEUTRAL, Correction
 from .step_cost import Array
 
 
-def edge_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
+def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
     """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
     return np.append(tier_seconds(model, cluster, plan, fix), 0.0)[edge_tiers(cluster, plan)]
 
@@ -32,15 +31,14 @@ def edge_tiers(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
     return tiers
 
 
-def tier_seconds(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
+def tier_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
     """[tier] seconds to hand a micro-batch's activations over each tier.
 
     Notes:
         Every tensor-parallel rank sends its 1/tp of the tokens through its own port. Without sequence parallelism the
         receivers then gather the pieces over NVLink (scatter-gather optimisation, arXiv 2104.04473 section 4.1).
     """
-    shard = Shard.of(model, plan)
-    activation = shard.element_bytes * shard.tokens * model.hidden
+    activation = model.boundary_bytes(plan)
     gather = 0.0
     if plan.tp > 1 and not plan.sequence_parallel:
         gather = collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds * fix.scale_up

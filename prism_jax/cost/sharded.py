@@ -6,13 +6,15 @@ after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..plan.plan import ParallelPlan
-from ..workload.transformer.traffic import Comm
+from ..workload.base import Comm
 
 
 def weight_bytes(plan: ParallelPlan) -> float:
     """Bytes of one parameter as it is gathered."""
-    return 4.0 if plan.dtype == "fp32" else 2.0
+    return plan.element_bytes
 
 
 def gradient_bytes(plan: ParallelPlan) -> float:
@@ -27,14 +29,18 @@ def gradient_bytes(plan: ParallelPlan) -> float:
     return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 else 4.0
 
 
-def gather_comms(plan: ParallelPlan, dense: float, expert: float) -> list[Comm]:
-    """Communication of one unit of `dense` and `expert` parameters per device (after tp and ep)."""
+def gather_comms(plan: ParallelPlan, counts: Sequence[tuple[float, int]]) -> list[Comm]:
+    """Communication of one unit of parameters per device.
+
+    Args:
+        counts: (parameters after tensor and expert parallelism, ranks among which the workload itself divides them) by group.
+    """
     if plan.shard_group == 1:
         return []
     stride = plan.stride("dp")
-    comms = _unit(plan, dense, stride, plan.shard_group)
-    if expert:
-        comms += _unit(plan, expert, stride * plan.ep, max(plan.shard_group // plan.ep, 1))
+    comms: list[Comm] = []
+    for count, split in counts:
+        comms += _unit(plan, count, stride * split, max(plan.shard_group // split, 1))
     return comms
 
 

@@ -6,20 +6,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..partition.chunks import chunk_classes, chunks_of_stage
-from ..partition.weights import stage_weights
+from ..partition.chunks import chunk_blocks, chunks_of_stage
+from ..partition.weights import group_splits, stage_weights
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
-from .block_cost import PieceModel
-from .chunk_cost import ChunkCost, chunk_cost, pieces_of
+from ..workload.base import Workload, kinds_of
+from .block_cost import BlockCostModel
+from .chunk_cost import ChunkCost, blocks_of, chunk_cost
 from .efficiency import Efficiency
 from .pipeline_edge import edge_seconds
 from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
 from .step_end import EndWork, StageEnd, end_work, stage_end
 
 
-def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> StepCost:
+def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> StepCost:
     """Cost of one training step.
 
     Args:
@@ -32,8 +32,6 @@ def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff:
     chunks = _chunk_costs(model, cluster, plan, eff)
     p2p_s = edge_seconds(model, cluster, plan, eff.fix)
     end = _stage_end(model, cluster, plan, eff, chunks)
-    causal = plan.attention != "unfused"
-    tokens = float(plan.global_batch * plan.seq_len)
     return StepCost(
         compute_s=_beside_sends(np.stack([chunk.compute_s for chunk in chunks], axis=1), p2p_s, plan, eff),
         comm_s=np.stack([chunk.comm_s for chunk in chunks], axis=1),
@@ -44,8 +42,8 @@ def step_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff:
         end_comm_s=end.exposed_s,
         end_hidden_comm_s=end.hidden_s,
         collective_of=collective_classes(plan),
-        model_flops=tokens * model.train_flops_per_token(plan.seq_len, causal),
-        hardware_flops=tokens * model.train_flops_per_token(plan.seq_len, causal, plan.recompute),
+        model_flops=model.step_flops(plan, recomputed=False),
+        hardware_flops=model.step_flops(plan, recomputed=True),
     )
 
 
@@ -72,20 +70,20 @@ def _beside_sends(compute_s: Array, p2p_s: Array, plan: ParallelPlan, eff: Effic
     return slowed
 
 
-def _chunk_costs(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[ChunkCost]:
-    """Cost of every chunk; chunks of one class share one, and equal pieces are costed once."""
-    pieces = lru_cache(PieceModel(model, cluster, plan, eff).whole)
-    of_class = lru_cache(lambda chunk: chunk_cost(pieces_of(chunk, pieces), plan.tp, plan.cp, eff))
-    return [of_class(chunk) for chunk in chunk_classes(model, plan)]
+def _chunk_costs(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[ChunkCost]:
+    """Cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
+    block, kinds = lru_cache(BlockCostModel(model, cluster, plan, eff).whole), kinds_of(model)
+    of_chunk = lru_cache(lambda chunk: chunk_cost(blocks_of(chunk, kinds, block), plan.tp, plan.cp, eff))
+    return [of_chunk(chunk) for chunk in chunk_blocks(model, plan)]
 
 
 def _stage_end(
-    model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: list[ChunkCost]
+    model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: list[ChunkCost]
 ) -> StageEnd:
     """[stage] what every stage does at the end of the step."""
-    classes = chunk_classes(model, plan)
     held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
-    work = [end_work(model, cluster, plan, stage_weights(model, plan, classes, own), own, eff) for own in held]
+    weights = stage_weights(model, plan, chunk_blocks(model, plan), held)
+    work = [end_work(cluster, plan, group_splits(model, plan), own, eff) for own in weights]
     backward = np.array([sum(float(chunks[chunk].backward_s) for chunk in own) for own in held])
     forward = np.array([sum(float(chunks[chunk].forward_s) for chunk in own) for own in held])
     return stage_end(EndWork(*np.array(work).T), backward, forward, eff)

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..partition.weights import StageWeights
+from .._typing import Floats
+from ..partition.weights import StageWeights, sharded, state_ranks
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
-from ..workload.transformer.traffic import data_group
 from .collective import Group, collective_s
 from .efficiency import Efficiency
 from .overlap import bucketed
@@ -50,25 +49,23 @@ class StageEnd:
     hidden_s: Array
 
 
-def end_work(
-    model: TransformerSpec,
-    cluster: Cluster,
-    plan: ParallelPlan,
-    weights: StageWeights,
-    held: tuple[int, ...],
-    eff: Efficiency,
-) -> EndWork:
-    """Work of the stage that holds the chunks `held`."""
-    factor, _ = eff.fix.comm(Group.of(cluster, *data_group(plan)).n_node > 1)
-    update_s = OPTIMIZER_BYTES * _updated(plan, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
+def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights, eff: Efficiency) -> EndWork:
+    """Work of a stage.
+
+    Args:
+        splits: [group] as in `partition.weights.group_splits`.
+        weights: what the stage holds.
+    """
+    factor, _ = eff.fix.comm(Group.of(cluster, *plan.data_group).n_node > 1)
+    update_s = OPTIMIZER_BYTES * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
     idle_s = eff.fix.step_s + eff.fix.network_step_s * log2(max(cluster.n_devices / cluster.node_size, 1.0))
-    shares_embedding = model.tied_embeddings and plan.pp > 1 and (0 in held or plan.n_chunk - 1 in held)
+    n_bucket = float(weights.count.sum()) // plan.grad_bucket if plan.overlap.dp else 0.0
     return EndWork(
-        np.asarray(_reduction_s(cluster, plan, weights) * factor),
-        np.asarray(_gathering_s(cluster, plan, weights) * factor),
-        np.asarray(_embedding_s(model, cluster, plan) * factor if shares_embedding else 0.0),
+        np.asarray(_reduction_s(cluster, plan, splits, weights) * factor),
+        np.asarray(_gathering_s(cluster, plan, splits, weights) * factor),
+        np.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor),
         np.asarray(update_s * eff.fix.optimizer + idle_s),
-        np.asarray(weights.count // plan.grad_bucket if plan.overlap.dp else 0.0),
+        np.asarray(n_bucket),
     )
 
 
@@ -86,47 +83,46 @@ def stage_end(work: EndWork, backward_s: Array, forward_s: Array, eff: Efficienc
     return StageEnd(work.optimizer_s, exposed, hidden)
 
 
-def _updated(plan: ParallelPlan, weights: StageWeights) -> float:
+def _updated(plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
     """Parameters one device updates."""
     if plan.shard_group > 1:
-        return weights.sharded_parameters(plan)
-    return weights.sharded_states(plan) if plan.zero_stage >= 1 else weights.count
+        return sharded(weights.count, splits, plan.shard_group)
+    return sharded(weights.count, splits, state_ranks(plan)) if plan.zero_stage >= 1 else float(weights.count.sum())
 
 
-def _reduction_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
+def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
     """All-reduce of gradients, or reduce-scatter if the optimizer is sharded; HSDP: between copies of the sharding group."""
-    stride, _ = data_group(plan)
+    stride, _ = plan.data_group
     wide = gradient_bytes(plan)
     if plan.shard_group > 1:
         between = plan.dp // plan.shard_group * plan.cp
-        n_bytes = wide * weights.sharded_parameters(plan)
+        n_bytes = wide * sharded(weights.count, splits, plan.shard_group)
         return collective_s("all_reduce", n_bytes, cluster, stride * plan.shard_group, between).seconds
     kind = "reduce_scatter" if plan.zero_stage >= 1 else "all_reduce"
-    return _in_buckets(kind, wide, cluster, plan, weights)
+    return _in_buckets(kind, wide, cluster, plan, splits, weights)
 
 
-def _gathering_s(cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
+def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
     """Updated parameters back to every rank (ZeRO-1 and 2)."""
     if plan.shard_group > 1 or plan.zero_stage == 0:
         return 0.0
-    return _in_buckets("all_gather", weight_bytes(plan), cluster, plan, weights)
+    return _in_buckets("all_gather", weight_bytes(plan), cluster, plan, splits, weights)
 
 
-def _in_buckets(kind: str, wide: float, cluster: Cluster, plan: ParallelPlan, weights: StageWeights) -> float:
-    """Dense and expert parameters of `wide` bytes, one collective per bucket; without overlap all in one."""
-    stride, size = data_group(plan)
-    groups = (
-        (weights.dense, stride, size),
-        (weights.expert, stride * plan.ep, max(size // plan.ep, 1)),
-    )
+def _in_buckets(
+    kind: str, wide: float, cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights
+) -> float:
+    """Parameters of `wide` bytes, one collective per bucket and group; without overlap one per group."""
+    stride, size = plan.data_group
     total = 0.0
-    for count, apart, members in groups:
+    for count, split in zip(weights.count.tolist(), splits.astype(int).tolist(), strict=True):
         n = max(1, ceil(count / plan.grad_bucket)) if plan.overlap.dp else 1
-        total += n * collective_s(kind, wide * count / n, cluster, apart, members).seconds
+        members = max(size // split, 1)
+        total += n * collective_s(kind, wide * count / n, cluster, stride * split, members).seconds
     return total
 
 
-def _embedding_s(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> float:
-    """Gradients of the tied embedding are added between the first and the last stage."""
-    n_bytes = gradient_bytes(plan) * model.vocab * model.hidden / plan.tp
-    return collective_s("all_reduce", n_bytes, cluster, plan.stride("pp") * (plan.pp - 1), 2).seconds
+def _copies_s(cluster: Cluster, plan: ParallelPlan, count: float) -> float:
+    """Gradients of shared tensors are added up between the first and the last stage."""
+    n_bytes = gradient_bytes(plan) * count
+    return collective_s("all_reduce", n_bytes, cluster, plan.stride("pp") * (plan.pp - 1), 2).seconds if count else 0.0

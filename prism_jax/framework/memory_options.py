@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..workload.transformer.spec import TransformerSpec
-
 GIB = 2.0**30
 
 
@@ -52,12 +50,6 @@ class MemoryOptions:
     context_bytes: float = 0.75 * GIB
     nccl_bytes: float = 0.2 * GIB
     fragmentation: float = 0.05
-
-    def has_dropout(self, model: TransformerSpec) -> bool:
-        """Whether dropout masks are saved."""
-        if self.dropout is not None:
-            return self.dropout
-        return model.norm == "layer" and not model.gated and model.position == "learned"
 
 
 MEGATRON = MemoryOptions()

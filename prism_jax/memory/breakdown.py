@@ -7,22 +7,20 @@ temporaries, communication buffers, framework and fragmentation on top. The wors
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
+from .._typing import Floats
 from ..framework.memory_options import MEGATRON, MemoryOptions
-from ..partition.chunks import chunk_classes, chunks_of_stage
+from ..partition.chunks import chunk_blocks, chunks_of_stage
 from ..partition.weights import stage_weights
 from ..plan.plan import ParallelPlan
 from ..schedule.in_flight import in_flight_chunks
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload
 from .factors import ActivationFactors, StateFactors, activation_factors, state_factors
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,7 @@ class MemoryBreakdown:
         }
 
 
-def memory(
-    model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions = MEGATRON
-) -> MemoryBreakdown:
+def memory(model: Workload, cluster: Cluster, plan: ParallelPlan, options: MemoryOptions = MEGATRON) -> MemoryBreakdown:
     """Peak memory of one device on every pipeline stage.
 
     Args:
@@ -104,90 +100,80 @@ def memory(
     Raises:
         PlanError: the layers cannot be spread over the chunks, or the schedule is unknown.
     """
-    load = stage_load(model, plan)
-    states, activations = state_factors(plan, options), activation_factors(model, plan, options)
-    parts = stage_bytes(states, activations, load, options)
+    states, activations = state_factors(model, plan, options), activation_factors(model, plan, options)
+    parts = stage_bytes(states, activations, held_weights(model, plan), held_activations(model, plan), options)
     rows = zip(
         *(np.broadcast_to(getattr(parts, field.name), plan.pp).tolist() for field in fields(StageMemory)), strict=True
     )
     return MemoryBreakdown(cluster.device.hbm_bytes, tuple(StageMemory(*row) for row in rows))
 
 
-@dataclass(frozen=True)
-class StageLoad:
-    """What every stage holds; arrays have axes [*plan, stage].
+class HeldWeights(NamedTuple):
+    """Parameters of every stage, as in `StageWeights`.
 
     Attributes:
-        dense, expert, largest_layer, ends: parameters, as in `StageWeights`.
-        n_dense, n_moe: layers in flight: layers of the stage, times micro-batches whose activations it holds.
-        n_embedding: micro-batches of token ids (and dropout masks) it holds.
-        n_head: micro-batches of logits it holds.
-        has_head: whether it computes the loss.
+        count: [*plan, stage, group]
+        largest_unit, root: [*plan, stage]
     """
 
-    dense: Array
-    expert: Array
-    largest_layer: Array
-    ends: Array
-    n_dense: Array
-    n_moe: Array
-    n_embedding: Array
-    n_head: Array
-    has_head: Array
+    count: Floats
+    largest_unit: Floats
+    root: Floats
 
 
-def stage_load(model: TransformerSpec, plan: ParallelPlan) -> StageLoad:
-    """What the stages of one plan hold."""
-    return StageLoad(*held_weights(model, plan), *held_activations(model, plan))
+def held_weights(model: Workload, plan: ParallelPlan) -> HeldWeights:
+    """Parameters of the stages; depends on the layers of the chunks, tp and ep alone."""
+    held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
+    weights = stage_weights(model, plan, chunk_blocks(model, plan), held)
+    return HeldWeights(*(np.stack([getattr(own, name) for own in weights]) for name in HeldWeights._fields))
 
 
-def held_weights(model: TransformerSpec, plan: ParallelPlan) -> Array:
-    """[(dense, expert, largest_layer, ends), stage] parameters; depends on the layers of the chunks, tp and ep alone."""
-    classes = chunk_classes(model, plan)
-    weights = [stage_weights(model, plan, classes, chunks_of_stage(plan, stage)) for stage in range(plan.pp)]
-    return np.array([astuple(own) for own in weights]).T
+def held_activations(model: Workload, plan: ParallelPlan) -> Floats:
+    """[stage, kind] blocks in flight; depends on the chunks, schedule and micro-batches alone.
 
-
-def held_activations(model: TransformerSpec, plan: ParallelPlan) -> Array:
-    """[(n_dense, n_moe, n_embedding, n_head, has_head), stage]; depends on the chunks, schedule and micro-batches alone."""
-    classes, rows = chunk_classes(model, plan), []
+    Notes:
+        The blocks of the last chunk's end run their backward right after their forward, unless all forwards come first.
+    """
+    chunks, at_end = chunk_blocks(model, plan), np.array([run.place == "last" for run in model.layout])
+    rows = []
     for stage in range(plan.pp):
         held = chunks_of_stage(plan, stage)
+        blocks = np.sum([chunks[chunk] for chunk in held], axis=0, dtype=np.float64)
         share = in_flight_chunks(plan, stage) / len(held)
-        has_head = plan.n_chunk - 1 in held
-        n_dense, n_moe = (sum(classes[chunk][kind] for chunk in held) for kind in (0, 1))
-        n_head = has_head * (plan.n_micro_batch if plan.schedule == "gpipe" else 1)
-        rows.append((n_dense * share, n_moe * share, (0 in held) * share, n_head, has_head))
-    return np.array(rows, dtype=np.float64).T
+        n_end = plan.n_micro_batch if plan.schedule == "gpipe" else 1
+        rows.append(blocks * np.where(at_end, n_end, share))
+    return np.array(rows)
 
 
 def stage_bytes(
-    states: StateFactors, activations: ActivationFactors, load: StageLoad, options: MemoryOptions
+    states: StateFactors, activations: ActivationFactors, held: HeldWeights, saved: Floats, options: MemoryOptions
 ) -> StageMemory:
-    """Bytes by component: arithmetic on numbers, or on arrays [*plan, stage] with factors [*plan, 1]."""
+    """Bytes by component [*plan, stage].
 
-    def per_parameter(dense: ArrayLike, expert: ArrayLike) -> Array:
-        return np.asarray(dense) * load.dense + np.asarray(expert) * load.expert
+    Args:
+        held: parameters of the stages.
+        saved: [*plan, stage, kind] blocks in flight: blocks of the stage, times micro-batches whose activations it holds.
+    """
 
-    saved = (
-        activations.dense_layer * load.n_dense
-        + activations.moe_layer * load.n_moe
-        + activations.embedding * load.n_embedding
-        + activations.head * load.n_head
-    )
-    temporary = np.maximum(activations.loss * load.has_head, activations.backward)
-    copies = (options.n_gathered_layers + 1) * load.largest_layer + load.ends
-    bucket = np.minimum(options.bucket_elements, per_parameter(states.bucket_dense, states.bucket_expert))
-    gathered = np.minimum(
-        states.gathered_element * copies, per_parameter(states.gathered_dense, states.gathered_expert)
-    )
+    def per_parameter(factor: Floats) -> Floats:
+        return (factor[..., None, :] * held.count).sum(axis=-1)
+
+    def by_plan(value: Floats) -> Floats:
+        return np.asarray(value)[..., None]
+
+    kept = (activations.saved[..., None, :] * saved).sum(axis=-1)
+    forward = (activations.forward_peak[..., None, :] * (saved > 0.0)).max(axis=-1)
+    temporary = np.maximum(forward, by_plan(activations.backward_peak))
+    copies = (options.n_gathered_layers + 1) * held.largest_unit + held.root
+    bucket = np.minimum(options.bucket_elements, per_parameter(states.bucket))
+    gathered = np.minimum(by_plan(states.gathered_element) * copies, per_parameter(states.gathered))
     return StageMemory(
-        parameters_bytes=per_parameter(states.parameters_dense, states.parameters_expert),
-        gradients_bytes=per_parameter(states.gradients_dense, states.gradients_expert),
-        optimizer_bytes=per_parameter(states.optimizer_dense, states.optimizer_expert),
-        activations_bytes=saved,
+        parameters_bytes=per_parameter(states.parameters),
+        gradients_bytes=per_parameter(states.gradients),
+        optimizer_bytes=per_parameter(states.optimizer),
+        activations_bytes=kept,
         temporary_bytes=temporary,
-        communication_bytes=activations.pipeline + options.grad_bytes * bucket + gathered,
-        framework_bytes=options.context_bytes + options.nccl_bytes * np.asarray(states.n_communicators),
-        fragmentation_bytes=options.fragmentation * (saved + temporary),
+        communication_bytes=by_plan(activations.pipeline) + options.grad_bytes * bucket + gathered,
+        framework_bytes=options.context_bytes + options.nccl_bytes * by_plan(states.n_communicators),
+        fragmentation_bytes=options.fragmentation * (kept + temporary),
     )

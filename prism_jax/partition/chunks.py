@@ -1,40 +1,32 @@
-"""Which layers a model chunk holds and which chunks a pipeline stage holds. Integer counts only."""
+"""Which blocks a model chunk holds and which chunks a pipeline stage holds. Integer counts only."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..errors import PlanError
 from ..plan.plan import ParallelPlan
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload, n_body
+
+ChunkBlocks = tuple[int, ...]
+"""Blocks of each kind in a model chunk, in the order of `kinds_of(model)`; chunks that hold the same cost the same."""
 
 
-class ChunkClass(NamedTuple):
-    """What a model chunk holds; chunks of one class cost the same."""
-
-    n_dense: int  # layers; they come before the layers with experts
-    n_moe: int
-    has_embedding: bool
-    has_head: bool
-
-    @property
-    def n_layers(self) -> int:
-        return self.n_dense + self.n_moe
-
-
-def chunk_classes(model: TransformerSpec, plan: ParallelPlan) -> tuple[ChunkClass, ...]:
-    """Class of every model chunk, in model order.
+def chunk_blocks(model: Workload, plan: ParallelPlan) -> tuple[ChunkBlocks, ...]:
+    """What every model chunk holds, in model order.
 
     Raises:
         PlanError: `layer_split` does not match the chunks or the layers.
     """
-    layers = layers_of_chunks(model.n_layers, plan)
-    n_moe = [sum(model.is_moe_layer(layer) for layer in held) for held in layers]
-    last = len(layers) - 1
-    return tuple(
-        ChunkClass(len(held) - moe, moe, index == 0, index == last)
-        for index, (held, moe) in enumerate(zip(layers, n_moe, strict=True))
-    )
+    layers = layers_of_chunks(n_body(model), plan)
+    first, last = 0, len(layers) - 1
+    chunks: list[list[int]] = [[] for _ in layers]
+    start = 0
+    for run in model.layout:
+        body = range(start, start + run.count) if run.place == "body" else range(0)
+        start += len(body)
+        for index, (held, own) in enumerate(zip(chunks, layers, strict=True)):
+            fixed = run.count if (run.place, index) in (("first", first), ("last", last)) else 0
+            held.append(fixed + len(range(max(own.start, body.start), min(own.stop, body.stop))))
+    return tuple(tuple(held) for held in chunks)
 
 
 def layers_of_chunks(n_layers: int, plan: ParallelPlan) -> tuple[range, ...]:

@@ -1,81 +1,89 @@
-"""How many parameters one device of a pipeline stage holds, by the sharding that applies to them. Counts."""
+"""How many parameters one device of a pipeline stage holds, by the way they are sharded. Counts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+
+from .._typing import Floats
 from ..plan.plan import ParallelPlan
-from ..workload.transformer.params import LayerParams
-from ..workload.transformer.spec import TransformerSpec
-from .chunks import ChunkClass
+from ..workload.base import Parameters, Workload
+from .chunks import ChunkBlocks
 
 
-@dataclass(frozen=True)
-class StageWeights:
-    """Parameters of one device after tensor and expert parallelism, before ZeRO or FSDP.
+class StageWeights(NamedTuple):
+    """Parameters of one device after tensor and expert parallelism, before ZeRO or FSDP; arrays may have leading axes.
 
     Attributes:
-        dense: sharded over tp (norms and routers are whole); replicated over dp x cp.
-        expert: routed experts, sharded over tp and ep; replicated over dp x cp / ep.
-        largest_layer: the largest layer among them, experts included.
-        ends: embedding, head, final norm.
+        count: [*plan, group] by the way they are sharded, in the order of `Workload.groups`.
+        largest_unit: [*plan] of the largest block among them that is gathered by itself.
+        root: [*plan] of the other blocks: embedding, head, final norm.
+        shared: [*plan] of tensors that other stages hold copies of (a tied embedding).
     """
 
-    dense: float
-    expert: float
-    largest_layer: float
-    ends: float
+    count: Floats
+    largest_unit: Floats
+    root: Floats
+    shared: Floats
 
-    @property
-    def count(self) -> float:
-        return self.dense + self.expert
 
-    def sharded_states(self, plan: ParallelPlan) -> float:
-        """Per device when gradients or optimizer state are sharded over dp x cp, or over an HSDP group."""
-        return self._sharded(plan, plan.dp_shard if plan.sharding == "hsdp" else plan.dp * plan.cp)
+def group_splits(model: Workload, plan: ParallelPlan) -> Floats:
+    """[group] ranks of dp x cp among which the workload itself divides the parameters of each group."""
+    return np.array([split for _, split in model.groups(plan)], dtype=np.float64)
 
-    def sharded_parameters(self, plan: ParallelPlan) -> float:
-        """Per device under the plan's parameter sharding (ZeRO-3, FSDP, HSDP); all of them without it."""
-        return self._sharded(plan, plan.shard_group) if plan.shard_group > 1 else self.count
 
-    def _sharded(self, plan: ParallelPlan, n_shard: int) -> float:
-        return self.dense / n_shard + self.expert / max(n_shard / plan.ep, 1.0)
+def sharded(count: Floats, splits: Floats, n_shard: int) -> float:
+    """Parameters per device when they are sharded over `n_shard` ranks of dp x cp; [group] counts and splits."""
+    return float((count / np.maximum(n_shard / splits, 1.0)).sum())
+
+
+def state_ranks(plan: ParallelPlan) -> int:
+    """Ranks over which gradients or optimizer state are sharded: dp x cp, or an HSDP group."""
+    return plan.dp_shard if plan.sharding == "hsdp" else plan.dp * plan.cp
+
+
+def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:
+    """[group] parameters of a block on one device, shared tensors included."""
+    names = [name for name, _ in model.groups(plan)]
+    count = np.zeros(len(names))
+    for own in model.block(kind, plan).parameters:
+        count[names.index(own.group)] += own.count
+    return count
 
 
 def stage_weights(
-    model: TransformerSpec, plan: ParallelPlan, classes: Sequence[ChunkClass], held: tuple[int, ...]
-) -> StageWeights:
-    """Parameters of the layers in the `held` chunks, with embedding on the first and head on the last chunk.
+    model: Workload, plan: ParallelPlan, chunks: Sequence[ChunkBlocks], stages: Sequence[tuple[int, ...]]
+) -> list[StageWeights]:
+    """Parameters of every stage.
+
+    Args:
+        chunks: blocks of every model chunk.
+        stages: chunks that each stage holds.
 
     Notes:
-        A tied head on another stage than the embedding is a second copy of the embedding matrix.
+        A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy.
     """
-    first, last = model.layer_params(0), model.layer_params(model.n_layers - 1)
-    counts = [(first, sum(classes[c].n_dense for c in held)), (last, sum(classes[c].n_moe for c in held))]
-    ends = _ends(model, plan, held)
-    dense = sum(n * _dense(layer, plan) for layer, n in counts) + ends
-    expert = sum(n * _expert(layer, plan) for layer, n in counts)
-    if plan.n_chunk - 1 in held and model.n_mtp:
-        expert += model.n_mtp * _expert(last, plan)
-        dense += (model.mtp_params() - model.n_mtp * last.experts) / plan.tp
-    largest = max((_dense(layer, plan) + _expert(layer, plan) for layer, n in counts if n), default=0.0)
-    return StageWeights(dense, expert, largest, ends)
+    blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in model.layout]
+    groups = [name for name, _ in model.groups(plan)]
+    held = [_held(blocks, groups, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages]
+    copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]
+    return [own._replace(shared=np.array(n)) for (own, _), n in zip(held, copies, strict=True)]
 
 
-def _dense(layer: LayerParams, plan: ParallelPlan) -> float:
-    return (layer.attention + layer.mlp + layer.shared) / plan.tp + layer.norms + layer.router
-
-
-def _expert(layer: LayerParams, plan: ParallelPlan) -> float:
-    return layer.experts / (plan.tp * plan.ep)
-
-
-def _ends(model: TransformerSpec, plan: ParallelPlan, held: tuple[int, ...]) -> float:
-    first, last = 0 in held, plan.n_chunk - 1 in held
-    count = model.embedding_params() / plan.tp if first else 0.0
-    if last:
-        count += model.head_params() / plan.tp + model.final_norm_params()
-        if model.tied_embeddings and not first:
-            count += model.vocab * model.hidden / plan.tp
-    return count
+def _held(
+    blocks: Sequence[tuple[bool, Sequence[Parameters]]], groups: list[str], counts: list[int]
+) -> tuple[StageWeights, dict[str, float]]:
+    """Parameters of a stage with `counts` of the blocks, and its shared tensors by name."""
+    total, largest, root, tensors = np.zeros(len(groups)), 0.0, 0.0, dict[str, float]()
+    for (is_unit, parameters), n in zip(blocks, counts, strict=True):
+        for own in parameters if n else ():
+            times = n if not own.shared else 0 if own.shared in tensors else 1
+            total[groups.index(own.group)] += times * own.count
+            root += 0.0 if is_unit else times * own.count
+            if own.shared:
+                tensors[own.shared] = own.count
+        if n and is_unit:
+            largest = max(largest, sum(own.count for own in parameters))
+    return StageWeights(total, np.array(largest), np.array(root), np.array(0.0)), tensors

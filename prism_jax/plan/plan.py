@@ -94,6 +94,16 @@ class ParallelPlan:
         return 1
 
     @property
+    def element_bytes(self) -> float:
+        """Bytes of an activation, and of a weight as it is computed with."""
+        return 4.0 if self.dtype == "fp32" else 2.0
+
+    @property
+    def data_group(self) -> tuple[int, int]:
+        """(stride, size) of the ranks that share parameters: dp and cp together."""
+        return min(self.stride("dp"), self.stride("cp")), self.dp * self.cp
+
+    @property
     def n_member(self) -> int:
         """Ranks of one stage that synchronise inside every op: tp x cp x the dp ranks tied by ep or parameter sharding."""
         return self.tp * self.cp * max(self.shard_group, -(-self.ep // self.cp))

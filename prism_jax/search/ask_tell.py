@@ -24,8 +24,8 @@ import numpy as np
 from ..errors import DataError, PlanError
 from ..job import Job
 from ..memory.breakdown import memory
-from ..plan.check import problems
 from ..plan.plan import Overlap, ParallelPlan
+from ..rules.check import problems
 from ..units import format_bytes
 from .evaluate import Evaluator, Screen
 from .objective import Objective

@@ -16,11 +16,12 @@ from ..cost.efficiency import Efficiency
 from ..errors import PlanError
 from ..job import Job
 from ..plan.plan import ParallelPlan
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload
 from .pipeline import end_times, pipeline
-from .plans.block import BlockCost, block_cost, chunk_seconds, feasibility
+from .plans.block import TableCost, chunk_seconds, feasibility, table_cost
 from .plans.bound import lower_bound
-from .plans.cost_cache import Parts, Rows
+from .plans.cost_cache import PlanCosts
+from .plans.plan_cache import Rows
 from .plans.rules import FEASIBLE, REASONS, Reasons
 from .plans.table import Layout, PlanTable, distinct
 
@@ -71,7 +72,7 @@ class Screen:
 class Plans(Protocol):
     """Where an evaluator takes plans from: a `PlanSpace`, or a list."""
 
-    def layouts(self, model: TransformerSpec, /) -> Iterator[Layout]:
+    def layouts(self, model: Workload, /) -> Iterator[Layout]:
         """Pipelines of the plans."""
         ...
 
@@ -94,7 +95,7 @@ class Evaluator:
 
     def __init__(self, job: Job, space: Plans) -> None:
         self.job, self.space = job, space
-        self.parts = Parts(job.model, job.cluster, efficiency_of_plans(job))
+        self.costs = PlanCosts(job.model, job.cluster, efficiency_of_plans(job))
         self.layouts = tuple(space.layouts(job.model))
         self.block = lru_cache(maxsize=8)(self._block)
 
@@ -146,12 +147,12 @@ class Evaluator:
 
     def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats]:
         table = self._block(index)
-        reason, memory = feasibility(table, self.parts)
+        reason, memory = feasibility(table, self.costs)
         bound = np.full(len(table), np.nan)
         rows = np.flatnonzero(reason == FEASIBLE)
         if rows.size:
-            cost = block_cost(table.take(rows), self.parts)
-            bound[rows] = lower_bound(cost, self.parts.eff.overlap_slowdown)
+            cost = table_cost(table.take(rows), self.costs)
+            bound[rows] = lower_bound(cost, self.costs.eff.overlap_slowdown)
         progress((index + 1) / len(self.layouts), "costs of all plans")
         return reason, memory, bound
 
@@ -165,7 +166,7 @@ class Evaluator:
 
     def step_times(self, table: PlanTable) -> Floats:
         """Noise-free step time [plan] of feasible plans of one layout, seconds."""
-        cost = block_cost(table, self.parts)
+        cost = table_cost(table, self.costs)
         first, which = distinct(cost.of_chunk, cost.of_edge, table.overlap_pp, table.n_micro_batch)
         ends = np.empty((len(first), table.layout.pp))
         for m in np.unique(table.n_micro_batch[first]):
@@ -173,8 +174,8 @@ class Evaluator:
             ends[rows] = self._end_times(cost, first[rows], table.layout, int(m))
         return (ends[which] + cost.end.compute_s + cost.end.exposed_s).max(axis=1)
 
-    def _end_times(self, cost: BlockCost, rows: Rows, layout: Layout, n_micro_batch: int) -> Floats:
-        seconds = chunk_seconds(cost, rows, self.parts.eff.overlap_slowdown)
+    def _end_times(self, cost: TableCost, rows: Rows, layout: Layout, n_micro_batch: int) -> Floats:
+        seconds = chunk_seconds(cost, rows, self.costs.eff.overlap_slowdown)
         blocking = (1.0 - cost.table.overlap_pp[rows]).astype(np.float64)
         return end_times(pipeline(layout, n_micro_batch), *seconds, cost.edge_s[cost.of_edge[rows]], blocking)
 

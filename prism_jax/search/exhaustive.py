@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..job import Job
-from ..plan.check import problems
+from ..rules.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, Progress, Screen, efficiency_of_plans, silent
 from .journal import Journal, fingerprint

@@ -16,7 +16,7 @@ import numpy as np
 from .._typing import Floats
 from .evaluate import Evaluator, Progress, Screen, silent
 from .objective import Objective
-from .plans.cost_cache import Rows
+from .plans.plan_cache import Rows
 from .tail import TailScorer
 
 Scores = Callable[[str, Rows, Callable[[Rows], Floats], Progress], Floats]

@@ -32,8 +32,8 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
 from .evaluate import Evaluator
 from .pipeline import Pipeline, pipeline, run, sent_s
-from .plans.block import BlockCost, block_cost, chunk_seconds
-from .plans.cost_cache import Rows
+from .plans.block import TableCost, chunk_seconds, table_cost
+from .plans.plan_cache import Rows
 from .plans.table import PlanTable, distinct
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
@@ -49,7 +49,7 @@ COLUMNS_PER_RUN = 1 << 14  # plans times draws built at a time
 class _Group(NamedTuple):
     """Plans that share pipeline, member groups and draws."""
 
-    cost: BlockCost
+    cost: TableCost
     rows: Rows  # of the table of `cost`
     pipe: Pipeline
     n_member: int
@@ -123,7 +123,7 @@ class TailScorer:
         return step_samples(time_s, weight, n_replica, shared, N_STEP_SAMPLES, rng)
 
     def _groups(self, table: PlanTable) -> list[_Group]:
-        cost = block_cost(table, self.evaluator.parts)
+        cost = table_cost(table, self.evaluator.costs)
         n_member = table.tp * table.cp * table.tied
         first, which = distinct(table.n_micro_batch, n_member, table.n_devices)
         found = []
@@ -155,7 +155,7 @@ class TailScorer:
         )
 
     def _signature_seconds(self, group: _Group) -> tuple[Floats, Floats]:
-        slowdown = self.evaluator.parts.eff.overlap_slowdown
+        slowdown = self.evaluator.costs.eff.overlap_slowdown
         return signature_seconds(group.pipe.ops, *chunk_seconds(group.cost, group.rows, slowdown, by_class=True))
 
     def _times(self, group: _Group, draws: _Draws) -> tuple[Floats, list[Shared]]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
+from ..workload.base import Workload
 
 
 class MeasuredRow(Protocol):
@@ -39,7 +39,7 @@ class MeasuredRow(Protocol):
     @property
     def framework(self) -> str: ...
     @property
-    def job(self) -> tuple[TransformerSpec, Cluster, ParallelPlan]: ...
+    def job(self) -> tuple[Workload, Cluster, ParallelPlan]: ...
 
 
 @dataclass(frozen=True)

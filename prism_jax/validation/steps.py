@@ -120,7 +120,7 @@ def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
     own = crc32(row.id.encode()) + N_REPEAT * seed
     factors = [
         outline_factors(
-            one, Setting.of(job.cluster.device, job.framework), job.model.moe is not None, job.calibrated, own + k
+            one, Setting.of(job.cluster.device, job.framework), job.model.has_experts, job.calibrated, own + k
         )
         for k in range(N_REPEAT)
     ]

@@ -1,6 +1,6 @@
-"""OpTable: the kernels of one piece of a model on one device, for one micro-batch.
+"""KernelTable: the kernels of one block of a model on one device, for one micro-batch.
 
-An `Op` is a kernel or a handful of equal kernels; sizes are counts, `flops` are multiply-adds times two, `hbm_bytes` is the
+An `Kernel` is a kernel or a handful of equal kernels; sizes are counts, `flops` are multiply-adds times two, `hbm_bytes` is the
 traffic to device memory if nothing stays in cache.
 """
 
@@ -18,7 +18,7 @@ PHASES = ("F", "B", "W")  # forward; gradient of the inputs; gradient of the wei
 KERNELS = ("gemm", "attention", "memory")
 
 
-class Op(NamedTuple):
+class Kernel(NamedTuple):
     """One kernel signature.
 
     Attributes:
@@ -45,20 +45,20 @@ class Op(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OpTable:
+class KernelTable:
     """A tuple of ops with its columns as arrays."""
 
-    ops: tuple[Op, ...]
+    ops: tuple[Kernel, ...]
 
     @classmethod
-    def of(cls, ops: Iterable[Op]) -> OpTable:
+    def of(cls, ops: Iterable[Kernel]) -> KernelTable:
         return cls(tuple(ops))
 
     def __len__(self) -> int:
         return len(self.ops)
 
-    def __add__(self, other: OpTable) -> OpTable:
-        return OpTable(self.ops + other.ops)
+    def __add__(self, other: KernelTable) -> KernelTable:
+        return KernelTable(self.ops + other.ops)
 
     def column(self, name: str) -> NDArray[np.float64]:
         """One numeric field of every op, shape [op]."""
@@ -76,7 +76,7 @@ class OpTable:
         """FLOPs of the given phases, all if none is given."""
         return sum(op.flops for op in self.ops if not phases or op.phase in phases)
 
-    def repeated_in_backward(self, names: frozenset[str] | None = None) -> OpTable:
+    def repeated_in_backward(self, names: frozenset[str] | None = None) -> KernelTable:
         """Its forward ops (those called `names`, if given) as they are run again in the backward pass by recomputation."""
         again = (op for op in self.ops if op.phase == "F" and (names is None or op.name in names))
-        return OpTable(tuple(op._replace(phase="B", name=op.name + " again") for op in again))
+        return KernelTable(tuple(op._replace(phase="B", name=op.name + " again") for op in again))

@@ -85,7 +85,7 @@ def site_runs(
         **{item.name: getattr(outlines, item.name) for item in fields(Outline)},
         log_measured=np.log([run.measured_s for run in runs]),
         left_out=left_out,
-        has_experts=np.array([float(run.job.model.moe is not None) for run in runs]),
+        has_experts=np.array([float(run.job.model.has_experts) for run in runs]),
         weight=np.ones(len(runs)),
         setting=setting,
     )

@@ -70,7 +70,7 @@ def summarise(job: Job, needed: MemoryBreakdown) -> dict[str, Any]:
 
 def _readable(job: Job, needed: MemoryBreakdown) -> dict[str, str]:
     plan, model, device = job.plan, job.model, job.cluster.device
-    active = f", {units.format_count(model.n_params_active())} active" if model.moe else ""
+    active = f", {units.format_count(model.n_params_active())} active" if model.has_experts else ""
     parts = [(name, size) for name, size in needed.as_dict().items() if name not in ("total", "capacity", "headroom")]
     verdict = "fits" if needed.fits else "DOES NOT FIT"
     total, capacity = units.format_bytes(needed.total_bytes), units.format_bytes(device.hbm_bytes)

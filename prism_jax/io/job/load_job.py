@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...framework.catalog import ACCUMULATE_APART, FRAMEWORKS, UNKNOWN
 from ...job import Job
-from ...plan.check import problems
+from ...rules.check import problems
 from .cluster_section import read_cluster
 from .document import Document
 from .mistakes import validated

@@ -117,7 +117,7 @@ def _slopes(space: SplitSpace, splits: Splits) -> Slopes:
     """From the job with one layer more in every chunk."""
     job, n_chunk = space.problem.job, len(splits.layers)
     own = space.seconds(with_layers(job, splits.layers))
-    deeper = replace(job, model=replace(job.model, n_layers=job.model.n_layers + n_chunk))
+    deeper = replace(job, model=job.model.deeper(n_chunk))
     more = space.seconds(with_layers(deeper, tuple(n + 1 for n in splits.layers)))
     names = space.problem.kinds.names
     share = np.zeros((*own.compute_s.shape[:2], n_chunk))

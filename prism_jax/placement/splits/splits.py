@@ -19,8 +19,9 @@ from ...graph.build import build_graph
 from ...job import Job
 from ...memory.breakdown import memory
 from ...partition.chunks import layers_of_chunks
-from ...plan.check import problems
+from ...rules.check import problems
 from ...schedule import make_schedule
+from ...workload.base import n_body
 from ..evaluator import Problem, Tables, assemble
 from ..tables import KindSeconds, kind_seconds, step_program, with_seconds
 
@@ -43,7 +44,7 @@ class Splits:
 
 def even_splits(job: Job, n_replica: int) -> Splits:
     """The job's own."""
-    layers = tuple(len(chunk) for chunk in layers_of_chunks(job.model.n_layers, job.plan))
+    layers = tuple(len(chunk) for chunk in layers_of_chunks(n_body(job.model), job.plan))
     return Splits(layers, (job.plan.n_micro_batch,) * n_replica)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..._typing import Floats
 from ...plan.plan import RECOMPUTE, SHARDING, ParallelPlan
-from ...workload.transformer.spec import TransformerSpec
-from ..plans.cost_cache import Rows
+from ...workload.base import Workload
+from ..plans.plan_cache import Rows
 from ..plans.space import PlanSpace
 from ..plans.table import COLUMNS, Layout, PlanTable
 
@@ -52,7 +52,7 @@ class Knobs:
 
     space: PlanSpace
     base: ParallelPlan
-    model: TransformerSpec
+    model: Workload
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -153,7 +153,7 @@ class PlanList:
 
     listed: tuple[PlanTable, ...]
 
-    def layouts(self, _model: TransformerSpec) -> Iterator[Layout]:
+    def layouts(self, _model: Workload) -> Iterator[Layout]:
         """Layouts of the plans."""
         return (table.layout for table in self.listed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..plans.cost_cache import Rows
+from ..plans.plan_cache import Rows
 from .knobs import CHOICES, DEGREES, Knobs
 from .visited import Known
 

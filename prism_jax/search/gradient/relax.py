@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from ..._typing import Floats
 from ..evaluate import Progress, silent
-from ..plans.cost_cache import Rows
+from ..plans.plan_cache import Rows
 from ..plans.rules import FEASIBLE, broken_rules
 from .knobs import DEGREES, Knobs
 from .visited import Known

@@ -69,7 +69,7 @@ def gradient_search(
     wanted, space = Objective(objective), default_space(job) if space is None else space
     knobs = Knobs(space, job.plan, job.model)
     first = Evaluator(job, space)
-    known = Known(knobs, first.parts)
+    known = Known(knobs, first.costs)
     known.look_up(knobs.start(job.plan)[None])
     known.look_up(descend(knobs, known, seed, progress))
     polish(knobs, known)
@@ -108,7 +108,7 @@ def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator,
     codes = knobs.codes(known.positions)
     tables = [*knobs.tables(codes)]
     evaluator = Evaluator(first.job, PlanList(tuple(table for table, _ in tables)))
-    evaluator.parts = first.parts
+    evaluator.costs = first.costs
     try:
         screen = evaluator.bounds()
     except PlanError as error:

@@ -18,17 +18,17 @@ from __future__ import annotations
 import numpy as np
 
 from ..._typing import Floats
-from ..plans.block import BlockCost, chunk_seconds
+from ..plans.block import TableCost, chunk_seconds
 from ..plans.bound import lower_bound, stage_shares
-from ..plans.cost_cache import Parts
+from ..plans.cost_cache import PlanCosts
 
 _FILLED = {"zb_h1": 1.0, "zb_h2": 2.0}  # weight gradients that fill the wait for a gradient
 _ROWS = 1 << 14
 
 
-def estimate_s(cost: BlockCost, parts: Parts) -> Floats:
+def estimate_s(cost: TableCost, costs: PlanCosts) -> Floats:
     """[plan] noise-free step time of the plans of a block, seconds: a few per cent off, most where micro-batches are few."""
-    slowdown = parts.eff.overlap_slowdown
+    slowdown = costs.eff.overlap_slowdown
     found = lower_bound(cost, slowdown)
     for first in range(0, len(found), _ROWS):
         rows = np.arange(first, min(first + _ROWS, len(found)))
@@ -38,7 +38,7 @@ def estimate_s(cost: BlockCost, parts: Parts) -> Floats:
     return found
 
 
-def _sent_s(cost: BlockCost, rows: np.ndarray, whole: Floats) -> Floats:
+def _sent_s(cost: TableCost, rows: np.ndarray, whole: Floats) -> Floats:
     """[plan] what transfers between stages add to the busiest stage, and the way there and back of one micro-batch."""
     plan, table = cost.table.plan(0), cost.table
     edge = cost.edge_s[cost.of_edge[rows]]
@@ -50,7 +50,7 @@ def _sent_s(cost: BlockCost, rows: np.ndarray, whole: Floats) -> Floats:
 
 
 def _waiting_s(
-    cost: BlockCost, rows: np.ndarray, bound: Floats, compute: Floats, comm: Floats, hidden: Floats
+    cost: TableCost, rows: np.ndarray, bound: Floats, compute: Floats, comm: Floats, hidden: Floats
 ) -> Floats:
     """[plan] without transfers, from the bound and the seconds of chunks [plan, kind, chunk]."""
     end = (cost.end.compute_s + cost.end.exposed_s)[rows]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..._typing import Floats
-from ..plans.block import block_cost, feasibility
-from ..plans.cost_cache import Parts, Rows
+from ..plans.block import feasibility, table_cost
+from ..plans.cost_cache import PlanCosts
+from ..plans.plan_cache import Rows
 from ..plans.rules import FEASIBLE, MEMORY
 from .knobs import Codes, Knobs
 from .time import estimate_s
@@ -15,8 +16,8 @@ from .time import estimate_s
 class Known:
     """What has been found out about plans at positions of knobs, each worked out once."""
 
-    def __init__(self, knobs: Knobs, parts: Parts) -> None:
-        self._knobs, self._parts = knobs, parts
+    def __init__(self, knobs: Knobs, costs: PlanCosts) -> None:
+        self._knobs, self._costs = knobs, costs
         self._found: dict[bytes, tuple[float, float, Rows]] = {}
 
     def __len__(self) -> int:
@@ -51,12 +52,12 @@ class Known:
     def _learn(self, codes: Codes) -> tuple[Floats, Floats]:
         time, fullness = np.full(len(codes.layout), np.nan), np.full(len(codes.layout), np.inf)
         for table, rows in self._knobs.tables(codes):
-            reason, memory = feasibility(table, self._parts)
+            reason, memory = feasibility(table, self._costs)
             sound = (reason == FEASIBLE) | (reason == MEMORY)
-            fullness[rows[sound]] = np.log(memory[sound] / self._parts.cluster.device.hbm_bytes)
+            fullness[rows[sound]] = np.log(memory[sound] / self._costs.cluster.device.hbm_bytes)
             fits = np.flatnonzero(reason == FEASIBLE)
             if fits.size:
-                time[rows[fits]] = estimate_s(block_cost(table.take(fits), self._parts), self._parts)
+                time[rows[fits]] = estimate_s(table_cost(table.take(fits), self._costs), self._costs)
         return time, fullness
 
     def best(self, count: int, within: float = np.inf) -> Rows:

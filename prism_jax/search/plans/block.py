@@ -7,44 +7,51 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._typing import Floats
-from ...cost.block_cost import KINDS_OF_PIECE
-from ...cost.chunk_cost import ChunkCost, chunk_cost, pieces_of
+from ...cost.chunk_cost import ChunkCost, blocks_of, chunk_cost
 from ...cost.step_cost import COMPUTE_CLASSES, KINDS
 from ...cost.step_end import EndWork, StageEnd, stage_end
-from ...memory.breakdown import StageLoad, stage_bytes
+from ...memory.breakdown import HeldWeights, stage_bytes
 from ...memory.factors import ActivationFactors, StateFactors
-from ...partition.chunks import chunk_classes, chunks_of_stage
-from .cost_cache import Parts, Rows
+from ...partition.chunks import chunk_blocks, chunks_of_stage
+from ...workload.base import kinds_of
+from .cost_cache import PlanCosts
+from .plan_cache import Rows
 from .rules import FEASIBLE, MEMORY, Reasons, broken_rules
 from .table import PlanTable, distinct
 
 _F, _B, _GEMM = KINDS.index("F"), KINDS.index("B"), COMPUTE_CLASSES.index("gemm")
 
 
-def feasibility(table: PlanTable, parts: Parts) -> tuple[Reasons, Floats]:
+def feasibility(table: PlanTable, costs: PlanCosts) -> tuple[Reasons, Floats]:
     """Reason [plan] and peak memory [plan] in bytes; memory is NaN where a rule is broken."""
-    reason = broken_rules(table, parts.model)
+    reason = broken_rules(table, costs.model)
     memory = np.full(len(table), np.nan)
     sound = np.flatnonzero(reason == FEASIBLE)
     if sound.size:
-        memory[sound] = peak_memory(table.take(sound), parts)
-        reason[sound[memory[sound] > parts.cluster.device.hbm_bytes]] = MEMORY
+        memory[sound] = peak_memory(table.take(sound), costs)
+        reason[sound[memory[sound] > costs.cluster.device.hbm_bytes]] = MEMORY
     return reason, memory
 
 
-def peak_memory(table: PlanTable, parts: Parts) -> Floats:
+def peak_memory(table: PlanTable, costs: PlanCosts) -> Floats:
     """[plan] bytes of the worst stage."""
-    found = [parts.states(table), parts.activations(table), parts.weights(table), parts.in_flight(table)]
-    first, which = distinct(*(rows for _, rows in found))
-    states, activations, weights, flights = (values[rows[first]] for values, rows in found)
-    load = StageLoad(*np.moveaxis(weights, 1, 0), *np.moveaxis(flights, 1, 0))
-    by_plan = StateFactors(*states.T[..., None]), ActivationFactors(*activations.T[..., None])
-    total = np.asarray(stage_bytes(*by_plan, load, parts.options).total_bytes)
-    return total.max(axis=-1)[which]
+    states, of_states = costs.states(table)
+    activations, of_activations = costs.activations(table)
+    weights, of_weights = costs.weights(table)
+    saved, of_saved = costs.in_flight(table)
+    first, which = distinct(of_states, of_activations, of_weights, of_saved)
+    total = stage_bytes(
+        StateFactors(*(part[of_states[first]] for part in states)),
+        ActivationFactors(*(part[of_activations[first]] for part in activations)),
+        HeldWeights(*(part[of_weights[first]] for part in weights)),
+        saved[of_saved[first]],
+        costs.options,
+    ).total_bytes
+    return np.asarray(total).max(axis=-1)[which]
 
 
 @dataclass(frozen=True)
-class BlockCost:
+class TableCost:
     """Costs of the plans of a block; what several plans share is stored once.
 
     Attributes:
@@ -63,36 +70,36 @@ class BlockCost:
     end: StageEnd
 
 
-def block_cost(table: PlanTable, parts: Parts) -> BlockCost:
+def table_cost(table: PlanTable, costs: PlanCosts) -> TableCost:
     """Costs of feasible plans."""
-    pieces, of_chunk = parts.pieces.look_up(table)
-    every = chunk_classes(parts.model, table.plan(0))
-    kinds = sorted(set(every))
-    first = np.zeros(pieces.compute_s.shape[0], dtype=np.intp)
+    blocks, of_chunk = costs.blocks(table)
+    every, kinds = chunk_blocks(costs.model, table.plan(0)), kinds_of(costs.model)
+    classes = sorted(set(every))
+    first = np.zeros(blocks.compute_s.shape[0], dtype=np.intp)
     first[of_chunk] = np.arange(len(table))
-    sums = [pieces_of(c, lambda kind: pieces.at((slice(None), KINDS_OF_PIECE.index(kind)))) for c in kinds]
-    made = [chunk_cost(own, table.tp[first], table.cp[first], parts.eff) for own in sums]
+    sums = [blocks_of(c, kinds, lambda kind: blocks.at((slice(None), kinds.index(kind)))) for c in classes]
+    made = [chunk_cost(own, table.tp[first], table.cp[first], costs.eff) for own in sums]
     chunk = ChunkCost(
         *(np.stack([getattr(c, name) for c in made], axis=1) for name in ("compute_s", "comm_s", "hidden_s"))
     )
-    classes = np.array([kinds.index(c) for c in every])
-    edge_s, of_edge = parts.edges(table)
-    return BlockCost(table, chunk, of_chunk, classes, edge_s, of_edge, _ends(table, parts, chunk, of_chunk, classes))
+    index = np.array([classes.index(c) for c in every])
+    edge_s, of_edge = costs.edges(table)
+    return TableCost(table, chunk, of_chunk, index, edge_s, of_edge, _ends(table, costs, chunk, of_chunk, index))
 
 
-def _ends(table: PlanTable, parts: Parts, chunk: ChunkCost, of_chunk: Rows, classes: Rows) -> StageEnd:
+def _ends(table: PlanTable, costs: PlanCosts, chunk: ChunkCost, of_chunk: Rows, classes: Rows) -> StageEnd:
     """[plan, stage] what every stage does at the end of the step."""
     plan = table.plan(0)
     held = np.zeros((chunk.compute_s.shape[1], plan.pp))  # chunks of each class on each stage
     for stage in range(plan.pp):
         np.add.at(held[:, stage], classes[[*chunks_of_stage(plan, stage)]], 1.0)
-    work, of_work = parts.ends(table)
-    own = EndWork(*np.moveaxis(work[of_work], 1, 0))
-    return stage_end(own, (chunk.backward_s @ held)[of_chunk], (chunk.forward_s @ held)[of_chunk], parts.eff)
+    work, of_work = costs.ends(table)
+    own = EndWork(*(part[of_work] for part in work))
+    return stage_end(own, (chunk.backward_s @ held)[of_chunk], (chunk.forward_s @ held)[of_chunk], costs.eff)
 
 
 def chunk_seconds(
-    cost: BlockCost, plans: Rows, overlap_slowdown: float, *, by_class: bool = False
+    cost: TableCost, plans: Rows, overlap_slowdown: float, *, by_class: bool = False
 ) -> tuple[Floats, Floats, Floats]:
     """Compute, exposed and hidden communication of some plans [plan, kind, chunk, class or axis].
 

@@ -17,15 +17,15 @@ import numpy as np
 from ..._typing import Floats
 from ...partition.chunks import chunks_of_stage
 from ...plan.plan import ParallelPlan
-from .block import BlockCost, chunk_seconds
-from .cost_cache import Rows
+from .block import TableCost, chunk_seconds
+from .plan_cache import Rows
 
 _PLAIN = ("gpipe", "1f1b", "interleaved")
 _ONE_WAY = (*_PLAIN, "zb_h1", "zb_h2")
 SAFETY = 1.0 - 1e-6  # step times are computed in float32
 
 
-def lower_bound(cost: BlockCost, eff_slowdown: float) -> Floats:
+def lower_bound(cost: TableCost, eff_slowdown: float) -> Floats:
     """[plan] seconds that no schedule of the layout can beat."""
     bound = np.empty(len(cost.table))
     for first in range(0, len(bound), _ROWS):
@@ -37,7 +37,7 @@ def lower_bound(cost: BlockCost, eff_slowdown: float) -> Floats:
 _ROWS = 1 << 14
 
 
-def _bound(cost: BlockCost, rows: Rows, eff_slowdown: float) -> Floats:
+def _bound(cost: TableCost, rows: Rows, eff_slowdown: float) -> Floats:
     plan = cost.table.plan(0)
     pp, bidirectional = plan.pp, plan.schedule == "dualpipe"
     compute, comm, _ = chunk_seconds(cost, rows, eff_slowdown)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...plan.check import MAX_CHUNK_RUNS
 from ...plan.plan import SHARDING
-from ...workload.transformer.spec import TransformerSpec
+from ...rules.check import MAX_CHUNK_RUNS
+from ...workload.base import Workload
 from .table import PlanTable
 
 Reasons = NDArray[np.uint8]
@@ -34,20 +34,20 @@ REASONS = (
 MEMORY = REASONS.index("the device has too little memory")
 
 
-def broken_rules(table: PlanTable, model: TransformerSpec) -> Reasons:
+def broken_rules(table: PlanTable, model: Workload) -> Reasons:
     """Reason [plan] of every plan that contradicts itself or the model; memory is looked at elsewhere."""
     plan, layout = table.base, table.layout
     step = table.dp * table.micro_batch
     m = table.n_micro_batch
-    experts = 1 if model.moe is None else model.moe.n_experts
+    splits = model.splits(plan)
     hsdp = table.sharding == SHARDING.index("hsdp")
     rules = [
         plan.global_batch % step != 0,
         m * layout.n_chunk > MAX_CHUNK_RUNS,
         plan.seq_len % table.cp != 0,
         (table.sequence_parallel == 1) & ((plan.seq_len // table.cp) % table.tp != 0),
-        model.n_heads % table.tp != 0,
-        experts % table.ep != 0,
+        splits["tp"].n % table.tp != 0,
+        splits["ep"].n % table.ep != 0,
         (table.dp * table.cp) % table.ep != 0,
         hsdp & (table.dp % np.maximum(table.dp_shard, 1) != 0),
         table.dp % table.tied != 0,

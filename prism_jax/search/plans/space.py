@@ -13,9 +13,9 @@ import numpy as np
 
 from ...errors import PlanError
 from ...job import Job
-from ...plan.check import STAGES_PER_DEVICE
 from ...plan.plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
-from ...workload.transformer.spec import TransformerSpec
+from ...rules.check import STAGES_PER_DEVICE
+from ...workload.base import Workload, n_body
 from .table import COLUMNS, Layout, PlanTable
 
 SWITCH = (0, 1)
@@ -61,7 +61,7 @@ class PlanSpace:
             if len(set(values)) < len(values):
                 raise PlanError(f"space: {field.name} = {list(values)} names a value twice")
 
-    def layouts(self, model: TransformerSpec) -> Iterator[Layout]:
+    def layouts(self, model: Workload) -> Iterator[Layout]:
         """Every pipeline that can hold the model's layers."""
         for pp in self.pp:
             if pp == 1:
@@ -70,7 +70,7 @@ class PlanSpace:
             for schedule in self.schedule:
                 fixed = STAGES_PER_DEVICE.get(schedule)
                 for v in self.virtual_stages if fixed is None else (fixed,):
-                    if (fixed is not None or v > 1) and pp * v <= model.n_layers + 2:
+                    if (fixed is not None or v > 1) and pp * v <= n_body(model) + 2:
                         yield Layout(pp, schedule, v)
 
     def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
@@ -131,12 +131,12 @@ def default_space(job: Job) -> PlanSpace:
     n = job.cluster.n_devices
     divisors = [d for d in range(1, n + 1) if n % d == 0]
     widest = MAX_TP_NODES * job.cluster.node_size
-    experts = 1 if model.moe is None else model.moe.n_experts
+    heads, tokens, experts = (model.splits(plan)[axis].n for axis in ("tp", "cp", "ep"))
     return PlanSpace(
         n_devices=(n,),
-        tp=tuple(d for d in divisors if model.n_heads % d == 0 and d <= widest),
-        pp=tuple(d for d in divisors if d <= model.n_layers),
-        cp=tuple(d for d in divisors if d == 1 or (plan.seq_len % d == 0 and plan.seq_len // d >= MIN_SEQ_PER_CP)),
+        tp=tuple(d for d in divisors if heads % d == 0 and d <= widest),
+        pp=tuple(d for d in divisors if d <= n_body(model)),
+        cp=tuple(d for d in divisors if d == 1 or (tokens % d == 0 and tokens // d >= MIN_SEQ_PER_CP)),
         ep=tuple(d for d in divisors if experts % d == 0) if experts > 1 else (1,),
         micro_batch=tuple(d for d in range(1, MAX_MICRO_BATCH + 1) if plan.global_batch % d == 0),
     )

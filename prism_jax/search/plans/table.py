@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ class PlanTable:
         sequence_parallel, overlap_dp, overlap_tp, overlap_pp: 0 or 1.
         dp_shard: 0 unless sharding is hsdp.
     """
+
+    DERIVED: ClassVar[frozenset[str]] = frozenset({"n_devices", "n_micro_batch", "shard_group"})
 
     base: ParallelPlan
     layout: Layout
@@ -92,6 +94,19 @@ class PlanTable:
         for name in self.base.axis_order[: self.base.axis_order.index(axis)]:
             stride = stride * (self.layout.pp if name == "pp" else getattr(self, name))
         return stride
+
+    def read(self, what: tuple[str, ...]) -> Column | Any:
+        """What a function may read of its plans: a column of integers, or a value that all plans share.
+
+        Args:
+            what: name of a field, of one of `DERIVED`, `overlap_dp` (`tp`, `pp`), or ("stride", axis).
+        """
+        name = what[0]
+        if name == "stride":
+            return self.stride(what[1])
+        if name in COLUMNS or name in self.DERIVED:
+            return getattr(self, name)
+        return getattr(self.layout if name in self.layout._fields else self.base, name)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> PlanTable:
         """Some of the plans."""

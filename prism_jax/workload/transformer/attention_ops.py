@@ -8,22 +8,22 @@ square, a fused scale-mask-softmax, dropout with a one-byte mask, every pass thr
 from __future__ import annotations
 
 from ...plan.plan import ParallelPlan
-from ..kernels import Op
+from ..kernels import Kernel
 from .shard import Shard, stream
-from .spec import TransformerSpec
+from .sizes import TransformerSizes
 
 # What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
 CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
 
 
-def attention_core(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+def attention_core(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     """Ops between the projections, for one layer and micro-batch."""
     if plan.attention == "unfused":
         return _unfused(model, plan, shard)
     return _flash(model, plan, shard)
 
 
-def _flash(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     rows, keys = plan.seq_len / plan.cp, plan.seq_len
     heads = plan.micro_batch * model.n_heads / shard.tp
     width = model.qk_head_dim + model.v_head_dim
@@ -31,7 +31,7 @@ def _flash(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]
     # causal: a query sees (s + 1) / 2 keys on average; context parallelism splits the triangle evenly
     flops = 2.0 * heads * rows * (keys + 1) / 2 * width
     traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
-    forward = Op("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
+    forward = Kernel("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
     # model FLOPs of the backward are twice the forward; the recomputed scores are inside the kernel's efficiency
     backward = forward._replace(
         phase="B", flops=2.0 * flops, hbm_bytes=2.5 * traffic, n_launch=3.0, flash_backward=True
@@ -39,17 +39,17 @@ def _flash(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]
     return [forward, backward]
 
 
-def _unfused(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+def _unfused(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     rows, keys = plan.seq_len / plan.cp, float(plan.seq_len)
     heads = plan.micro_batch * model.n_heads / shard.tp
     n_score = heads * rows * keys
     element = shard.element_bytes
-    ops: list[Op] = []
+    ops: list[Kernel] = []
     for name, dim in (("scores", model.qk_head_dim), ("values", model.v_head_dim)):
         flops = 2.0 * n_score * dim
         traffic = element * (n_score + heads * (rows + keys) * dim)
         k, n = (float(dim), keys) if name == "scores" else (keys, float(dim))
-        product = Op(name, "F", "gemm", flops, traffic, 1.0, rows, n, k, heads, dtype="bf16")
+        product = Kernel(name, "F", "gemm", flops, traffic, 1.0, rows, n, k, heads, dtype="bf16")
         ops += [
             product,
             product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0),

@@ -7,12 +7,12 @@ that rank. Source: arXiv 2401.04088 (top-k routing), 2401.06066 (shared experts)
 from __future__ import annotations
 
 from ...plan.plan import ParallelPlan
-from ..kernels import Op
+from ..kernels import Kernel
 from .shard import Shard, gemm, stream
-from .spec import TransformerSpec
+from .sizes import TransformerSizes
 
 
-def mlp_ops(model: TransformerSpec, shard: Shard, name: str, width: int) -> list[Op]:
+def mlp_ops(model: TransformerSizes, shard: Shard, name: str, width: int) -> list[Kernel]:
     """A dense MLP of inner width `width` split over tp; SwiGLU if the model is gated."""
     rows = shard.tokens
     inner = width / shard.tp
@@ -26,7 +26,7 @@ def mlp_ops(model: TransformerSpec, shard: Shard, name: str, width: int) -> list
     return ops
 
 
-def moe_ops(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     """Router, dispatch and combine copies, routed and shared experts of one layer and micro-batch."""
 
     moe = model.moe
@@ -39,13 +39,13 @@ def moe_ops(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op
     return ops
 
 
-def expert_tokens(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> float:
+def expert_tokens(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> float:
     """Token-expert pairs that the busiest device of an expert-parallel group works on."""
     assert model.moe is not None
     return shard.tokens * model.moe.top_k * (model.moe.imbalance if plan.ep > 1 else 1.0)
 
 
-def _experts(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[Op]:
+def _experts(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     moe = model.moe
     assert moe is not None
     n_local = moe.n_experts / plan.ep
@@ -58,7 +58,7 @@ def _experts(model: TransformerSpec, plan: ParallelPlan, shard: Shard) -> list[O
     return [*ops, stream("experts_act", "F", (n_in + 1) * unit), stream("experts_act", "B", (2 * n_in + 1) * unit)]
 
 
-def _permutation(model: TransformerSpec, shard: Shard, top_k: int) -> list[Op]:
+def _permutation(model: TransformerSizes, shard: Shard, top_k: int) -> list[Kernel]:
     """Softmax and top-k of the router, copies into expert order and back (weighted sum), and their gradients."""
     rows = shard.element_bytes * shard.tokens * model.hidden
     copies = (1.0 + top_k) * rows

@@ -10,23 +10,23 @@ Source: FLOP counts arXiv 2104.04473 appendix, flash traffic arXiv 2205.14135 an
 from __future__ import annotations
 
 from ...plan.plan import ParallelPlan
-from ..kernels import Op, OpTable
+from ..kernels import Kernel, KernelTable
 from .attention_ops import attention_core
 from .mlp_ops import mlp_ops, moe_ops
 from .shard import Shard, gemm, stream
-from .spec import TransformerSpec
+from .sizes import TransformerSizes
 
 
-def layer_ops(model: TransformerSpec, plan: ParallelPlan, layer: int) -> OpTable:
+def layer_ops(model: TransformerSizes, plan: ParallelPlan, layer: int) -> KernelTable:
     """Ops of layer `layer` on one device for one micro-batch, without recomputation."""
     shard = Shard.of(model, plan)
     ops = _projections(model, shard) + attention_core(model, plan, shard)
     ops += _attention_out(model, shard) + _norms_and_residuals(model, shard)
     ops += moe_ops(model, plan, shard) if model.is_moe_layer(layer) else mlp_ops(model, shard, "mlp", model.ffn_hidden)
-    return OpTable.of(ops)
+    return KernelTable.of(ops)
 
 
-def embedding_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
+def embedding_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
     """Table lookup (with learned positions and dropout) and the scatter of its gradient."""
     shard = Shard.of(model, plan)
     rows = shard.tokens * model.hidden
@@ -35,20 +35,22 @@ def embedding_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
         stream("embedding", "F", per_element * shard.element_bytes * rows, 3.0),
         stream("embedding", "W", 3.0 * shard.element_bytes * rows, 2.0),
     ]
-    return OpTable.of(ops)
+    return KernelTable.of(ops)
 
 
-def head_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
-    """Final norm, logits over the device's share of the vocabulary, cross entropy in fp32; multi-token prediction on top."""
+def head_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
+    """Final norm, logits over the device's share of the vocabulary, cross entropy in fp32."""
+    return KernelTable.of(_logits(model, Shard.of(model, plan)))
+
+
+def mtp_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
+    """One multi-token-prediction module: its input projection, a layer like the last one, logits and loss of its own."""
     shard = Shard.of(model, plan)
-    table = OpTable.of(_logits(model, shard))
-    for _ in range(model.n_mtp):
-        table += OpTable.of(_logits(model, shard)) + layer_ops(model, plan, model.n_layers - 1)
-        table += OpTable.of(gemm("mtp_in", shard.local_tokens, model.hidden, 2 * model.hidden, shard))
-    return table
+    table = KernelTable.of(_logits(model, shard)) + layer_ops(model, plan, model.n_layers - 1)
+    return table + KernelTable.of(gemm("mtp_in", shard.local_tokens, model.hidden, 2 * model.hidden, shard))
 
 
-def _projections(model: TransformerSpec, shard: Shard) -> list[Op]:
+def _projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     if model.mla is not None:
         return _mla_projections(model, shard)
     width = (model.q_dim + 2 * model.kv_dim) / shard.tp
@@ -57,7 +59,7 @@ def _projections(model: TransformerSpec, shard: Shard) -> list[Op]:
     return gemm("qkv", shard.tokens, width, model.hidden, shard) + _rope(model, shard)
 
 
-def _mla_projections(model: TransformerSpec, shard: Shard) -> list[Op]:
+def _mla_projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     """Down projections are whole on every tp rank (their tokens are split under sequence parallelism), up projections split."""
     mla = model.mla
     assert mla is not None
@@ -79,7 +81,7 @@ def _mla_projections(model: TransformerSpec, shard: Shard) -> list[Op]:
     return ops + _rope(model, shard)
 
 
-def _rope(model: TransformerSpec, shard: Shard) -> list[Op]:
+def _rope(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     if model.position != "rope":
         return []
     heads, dim = model.n_heads + model.kv_heads, model.qk_head_dim
@@ -92,11 +94,11 @@ def _rope(model: TransformerSpec, shard: Shard) -> list[Op]:
     return ops
 
 
-def _attention_out(model: TransformerSpec, shard: Shard) -> list[Op]:
+def _attention_out(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     return gemm("attention_out", shard.tokens, model.hidden, model.attention_out_dim / shard.tp, shard)
 
 
-def _norms_and_residuals(model: TransformerSpec, shard: Shard) -> list[Op]:
+def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     """Two norms and two (dropout and) additions per layer, on the tokens of the sequence-parallel region."""
     row_bytes = shard.element_bytes * shard.local_tokens * model.hidden
     mask = 1.0 / shard.element_bytes if shard.dropout else 0.0  # a dropout mask is one byte per element
@@ -108,7 +110,7 @@ def _norms_and_residuals(model: TransformerSpec, shard: Shard) -> list[Op]:
     ]
 
 
-def _logits(model: TransformerSpec, shard: Shard) -> list[Op]:
+def _logits(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     vocab = model.vocab / shard.tp
     ops = [op._replace(dtype="bf16") for op in gemm("logits", shard.tokens, vocab, model.hidden, shard)]
     logits = shard.tokens * vocab

@@ -13,56 +13,40 @@ from dataclasses import dataclass
 
 from ...framework.memory_options import MEGATRON, MemoryOptions
 from ...plan.plan import ParallelPlan
-from .spec import MLASpec, MoESpec, TransformerSpec
+from ..base import SavedTensor
+from .mlp_ops import expert_tokens
+from .shard import Shard, has_dropout
+from .sizes import MLASpec, MoESpec, TransformerSizes
 
 _FP32_BYTES = 4.0
 
 
 @dataclass(frozen=True)
-class SavedTensor:
-    """One tensor that lives from the forward to the backward pass of a micro-batch."""
+class _Layout(Shard):
+    """What of a shard is kept depends on the framework, too.
 
-    name: str
-    size_bytes: float
+    Attributes:
+        linear_in_tokens: rows kept of the input of a column-parallel matrix product.
+    """
 
-
-@dataclass(frozen=True)
-class _Layout:
-    """Token counts and element sizes that decide how large a saved tensor is on one device."""
-
-    tokens: float  # of one micro-batch after context parallelism
-    local_tokens: float  # the same outside the tensor-parallel region: divided by tp under sequence parallelism
-    linear_in_tokens: float  # rows kept of the input of a column-parallel matrix product
-    tp: int
-    element_bytes: float
-    linear_in_bytes: float  # element size of the inputs of matrix products: 1 in fp8
-    dropout: bool
+    linear_in_tokens: float
 
     @classmethod
-    def of(cls, model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions) -> _Layout:
-        tokens = plan.micro_batch * plan.seq_len / plan.cp
-        local = tokens / plan.tp if plan.sequence_parallel else tokens
-        element = _FP32_BYTES if plan.dtype == "fp32" else 2.0
-        return cls(
-            tokens=tokens,
-            local_tokens=local,
-            linear_in_tokens=tokens if options.keeps_gathered_inputs else local,
-            tp=plan.tp,
-            element_bytes=element,
-            linear_in_bytes=1.0 if plan.dtype == "fp8" else element,
-            dropout=options.has_dropout(model),
-        )
+    def under(cls, model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions) -> _Layout:
+        """Sizes of what `options` keep."""
+        shard = Shard.of(model, plan)
+        dropout = has_dropout(model) if options.dropout is None else options.dropout
+        rows = shard.tokens if options.keeps_gathered_inputs else shard.local_tokens
+        return cls(**{**vars(shard), "dropout": dropout}, linear_in_tokens=rows)
 
 
-def _head_dim(model: TransformerSpec) -> int:
+def _head_dim(model: TransformerSizes) -> int:
     return model.head_dim or model.hidden // model.n_heads
 
 
-def _attention_core(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
+def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
     """Scores of unfused attention (5 a s^2 b bytes with dropout), or the log-sum-exp of FlashAttention."""
     rows = lay.tokens * model.n_heads / lay.tp
-    if plan.recompute == "selective":
-        return []
     if plan.attention == "flash":
         return [SavedTensor("attention log-sum-exp", _FP32_BYTES * rows)]
     scores = lay.element_bytes * rows * plan.seq_len
@@ -75,7 +59,7 @@ def _attention_core(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) ->
     return saved
 
 
-def _standard_qkv(model: TransformerSpec, lay: _Layout) -> list[SavedTensor]:
+def _standard_qkv(model: TransformerSizes, lay: _Layout) -> list[SavedTensor]:
     width = _head_dim(model)
     n_kv = model.n_kv_heads or model.n_heads
     q = lay.element_bytes * lay.tokens * width * model.n_heads / lay.tp
@@ -86,7 +70,7 @@ def _standard_qkv(model: TransformerSpec, lay: _Layout) -> list[SavedTensor]:
     return [*saved, SavedTensor("attention output", q)]
 
 
-def _mla_qkv(model: TransformerSpec, mla: MLASpec, lay: _Layout) -> list[SavedTensor]:
+def _mla_qkv(model: TransformerSizes, mla: MLASpec, lay: _Layout) -> list[SavedTensor]:
     """Latents before and after their norms, then the per-head query, key and value they are expanded to."""
     heads = lay.element_bytes * lay.tokens * model.n_heads / lay.tp
     latents = lay.element_bytes * lay.local_tokens
@@ -101,14 +85,14 @@ def _mla_qkv(model: TransformerSpec, mla: MLASpec, lay: _Layout) -> list[SavedTe
     ]
 
 
-def _attention(model: TransformerSpec, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
+def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, core_again: bool) -> list[SavedTensor]:
     hidden = lay.element_bytes * lay.local_tokens * model.hidden
     qkv = _mla_qkv(model, model.mla, lay) if model.mla else _standard_qkv(model, lay)
     saved = [
         SavedTensor("attention norm input", hidden),
-        SavedTensor("qkv projection input", lay.linear_in_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("qkv projection input", lay.gemm_bytes * lay.linear_in_tokens * model.hidden),
         *qkv,
-        *_attention_core(model, plan, lay),
+        *([] if core_again else _attention_core(model, plan, lay)),
     ]
     if lay.dropout:
         saved.append(SavedTensor("attention dropout mask", lay.local_tokens * model.hidden))
@@ -123,13 +107,13 @@ def _mlp_inner(
     saved = [SavedTensor(f"{prefix} activation input", 2 * one if gated else one)]
     if gated and not options.fused_gate:
         saved.append(SavedTensor(f"{prefix} gate output", one))
-    return [*saved, SavedTensor(f"{prefix} down projection input", lay.linear_in_bytes * rows * ffn)]
+    return [*saved, SavedTensor(f"{prefix} down projection input", lay.gemm_bytes * rows * ffn)]
 
 
-def _dense_mlp(model: TransformerSpec, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
+def _dense_mlp(model: TransformerSizes, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
     saved = [
         SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
-        SavedTensor("mlp input", lay.linear_in_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("mlp input", lay.gemm_bytes * lay.linear_in_tokens * model.hidden),
         *_mlp_inner("mlp", lay.tokens, model.ffn_hidden / lay.tp, model.gated, lay, options),
     ]
     if lay.dropout:
@@ -137,17 +121,19 @@ def _dense_mlp(model: TransformerSpec, lay: _Layout, options: MemoryOptions) -> 
     return saved
 
 
-def _moe_mlp(model: TransformerSpec, moe: MoESpec, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
+def _moe_mlp(
+    model: TransformerSizes, plan: ParallelPlan, moe: MoESpec, lay: _Layout, options: MemoryOptions
+) -> list[SavedTensor]:
     """Router, permuted copies of each token for its `top_k` experts, expert outputs for the weighted sum, shared experts.
 
     Experts are sharded over tp as well, so that the permuted tokens of a whole tensor-parallel group pass every rank.
     """
-    routed = lay.tokens * moe.top_k * moe.imbalance
+    routed = expert_tokens(model, plan, lay)
     saved = [
         SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
-        SavedTensor("permuted tokens", lay.linear_in_bytes * routed * model.hidden),
+        SavedTensor("permuted tokens", lay.gemm_bytes * routed * model.hidden),
         *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
         SavedTensor("expert output", lay.element_bytes * routed * model.hidden),
     ]
@@ -158,27 +144,34 @@ def _moe_mlp(model: TransformerSpec, moe: MoESpec, lay: _Layout, options: Memory
 
 
 def layer_saved_tensors(
-    model: TransformerSpec, plan: ParallelPlan, *, is_moe: bool = False, options: MemoryOptions = MEGATRON
+    model: TransformerSizes,
+    plan: ParallelPlan,
+    *,
+    is_moe: bool = False,
+    options: MemoryOptions = MEGATRON,
+    recompute: str | None = None,
 ) -> tuple[SavedTensor, ...]:
     """The tensors one layer saves per micro-batch on one device.
 
     Args:
         is_moe: the layer has experts in place of the dense MLP.
+        recompute: in place of the plan's.
 
     Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
     """
-    lay = _Layout.of(model, plan, options)
-    if plan.recompute == "full":
+    lay = _Layout.under(model, plan, options)
+    recompute = plan.recompute if recompute is None else recompute
+    if recompute == "full":
         return (SavedTensor("layer input", lay.element_bytes * lay.local_tokens * model.hidden),)
-    mlp = _moe_mlp(model, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
-    return (*_attention(model, plan, lay), *mlp)
+    mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
+    return (*_attention(model, plan, lay, recompute == "selective"), *mlp)
 
 
 def embedding_saved_tensors(
-    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions = MEGATRON
+    model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
     """What the first stage saves per micro-batch beside its layers: token ids and, with dropout, its mask (section 4.3)."""
-    lay = _Layout.of(model, plan, options)
+    lay = _Layout.under(model, plan, options)
     ids = SavedTensor("token ids", 8.0 * plan.micro_batch * plan.seq_len / plan.cp)
     if not lay.dropout:
         return (ids,)
@@ -186,18 +179,13 @@ def embedding_saved_tensors(
 
 
 def head_saved_tensors(
-    model: TransformerSpec, plan: ParallelPlan, options: MemoryOptions = MEGATRON
+    model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
     """What the last stage saves beside its layers: `4 sbh/t (1 + v/h)` in all (section 4.3), fp32 logits among it."""
-    lay = _Layout.of(model, plan, options)
+    lay = _Layout.under(model, plan, options)
     hidden = lay.element_bytes * lay.local_tokens * model.hidden
     return (
         SavedTensor("final norm input", hidden),
         SavedTensor("head input", lay.element_bytes * lay.linear_in_tokens * model.hidden),
         SavedTensor("fp32 logits", _FP32_BYTES * lay.tokens * model.vocab / lay.tp),
     )
-
-
-def total_bytes(saved: tuple[SavedTensor, ...]) -> float:
-    """Sum of the sizes."""
-    return sum(tensor.size_bytes for tensor in saved)

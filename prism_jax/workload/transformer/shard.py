@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...plan.plan import ParallelPlan
-from ..kernels import Op
-from .spec import TransformerSpec
+from ..kernels import Kernel
+from .sizes import TransformerSizes
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Shard:
     dropout: bool
 
     @classmethod
-    def of(cls, model: TransformerSpec, plan: ParallelPlan) -> Shard:
+    def of(cls, model: TransformerSizes, plan: ParallelPlan) -> Shard:
         tokens = plan.micro_batch * plan.seq_len / plan.cp
-        element = 4.0 if plan.dtype == "fp32" else 2.0
+        element = plan.element_bytes
         return cls(
             tokens=tokens,
             local_tokens=tokens / plan.tp if plan.sequence_parallel else tokens,
@@ -41,11 +41,16 @@ class Shard:
             element_bytes=element,
             gemm_bytes=1.0 if plan.dtype == "fp8" else element,
             accumulate_bytes=0.0 if plan.fused_grad_accumulation else _accumulate_bytes(plan.dtype, element),
-            dropout=model.norm == "layer" and not model.gated and model.position == "learned",
+            dropout=has_dropout(model),
         )
 
 
-def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1.0) -> list[Op]:
+def has_dropout(model: TransformerSizes) -> bool:
+    """The GPT recipe (LayerNorm, plain MLP, learned positions) has dropout, Llama-style models do not."""
+    return model.norm == "layer" and not model.gated and model.position == "learned"
+
+
+def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1.0) -> list[Kernel]:
     """`batch` products of an m x k activation with a k x n weight, and the two products of their backward pass.
 
     Notes:
@@ -58,9 +63,9 @@ def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1
     is_fused = shard.accumulate_bytes == 0.0
     apart = [] if is_fused else [stream(f"{name}_accumulate", "W", shard.accumulate_bytes * w)]
     return _fp8_casts(name, a, out, shard) + [
-        Op(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
-        Op(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
-        Op(name, "W", "gemm", flops, read * (a + out) + (8.0 if is_fused else write) * w, 1.0, k, n, m, batch),
+        Kernel(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
+        Kernel(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
+        Kernel(name, "W", "gemm", flops, read * (a + out) + (8.0 if is_fused else write) * w, 1.0, k, n, m, batch),
         *apart,
     ]
 
@@ -70,7 +75,7 @@ def _accumulate_bytes(dtype: str, element_bytes: float) -> float:
     return 3.0 * element_bytes if dtype == "fp16" else element_bytes + 8.0
 
 
-def _fp8_casts(name: str, a: float, out: float, shard: Shard) -> list[Op]:
+def _fp8_casts(name: str, a: float, out: float, shard: Shard) -> list[Kernel]:
     """In fp8 the input and the output's gradient are read in 16 bits and written in 8.
 
     Source: Transformer Engine, `cast_transpose` kernels; the transposed copies that Hopper needs are fused into other passes.
@@ -81,6 +86,6 @@ def _fp8_casts(name: str, a: float, out: float, shard: Shard) -> list[Op]:
     return [stream(f"{name}_cast", "F", per_element * a), stream(f"{name}_cast", "B", per_element * out)]
 
 
-def stream(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Op:
+def stream(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Kernel:
     """A memory-bound pass over `hbm_bytes` bytes."""
-    return Op(name, phase, "memory", 0.0, hbm_bytes, n_launch)
+    return Kernel(name, phase, "memory", 0.0, hbm_bytes, n_launch)

@@ -5,13 +5,17 @@ The dimensions are those of `sizes.py`; the counting is in `params.py` and `flop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...errors import SpecError
-from . import flops, params
+from ...errors import Problem, SpecError
+from ...plan.plan import ParallelPlan
+from ..base import Block, BlockRun, Split
+from . import blocks, flops, params
 from .flops import TokenFlops
 from .params import LayerParams
+from .shard import Shard
 from .sizes import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSizes
 
 
@@ -23,6 +27,63 @@ class TransformerSpec(TransformerSizes):
         `n_params` is the main model, as published; multi-token-prediction modules are counted by `mtp_params`.
         FLOP methods do include them, since training runs them.
     """
+
+    # --- workload: see `base.Workload` ---
+
+    @property
+    def sample_unit(self) -> str:
+        """Throughput counts tokens."""
+        return "tokens"
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether any layer has experts."""
+        return self.moe is not None
+
+    @property
+    def layout(self) -> tuple[BlockRun, ...]:
+        """Embedding, layers, head, multi-token-prediction modules."""
+        return blocks.layout(self)
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Dense parameters, and experts, which expert parallelism divides."""
+        dense = (blocks.DENSE, 1)
+        return (dense, (blocks.EXPERT, plan.ep)) if self.has_experts else (dense,)
+
+    def block(self, kind: str, plan: ParallelPlan) -> Block:
+        """One block under a plan."""
+        return blocks.block(self, kind, plan)
+
+    def boundary_bytes(self, plan: ParallelPlan) -> float:
+        """Hidden states of a micro-batch, of all tensor-parallel ranks together."""
+        return plan.element_bytes * Shard.of(self, plan).tokens * self.hidden
+
+    def units_per_step(self, plan: ParallelPlan) -> int:
+        """Tokens of a step."""
+        return plan.global_batch * plan.seq_len
+
+    def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
+        """FLOPs of a step on all devices; unfused attention computes the whole square of scores."""
+        causal = plan.attention != "unfused"
+        per_token = self.train_flops_per_token(plan.seq_len, causal, plan.recompute if recomputed else "none")
+        return float(self.units_per_step(plan)) * per_token
+
+    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
+        """Attention heads, tokens of a sequence, experts."""
+        experts = self.moe.n_experts if self.moe is not None else 1
+        return {
+            "tp": Split(self.n_heads, "attention heads"),
+            "cp": Split(plan.seq_len, "tokens of a sequence"),
+            "ep": Split(experts, "experts"),
+        }
+
+    def deeper(self, n: int) -> TransformerSpec:
+        """The same model with `n` layers more."""
+        return replace(self, n_layers=self.n_layers + n)
+
+    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
+        """Nothing beyond what the degrees must divide."""
+        return iter(())
 
     # --- parameters ---
 

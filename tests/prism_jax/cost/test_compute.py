@@ -12,7 +12,7 @@ from prism_jax.cost.compute import attention_s, class_seconds, gemm_s, op_second
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
-from prism_jax.workload.kernels import Op, OpTable
+from prism_jax.workload.kernels import Kernel, KernelTable
 
 A100 = catalog.device("a100-80gb")
 EFF = efficiency("ampere")
@@ -80,11 +80,11 @@ def test_narrow_heads_are_slower() -> None:
 
 
 def test_classes_add_up_to_the_ops() -> None:
-    table = OpTable.of(
+    table = KernelTable.of(
         [
-            Op("p", "F", "gemm", 2.0 * 1024**3, 6.0 * 1024**2, 1, 1024, 1024, 1024),
-            Op("a", "B", "attention", 1e11, 1e8, 1, 2048, 2048, 128, 32, True, "bf16"),
-            Op("s", "W", "memory", 0.0, 1e9),
+            Kernel("p", "F", "gemm", 2.0 * 1024**3, 6.0 * 1024**2, 1, 1024, 1024, 1024),
+            Kernel("a", "B", "attention", 1e11, 1e8, 1, 2048, 2048, 128, 32, True, "bf16"),
+            Kernel("s", "W", "memory", 0.0, 1e9),
         ]
     )
     by_class = class_seconds(table, A100, "bf16", EFF)
@@ -105,13 +105,13 @@ def test_unknown_generation_names_the_known_ones() -> None:
 def test_the_factor_of_fp8_is_that_of_products_in_fp8_alone() -> None:
     h100, hopper = catalog.device("h100"), efficiency("hopper")
     ops = [
-        Op("fp8", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0),
-        Op("router", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0, dtype="bf16"),
-        Op("cast", "F", "memory", 0.0, 1e9),
+        Kernel("fp8", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0),
+        Kernel("router", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0, dtype="bf16"),
+        Kernel("cast", "F", "memory", 0.0, 1e9),
     ]
     slow = replace(hopper, fix=replace(hopper.fix, fp8=1.5))
     ratio = {
-        dtype: op_seconds(OpTable.of(ops), h100, dtype, slow) / op_seconds(OpTable.of(ops), h100, dtype, hopper)
+        dtype: op_seconds(KernelTable.of(ops), h100, dtype, slow) / op_seconds(KernelTable.of(ops), h100, dtype, hopper)
         for dtype in ("fp8", "bf16")
     }
     assert ratio["fp8"] == pytest.approx([1.5, 1.0, 1.0])

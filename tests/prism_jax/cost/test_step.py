@@ -10,6 +10,7 @@ import pytest
 
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import Setting
+from prism_jax.cost.block_cost import dispatch_share
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_cost import COMM_AXES, StepCost
@@ -19,7 +20,6 @@ from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
 from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
-from prism_jax.workload.transformer.traffic import dispatch_share
 
 F, B, W = 0, 1, 2
 TP, CP, EP, DP = range(len(COMM_AXES))

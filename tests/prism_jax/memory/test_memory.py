@@ -12,7 +12,8 @@ from prism_jax.memory.breakdown import MemoryBreakdown, memory
 from prism_jax.partition.chunks import chunks_of_stage, layers_of_chunks
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster, Device, Tier
-from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors, total_bytes
+from prism_jax.workload.base import total_bytes
+from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors
 from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
 
 A100 = Device("a100-80gb", {"bf16": 312e12}, 80 * GIB, 2.04e12, 400.0, 108, source="datasheet")

@@ -12,7 +12,7 @@ from prism_jax.errors import PlanError
 from prism_jax.io.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.plans.block import block_cost
+from prism_jax.search.plans.block import table_cost
 from prism_jax.search.plans.bound import lower_bound
 from prism_jax.search.plans.space import default_space
 from prism_jax.simulate import predict
@@ -72,9 +72,9 @@ def test_simple_schedules_meet_their_bound_without_transfers(evaluator):
         if layout.schedule in ("gpipe", "1f1b"):
             table = evaluator.block(index)
             table = table.take(np.flatnonzero(table.base.global_batch % (table.dp * table.micro_batch) == 0)[:40])
-            cost = block_cost(table, evaluator.parts)
+            cost = table_cost(table, evaluator.costs)
             cost = replace(cost, edge_s=np.zeros_like(cost.edge_s))
-            bound = lower_bound(cost, evaluator.parts.eff.overlap_slowdown)
+            bound = lower_bound(cost, evaluator.costs.eff.overlap_slowdown)
             if layout.pp == 1:
                 assert bound == pytest.approx(evaluator.step_times(table), rel=3e-6)
             assert (bound <= evaluator.step_times(table)).all()

@@ -18,7 +18,7 @@ from prism_jax.search.gradient.relax import descend
 from prism_jax.search.gradient.search import gap, gradient_search
 from prism_jax.search.gradient.time import estimate_s
 from prism_jax.search.gradient.visited import Known
-from prism_jax.search.plans.block import block_cost, feasibility
+from prism_jax.search.plans.block import feasibility, table_cost
 from prism_jax.search.plans.rules import FEASIBLE
 from prism_jax.search.plans.space import PlanSpace, default_space
 from prism_jax.search.plans.table import COLUMNS
@@ -103,11 +103,11 @@ def test_estimates_are_close_to_simulated_times(job):
     for layout in evaluator.layouts:
         table = space.block(job.plan, layout)
         table = table.take(np.random.default_rng(0).permutation(len(table))[:24])
-        table = table.take(feasibility(table, evaluator.parts)[0] == FEASIBLE)
+        table = table.take(feasibility(table, evaluator.costs)[0] == FEASIBLE)
         if len(table):
             exact = evaluator.step_times(table)
             ratios.setdefault(layout.schedule, []).extend(
-                estimate_s(block_cost(table, evaluator.parts), evaluator.parts) / exact
+                estimate_s(table_cost(table, evaluator.costs), evaluator.costs) / exact
             )
     assert set(ratios) == set(SCHEDULES)
     for own in ratios.values():
@@ -119,7 +119,7 @@ def test_the_gradient_leads_to_faster_plans(job):
     """Ends of starts are faster than plans drawn at random from the same space; by how much a benchmark says."""
     space = default_space(job)
     knobs = Knobs(space, job.plan, job.model)
-    known = Known(knobs, Evaluator(job, space).parts)
+    known = Known(knobs, Evaluator(job, space).costs)
     ends, _ = known.look_up(descend(knobs, known, seed=0))
     rng = np.random.default_rng(0)
     drawn, _ = known.look_up(rng.integers(knobs.sizes, size=(1500, len(knobs.sizes))))

@@ -11,7 +11,7 @@ import pytest
 from prism_jax.errors import PlanError
 from prism_jax.io.job.load_job import load_job
 from prism_jax.memory.breakdown import memory
-from prism_jax.plan.check import problems
+from prism_jax.rules.check import problems
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plans.block import feasibility
 from prism_jax.search.plans.rules import FEASIBLE, MEMORY
@@ -76,7 +76,7 @@ def test_reasons_are_those_of_the_checks(which, job, space):
         if not len(table):
             continue
         rows = rng.choice(len(table), min(len(table), 40), replace=False)
-        reason, used = feasibility(table.take(rows), evaluator.parts)
+        reason, used = feasibility(table.take(rows), evaluator.costs)
         for row, why, n_bytes in zip(rows, reason, used, strict=True):
             plan = table.plan(int(row))
             broken = [*problems(plan, job.model, job.cluster)]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ....errors import DataError, PrismError
 from ....partition.chunks import layers_of_chunks
-from ....plan.check import MAX_CHUNK_RUNS
 from ....plan.plan import ParallelPlan
+from ....rules.check import MAX_CHUNK_RUNS
 from ....system.hardware import Cluster
 from ....workload.transformer.spec import TransformerSpec
 from ..job_table import MeasuredRun, is_job_table, read_job_table

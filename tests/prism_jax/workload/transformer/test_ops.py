@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.workload.kernels import OpTable
-from prism_jax.workload.transformer.ops import embedding_ops, head_ops, layer_ops
+from prism_jax.workload.kernels import KernelTable
+from prism_jax.workload.transformer.ops import layer_ops
 from prism_jax.workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
 
 GPT = TransformerSpec(name="gpt", n_layers=4, hidden=1024, n_heads=16, ffn_hidden=4096, vocab=51200)
@@ -24,11 +24,9 @@ MLA = replace(
 PLAN = ParallelPlan(micro_batch=2, global_batch=8, seq_len=512)
 
 
-def all_ops(model: TransformerSpec, plan: ParallelPlan) -> OpTable:
-    table = embedding_ops(model, plan) + head_ops(model, plan)
-    for layer in range(model.n_layers):
-        table += layer_ops(model, plan, layer)
-    return table
+def all_ops(model: TransformerSpec, plan: ParallelPlan) -> KernelTable:
+    blocks = [model.block(run.kind, plan) for run in model.layout for _ in range(run.count)]
+    return sum((block.kernels for block in blocks), KernelTable(()))
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import PlanError, PrismError, Problem
+from ..plan.plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.transformer.spec import TransformerSpec
-from .plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
+from ..workload.base import Workload, n_body
 
 STAGES_PER_DEVICE = {"gpipe": 1, "1f1b": 1, "zb_h1": 1, "zb_h2": 1, "zb_v": 2, "dualpipe": 1}
 ATTENTION = ("flash", "unfused")
 MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micro-batches of 128 chunks, about a minute
 
 
-def check_plan(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> None:
+def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
     """Raises the first contradiction between plan, model and cluster.
 
     Raises:
@@ -24,7 +24,7 @@ def check_plan(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> 
         raise PlanError(str(problem))
 
 
-def problems(plan: ParallelPlan, model: TransformerSpec, cluster: Cluster) -> Iterator[Problem]:
+def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[Problem]:
     """Every contradiction."""
     yield from _names(plan)
     yield from _devices(plan, cluster)
@@ -89,19 +89,16 @@ def _batch(plan: ParallelPlan) -> Iterator[Problem]:
         )
 
 
-def _model(plan: ParallelPlan, model: TransformerSpec) -> Iterator[Problem]:
-    if model.n_heads % plan.tp:
-        remedy = f"Try tp={_divisor(model.n_heads, plan.tp)}."
-        yield Problem("tp", f"{plan.tp} does not divide the model's {model.n_heads} attention heads. {remedy}")
-    if model.moe is None:
-        if plan.ep > 1:
-            yield Problem("ep", f"{plan.ep}, but {model.name} has no experts. Use ep=1.")
-        return
-    if model.moe.n_experts % plan.ep:
-        remedy = f"Try ep={_divisor(model.moe.n_experts, plan.ep)}."
-        yield Problem("ep", f"{plan.ep} does not divide the model's {model.moe.n_experts} experts. {remedy}")
-    if (plan.dp * plan.cp) % plan.ep:
+def _model(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
+    for axis, (n, what) in model.splits(plan).items():
+        degree = getattr(plan, axis)
+        if n == 1 and degree > 1:
+            yield Problem(axis, f"{degree}, but {model.name} has no {what}. Use {axis}=1.")
+        elif n % degree and axis != "cp":  # the sequence is part of the batch
+            yield Problem(axis, f"{degree} does not divide the model's {n} {what}. Try {axis}={_divisor(n, degree)}.")
+    if model.splits(plan)["ep"].n > 1 and (plan.dp * plan.cp) % plan.ep:
         yield Problem("ep", f"{plan.ep} does not divide dp*cp = {plan.dp}*{plan.cp} = {plan.dp * plan.cp}")
+    yield from model.problems(plan)
 
 
 def _divisor(n: int, near: int) -> int:
@@ -123,7 +120,7 @@ def _sharding(plan: ParallelPlan) -> Iterator[Problem]:
         )
 
 
-def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[Problem]:
+def _pipeline(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
     fixed = STAGES_PER_DEVICE.get(plan.schedule)
     if plan.schedule == "interleaved" and plan.virtual_stages < 2 and plan.pp > 1:
         yield Problem("schedule", "interleaved needs virtual_stages of at least 2. Use schedule=1f1b for one.")
@@ -145,13 +142,13 @@ def _pipeline(plan: ParallelPlan, model: TransformerSpec) -> Iterator[Problem]:
             f"but pp = {plan.pp} and there are {plan.n_micro_batch}",
         )
     if plan.layer_split:
-        if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != model.n_layers:
+        if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != n_body(model):
             yield Problem(
                 "",
                 f"layer_split has {len(plan.layer_split)} chunks with {sum(plan.layer_split)} layers, but the plan has "
-                f"pp*virtual_stages = {plan.n_chunk} chunks and the model {model.n_layers} layers",
+                f"pp*virtual_stages = {plan.n_chunk} chunks and the model {n_body(model)} layers",
             )
-    elif plan.n_chunk > model.n_layers + 2:
+    elif plan.n_chunk > n_body(model) + 2:
         yield Problem(
-            "", f"pp*virtual_stages = {plan.n_chunk} model chunks, but the model has only {model.n_layers} layers"
+            "", f"pp*virtual_stages = {plan.n_chunk} model chunks, but the model has only {n_body(model)} layers"
         )

@@ -1,46 +1,23 @@
-"""What one device communicates inside the ops of a layer, of the embedding and of the head, per micro-batch.
-
-A `Comm` is a number of equal collectives; bytes follow the definition of S in `collective.py`. `beside` names the compute that
-runs at the same time, empty if nothing does:
-
-    weight_grad, input_grad    the product of that phase (Megatron-LM's asynchronous sequence-parallel backward)
-    attention                  the fused attention kernel (ring attention)
-    chunk                      everything the chunk computes (prefetched parameter gathering)
-    product                    the products it is cut up with (user-buffer overlap: all but one of tp pieces hide)
-"""
+"""What one device communicates inside the kernels of a layer, of the embedding and of the head, per micro-batch."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ...plan.plan import ParallelPlan
+from ..base import Comm
 from .mlp_ops import expert_tokens
 from .shard import Shard
-from .spec import TransformerSpec
+from .sizes import TransformerSizes
 
 FP32_BYTES = 4.0
 
 
-class Comm(NamedTuple):
-    """`count` equal collectives of `n_bytes` each, over a group of `size` devices `stride` apart."""
-
-    axis: str  # tp | cp | ep | dp
-    kind: str
-    phase: str  # F | B
-    n_bytes: float
-    stride: int
-    size: int
-    beside: str = ""
-    count: float = 1.0
-
-
-def layer_comms(model: TransformerSpec, plan: ParallelPlan, layer: int) -> list[Comm]:
+def layer_comms(model: TransformerSizes, plan: ParallelPlan, layer: int) -> list[Comm]:
     """Communication of one layer, without recomputation and without gathering of sharded parameters."""
     comms = _tensor_parallel(model, plan, 2.0) + _context_parallel(model, plan)
     return comms + (_expert_parallel(model, plan) if model.is_moe_layer(layer) else [])
 
 
-def embedding_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+def embedding_comms(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Sum over the shares of the vocabulary; with sequence parallelism every rank keeps its tokens only."""
     if plan.tp == 1:
         return []
@@ -51,7 +28,7 @@ def embedding_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
     return comms
 
 
-def head_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+def head_comms(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Input of the logits and its gradient; maximum, sum and target logit of the vocabulary-parallel cross entropy."""
     comms: list[Comm] = []
     if plan.tp > 1:
@@ -63,39 +40,19 @@ def head_comms(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
             comms += [_tp(plan, "all_gather", "F", size), _tp(plan, "reduce_scatter", "B", size, beside)]
         else:
             comms.append(_tp(plan, "all_reduce", "B", size, beside))
-    for _ in range(model.n_mtp):
-        comms += layer_comms(model, plan, model.n_layers - 1)
     return comms
-
-
-def dispatch_share(n_node: int, top_k: int) -> float:
-    """Share of token-expert pairs that cross the network when a token goes to every node once, whoever needs it there.
-
-    Notes:
-        A token with k experts spread evenly over N nodes meets `N (1 - (1 - 1/N)^k)` of them; the copies are made over NVLink.
-
-    Source: arXiv 2412.19437 section 3.2.2 and deepseek-ai/DeepEP; Megatron-Core's flex dispatcher does the same.
-    """
-    if n_node == 1:
-        return 1.0
-    return n_node * (1.0 - (1.0 - 1.0 / n_node) ** top_k) / top_k
-
-
-def data_group(plan: ParallelPlan) -> tuple[int, int]:
-    """(stride, size) of the ranks that share dense parameters: dp and cp together."""
-    return min(plan.stride("dp"), plan.stride("cp")), plan.dp * plan.cp
 
 
 def _tp(plan: ParallelPlan, kind: str, phase: str, n_bytes: float, beside: str = "") -> Comm:
     return Comm("tp", kind, phase, n_bytes, plan.stride("tp"), plan.tp, beside)
 
 
-def _activation_bytes(model: TransformerSpec, plan: ParallelPlan) -> float:
+def _activation_bytes(model: TransformerSizes, plan: ParallelPlan) -> float:
     shard = Shard.of(model, plan)
     return shard.element_bytes * shard.tokens * model.hidden
 
 
-def _tensor_parallel(model: TransformerSpec, plan: ParallelPlan, n_block: float) -> list[Comm]:
+def _tensor_parallel(model: TransformerSizes, plan: ParallelPlan, n_block: float) -> list[Comm]:
     """Per block (attention, MLP) an all-reduce per pass, or the all-gather and reduce-scatter it splits into.
 
     Notes:
@@ -122,7 +79,7 @@ def _tensor_parallel(model: TransformerSpec, plan: ParallelPlan, n_block: float)
     return [comm._replace(count=n_block) for comm in comms]
 
 
-def _context_parallel(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Keys and values go once around the ring, with their gradients on the way back, under the attention of the part at hand."""
     if plan.cp == 1:
         return []
@@ -133,7 +90,7 @@ def _context_parallel(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
     return [comm, comm._replace(phase="B"), comm._replace(phase="B", kind="reduce_scatter")]
 
 
-def _expert_parallel(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
+def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Dispatch and combine, forward and back; the graph lets a schedule that pairs F and B (DualPipe) hide them.
 
     Notes:
@@ -142,8 +99,8 @@ def _expert_parallel(model: TransformerSpec, plan: ParallelPlan) -> list[Comm]:
     if plan.ep == 1:
         return []
     shard = Shard.of(model, plan)
-    stride, _ = data_group(plan)
+    stride, _ = plan.data_group
     pairs = expert_tokens(model, plan, shard) * shard.local_tokens / shard.tokens * model.hidden
-    dispatch = Comm("ep", "all_to_all", "F", shard.gemm_bytes * pairs, stride, plan.ep)
+    dispatch = Comm("ep", "all_to_all", "F", shard.gemm_bytes * pairs, stride, plan.ep, fan_out=model.top_k)
     combine = dispatch._replace(n_bytes=shard.element_bytes * pairs)
     return [dispatch, combine, dispatch._replace(phase="B"), combine._replace(phase="B")]

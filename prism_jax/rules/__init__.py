@@ -1,0 +1,1 @@
+"""Which plans a model and a cluster allow."""

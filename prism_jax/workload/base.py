@@ -1,0 +1,247 @@
+"""Workload: what a model hands to everything else, as blocks; one block says what time, memory and exchange of gradients need.
+
+A model is a row of blocks in model order. Those of its *body* are dealt to pipeline stages; those placed first or last stay
+with the first or the last model chunk. A block is asked for under a plan and then speaks of one device and one micro-batch:
+kernels, communication, parameters by how they are sharded, and what it keeps for the backward pass. Parts of a block are made
+when they are asked for, so that a sweep over plans makes each of them once per combination of the plan fields that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ..errors import Problem
+from ..framework.memory_options import MemoryOptions
+from ..plan.plan import ParallelPlan
+from .kernels import KernelTable
+
+
+class Comm(NamedTuple):
+    """`count` equal collectives of `n_bytes` each, over a group of `size` devices `stride` apart.
+
+    Attributes:
+        axis: tp | cp | ep | dp.
+        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast; bytes as `cost.collective` defines them.
+        phase: F | B.
+        beside: compute that runs at the same time, empty if nothing does: "weight_grad" and "input_grad", the product of that
+            phase (Megatron-LM's asynchronous sequence-parallel backward); "attention", the fused attention kernel (ring
+            attention); "chunk", everything the chunk computes (prefetched parameters); "product", the products it is cut up with
+            (user-buffer overlap: all but one of tp pieces hide).
+        fan_out: all_to_all only: how many members each item goes to. An item crosses the network once per node that needs it
+            (DeepEP, Megatron-Core's flex dispatcher); 0: every copy crosses.
+    """
+
+    axis: str
+    kind: str
+    phase: str
+    n_bytes: float
+    stride: int
+    size: int
+    beside: str = ""
+    count: float = 1.0
+    fan_out: int = 0
+
+
+class Parameters(NamedTuple):
+    """Parameters of a block that are sharded alike, on one device.
+
+    Attributes:
+        group: name of the way they are sharded, one of `Workload.groups`.
+        count: after tensor and expert parallelism, before ZeRO or FSDP.
+        shared: name of a tensor that several blocks use (a tied embedding), empty for none: a stage holds it once, and stages
+            that hold copies add up their gradients.
+    """
+
+    group: str
+    count: float
+    shared: str = ""
+
+
+class SavedTensor(NamedTuple):
+    """One tensor that lives from the forward to the backward pass of a micro-batch."""
+
+    name: str
+    size_bytes: float
+
+
+class BlockRun(NamedTuple):
+    """`count` equal blocks, one after another.
+
+    Attributes:
+        kind: name of the block, passed to `Workload.block`.
+        place: "body": dealt to pipeline stages; "first", "last": with the first or last model chunk.
+        is_unit: gathered and released by itself where parameters are sharded; others are held for the whole step (FSDP's root).
+    """
+
+    kind: str
+    count: int
+    place: str = "body"
+    is_unit: bool = True
+
+
+class Split(NamedTuple):
+    """How many equal parts an axis can cut a model into, and what of it is cut.
+
+    Attributes:
+        n: the degree must divide it; 1: the axis cannot be used.
+        what: plural noun for messages: "attention heads".
+    """
+
+    n: int
+    what: str
+
+
+@runtime_checkable
+class Block(Protocol):
+    """One block on one device, for one micro-batch under a plan."""
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Kernels of forward (F), input gradient (B) and weight gradient (W); what is recomputed stands in B again."""
+        ...
+
+    @property
+    def comms(self) -> Sequence[Comm]:
+        """Communication inside the block, without gathering of sharded parameters."""
+        ...
+
+    @property
+    def parameters(self) -> Sequence[Parameters]:
+        """Parameters by how they are sharded."""
+        ...
+
+    @property
+    def knob(self) -> str:
+        """Field of `CostCorrection` that scales all compute of the block, on top of its kernels' own; empty for none."""
+        ...
+
+    def saved(self, rules: MemoryOptions) -> Sequence[SavedTensor]:
+        """Tensors kept between forward and backward pass."""
+        ...
+
+    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Held for a moment while the forward pass of the block runs (a loss), beside what is saved."""
+        ...
+
+    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Held for a moment while the block's gradients are computed, without what is recomputed."""
+        ...
+
+    def recomputed_bytes(self, rules: MemoryOptions) -> float:
+        """What recomputation brings back for its backward pass."""
+        ...
+
+
+@runtime_checkable
+class Workload(Protocol):
+    """A model that can be trained: sizes, blocks and FLOPs. Compared by value, hashable, picklable."""
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        ...
+
+    @property
+    def sample_unit(self) -> str:
+        """What throughput counts: "tokens" or "samples"."""
+        ...
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether tokens are routed to experts; the calibration knows such models deviate more."""
+        ...
+
+    @property
+    def layout(self) -> tuple[BlockRun, ...]:
+        """All blocks, in model order."""
+        ...
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Every way in which parameters are sharded: its name, and among how many ranks of dp x cp the workload divides them."""
+        ...
+
+    def block(self, kind: str, plan: ParallelPlan) -> Block:
+        """One block of the kind `kind`."""
+        ...
+
+    def boundary_bytes(self, plan: ParallelPlan) -> float:
+        """Activations that a micro-batch hands from one block to the next, of all tensor-parallel ranks together."""
+        ...
+
+    def n_params(self) -> int:
+        """Parameters of the whole model."""
+        ...
+
+    def n_params_active(self) -> int:
+        """Parameters that serve one token or sample."""
+        ...
+
+    def units_per_step(self, plan: ParallelPlan) -> int:
+        """Tokens or samples of a step."""
+        ...
+
+    def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
+        """FLOPs of a step on all devices; model FLOPs, or with what recomputation repeats."""
+        ...
+
+    def deeper(self, n: int) -> Workload:
+        """The same model with `n` blocks more in its body.
+
+        Raises:
+            SpecError: the model has no such variant.
+        """
+        ...
+
+    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
+        """What the degrees tp, cp and ep must divide."""
+        ...
+
+    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
+        """What else of the plan contradicts the model."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainBlock:
+    """A block as its parts, for workloads whose blocks do not depend on much of a plan."""
+
+    kernels: KernelTable
+    comms: tuple[Comm, ...] = ()
+    parameters: tuple[Parameters, ...] = ()
+    saved_tensors: tuple[SavedTensor, ...] = ()
+    backward_bytes: float = 0.0
+    knob: str = ""
+    forward_bytes: float = field(default=0.0, kw_only=True)
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """Its saved tensors, whatever the framework."""
+        return self.saved_tensors
+
+    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """As stated."""
+        return self.forward_bytes
+
+    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """As stated."""
+        return self.backward_bytes
+
+    def recomputed_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing is recomputed."""
+        return 0.0
+
+
+def total_bytes(saved: Sequence[SavedTensor]) -> float:
+    """Sum of the sizes."""
+    return sum(tensor.size_bytes for tensor in saved)
+
+
+def kinds_of(workload: Workload) -> tuple[str, ...]:
+    """Kinds of block, in model order."""
+    return tuple(run.kind for run in workload.layout)
+
+
+def n_body(workload: Workload) -> int:
+    """Blocks that are dealt to pipeline stages: layers."""
+    return sum(run.count for run in workload.layout if run.place == "body")

@@ -1,0 +1,233 @@
+"""The blocks of a transformer: embedding, layers with a dense MLP, layers with experts, head, multi-token-prediction modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...framework.memory_options import MemoryOptions
+from ...plan.plan import ParallelPlan
+from ..base import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
+from ..kernels import KernelTable
+from .attention_ops import CORE
+from .comms import embedding_comms, head_comms, layer_comms
+from .ops import embedding_ops, head_ops, layer_ops, mtp_ops
+from .params import embedding_params, layer_params, mtp_params, norm_params
+from .saved_tensors import embedding_saved_tensors, head_saved_tensors, layer_saved_tensors
+from .shard import Shard
+from .sizes import TransformerSizes
+
+EMBEDDING, DENSE_LAYER, MOE_LAYER, HEAD, MTP = "embedding", "dense_layer", "moe_layer", "head", "mtp"
+DENSE, EXPERT = "dense", "expert"
+_EMBEDDING_MATRIX = "embedding"  # shared by embedding and head where they are tied
+_LOGIT_SAVED_BYTES = 4.0
+
+
+def layout(model: TransformerSizes) -> tuple[BlockRun, ...]:
+    """Blocks in model order; kinds that the model has none of are left out."""
+    runs = (
+        BlockRun(EMBEDDING, 1, "first", is_unit=False),
+        BlockRun(DENSE_LAYER, model.n_layers - model.n_moe_layers),
+        BlockRun(MOE_LAYER, model.n_moe_layers),
+        BlockRun(HEAD, 1, "last", is_unit=False),
+        BlockRun(MTP, model.n_mtp, "last"),
+    )
+    return tuple(run for run in runs if run.count)
+
+
+def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
+    """The block of kind `kind` under `plan`."""
+    match kind:
+        case "embedding":
+            return EmbeddingBlock(model, plan)
+        case "head":
+            return HeadBlock(model, plan)
+        case "mtp":
+            return MtpBlock(model, plan)
+        case _:
+            return LayerBlock(model, plan, kind == MOE_LAYER)
+
+
+@dataclass(frozen=True)
+class _Unchanging:
+    """What blocks that are never recomputed have in common."""
+
+    model: TransformerSizes
+    plan: ParallelPlan
+
+    @property
+    def knob(self) -> str:
+        """No knob beside those of the kernels."""
+        return ""
+
+    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing beside what is saved."""
+        return 0.0
+
+    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing that a layer would not need more of."""
+        return 0.0
+
+    def recomputed_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class EmbeddingBlock(_Unchanging):
+    """Token embedding, learned positions, dropout."""
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Lookup and scatter."""
+        return embedding_ops(self.model, self.plan)
+
+    @property
+    def comms(self) -> list[Comm]:
+        """Sum over the shares of the vocabulary."""
+        return embedding_comms(self.model, self.plan)
+
+    @property
+    def parameters(self) -> tuple[Parameters, ...]:
+        """The embedding matrix, which a tied head shares, and learned positions."""
+        model, tp = self.model, self.plan.tp
+        matrix = model.vocab * model.hidden
+        positions = Parameters(DENSE, (embedding_params(model) - matrix) / tp)
+        return (Parameters(DENSE, matrix / tp, _EMBEDDING_MATRIX if model.tied_embeddings else ""), positions)
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """Token ids, dropout mask."""
+        return embedding_saved_tensors(self.model, self.plan, rules)
+
+
+@dataclass(frozen=True)
+class LayerBlock:
+    """One layer, with a dense MLP or with experts."""
+
+    model: TransformerSizes
+    plan: ParallelPlan
+    is_moe: bool
+
+    @property
+    def _layer(self) -> int:
+        """A layer of this kind."""
+        return self.model.n_layers - 1 if self.is_moe else 0
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Kernels of the layer; what is recomputed runs again in B."""
+        ops = layer_ops(self.model, self.plan, self._layer)
+        match self.plan.recompute:
+            case "full":
+                return ops + ops.repeated_in_backward()
+            case "selective":
+                return ops + ops.repeated_in_backward(CORE)
+        return ops
+
+    @property
+    def comms(self) -> list[Comm]:
+        """Tensor, context and expert parallel communication; that of the forward again in B under full recomputation."""
+        comms = layer_comms(self.model, self.plan, self._layer)
+        if self.plan.recompute != "full":
+            return comms
+        return comms + [comm._replace(phase="B") for comm in comms if comm.phase == "F"]
+
+    @property
+    def parameters(self) -> tuple[Parameters, ...]:
+        """Norms and routers are whole on every tensor-parallel rank."""
+        own, tp = layer_params(self.model, self._layer), self.plan.tp
+        dense = Parameters(DENSE, (own.attention + own.mlp + own.shared) / tp + own.norms + own.router)
+        return (dense, Parameters(EXPERT, own.experts / (tp * self.plan.ep))) if self.is_moe else (dense,)
+
+    @property
+    def knob(self) -> str:
+        """Layers with experts have a factor of their own."""
+        return "expert" if self.is_moe else ""
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """What autograd keeps; the layer's input alone under full recomputation."""
+        return layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules)
+
+    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Nothing beside what is saved."""
+        return 0.0
+
+    def backward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Gradients at both sides of the MLP's activation, and of its gathered input."""
+        model, plan = self.model, self.plan
+        width = model.moe.top_k * model.moe.ffn_hidden if self.is_moe and model.moe is not None else model.ffn_hidden
+        tokens = Shard.of(model, plan).tokens
+        inner = plan.element_bytes * tokens * width * model.n_mlp_matrices / plan.tp
+        return inner + 2 * plan.element_bytes * tokens * model.hidden
+
+    def recomputed_bytes(self, rules: MemoryOptions) -> float:
+        """What full recomputation brings back, one layer at a time."""
+        if self.plan.recompute != "full":
+            return 0.0
+        again = layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, recompute="none")
+        return max(0.0, total_bytes(again) - total_bytes(self.saved(rules)))
+
+
+@dataclass(frozen=True)
+class HeadBlock(_Unchanging):
+    """Final norm, logits and loss."""
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Norm, product with the vocabulary, cross entropy."""
+        return head_ops(self.model, self.plan)
+
+    @property
+    def comms(self) -> list[Comm]:
+        """Input of the logits and its gradient, sums of the vocabulary-parallel cross entropy."""
+        return head_comms(self.model, self.plan)
+
+    @property
+    def parameters(self) -> tuple[Parameters, ...]:
+        """The output projection, which may be the embedding matrix, and the final norm."""
+        model, tp = self.model, self.plan.tp
+        shared = _EMBEDDING_MATRIX if model.tied_embeddings else ""
+        return (
+            Parameters(DENSE, model.vocab * model.hidden / tp, shared),
+            Parameters(DENSE, float(norm_params(model))),
+        )
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """Inputs of norm and product, fp32 logits."""
+        return head_saved_tensors(self.model, self.plan, rules)
+
+    def forward_peak_bytes(self, rules: MemoryOptions) -> float:
+        """Logits beside their fp32 copy while the loss is computed."""
+        model, plan = self.model, self.plan
+        logits = Shard.of(model, plan).tokens * model.vocab / plan.tp
+        return (rules.logits_peak_bytes - _LOGIT_SAVED_BYTES) * logits
+
+
+@dataclass(frozen=True)
+class MtpBlock(HeadBlock):
+    """A multi-token-prediction module: a projection, a layer like the last one, and a loss; embedding and head are shared."""
+
+    @property
+    def _layer(self) -> LayerBlock:
+        return LayerBlock(self.model, self.plan, self.model.is_moe_layer(self.model.n_layers - 1))
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Projection, layer, logits, loss; not recomputed."""
+        return mtp_ops(self.model, self.plan)
+
+    @property
+    def comms(self) -> list[Comm]:
+        """That of its layer."""
+        return layer_comms(self.model, self.plan, self.model.n_layers - 1)
+
+    @property
+    def parameters(self) -> tuple[Parameters, ...]:
+        """Its own parameters."""
+        model, plan = self.model, self.plan
+        experts = layer_params(model, model.n_layers - 1).experts
+        dense = Parameters(DENSE, (mtp_params(model) / model.n_mtp - experts) / plan.tp)
+        return (dense, Parameters(EXPERT, experts / (plan.tp * plan.ep))) if experts else (dense,)
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """A loss and a layer."""
+        return (*super().saved(rules), *self._layer.saved(rules))
