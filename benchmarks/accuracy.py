@@ -8,21 +8,18 @@ from __future__ import annotations
 import argparse
 import time
 
+import jax
 import numpy as np
 
+from prism_jax import load_job, predict
 from prism_jax.start_jax import start_jax
-
-start_jax()
-
-import jax  # noqa: E402
-
-from prism_jax import load_job, predict  # noqa: E402
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99)
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    start_jax()
+    options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--job", default="examples/llama3_405b_16384.yaml")
     options.add_argument("--steps", type=int, default=100_000)
     options.add_argument("--parts", type=int, default=10)

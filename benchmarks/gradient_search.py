@@ -19,9 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 if TYPE_CHECKING:
     from prism_jax.search.study import Study
 
@@ -38,16 +35,15 @@ Found = tuple["Study", int, list[float]]  # the last study without its screen, i
 
 def child(job: str, method: str, seed: int, times: int, into: str) -> None:
     """Searches in this process, one after the other."""
-    from prism_jax.start_jax import start_jax
-
-    start_jax()
     import numpy as np
 
+    from experiments.common import start
     from prism_jax import load_job
     from prism_jax.search.evaluate import Screen
     from prism_jax.search.exhaustive import search
     from prism_jax.search.gradient.search import gradient_search
 
+    start()
     run = search if method == "exhaustive" else gradient_search
     seconds = []
     for _ in range(times):

@@ -11,25 +11,17 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import os
-import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import jax
+import numpy as np
 
-from prism_jax.start_jax import start_jax
-
-start_jax()
-
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-
-from prism_jax import Job, load_job  # noqa: E402
-from prism_jax.placement import Effort, PlacementResult, gain_on, place  # noqa: E402
-from prism_jax.variability.catalog import preset  # noqa: E402
-from prism_jax.variability.score_map import NormalScoreMap  # noqa: E402
+from experiments.common import start
+from prism_jax import Job, load_job
+from prism_jax.placement import Effort, PlacementResult, gain_on, place
+from prism_jax.variability.catalog import preset
+from prism_jax.variability.score_map import NormalScoreMap
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = str(ROOT / "examples" / "llama3_405b_16384.yaml")
@@ -135,6 +127,7 @@ def promise(nodes: np.ndarray | None, first: int) -> None:
 
 
 def main() -> None:
+    start()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument(

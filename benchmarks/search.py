@@ -141,6 +141,7 @@ def promise(job_name: str) -> None:
             scorers = [TailScorer(evaluator, 900_000 + k) for k in range(N_TRUTH_SEED)]
             values = np.array([[float(p95.of(s.samples_of(t, 512))[0]) for t in pair] for s in scorers])
             winners[plan] = float((1.0 - values[:, 1] / values[:, 0]).mean())
+        assert study.promise is not None
         low, high = study.promise.gain_interval
         inside += low <= winners[plan] <= high
     print(
@@ -153,7 +154,7 @@ PARTS = {"evaluate": evaluate, "tail": tail, "whole": whole, "promise": promise}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[*PARTS])
     parser.add_argument("--job", default=JOB)
     arguments = parser.parse_args()

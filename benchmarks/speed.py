@@ -6,16 +6,12 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+import jax
 import numpy as np
 
+from prism_jax import Job, load_job, predict
+from prism_jax.simulate.program import Program, lower
 from prism_jax.start_jax import start_jax
-
-start_jax()
-
-import jax  # noqa: E402
-
-from prism_jax import Job, load_job, predict  # noqa: E402
-from prism_jax.simulate.program import Program, lower  # noqa: E402
 
 REPEATS = 15
 BRUTE_STEPS = 128
@@ -24,6 +20,7 @@ SIZES = ("examples/llama3_405b_16384.yaml", "examples/llama3_405b_65536.yaml")
 
 
 def main() -> None:
+    start_jax()
     print(f"jax {jax.__version__}, {len(jax.devices())} devices")
     jobs = [load_job(path) for path in SIZES]
     warm = [_wall(lambda seed, j=job: predict(j, key=jax.random.key(seed))) for job in jobs]

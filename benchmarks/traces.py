@@ -15,25 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
+from prism_jax.io.traces.open_trace import open_trace
+from prism_jax.recorded.cross_validation import score_split, splits
+from prism_jax.recorded.edits.what_if import stragglers
+from prism_jax.recorded.replay_recorded import replay_recorded
+from prism_jax.recorded.score import SplitScore, mean_of_splits
+from prism_jax.recorded.trace.trace import Trace
+from prism_jax.start_jax import start_jax
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from prism_jax.start_jax import start_jax  # noqa: E402
-
-start_jax()
-
-from prism_jax.io.traces.open_trace import open_trace  # noqa: E402
-from prism_jax.recorded.cross_validation import score_split, splits  # noqa: E402
-from prism_jax.recorded.edits.what_if import stragglers  # noqa: E402
-from prism_jax.recorded.replay_recorded import replay_recorded  # noqa: E402
-from prism_jax.recorded.score import SplitScore, mean_of_splits  # noqa: E402
-from prism_jax.recorded.trace.trace import Trace  # noqa: E402
-
 N_SPLIT, N_DRAW = 20, 4000
 PUBLISHED = {"SE": (1.53736, 0.02506, 0.6877), "ST": (1.17870, 0.0314, 1.2194)}
 
 
 def main() -> None:
+    start_jax()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "traces")
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,22 +1,35 @@
-"""JAX as the command line wants it: one device per core, compiled programs kept between runs. Call before JAX is imported."""
+"""JAX as the command line wants it: one device per core, and compiled programs that are kept between runs."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 CACHE_VARIABLE = "PRISM_JAX_CACHE"
+OPTIONS = {  # JAX reads these variables when it is imported, and these options ever after
+    "JAX_COMPILATION_CACHE_DIR": "jax_compilation_cache_dir",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "jax_persistent_cache_min_compile_time_secs",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "jax_persistent_cache_min_entry_size_bytes",
+}
 
 
 def start_jax() -> None:
-    """Sets what JAX reads at import, unless the user has set it."""
+    """Sets the number of devices and the compilation cache, unless the user has set them.
+
+    May be called with JAX imported; the number of devices is fixed by the first computation.
+    """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" not in flags:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={cores}".strip()
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    defaults = (str(cache_folder()), 0.1, -1)
+    jax = sys.modules.get("jax")
+    for (variable, option), value in zip(OPTIONS.items(), defaults, strict=True):
+        if variable not in os.environ:
+            os.environ[variable] = str(value)
+            if jax is not None:
+                jax.config.update(option, value)
 
 
 def cache_folder() -> Path:

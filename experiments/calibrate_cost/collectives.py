@@ -27,11 +27,11 @@ def across_nodes(data: Path) -> pd.DataFrame:
 def in_node(data: Path) -> pd.DataFrame:
     """The same for every collective inside one node, aiconfigurator tables (NCCL 2.26 and 2.27)."""
     rows = pd.read_csv(data / "collectives" / "collectives.csv.gz", low_memory=False)
-    rows = rows[(rows.source_repo == "ai-dynamo/aiconfigurator") & (rows.bytes >= SIZES[0])]
-    rows["op"] = rows.op.replace({"alltoall": "all_to_all"})
+    rows = rows.loc[(rows.source_repo == "ai-dynamo/aiconfigurator") & (rows.bytes >= SIZES[0])]
+    rows["op"] = rows["op"].replace({"alltoall": "all_to_all"})
     parts = []
     for gpu, name in (("A100-SXM-80GB", "dgx-a100"), ("H100-SXM-80GB", "dgx-h100"), ("B200-SXM", "dgx-b200")):
-        cluster, part = catalog.cluster(name, 8), rows[rows.gpu == gpu].copy()
+        cluster, part = catalog.cluster(name, 8), rows.loc[rows.gpu == gpu].copy()
         part["error"] = [
             collective_s(op, size, cluster, 1, int(n)).seconds * 1e6 / measured - 1.0
             for op, size, n, measured in zip(part.op, part.bytes, part.ngpus, part.time_us, strict=True)

@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false
 """Microbenchmarks against the roofline: fitted tile model of matrix products, fused attention, and the pace of the host."""
 
 from __future__ import annotations

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from experiments.calibrate_cost import collectives, kernels, rows
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
-
-import collectives  # noqa: E402
-import kernels  # noqa: E402
-import rows  # noqa: E402
-
 PARTS = ("gemm", "attention", "host", "collectives", "fit", "rows", "sources")
 
 

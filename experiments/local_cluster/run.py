@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
@@ -18,24 +17,20 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from job import Job
+from record import SCENARIOS
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
-
-from job import Job  # noqa: E402
-from record import SCENARIOS  # noqa: E402
-
-from prism_jax.io.traces.open_trace import open_trace  # noqa: E402
-from prism_jax.recorded.cross_validation import fit_and_predict, independent_pools  # noqa: E402
-from prism_jax.recorded.edits.place_workers import with_slower_worker  # noqa: E402
-from prism_jax.recorded.prediction import TracePrediction, ks_distance  # noqa: E402
-from prism_jax.recorded.recorded_job import fit_job  # noqa: E402
-from prism_jax.recorded.replay import replay, replay_program  # noqa: E402
-from prism_jax.recorded.trace.durations import durations  # noqa: E402
-from prism_jax.recorded.trace.step_log import StepLog  # noqa: E402
-from prism_jax.recorded.trace.trace import Trace  # noqa: E402
-from prism_jax.recorded.trace.waiting_ops import dependencies  # noqa: E402
-from prism_jax.recorded.unseen_steps import N_REFIT, predict_job  # noqa: E402
+from prism_jax.io.traces.open_trace import open_trace
+from prism_jax.recorded.cross_validation import fit_and_predict, independent_pools
+from prism_jax.recorded.edits.place_workers import with_slower_worker
+from prism_jax.recorded.prediction import TracePrediction, ks_distance
+from prism_jax.recorded.recorded_job import fit_job
+from prism_jax.recorded.replay import replay, replay_program
+from prism_jax.recorded.trace.durations import durations
+from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.trace.waiting_ops import dependencies
+from prism_jax.recorded.unseen_steps import N_REFIT, predict_job
 
 SEED, N_DRAW = 0, 40_000
 P95_BAR, KS_BAR = 0.05, 1.3  # relative error; times the distance between runs

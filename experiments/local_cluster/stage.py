@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """One pipeline stage of a small causal transformer (PyTorch), and how a slow process makes its extra work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Train a small transformer with dp x pp processes on this machine and record every process with the PyTorch profiler.
 
 python experiments/local_cluster/train.py --out out/one_run [--dp 2 --pp 2] [--steps 60] [--uneven] [--slow-rank 3]

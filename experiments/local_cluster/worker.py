@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """One process of the job: 1F1B pipeline steps over gloo, every op of them in a span of the PyTorch profiler.
 
 Every kind of transfer runs on a thread of its own, as on a communication stream of a GPU: a receive is posted as soon as the

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from experiments.placement.stages import Stages
 from prism_jax.plot import figure_bytes
 from prism_jax.plot.style import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, style
-
-if TYPE_CHECKING:
-    from run import Stages
 
 COLOURS = (INDIGO, ROSE, TEAL, OLIVE, SAND, CYAN, PURPLE)
 SHOWN = 1.2  # slowdown of the left picture

@@ -10,77 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+import numpy as np
+import yaml
+
+from experiments.common import check, known, start
+from experiments.placement.plot import draw
+from experiments.placement.stages import Stages, by_stage
+from prism_jax import Job, load_job
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
-
-from prism_jax.start_jax import start_jax  # noqa: E402
-
-start_jax()
-
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-import yaml  # noqa: E402
-
-from prism_jax import Job, load_job  # noqa: E402
-from prism_jax.placement.draws import Draws  # noqa: E402
-from prism_jax.placement.evaluator import problem_of, score  # noqa: E402
-from prism_jax.placement.fleet import fleet_of  # noqa: E402
-from prism_jax.placement.objective import values  # noqa: E402
-
 EXPECTED = HERE / "expected.json"
-TOLERANCE = 0.004  # of a share: other draws, other libraries
 PUBLISHED_RANGE, PUBLISHED_MOST, PUBLISHED_HOT = (0.080, 0.156), 1.26, (0.09, 0.35)
-N_BATCH = 8
-
-
-@dataclass(frozen=True)
-class Stages:
-    """p95 with one slow node, by the stage it sits in.
-
-    Attributes:
-        slowdown: of the node.
-        over: [stage] p95 over the p95 without a slow node.
-    """
-
-    slowdown: float
-    over: np.ndarray
-
-    @property
-    def spread(self) -> float:
-        """p95 of the worst stage over that of the best, less one."""
-        return float(self.over.max() / self.over.min() - 1.0)
-
-    @property
-    def inner_spread(self) -> float:
-        """The same without the first and the last stage, which hold the embedding, the head, or a layer less."""
-        return float(self.over[1:-1].max() / self.over[1:-1].min() - 1.0)
-
-
-def by_stage(job: Job, slowdown: float, n_sample: int, seed: int) -> Stages:
-    """One slow node in every stage in turn, in the first replica; all other nodes are nominal."""
-    n_node = job.plan.n_devices // job.cluster.node_size
-    slow = np.ones(n_node)
-    slow[0] = slowdown
-    problem = problem_of(job, fleet_of(slow, job.cluster.node_size))
-    seats = []
-    for lane in range(problem.slots.n_lane):
-        seat, slot = np.arange(n_node, dtype=np.int32), int(problem.slots.slot[lane, 0, 0])
-        seat[[0, slot]] = seat[[slot, 0]]
-        seats.append(seat)
-    draws = Draws(jax.random.key(seed), n_sample)
-    alike = problem_of(job, fleet_of(np.ones(n_node), job.cluster.node_size))
-    size = max(8, n_sample // N_BATCH)
-    base = values(score(alike, np.arange(n_node, dtype=np.int32)[None], draws, chunk=size), "p95")[0]
-    return Stages(slowdown, values(score(problem, np.stack(seats), draws, chunk=size), "p95") / base)
 
 
 def study(config: Mapping[str, Any], only: list[str]) -> dict[str, list[Stages]]:
@@ -157,18 +103,8 @@ def as_expected(found: Mapping[str, list[Stages]]) -> dict[str, dict[str, float]
     }
 
 
-def moved(found: dict[str, dict[str, float]]) -> list[str]:
-    """What is not as expected, in words."""
-    expected = json.loads(EXPECTED.read_text())
-    return [
-        f"{name} {key}: {value:.4f}, expected {expected[name][key]:.4f}"
-        for name, own in found.items()
-        for key, value in own.items()
-        if abs(value - expected[name][key]) > TOLERANCE
-    ]
-
-
 def main() -> int:
+    start()
     config = yaml.safe_load((HERE / "config.yaml").read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=sorted(config["jobs"]), default=list(config["jobs"]))
@@ -178,16 +114,11 @@ def main() -> int:
     found = study(config, asked.only)
     headline(found)
     if asked.plot:
-        from plot import draw
-
         Path(asked.plot).write_bytes(draw(found, config))
     figures = as_expected(found)
     if asked.check:
-        lines = moved(figures)
-        print("\n".join(lines) or "as expected")
-        return 1 if lines else 0
-    known = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
-    kept = {name: own for name, own in known.items() if name.split()[0] in config["jobs"]} | figures
+        return check(figures, EXPECTED)
+    kept = {name: own for name, own in known(EXPECTED).items() if name.split()[0] in config["jobs"]} | figures
     EXPECTED.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
     return 0
 

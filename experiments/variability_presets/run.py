@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from collectives import collective_facts
-from spatial import DRAIN_FACTOR, spatial_facts
-from stalls import fit_stalls
-from temporal import step_series, temporal_facts
+from experiments.variability_presets.collectives import collective_facts
+from experiments.variability_presets.spatial import DRAIN_FACTOR, spatial_facts
+from experiments.variability_presets.stalls import fit_stalls
+from experiments.variability_presets.temporal import step_series, temporal_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 # Share of a step that large jobs wait for communication: turns an excess of the step into a slowdown of its communication.

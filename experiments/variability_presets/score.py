@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """How well the stalls of a fit predict p95/p50 and p99/p50 of systems the fit has not seen, beside one constant for all.
 
 python experiments/variability_presets/score.py [--data ../shared/data] [--rivals]
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from stalls import EXPONENT, FLOOR, QUANTILES, bucket, bulk_of, fit_stalls, implied
-from temporal import configurations, step_series
+
+from experiments.variability_presets.stalls import EXPONENT, FLOOR, QUANTILES, bucket, bulk_of, fit_stalls, implied
+from experiments.variability_presets.temporal import configurations, step_series
 
 ROOT = Path(__file__).resolve().parents[2]
 BUCKET_NAMES = ("<= 8", "9-64", "65-512", "513-2048", "2049-4096", "> 4096")
@@ -59,13 +61,14 @@ def measured_table(series: pd.DataFrame) -> pd.DataFrame:
     table = configurations(series)
     groups = table.groupby(["family", _names(table)], observed=True)
     columns = ["bulk", "q0.95", "q0.99", "spikes", "spike_size", "large"]
-    return groups.agg({"system": "nunique", "runs": "sum"} | dict.fromkeys(columns, "median"))
+    summary: pd.DataFrame = groups.agg({"system": "nunique", "runs": "sum"} | dict.fromkeys(columns, "median"))
+    return summary
 
 
 def prediction_table(left: pd.DataFrame) -> pd.DataFrame:
     """By family and bucket, medians over configurations: measured, predicted with the group left out, constant."""
     columns = [f"{what}{u:g}" for u in (0.95, 0.99) for what in ("q", "model", "constant")]
-    return left.groupby(["family", _names(left)], observed=True)[columns].median()
+    return pd.DataFrame(left.groupby(["family", _names(left)], observed=True)[columns].median())
 
 
 def _names(table: pd.DataFrame) -> pd.Series:

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """Persistent spread between GPUs and nodes, from per-GPU kernel times (PAL Longhorn V100, SuperBench A100 and MI100)."""
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import ndtr
-from temporal import LARGE, QUANTILES, configurations, temporal_facts
+
+from experiments.variability_presets.temporal import LARGE, QUANTILES, configurations, temporal_facts
 
 BUCKETS = (8, 64, 512, 2048, 4096)  # upper ends, GPUs; one more is open
 FAMILIES = ("hopper", "blackwell")

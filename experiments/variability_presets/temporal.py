@@ -29,7 +29,7 @@ def step_series(data: Path) -> pd.DataFrame:
     known = runs[runs.dup_of.isna()].set_index("run_id")
     columns = ["run_id", "metric", "i", "n_steps", "t_ms", "value"]
     series = pd.read_csv(data / "variability" / "mlperf_series.csv.gz", usecols=columns)
-    series = series[(series.metric == "step_s") & series.n_steps.notna() & series.run_id.isin(known.index)]
+    series = series.loc[(series.metric == "step_s") & series.n_steps.notna() & series.run_id.isin(known.index)]
     rows = []
     for run_id, points in series.groupby("run_id"):
         every = int(points.n_steps.iloc[0])
@@ -51,7 +51,7 @@ def configurations(series: pd.DataFrame) -> pd.DataFrame:
 
 def temporal_facts(series: pd.DataFrame, family: str) -> dict[str, float]:
     """Step bulk cv, lag-1 autocorrelation, mild excess: medians over (benchmark, GPU count); for one GPU family."""
-    runs = series[series.family == family]
+    runs = series.loc[series.family == family]
     all_runs = runs.groupby(["benchmark", "gpus"]).median(numeric_only=True)
     long_steps = runs[runs.benchmark.isin(LONG_STEPS)].groupby(["benchmark", "gpus"]).median(numeric_only=True)
     return {

@@ -8,15 +8,16 @@ less.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from gpu_spread import COLOURS, KERNELS, Found
-from levels import LOGGED, correlation, fitted, gpu_means, triple
 from matplotlib.figure import Figure
 from scipy.optimize import least_squares
 from scipy.stats import theilslopes
 
+from experiments.variability_study.gpu_spread import COLOURS, KERNELS, Found, same
+from experiments.variability_study.levels import LOGGED, correlation, fitted, gpu_means, triple
 from prism_jax.plot.style import style
 
 UNITS = {"clock_mhz": "SM clock (MHz)", "temp_c": "temperature (deg C)", "power_w": "power (W)"}
@@ -29,17 +30,17 @@ def study(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
     tables = {}
     for name, kernel in KERNELS.items():
         means = tables[name] = gpu_means(folder, name)
-        logged = [key for key in LOGGED if key in means and means[key].nunique() > 1]
+        logged = [key for key in LOGGED if key in means and len(means[key].unique()) > 1]
         for key in logged:
             for how, ranks in (("Pearson", False), ("Spearman", True)):
                 found[f"{name}.{LOGGED[key]}.{how}"] = correlation(means, key, ranks)
         found |= {f"{name}.{words}": value for words, value in _explained(means, logged).items()}
         if "clock_mhz" in logged:
-            slope = theilslopes(means["log_s"], np.log(means["clock_mhz"]), alpha=0.9)
+            line: Any = theilslopes(means["log_s"], np.log(means["clock_mhz"]), alpha=0.9)
             found[f"{name}.clock.slope across GPUs"] = (
-                float(slope.slope),
-                float(slope.low_slope),
-                float(slope.high_slope),
+                float(line.slope),
+                float(line.low_slope),
+                float(line.high_slope),
             )
         said, _ = fitted(folder, name, keep)
         for key, by_kernel in said["covariates"].items():
@@ -50,7 +51,7 @@ def study(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
 def _explained(means: pd.DataFrame, logged: list[str]) -> Found:
     """Shares explained on nodes left out, by what is known: of the bulk and of the variance. The three numbers are the same."""
     fold_of = {node: i % N_FOLD for i, node in enumerate(np.random.default_rng(0).permutation(means["node"].unique()))}
-    fold = means["node"].map(fold_of).to_numpy()
+    fold = np.array([fold_of[node] for node in means["node"]])
     sets = {LOGGED[key]: [key] for key in logged}
     if "clock_mhz" in logged:
         sets |= {f"clock and {LOGGED[key]}": ["clock_mhz", key] for key in logged if key != "clock_mhz"}
@@ -60,8 +61,8 @@ def _explained(means: pd.DataFrame, logged: list[str]) -> Found:
     found: Found = {}
     for words, keys in sets.items():
         miss, base = _left_out(means[keys].to_numpy(dtype=float), y, fold)
-        found[f"of the bulk.{words}"] = (1.0 - (_bulk(miss) / _bulk(base)) ** 2,) * 3
-        found[f"of the variance.{words}"] = (1.0 - float((miss**2).sum() / (base**2).sum()),) * 3
+        found[f"of the bulk.{words}"] = same(1.0 - (_bulk(miss) / _bulk(base)) ** 2)
+        found[f"of the variance.{words}"] = same(1.0 - float((miss**2).sum() / (base**2).sum()))
     return found
 
 

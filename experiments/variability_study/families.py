@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
-from gpu_spread import KERNELS, Found, measured
 from matplotlib.figure import Figure
 from scipy.optimize import minimize
 from scipy.special import ndtr
 from scipy.stats import gamma, ks_2samp, norm, t
 
 import inference
+from experiments.variability_study.gpu_spread import KERNELS, Found, measured
 from inference.models.fleet.data import labelled
 from prism_jax.plot.style import GREY, INDIGO, PURPLE, ROSE, SAND, TEAL, style
 
@@ -125,7 +126,7 @@ def study(folder: Path, n_split: int, *, fleet: bool) -> tuple[Found, Figure]:
 def split_scores(frame: pd.DataFrame, n_split: int) -> dict[str, list[float]]:
     """KS distance of every family and split."""
     rows = labelled(frame)
-    means = rows[~rows["disturbed"]].groupby("gpu")["log_s"].mean()
+    means: Any = rows[~rows["disturbed"]].groupby("gpu")["log_s"].mean()
     names = np.array(sorted(rows["gpu"].unique()))
     rng = np.random.default_rng(
         np.asarray(jax.random.key_data(jax.random.key(0)), dtype=np.uint32)
@@ -136,7 +137,8 @@ def split_scores(frame: pd.DataFrame, n_split: int) -> dict[str, list[float]]:
         known, left = means[~out].to_numpy(), np.sort(means[out].to_numpy())
         for family, fit in FAMILIES.items():
             scores[family].append(ks_distance(left, fit(known)(left)))
-        scores["other half"].append(float(ks_2samp(known, left).statistic))
+        halves: Any = ks_2samp(known, left)
+        scores["other half"].append(float(halves.statistic))
     return scores
 
 
@@ -175,7 +177,7 @@ def picture(found: Found) -> Figure:
                 color="#444444",
                 linewidth=1.0,
                 linestyle=":",
-                label="other half, median" if i == 0 else None,
+                label="other half, median" if i == 0 else "",
             )
             if name in BARS:
                 ax.hlines(
@@ -185,7 +187,7 @@ def picture(found: Found) -> Figure:
                     color="#444444",
                     linewidth=1.2,
                     linestyle="--",
-                    label="bar of this project" if i == 0 else None,
+                    label="bar of this project" if i == 0 else "",
                 )
         ax.set_xticks(range(len(KERNELS)), list(KERNELS))
         ax.set(ylabel="KS distance of GPUs left out", ylim=(0.0, None))

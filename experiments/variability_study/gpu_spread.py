@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false, reportIndexIssue=false
 """Section 1: how GPUs differ from each other, and one GPU from itself, by kernel.
 
 Longhorn: 4 kernels on 172 to 392 V100 with names of GPUs, nodes and runs. Spatial: spread of the GPUs' medians.
@@ -37,6 +39,11 @@ FEWEST_RUNS = 3  # of a GPU, to tell how it differs from itself
 Found = dict[str, tuple[float, float, float]]
 
 
+def same(value: float) -> tuple[float, float, float]:
+    """A figure without an interval."""
+    return float(value), float(value), float(value)
+
+
 def table(folder: Path) -> Path:
     return folder / "variability" / "gpu_kernels.csv.gz"
 
@@ -56,7 +63,7 @@ def study(folder: Path) -> tuple[Found, Figure]:
     for (model, kind), part in single.groupby(["model", "kind"]):
         cv = part["cv"].to_numpy()
         found[f"{model}.{kind}"] = (float(np.median(cv)), float(cv.min()), float(cv.max()))
-        found[f"{model}.{kind}.benchmarks"] = (float(len(cv)),) * 3
+        found[f"{model}.{kind}.benchmarks"] = same(len(cv))
     return found, picture(logs, single)
 
 
@@ -74,10 +81,10 @@ def _longhorn(rows: pd.DataFrame) -> Found:
     stamp = pd.to_numeric(rows["time"])
     days = np.ptp(stamp[stamp > EPOCH]) / 86400.0
     return {
-        "gpus": (float(len(median)),) * 3,
-        "nodes": (float(node.nunique()),) * 3,
+        "gpus": same(len(median)),
+        "nodes": same(node.nunique()),
         "runs per GPU": (float(runs.median()), float(runs.min()), float(runs.max())),
-        "days": (float(days),) * 3,
+        "days": same(days),
         "spatial sd": _over_nodes(median, place, lambda x: float(np.std(x, ddof=1))),
         "spatial bulk sd": _over_nodes(median, place, lambda x: float(np.diff(np.quantile(x, [0.16, 0.84]))[0] / 2.0)),
         "slowest over fastest": _over_nodes(median, place, lambda x: float(np.expm1(np.ptp(x)))),
@@ -89,7 +96,7 @@ def _longhorn(rows: pd.DataFrame) -> Found:
 
 def _within(rows: pd.DataFrame) -> pd.Series:
     by = rows.groupby("gpu")["log_s"]
-    return by.std(ddof=1)[by.size() >= FEWEST_RUNS]
+    return pd.Series(by.std(ddof=1)).loc[by.size() >= FEWEST_RUNS]
 
 
 def _over_nodes(values: pd.Series, node: pd.Series, figure) -> tuple[float, float, float]:
@@ -99,7 +106,8 @@ def _over_nodes(values: pd.Series, node: pd.Series, figure) -> tuple[float, floa
     drawn = [
         figure(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])) for _ in range(N_BOOT)
     ]
-    return figure(values.to_numpy()), *(float(q) for q in np.quantile(drawn, [0.05, 0.95]))
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    return figure(values.to_numpy()), float(low), float(high)
 
 
 def _halves(rows: pd.DataFrame) -> tuple[float, float, float]:

@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false, reportIndexIssue=false
 """Section 2: chip, node or run, from one fit of the fleet model per Longhorn kernel, with 90 % intervals.
 
 Runs are cut into what the GPUs of a node share, disturbed runs, and the rest. Beside it, without a model: whether GPUs keep their
@@ -14,11 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from gpu_spread import KERNELS, Found, measured
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
 import inference
+from experiments.variability_study.gpu_spread import KERNELS, Found, measured, same
 from inference.data import Measurements
 from inference.models.fleet.data import labelled
 from prism_jax.plot.style import INDIGO, ROSE, SAND, TEAL, WINE, style
@@ -104,13 +106,13 @@ def study(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
         for spread in ("gpu_cv", "gpu_bulk_cv", "node_cv", "shared_run_cv", "rest_cv"):
             if spread in part:
                 found[f"{name}.{spread}"] = triple(part[spread])
-        found[f"{name}.verdict good"] = (parts["verdict good"],) * 3
-        found |= {f"{name}.of the run.{what}": (parts[what],) * 3 for what in OF_RUN}
+        found[f"{name}.verdict good"] = same(parts["verdict good"])
+        found |= {f"{name}.of the run.{what}": same(parts[what]) for what in OF_RUN}
         rows, together = disturbed_together(folder, name)
-        found[f"{name}.disturbed rows"] = (rows,) * 3
+        found[f"{name}.disturbed rows"] = same(rows)
         if np.isfinite(together):
-            found[f"{name}.disturbed together"] = (together,) * 3
-        found[f"{name}.disturbed excess"] = (part["disturbed_excess"],) * 3
+            found[f"{name}.disturbed together"] = same(together)
+        found[f"{name}.disturbed excess"] = same(part["disturbed_excess"])
         found[f"{name}.slow share"] = triple(said["slow_chips"]["prob"])
         shift = said["slow_chips"]["shift_in_bulk_spreads"]
         found[f"{name}.slow shift"] = triple(
@@ -127,16 +129,16 @@ def _across_kernels(tables: dict[str, pd.DataFrame]) -> Found:
         joined = tables[one][["log_s", "node"]].join(tables[other]["log_s"].rename("other"), how="inner")
         if len(joined) > 10:
             found[f"{one} and {other}.Spearman"] = correlation(joined, "other", True)
-            found[f"{one} and {other}.GPUs"] = (float(len(joined)),) * 3
+            found[f"{one} and {other}.GPUs"] = same(float(len(joined)))
     means = tables["PageRank"]
     ratio = np.expm1(means["log_s"] - means["log_s"].median())
     fast = ratio < -FAST
-    found["PageRank.fast batch.GPUs"] = (float(fast.sum()),) * 3
-    found["PageRank.fast batch.nodes"] = (float(means.loc[fast, "node"].nunique()),) * 3
-    found["PageRank.fast batch.faster by"] = (-float(ratio[fast].median()),) * 3
+    found["PageRank.fast batch.GPUs"] = same(float(fast.sum()))
+    found["PageRank.fast batch.nodes"] = same(float(means.loc[fast, "node"].nunique()))
+    found["PageRank.fast batch.faster by"] = same(-float(ratio[fast].median()))
     known = tables["SGEMM"].assign(fast=fast).dropna(subset=["fast"])
     gap = known.groupby("fast")["log_s"].median()
-    found["PageRank.fast batch.slower in SGEMM by"] = (float(gap[True] - gap[False]),) * 3
+    found["PageRank.fast batch.slower in SGEMM by"] = same(float(gap[True] - gap[False]))
     return found
 
 
@@ -146,16 +148,18 @@ def gpu_means(folder: Path, name: str) -> pd.DataFrame:
     calm = rows[~rows["disturbed"]]
     by = calm.groupby("gpu")
     columns = [key for key in LOGGED if key in calm and calm[key].notna().all()]
-    means = by[["log_s", *columns]].mean()
+    means = pd.DataFrame(by[["log_s", *columns]].mean())
     means["node"] = by["node"].agg(lambda names: names.mode().iloc[0])
     return means
 
 
 def triple(said: dict[str, float]) -> tuple[float, float, float]:
+    """Median and the ends of the 90 % interval."""
     return said["median"], said["p5"], said["p95"]
 
 
 def correlation(means: pd.DataFrame, key: str, ranks: bool) -> tuple[float, float, float]:
+    """Correlation of `key` with log seconds over GPUs, or of their ranks; the interval is from nodes drawn with replacement."""
     rng = np.random.default_rng(0)
     groups = [part[["log_s", key]].to_numpy(dtype=float) for _, part in means.groupby("node")]
 
@@ -164,7 +168,8 @@ def correlation(means: pd.DataFrame, key: str, ranks: bool) -> tuple[float, floa
         return float(np.corrcoef(both.T)[0, 1]) if np.ptp(both[:, 1]) > 0.0 else np.nan
 
     drawn = [r(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))])) for _ in range(N_BOOT)]
-    return r(np.concatenate(groups)), *(float(q) for q in np.nanquantile(drawn, [0.05, 0.95]))
+    low, high = np.nanquantile(drawn, [0.05, 0.95])
+    return r(np.concatenate(groups)), float(low), float(high)
 
 
 def _shares_picture(found: Found) -> Figure:

@@ -15,12 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import clock
-import families
-import gpu_spread
-import levels
-import step_scale
 from matplotlib.figure import Figure
+
+from experiments.variability_study import clock, families, gpu_spread, levels, step_scale
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected.json"

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Collectives model on scales left out: 2 to 64 A100 and 4 to 512 GH200, each scale predicted from the others.
 
     python experiments/variability_study/score_collectives.py [--data ../shared/data] [--table a100|gh200] [--law LAW|all]
@@ -19,6 +20,7 @@ import pandas as pd
 from numpyro.infer import MCMC, NUTS, init_to_value
 
 from inference.models.collectives.columns import COLUMNS
+from inference.models.collectives.data import CollectivesData
 from inference.models.collectives.laws import LAWS
 from inference.models.collectives.model import Collectives
 
@@ -31,7 +33,7 @@ def read(folder: Path, table: str) -> pd.DataFrame:
     name = "allreduce_a100_ib.csv" if table == "a100" else "collectives.csv.gz"
     raw = pd.read_csv(folder / "collectives" / name, low_memory=False)
     if table == "gh200":
-        raw = raw[raw["source_repo"] == ALPS]
+        raw = raw.loc[raw["source_repo"] == ALPS]
     names = {alias: column.name for column in COLUMNS for alias in column.aliases}
     frame = raw.rename(columns={name: names[name] for name in raw.columns if name in names})
     renamed = {"time_us_out_of_place", "time_us_in_place", "time_us"} & set(raw.columns)
@@ -40,7 +42,7 @@ def read(folder: Path, table: str) -> pd.DataFrame:
     return frame
 
 
-def posterior(model: Collectives, data: object, n: int, seed: int) -> dict[str, np.ndarray]:
+def posterior(model: Collectives, data: CollectivesData, n: int, seed: int) -> dict[str, np.ndarray]:
     """NUTS, one chain of `n` + `n`."""
     kernel = NUTS(
         model.program, init_strategy=init_to_value(values=model.start(data)), max_tree_depth=9, target_accept_prob=0.9

@@ -63,7 +63,7 @@ def main() -> None:
         found = scores(table, column)
         weight = found["n_rows"] / found["n_rows"].sum()
         print(f"\n{column} left out\n{found.round(4).to_string(index=False)}")
-        print("all rows     ", {name: round(float((weight * found[name]).sum()), 4) for name in FIGURES})
+        print("all rows     ", {name: round(float((weight * found[name]).to_numpy().sum()), 4) for name in FIGURES})
         print("median group ", found[FIGURES].median().round(4).to_dict(), flush=True)
 
 

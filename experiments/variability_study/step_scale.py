@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """Section 4: what grows with the number of GPUs, from the MLPerf series of step times.
 
 Protocol of `score_steps.py`: no re-submitted runs, the first 3 points of a run dropped, at least 20 points; every
@@ -110,7 +111,8 @@ def study(folder: Path) -> tuple[Found, Figure]:
 def _median_interval(values: np.ndarray) -> tuple[float, float, float]:
     rng = np.random.default_rng(0)
     drawn = np.median(rng.choice(values, (N_BOOT, len(values))), axis=1)
-    return float(np.median(values)), *(float(q) for q in np.quantile(drawn, [0.05, 0.95]))
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    return float(np.median(values)), float(low), float(high)
 
 
 def _rank_interval(part: pd.DataFrame) -> tuple[float, float, float]:
@@ -125,7 +127,8 @@ def _rank_interval(part: pd.DataFrame) -> tuple[float, float, float]:
         rank(np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))]))
         for _ in range(N_BOOT // 2)
     ]
-    return rank(np.concatenate(groups)), *(float(q) for q in np.nanquantile(drawn, [0.05, 0.95]))
+    low, high = np.nanquantile(drawn, [0.05, 0.95])
+    return rank(np.concatenate(groups)), float(low), float(high)
 
 
 def _growth_interval(part: pd.DataFrame, name: str) -> tuple[float, float, float]:
@@ -140,7 +143,8 @@ def _growth_interval(part: pd.DataFrame, name: str) -> tuple[float, float, float
     drawn = both[rng.integers(len(both), size=(N_BOOT, len(both)))].sum(axis=1)
     slopes = [both.sum(axis=0), *drawn]
     factor = np.array([2.0 ** (xy / xx) if xx > 0.0 else np.nan for xy, xx in slopes])
-    return float(factor[0]), *(float(q) for q in np.nanquantile(factor[1:], [0.05, 0.95]))
+    low, high = np.nanquantile(factor[1:], [0.05, 0.95])
+    return float(factor[0]), float(low), float(high)
 
 
 def picture(table: pd.DataFrame, found: Found) -> Figure:

@@ -5,13 +5,26 @@ from __future__ import annotations
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from prism_jax.errors import FitError
 
 GROUPS_SEEN = 0.7  # Pareto shape above which a group is too influential for the approximation
+
+
+class ArvizLoo(Protocol):
+    """What `arviz.loo` returns, as far as the names of its versions agree.
+
+    Attributes:
+        pareto_k: [group] Pareto shape of the importance weights.
+        se: standard error of the expected log predictive density.
+    """
+
+    pareto_k: ArrayLike
+    se: float
 
 
 def loo(log_likelihood: np.ndarray, n_chain: int, what: str) -> dict[str, Any]:
@@ -44,13 +57,18 @@ def loo(log_likelihood: np.ndarray, n_chain: int, what: str) -> dict[str, Any]:
         tree.to_netcdf(path, engine="h5netcdf")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # influential groups are counted below
-            found = arviz.loo(arviz.from_netcdf(str(path)), pointwise=True)
+            found = cast(ArvizLoo, arviz.loo(arviz.from_netcdf(str(path)), pointwise=True))
     shape = np.asarray(found.pareto_k)
     return {
         "group": what,
         "n_groups": int(by_chain.shape[2]),
-        "elpd": float(getattr(found, "elpd_loo", None) or found.elpd),
+        "elpd": _either(found, "elpd_loo", "elpd"),
         "elpd_se": float(found.se),
-        "n_effective_parameters": float(getattr(found, "p_loo", None) or found.p),
+        "n_effective_parameters": _either(found, "p_loo", "p"),
         "n_too_influential": int((shape > GROUPS_SEEN).sum()),
     }
+
+
+def _either(found: ArvizLoo, old: str, new: str) -> float:
+    """The attribute under the name of the older ArviZ, else under that of the newer."""
+    return float(getattr(found, old if hasattr(found, old) else new))

@@ -8,7 +8,7 @@ measured curve at the nearest scale that was not left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -89,7 +89,9 @@ def curve_figures(
 def alpha_beta(size: Floats, log_s: Floats, bus: float = 1.0) -> Floats:
     """Log seconds of alpha + beta size, fitted to these points by least squares of log seconds."""
     last = int(np.argmax(size))
-    starts = [(log_s.min() + a, log_s[last] - np.log(size[last]) + b) for a in (0.0, 0.3) for b in (0.0, 0.5)]
+    starts = [
+        (float(log_s.min()) + a, float(log_s[last] - np.log(size[last])) + b) for a in (0.0, 0.3) for b in (0.0, 0.5)
+    ]
     return _fitted(lambda p: np.logaddexp(p[0], p[1] + np.log(size)), log_s, starts)
 
 
@@ -119,7 +121,7 @@ def nearest_scale(data: CollectivesData, place: Place, size: Floats) -> Floats:
     return np.interp(np.log(size), bytes_here, np.array(median))
 
 
-def _fitted(curve: Callable[[Floats], Floats], log_s: Floats, starts: list[tuple[float, ...]]) -> Floats:
+def _fitted(curve: Callable[[Floats], Floats], log_s: Floats, starts: Sequence[tuple[float, ...]]) -> Floats:
     fits = [least_squares(lambda p: curve(p) - log_s, start) for start in starts]
     return curve(min(fits, key=lambda fit: fit.cost).x)
 

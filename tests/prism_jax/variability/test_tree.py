@@ -1,8 +1,6 @@
 """The tree: what-if views, configuration sections, presets, and their measured origin."""
 
-import importlib.util
 import math
-import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from experiments.variability_presets import run
 from prism_jax.errors import SpecError
 from prism_jax.variability.catalog import default_for, preset, preset_names
 from prism_jax.variability.config import variability_to_dict
@@ -20,7 +19,6 @@ from prism_jax.variability.tree import KERNEL_CLASSES, PARTS, ClassVariability, 
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / ".." / "shared" / "data"
-STUDY = ROOT / "experiments" / "variability_presets"
 TREE = Variability(
     name="t",
     classes={
@@ -170,13 +168,7 @@ def test_absent_class_does_not_vary() -> None:
 
 
 @pytest.mark.skipif(not (DATA / "variability").is_dir(), reason="measured tables are not beside this checkout")
-def test_shipped_presets_are_what_the_script_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(STUDY), *sys.path])
-    spec = importlib.util.spec_from_file_location("variability_presets_run", STUDY / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    run = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(run)
+def test_shipped_presets_are_what_the_script_measures() -> None:
     for name, section in run.presets(run.measure(DATA)).items():
         shipped = ROOT / "prism_jax" / "variability" / "presets" / f"{name}.toml"
         assert tomllib.loads(run.toml_text(name, section)) == tomllib.loads(shipped.read_text(encoding="utf-8"))

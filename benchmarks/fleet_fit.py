@@ -1,6 +1,6 @@
 """Fitting a fleet of 2,000 GPUs with 20 runs each: seconds, r-hat, effective draws, and SVI's intervals beside those of NUTS.
 
-    python benchmarks/inference.py [--nodes 250] [--chains 4]
+    python benchmarks/fleet_fit.py [--nodes 250] [--chains 4]
 
 Data are simulated with known spreads, so nothing is read. Times are of this machine; the ratio of the two is what travels.
 """
@@ -8,23 +8,19 @@ Data are simulated with known spreads, so nothing is read. Times are of this mac
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
-from pathlib import Path
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import jax
 import numpy as np
 
+from experiments.common import start
 from inference import Settings, fit
 from inference.models.fleet.model import REPORTED
 from tests.inference.models.fleets import TRUTH, fleet_table
 
 
 def main() -> None:
+    start()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=250)
     parser.add_argument("--chains", type=int, default=4)
