@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -20,4 +21,4 @@ def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], A
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f".{home[name]}", package), name)
 
-    return get, lambda: sorted([*home, *(["__version__"] if package == "prism_jax" else [])])
+    return get, lambda: sorted({*vars(sys.modules[package]), *home})

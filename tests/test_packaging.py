@@ -48,6 +48,16 @@ def test_wheel_holds_both_packages_and_the_shipped_jobs():
     assert wheel["force-include"] == {"examples": "prism_jax/_examples"}
 
 
+@pytest.mark.parametrize("package", PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+def test_both_packages_say_that_they_are_typed(package):
+    assert (ROOT / package / "py.typed").is_file()
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert not {"exclude", "only-include", "sources"} & set(wheel)  # every file of a package is in the wheel
+    if (ROOT / ".git").exists():
+        ignored = subprocess.run(["git", "check-ignore", "-q", f"{package}/py.typed"], cwd=ROOT, check=False)
+        assert ignored.returncode != 0
+
+
 def test_tracked_files_name_no_download_address():
     for name in (
         "pyproject.toml",
