@@ -39,7 +39,6 @@ app = typer.Typer(
     name="prism-jax",
     help="The distribution of the step time of a distributed training job, from one YAML file.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
