@@ -30,11 +30,6 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def write_json(path: str | Path, value: object) -> None:
-    """Writes `value` as JSON, whole or not at all."""
-    write_text(path, to_json(value) + "\n")
-
-
 def to_json(value: object) -> str:
     """`value` as JSON: dataclasses, mappings, NumPy numbers and arrays; NaN and infinity, which JSON lacks, as null."""
     return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)

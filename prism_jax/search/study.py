@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,12 +90,6 @@ class Study:
     def top(self, k: int) -> tuple[Candidate, ...]:
         """The best `k`."""
         return self.candidates[:k]
-
-    @property
-    def best_job(self) -> Job:
-        """The job under the best plan."""
-        plan = self.best.plan
-        return replace(self.job, plan=plan, cluster=self.job.cluster.of_size(plan.n_devices))
 
     def front(self, *criteria: str) -> tuple[Candidate, ...]:
         """Candidates that no other beats in the objective and all of `criteria`, best objective first.

@@ -113,10 +113,3 @@ class Cluster:
         *inner, outer = self.tiers
         outer = replace(outer, n_devices=max(outer.n_devices, n_devices))
         return replace(self, n_devices=n_devices, tiers=(*inner, outer))
-
-    def tier_of_span(self, span: int) -> Tier:
-        """The innermost tier whose domain holds `span` consecutive devices."""
-        for tier in self.tiers:
-            if tier.n_devices >= span:
-                return tier
-        return self.tiers[-1]

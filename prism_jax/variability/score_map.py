@@ -6,7 +6,6 @@ coefficients are traced arrays, so another family or another spread costs no com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -71,10 +70,6 @@ class NormalScoreMap:
         mass = np.where(edges[1:] <= 0.0, np.diff(ndtr(edges)), -np.diff(ndtr(-edges)))
         return float(np.sum(intercepts * mass - slopes * np.diff(density)))
 
-    @property
-    def is_constant(self) -> bool:
-        return self.values[0] == self.values[-1]
-
     def __call__(self, z: ArrayLike) -> Array:
         score = np.asarray(z, dtype=np.float64)
         knots, values, slopes = self._segments
@@ -138,19 +133,6 @@ class ReluTerms:
         score = np.asarray(z, dtype=np.float64)
         bends = np.maximum(score[..., None] - self.knots, 0.0) @ self.dslopes
         return self.intercept + self.slope * score + bends
-
-
-def stack_terms(maps: Sequence[NormalScoreMap], n_terms: int | None = None) -> ReluTerms:
-    """Coefficients of `maps`, padded to the longest of them or to `n_terms`: arrays `[map]` and `[map, term]`."""
-    if n_terms is None:
-        n_terms = max((len(m.knots_z) - 2 for m in maps), default=0)
-    terms = [m.relu_terms(n_terms) for m in maps]
-    return ReluTerms(
-        np.array([t.intercept for t in terms], dtype=np.float64),
-        np.array([t.slope for t in terms], dtype=np.float64),
-        np.array([t.dslopes for t in terms], dtype=np.float64).reshape(len(terms), n_terms),
-        np.array([t.knots for t in terms], dtype=np.float64).reshape(len(terms), n_terms),
-    )
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ COMMUNICATION = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "br
 KERNEL_CLASSES = COMPUTE + COMMUNICATION
 PARTS = ("gpu", "node", "regime", "call")
 MEANINGLESS = {**dict.fromkeys(COMPUTE, "regime"), **dict.fromkeys(COMMUNICATION, "gpu")}  # part that nothing reads
-PERSISTENT, TEMPORAL = ("gpu", "node"), ("regime", "call")
+TEMPORAL = ("regime", "call")
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,6 @@ class Variability:
         classes = {name: c.scaled(k) for name, c in self.classes.items()}
         stalls = tuple(replace(s, mean_fraction=s.mean_fraction * k) for s in self.stalls) if k > 0.0 else ()
         return replace(self, classes=classes, step=self.step.scaled(k), stalls=stalls)
-
-    def without_persistent(self) -> Variability:
-        """All GPUs and nodes alike; what varies in time stays."""
-        return replace(self, classes={name: c.without(PERSISTENT) for name, c in self.classes.items()})
 
     def without_temporal(self) -> Variability:
         """Every step alike: only the differences between GPUs and between nodes stay."""

@@ -38,11 +38,6 @@ class Dependencies:
     hidden_meeting: NDArray[np.bool_]
     order: Ints
 
-    @property
-    def is_transfer(self) -> NDArray[np.bool_]:
-        """[op] whether the op is communication: its time is counted from the moment the last peer is ready."""
-        return self.group >= 0
-
     def members(self) -> list[list[int]]:
         """Ops of every group."""
         found: list[list[int]] = [[] for _ in range(int(self.group.max(initial=-1)) + 1)]

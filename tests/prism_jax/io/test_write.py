@@ -10,7 +10,7 @@ import pytest
 
 import prism_jax
 from prism_jax.errors import DataError
-from prism_jax.io.write import atomic_path, run_record, to_json, write_bytes, write_json, write_text
+from prism_jax.io.write import atomic_path, run_record, to_json, write_bytes, write_text
 
 
 def test_file_is_replaced_whole(tmp_path):
@@ -70,7 +70,7 @@ def test_json_holds_plain_values_and_null_for_what_json_lacks(tmp_path):
     }
     expected = {"p": {"x": None, "y": [1, 2]}, "a": [0.0, 1.0], "n": 1.5, "i": 3, "f": str(tmp_path)}
     assert json.loads(to_json(value)) == expected
-    write_json(tmp_path / "v.json", value)
+    write_text(tmp_path / "v.json", to_json(value))
     assert json.loads((tmp_path / "v.json").read_text(encoding="utf-8")) == expected
 
 

@@ -68,7 +68,7 @@ def test_starts_and_ends_of_all_ops_are_those_of_the_recording(x64: None) -> Non
     start, end = replayed_ends(replay_program(trace, needs), run_s, gap_s)
     shape = trace.start_s.shape
     np.testing.assert_allclose(np.asarray(end).reshape(shape), trace.end_s, atol=1e-9)
-    transfer = needs.is_transfer
+    transfer = needs.group >= 0
     began = last_arrival(trace.start_s, needs)
     np.testing.assert_allclose(np.asarray(start).reshape(shape)[transfer], began[transfer], atol=1e-9)
     work = np.asarray(start).reshape(shape)[~transfer]

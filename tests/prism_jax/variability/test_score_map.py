@@ -10,7 +10,7 @@ from prism_jax.errors import SpecError
 from prism_jax.variability.catalog import preset, preset_names
 from prism_jax.variability.combine import combine
 from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Mixture, Normal, Pool, StudentT
-from prism_jax.variability.score_map import TOLERANCE, NormalScoreMap, stack_terms
+from prism_jax.variability.score_map import TOLERANCE, NormalScoreMap
 from prism_jax.variability.tree import PARTS
 
 POOL = Pool(tuple(np.random.default_rng(0).lognormal(0.0, 0.02, 200).tolist()))
@@ -41,7 +41,7 @@ def test_mean_formula_matches_quadrature() -> None:
 
 def test_linear_family_needs_one_segment() -> None:
     assert len(NormalScoreMap.from_family(Normal(0.05)).knots_z) == 2
-    assert NormalScoreMap.from_family(CONSTANT).is_constant
+    assert NormalScoreMap.from_family(CONSTANT).values == (1.0, 1.0)
 
 
 def test_shipped_presets_are_mapped_within_tolerance() -> None:
@@ -63,15 +63,15 @@ def test_relu_form_and_padding_do_not_change_the_map(family: Family) -> None:
     np.testing.assert_allclose(score_map.relu_terms(120)(z), score_map(z), rtol=1e-12)
 
 
-def test_stacked_terms_are_the_single_ones() -> None:
-    maps = [NormalScoreMap.from_family(f) for f in FAMILIES]
-    stacked = stack_terms(maps)
-    n_terms = stacked.knots.shape[1]
-    assert stacked.knots.shape == stacked.dslopes.shape == (len(maps), max(len(m.knots_z) - 2 for m in maps))
-    np.testing.assert_array_equal(stacked.dslopes[3], maps[3].relu_terms(n_terms).dslopes)
-    assert stack_terms([NormalScoreMap.from_family(CONSTANT)]).knots.shape == (1, 0)
+def test_padding_of_the_relu_form_is_zero_and_never_cuts_knots_off() -> None:
+    score_map = NormalScoreMap.from_family(FAMILIES[3])
+    alone, padded = score_map.relu_terms(), score_map.relu_terms(120)
+    n_terms = len(score_map.knots_z) - 2
+    assert alone.knots.shape == alone.dslopes.shape == (n_terms,)
+    np.testing.assert_array_equal(padded.dslopes, np.r_[alone.dslopes, np.zeros(120 - n_terms)])
+    assert NormalScoreMap.from_family(CONSTANT).relu_terms().knots.shape == (0,)
     with pytest.raises(SpecError, match="do not fit"):
-        stack_terms(maps, 1)
+        score_map.relu_terms(1)
 
 
 def test_map_extrapolates_linearly_and_inverts() -> None:
@@ -106,7 +106,7 @@ def test_one_varying_part_is_scaled_by_its_weight() -> None:
     z = np.linspace(-6.0, 6.0, 51)
     alone = NormalScoreMap.from_family(MIXTURE)
     np.testing.assert_allclose(combine((MIXTURE, CONSTANT), (0.25, 0.75))(z), 0.75 + 0.25 * alone(z), rtol=1e-14)
-    assert combine((CONSTANT, CONSTANT), (0.5, 0.5)).is_constant
+    assert set(combine((CONSTANT, CONSTANT), (0.5, 0.5)).values) == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -119,16 +119,6 @@ def step_rows_of(text: str, name: str) -> list[StepRow]:
     return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
 
 
-def read_reference_rows(path: str | Path) -> list[StepRow]:
-    """Rows in the schema of `reference_rows.json`; alias of `read_step_rows`."""
-    return read_step_rows(path)
-
-
-def read_steps_csv(path: str | Path) -> list[StepRow]:
-    """Rows in the schema of `steps.csv`; alias of `read_step_rows`."""
-    return read_step_rows(path)
-
-
 def count_support(rows: Iterable[StepRow]) -> SupportCount:
     """Supported rows, and the others by reason, most frequent first."""
     reasons = Counter(row.unsupported for row in rows)

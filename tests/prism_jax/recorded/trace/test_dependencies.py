@@ -71,6 +71,6 @@ def assert_same(a: Dependencies, b: Dependencies) -> None:
 
 def test_transfers_are_the_ops_of_groups(trace: Trace) -> None:
     needs = skeleton(PipelineJob(pp=2, dp=2, n_micro_batch=3))[1]
-    plain = {trace.ops[op].op_type for op in np.flatnonzero(~needs.is_transfer)}
+    plain = {trace.ops[op].op_type for op in np.flatnonzero(needs.group < 0)}
     assert plain == {"forward-compute", "backward-compute", "gc", "layernorm-grads-all-reduce", "optimizer"}
-    assert sorted(op for ops in needs.members() for op in ops) == np.flatnonzero(needs.is_transfer).tolist()
+    assert sorted(op for ops in needs.members() for op in ops) == np.flatnonzero(needs.group >= 0).tolist()

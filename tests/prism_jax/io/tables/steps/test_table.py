@@ -12,7 +12,7 @@ from prism_jax.io.tables.memory_table import classify_rows
 from prism_jax.io.tables.steps.cluster import network_bytes_per_s
 from prism_jax.io.tables.steps.nanotron_split import cost_balanced_split
 from prism_jax.io.tables.steps.plan import is_before_flash_attention
-from prism_jax.io.tables.steps.table import StepRow, count_support, read_reference_rows, read_step_rows, read_steps_csv
+from prism_jax.io.tables.steps.table import StepRow, count_support, read_step_rows
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 STEPS = Path(__file__).resolve().parents[5] / ".." / "shared" / "data" / "steps"
@@ -288,7 +288,7 @@ def test_gzip_and_schema_are_told_by_content(tmp_path: Path):
     plain = write_csv(tmp_path / "steps.csv", {})
     packed = tmp_path / "table.json"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert read_steps_csv(packed) == read_steps_csv(plain)
+    assert read_step_rows(packed) == read_step_rows(plain)
 
 
 @pytest.mark.parametrize(
@@ -375,14 +375,14 @@ def test_cost_balanced_stages_count_the_head_as_a_block():
 
 @pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
 def test_all_reference_rows_are_supported():
-    rows = read_reference_rows(STEPS / "reference_rows.json")
+    rows = read_step_rows(STEPS / "reference_rows.json")
     assert len(rows) == 28
     assert count_support(rows).n_supported == 28
 
 
 @pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
 def test_nineteen_of_twenty_transformer_rows_are_supported():
-    found = count_support(read_steps_csv(STEPS / "steps.csv.gz"))
+    found = count_support(read_step_rows(STEPS / "steps.csv.gz"))
     assert found.n == 5385
     assert found.n_supported >= 4895
     assert found.share_of_transformers >= 0.95
