@@ -20,7 +20,7 @@ help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
 	@echo "make test       install, run the tests (about 10 minutes on 2 cores)"
 	@echo "make test-slow  run the slow tests too"
-	@echo "make lint       ruff, pyright, import-linter"
+	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make clean      remove everything that make made"
 
@@ -43,6 +43,7 @@ lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/structure.py
 
 format:
 	@scripts/make_venv $(VENV) dev

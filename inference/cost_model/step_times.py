@@ -40,6 +40,7 @@ class StepTimes:
     name: ClassVar[str] = "step_times"
 
     def program(self, data: StepTimesData) -> None:
+        """The NumPyro model of log step times; arrays of `data` are traced, names are static."""
         summed = {knob: jnp.full(len(data.log_measured), CENTRE[knob]) for knob in KNOBS}
         for term in _with_members(data):
             names = data.names[term.level]
@@ -81,6 +82,7 @@ class StepTimes:
         }
 
     def start(self, data: StepTimesData) -> dict[str, Any]:
+        """Values of the sites at which the fit begins: the centres of the priors."""
         begin: dict[str, Any] = {term.site: np.zeros(len(data.names[term.level])) for term in _with_members(data)}
         n_site = len(data.names["site"])
         return begin | {

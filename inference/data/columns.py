@@ -33,6 +33,7 @@ class Column:
 
     @property
     def is_duration(self) -> bool:
+        """Whether its values are seconds."""
         return self.name.endswith("_s") and not self.name.endswith("_per_s") and not self.text
 
     @property

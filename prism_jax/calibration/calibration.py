@@ -86,6 +86,7 @@ class Calibration:
 
     @property
     def n_draw(self) -> int:
+        """Number of posterior draws."""
         return len(self.site_sd)
 
     def corrections(self, setting: Setting, seed: int = 0) -> Correction:

@@ -25,6 +25,7 @@ class Setting(NamedTuple):
 
     @classmethod
     def of(cls, device: Device, framework: str = "") -> Setting:
+        """The setting of a device and a framework; an empty framework is an unknown one."""
         return cls(device.generation, framework, device.name)
 
     def members(self) -> dict[str, str]:

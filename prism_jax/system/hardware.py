@@ -81,6 +81,7 @@ class Tier:
 
     @property
     def effective_bytes_per_s(self) -> float:
+        """Bandwidth per device and direction when all devices send through an oversubscribed tier, bytes/s."""
         return self.bytes_per_s / self.oversubscription
 
 

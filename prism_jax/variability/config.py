@@ -94,6 +94,11 @@ def _stall(entry: Any, where: str) -> Stall:
 
 
 def check_keys(section: Any, known: Any, where: str) -> None:
+    """Raises unless `section` is a mapping whose keys are all in `known`.
+
+    Raises:
+        SpecError: names the path of the key and the nearest known one.
+    """
     if not isinstance(section, Mapping):
         raise SpecError(f"{where}: {section!r} is not a mapping; its fields are {', '.join(known)}")
     for key in section:
@@ -102,6 +107,11 @@ def check_keys(section: Any, known: Any, where: str) -> None:
 
 
 def number(value: Any, where: str) -> float:
+    """`value` as a float.
+
+    Raises:
+        SpecError: it is no number; names the path.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SpecError(f"{where}: {value!r} is not a number")
     return float(value)

@@ -36,6 +36,7 @@ class ClassVariability:
 
     @property
     def is_zero(self) -> bool:
+        """Whether no part varies."""
         return all(isinstance(getattr(self, part), Constant) for part in PARTS)
 
     def scaled(self, k: float) -> ClassVariability:

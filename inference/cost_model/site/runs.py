@@ -46,6 +46,7 @@ class SiteRuns(Outline):
 
     @property
     def n_run(self) -> int:
+        """Number of measured runs."""
         return len(self.log_measured)
 
 

@@ -25,9 +25,15 @@ class Unpacked(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
+        """Always true: the stream is for reading only."""
         return True
 
     def readinto(self, buffer: object) -> int:
+        """Fills `buffer` with unpacked bytes and returns how many; 0 at the end.
+
+        Raises:
+            DataError: the file is damaged or unpacks to too much.
+        """
         target = memoryview(buffer).cast("B")  # pyright: ignore[reportArgumentType]
         while not self._rest:
             try:

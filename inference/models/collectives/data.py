@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -122,21 +122,12 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     configs = tuple(sorted(of_config))
     deviation_of = _deviations(cells, configs)
     curves = _curves(cells, fabrics)
-    n_gpus, n_nodes = floats(cells, "n_gpus"), floats(cells, "n_nodes")
-    x = axis(floats(cells, "message_bytes"), n_gpus)
-    knots = np.arange(np.floor(x.min()) - BEYOND, np.ceil(x.max()) + BEYOND + SPACING, SPACING)
-    knot, weight = between_knots(knots, x)
-    curve_op = np.array([name.split(" | ")[0] for name in texts(curves, "fabric")])
-    curve_at = place(curve_op, floats(curves, "n_gpus"), floats(curves, "n_nodes"))
-    at = place(texts(cells, "op"), n_gpus, n_nodes)
-    key = zip(texts(cells, "fabric"), n_gpus, n_nodes, strict=True)
-    places = zip(texts(curves, "fabric"), curve_at.n_gpus, curve_at.n_nodes, strict=True)
-    number = {one: i for i, one in enumerate(places)}
-    curve = np.array([number[one] for one in key], dtype=np.int64)
-    observed = np.zeros((len(curves), len(knots)))
-    observed[curve, knot + (weight > 0.5)] = 1.0
-    smooth = correlate(knots)
-    whiten, fill, spread = (np.stack(maps) for maps in zip(*(given(smooth, row > 0) for row in observed), strict=True))
+    grid = _grid(cells, curves)
+    at = _places(cells)
+    curve_at = _places(curves)
+    smooth = correlate(grid.knots)
+    maps = (given(smooth, row > 0) for row in grid.observed)
+    whiten, fill, spread = (np.stack(each) for each in zip(*maps, strict=True))
     return CollectivesData(
         fabrics=fabrics,
         fabric_op=fabric_op,
@@ -145,9 +136,9 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         n_deviation=int(deviation_of.max()) + 1,
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
-        knots=knots,
+        knots=grid.knots,
         smooth=smooth,
-        observed=observed,
+        observed=grid.observed,
         whiten=whiten,
         fill=fill,
         spread=spread,
@@ -160,7 +151,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         curve_from=floats(curves, "before").astype(np.int64),
         curve_step=floats(curves, "step"),
         curve_across=floats(curves, "across"),
-        curve=curve,
+        curve=grid.curve,
         config=_index(texts(cells, "of_config"), configs),
         log_bytes=np.log(floats(cells, "message_bytes")),
         n_gpus=at.n_gpus,
@@ -168,8 +159,8 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         hops=at.hops,
         net_hops=at.net_hops,
         bus=at.bus,
-        knot=knot,
-        weight=weight,
+        knot=grid.knot,
+        weight=grid.weight,
         log_s=floats(cells, "log_s"),
         in_place=floats(cells, "share"),
         repeat=floats(repeats, "deviation"),
@@ -178,6 +169,45 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         repeat_fabric=_index(texts(repeats, "fabric"), fabrics),
         notes=notes,
     )
+
+
+class _Grid(NamedTuple):
+    """Where cells lie on their curves.
+
+    Attributes:
+        knots: positions along x, [knot].
+        curve: curve of every cell, [cell].
+        knot, weight: the knot below and how far the next one is mixed in, [cell].
+        observed: whether (0 or 1) a curve has a cell beside a knot, [curve, knot].
+    """
+
+    knots: Floats
+    curve: Ints
+    knot: Ints
+    weight: Floats
+    observed: Floats
+
+
+def _grid(cells: pd.DataFrame, curves: pd.DataFrame) -> _Grid:
+    x = axis(floats(cells, "message_bytes"), floats(cells, "n_gpus"))
+    knots = np.arange(np.floor(x.min()) - BEYOND, np.ceil(x.max()) + BEYOND + SPACING, SPACING)
+    knot, weight = between_knots(knots, x)
+    number = {one: i for i, one in enumerate(_scales(curves))}
+    curve = np.array([number[one] for one in _scales(cells)], dtype=np.int64)
+    observed = np.zeros((len(curves), len(knots)))
+    observed[curve, knot + (weight > 0.5)] = 1.0
+    return _Grid(knots, curve, knot, weight, observed)
+
+
+def _scales(rows: pd.DataFrame) -> Iterable[tuple[str, float, float]]:
+    """Fabric, GPUs and nodes of every row: what tells one curve from another."""
+    return zip(texts(rows, "fabric"), floats(rows, "n_gpus"), floats(rows, "n_nodes"), strict=True)
+
+
+def _places(rows: pd.DataFrame) -> Place:
+    """Place of every row; its operation is the first part of the name of its fabric."""
+    op = np.array([name.split(" | ")[0] for name in texts(rows, "fabric")])
+    return place(op, floats(rows, "n_gpus"), floats(rows, "n_nodes"))
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:

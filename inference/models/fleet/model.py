@@ -63,21 +63,31 @@ class Fleet:
     holdout: ClassVar[str] = "halves"
 
     def prepare(self, frame: pd.DataFrame) -> FleetData:
+        """The data of a checked table.
+
+        Raises:
+            DataError: there are fewer than four GPUs.
+        """
         return fleet_data(frame)
 
     def program(self, data: FleetData) -> None:
+        """The NumPyro model of log seconds; arrays of `data` are traced."""
         _program(data)
 
     def start(self, data: FleetData) -> dict[str, Any]:
+        """Values of the sites at which chains begin, from moments of the data."""
         return _start(data)
 
     def describe(self, data: FleetData, draws: Draws) -> dict[str, Any]:
+        """Shares of variance, spreads, slow chips and correlations with what was logged, with 90 % intervals."""
         return describe(data, draws)
 
     def variability(self, data: FleetData, draw: Mapping[str, np.ndarray]) -> Variability:
+        """The tree of one posterior draw: persistent GPU and node factors and the residual of every kernel class."""
         return fleet_variability(data, draw)
 
     def score(self, data: FleetData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
+        """One score of a split: the GPUs left out are points of the predicted distribution."""
         return [score_split(data, draws, left_out, key)]
 
     def replicate(self, data: FleetData, draws: Draws, key: jax.Array) -> Checks:

@@ -30,6 +30,7 @@ class Query:
 
     @property
     def places(self) -> Places:
+        """The configurations without their kinds, as the kernel compares them."""
         return Places(self.codes, self.log2_gpus, self.unit)
 
 

@@ -101,10 +101,12 @@ class StepsData:
 
 
 def key_of(run: Run) -> str:
+    """The configuration of a run in one line: what its repeats have in common, joined by " | "."""
     return " | ".join(str(part) for part in run.key)
 
 
 def kind_of(labels: dict[str, str] | Run) -> str:
+    """ "metric | benchmark" of a run or of its labels."""
     found = labels.labels if isinstance(labels, Run) else labels
     return f"{found['metric']} | {found['benchmark']}"
 
@@ -169,6 +171,7 @@ def data_of_runs(table: RunTable) -> StepsData:
 
 
 def log2_gpus(n_gpus: float) -> float:
+    """log2 of a number of GPUs; that of the reference size where it is unknown."""
     return float(np.log2(n_gpus)) if np.isfinite(n_gpus) and n_gpus > 0.0 else REFERENCE_LOG2_GPUS
 
 

@@ -50,6 +50,7 @@ class Places:
 
     @staticmethod
     def of(data: StepsData) -> Places:
+        """The configurations that were fitted."""
         return Places(data.codes, data.log2_gpus, np.arange(len(data.units)))
 
 

@@ -88,9 +88,15 @@ class Steps:
     holdout: ClassVar[str] = "folds"
 
     def prepare(self, frame: pd.DataFrame) -> StepsData:
+        """The data of a checked table: shapes, levels and labels of every run.
+
+        Raises:
+            DataError: no run has enough steps.
+        """
         return steps_data(frame)
 
     def program(self, data: StepsData) -> None:
+        """The NumPyro model of shapes and levels of step times; arrays of `data` are traced."""
         _shapes(data)
         _rest(data)
         _levels(data)
@@ -99,6 +105,7 @@ class Steps:
         )  # effects of a configuration not seen
 
     def start(self, data: StepsData) -> dict[str, Any]:
+        """Values of the sites at which chains begin: the centres of the priors."""
         return {
             "effect": np.full(len(EFFECTS), math.exp(EFFECT[0])),
             "size": np.ones(N_SMOOTH),
@@ -112,12 +119,15 @@ class Steps:
         }
 
     def describe(self, data: StepsData, draws: Draws) -> dict[str, Any]:
+        """Variance shares of the log excess of p95 and p99, spreads between repeats, and notes."""
         return describe(data, draws)
 
     def variability(self, data: StepsData, draw: Mapping[str, np.ndarray]) -> Variability:
+        """The tree of one posterior draw for a configuration that was not measured, at the median number of GPUs."""
         return steps_variability(data, draw)
 
     def score(self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
+        """A score of every group of `column` among the runs left out."""
         return score_groups(data, draws, left_out, column, key)
 
 

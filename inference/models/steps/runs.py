@@ -65,6 +65,7 @@ class Run:
 
     @cached_property
     def shape(self) -> Array:
+        """Coordinates of the distribution of relative step times, [knot]."""
         return shape_of(self.relative)
 
     @cached_property
@@ -74,6 +75,7 @@ class Run:
 
     @cached_property
     def ar1(self) -> float:
+        """Lag-one autocorrelation of relative step times."""
         return lag_one(self.relative)
 
 

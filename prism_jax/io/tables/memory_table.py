@@ -47,6 +47,7 @@ class Classified:
 
     @property
     def correct(self) -> bool:
+        """Whether prediction and measurement agree on fits or out of memory."""
         return self.predicted.fits == self.row.fitted
 
     @property
@@ -68,6 +69,7 @@ class Confusion:
 
     @classmethod
     def of(cls, rows: Iterable[Classified]) -> Confusion:
+        """The counts of classified rows."""
         counts = {(fitted, fits): 0 for fitted in (True, False) for fits in (True, False)}
         for item in rows:
             counts[item.row.fitted, item.predicted.fits] += 1
@@ -75,10 +77,12 @@ class Confusion:
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return self.fits_fits + self.fits_oom + self.oom_fits + self.oom_oom
 
     @property
     def accuracy(self) -> float:
+        """Share of rows classified right, 0 to 1."""
         return (self.fits_fits + self.oom_oom) / self.n
 
     @property
@@ -96,9 +100,11 @@ class MemorySummary:
 
     @property
     def overall(self) -> Confusion:
+        """The counts of all rows."""
         return Confusion.of(self.rows)
 
     def by_model(self) -> dict[str, Confusion]:
+        """The counts by name of the model."""
         names = sorted({item.row.model.name for item in self.rows})
         return {name: self.of_model(name).overall for name in names}
 

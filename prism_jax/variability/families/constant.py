@@ -16,12 +16,15 @@ class Constant:
 
     @property
     def cv(self) -> float:
+        """Standard deviation over mean: 0."""
         return 0.0
 
     def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`: one, in the shape of `z`."""
         return np.ones_like(np.asarray(z, dtype=np.float64))
 
     def scaled(self, k: float) -> Constant:
+        """The same; a constant has no spread to scale."""
         check_scale(k)
         return self
 

@@ -31,6 +31,7 @@ class Gamma:
         )
 
     def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`, in the shape of `z`: the quantile of Gamma(1 / cv^2) at Phi(z), over its mean."""
         # Each half through its own tail probability, so that neither loses digits to 1 - p.
         score = np.asarray(z, dtype=np.float64)
         shape = 1.0 / (self.cv * self.cv)
@@ -38,6 +39,7 @@ class Gamma:
         return np.where(score < 0.0, gammaincinv(shape, tail), gammainccinv(shape, tail)) / shape
 
     def scaled(self, k: float) -> Family:
+        """Gamma with its cv times `k`; log-normal below the least cv of a gamma, constant at zero."""
         check_scale(k)
         cv = self.cv * k
         if cv >= MIN_CV:

@@ -31,9 +31,11 @@ class LogNormal:
         return math.sqrt(math.log1p(self.cv * self.cv))
 
     def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`, in the shape of `z`: exp(s z - s^2 / 2) with the log standard deviation s."""
         s = self.log_sd
         return np.exp(s * np.asarray(z, dtype=np.float64) - 0.5 * s * s)
 
     def scaled(self, k: float) -> Family:
+        """Log-normal with its cv times `k`; constant at zero."""
         check_scale(k)
         return LogNormal(self.cv * k) if self.cv * k > 0.0 else CONSTANT

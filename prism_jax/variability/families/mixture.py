@@ -43,6 +43,7 @@ class Mixture:
 
     @property
     def cv(self) -> float:
+        """Standard deviation over mean, from the spread within and between bulk and slow."""
         p, bulk, slow = self.slow_prob, self.bulk_mean, self.bulk_mean * self.slow_factor
         within = (1.0 - p) * (bulk * self.bulk_cv) ** 2 + p * (slow * self.slow_cv) ** 2
         between = p * (1.0 - p) * (slow - bulk) ** 2

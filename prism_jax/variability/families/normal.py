@@ -31,9 +31,11 @@ class Normal:
         check_in_range(self, "cv", 0.0, MAX_CV, remedy="Use log_normal or gamma for a wider spread")
 
     def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`, in the shape of `z`: max(1 + cv z, floor) over its mean."""
         return np.maximum(1.0 + self.cv * np.asarray(z, dtype=np.float64), FLOOR) / self._mean_before()
 
     def scaled(self, k: float) -> Family:
+        """Normal with its cv times `k`; constant at zero."""
         check_scale(k)
         return Normal(self.cv * k) if self.cv * k > 0.0 else CONSTANT
 

@@ -40,12 +40,14 @@ class Pool:
 
     @property
     def cv(self) -> float:
+        """Standard deviation over mean of the interpolated factors."""
         a, b = np.asarray(self.factors[:-1]), np.asarray(self.factors[1:])
         ends = 0.5 * (self.factors[0] ** 2 + self.factors[-1] ** 2)
         second = (float(np.sum(a * a + a * b + b * b)) / 3.0 + ends) / len(self.factors)
         return math.sqrt(max(second - 1.0, 0.0))
 
     def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`, in the shape of `z`: factors interpolated at Phi(z), flat beyond the ends."""
         n = len(self.factors)
         return np.interp(ndtr(np.asarray(z, dtype=np.float64)), (np.arange(n) + 0.5) / n, np.asarray(self.factors))
 

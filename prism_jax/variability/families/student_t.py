@@ -36,17 +36,20 @@ class StudentT:
 
     @property
     def cv(self) -> float:
+        """Standard deviation over mean; inf with two degrees of freedom or fewer."""
         if self.df <= 2.0:
             return math.inf
         mean, second = _moments(self.scale_cv, self.df)
         return math.sqrt(max(second - mean * mean, 0.0)) / mean
 
     def ppf_normal(self, z: ArrayLike) -> Array:
+        """Factor at normal score `z`, in the shape of `z`: (1 + s |t|)^sign(t) at the t quantile of Phi(z), over its mean."""
         score = np.asarray(z, dtype=np.float64)
         size = 1.0 - self.scale_cv * stdtrit(self.df, ndtr(-np.abs(score)))
         return np.where(score > 0.0, size, 1.0 / size) / _moments(self.scale_cv, self.df)[0]
 
     def scaled(self, k: float) -> Family:
+        """Student t with its scale times `k`; constant at zero."""
         check_scale(k)
         return StudentT(self.scale_cv * k, self.df) if self.scale_cv * k > 0.0 else CONSTANT
 
