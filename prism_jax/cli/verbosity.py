@@ -21,6 +21,7 @@ class Talk:
     debug: bool = False
 
     def reset(self) -> None:
+        """Back to the default: progress and errors, no tracebacks."""
         self.quiet = self.verbose = self.debug = False
 
 

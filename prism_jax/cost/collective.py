@@ -53,6 +53,7 @@ class Group:
 
     @classmethod
     def of(cls, cluster: Cluster, stride: int, size: int) -> Group:
+        """The group of `size` devices that are `stride` apart."""
         members, inside = [], 1
         for i, tier in enumerate(cluster.tiers):
             last = i == len(cluster.tiers) - 1
@@ -64,6 +65,7 @@ class Group:
 
     @property
     def size(self) -> int:
+        """Members of all tiers together."""
         return int(np.prod(self.members))
 
     @property
@@ -73,10 +75,12 @@ class Group:
 
     @property
     def n_node(self) -> int:
+        """Nodes (domains of the innermost tier) that it spans."""
         return self.size // self.in_node
 
     @property
     def outermost(self) -> Tier:
+        """The outermost tier that its members use."""
         used = [tier for tier, count in zip(self.tiers, self.members, strict=True) if count > 1]
         return used[-1] if used else self.tiers[0]
 

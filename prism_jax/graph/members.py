@@ -59,6 +59,7 @@ class ExplicitMembers(eqx.Module):
 
     @property
     def n_draw(self) -> int:
+        """One row per member."""
         return self.chip.shape[1]
 
     def duration(
@@ -68,6 +69,7 @@ class ExplicitMembers(eqx.Module):
         words: Complex64[Array, "word lane pair"] | None,
         chain: ScoreChain | None,
     ) -> Float[Array, "lane column"]:
+        """[lane, column] seconds of the slowest member of every lane."""
         if words is None or chain is None or call_sd is None:
             return self._slowest(self.chip, compute_s, None, None)
         pairs = normal_pairs(words)[: self.n_draw]  # all rows: one array, made once
@@ -100,6 +102,7 @@ class GivenDurations(eqx.Module):
 
     @property
     def n_draw(self) -> int:
+        """Nothing is drawn."""
         return 0
 
     def duration(
@@ -109,6 +112,7 @@ class GivenDurations(eqx.Module):
         words: Complex64[Array, "word lane pair"] | None,
         chain: ScoreChain | None,
     ) -> Float[Array, "lane column"]:
+        """[lane, column] seconds as given."""
         return compute_s
 
 
@@ -132,6 +136,7 @@ class MemberTable(eqx.Module):
 
     @property
     def n_draw(self) -> int:
+        """One row for all members."""
         return 1
 
     def duration(
@@ -141,6 +146,7 @@ class MemberTable(eqx.Module):
         words: Complex64[Array, "word lane pair"] | None,
         chain: ScoreChain | None,
     ) -> Float[Array, "lane column"]:
+        """[lane, column] seconds of the slowest member, by its tabulated distribution."""
         total_s = compute_s.sum(axis=-1)[:, None]
         if words is None or chain is None or call_sd is None:
             return total_s * self.peak

@@ -38,6 +38,7 @@ class StageMemory:
 
     @property
     def total_bytes(self) -> float:
+        """Sum of all components, bytes."""
         return sum(getattr(self, field.name) for field in fields(self))
 
     @property
@@ -65,10 +66,12 @@ class MemoryBreakdown:
 
     @property
     def worst(self) -> StageMemory:
+        """Memory of the stage that needs most."""
         return self.stages[self.stage]
 
     @property
     def total_bytes(self) -> float:
+        """Peak of the worst stage, bytes."""
         return self.worst.total_bytes
 
     @property
@@ -78,6 +81,7 @@ class MemoryBreakdown:
 
     @property
     def fits(self) -> bool:
+        """Whether the worst stage fits."""
         return self.headroom_bytes >= 0.0
 
     def as_dict(self) -> dict[str, float]:

@@ -74,14 +74,17 @@ class ParallelPlan:
 
     @property
     def n_devices(self) -> int:
+        """Devices of the job."""
         return self.tp * self.cp * self.dp * self.pp
 
     @property
     def n_chunk(self) -> int:
+        """Model chunks of all stages."""
         return self.pp * self.virtual_stages
 
     @property
     def n_micro_batch(self) -> int:
+        """Micro-batches per replica and step."""
         return self.global_batch // (self.dp * self.micro_batch)
 
     @property

@@ -51,10 +51,12 @@ class Screen:
 
     @property
     def n_plans(self) -> int:
+        """All plans of the space."""
         return len(self.reason)
 
     @property
     def n_feasible(self) -> int:
+        """Plans that can run."""
         return int((self.reason == FEASIBLE).sum())
 
     @property

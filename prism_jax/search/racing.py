@@ -50,6 +50,7 @@ class Finalists:
 
     @property
     def value_s(self) -> Floats:
+        """[finalist] value of the objective, seconds."""
         return self.values_s.mean(axis=1)
 
     @property

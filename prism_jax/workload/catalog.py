@@ -32,6 +32,7 @@ class PublishedCount:
 
     @property
     def exact(self) -> bool:
+        """Whether the source prints every digit."""
         return self.half_ulp == 0.0
 
     def agrees_with(self, n_params: int) -> bool:

@@ -52,6 +52,7 @@ class KernelTable:
 
     @classmethod
     def of(cls, ops: Iterable[Kernel]) -> KernelTable:
+        """The table of some kernels."""
         return cls(tuple(ops))
 
     def __len__(self) -> int:
@@ -66,10 +67,12 @@ class KernelTable:
 
     @cached_property
     def phase_index(self) -> NDArray[np.int64]:
+        """[op] index into `PHASES`."""
         return np.array([PHASES.index(op.phase) for op in self.ops], dtype=np.int64)
 
     @cached_property
     def kernel_index(self) -> NDArray[np.int64]:
+        """[op] index into `KERNELS`."""
         return np.array([KERNELS.index(op.kernel) for op in self.ops], dtype=np.int64)
 
     def flops(self, *phases: str) -> float:

@@ -22,6 +22,7 @@ class Layout(NamedTuple):
 
     @property
     def n_chunk(self) -> int:
+        """Model chunks of all stages."""
         return self.pp * self.virtual_stages
 
 

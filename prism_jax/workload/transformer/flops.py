@@ -40,6 +40,7 @@ class TokenFlops:
 
     @property
     def total(self) -> float:
+        """All forward FLOPs of a token."""
         return self.layers + self.head
 
 

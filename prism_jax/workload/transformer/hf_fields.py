@@ -27,6 +27,11 @@ class Fields:
     prefix: str = ""
 
     def fail(self, key: str, value: object, constraint: str) -> NoReturn:
+        """Refuses `value` of `key`.
+
+        Raises:
+            SpecError: always; says what holds instead.
+        """
         raise SpecError(f"{self.kind} config: {self.prefix}{key} = {value!r}, but {constraint}")
 
     def get(self, key: str, default: Any = _REQUIRED) -> Any:
@@ -46,12 +51,14 @@ class Fields:
         return value
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
+        """A positive number."""
         value = self.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MAX_COUNT:
             self.fail(key, value, f"it must be a number greater than 0 and at most {_MAX_COUNT}")
         return value
 
     def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+        """True or false."""
         value = self.get(key, default)
         if not isinstance(value, bool):
             self.fail(key, value, "it must be true or false")

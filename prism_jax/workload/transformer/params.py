@@ -36,6 +36,7 @@ class LayerParams:
 
     @property
     def attention(self) -> int:
+        """All projections of the attention."""
         return self.attention_qkv + self.attention_out
 
     @property
@@ -45,6 +46,7 @@ class LayerParams:
 
     @property
     def total(self) -> int:
+        """All parameters of the layer."""
         return self.dense + self.experts
 
     def active(self, top_k: int) -> int:

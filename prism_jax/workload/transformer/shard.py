@@ -32,6 +32,7 @@ class Shard:
 
     @classmethod
     def of(cls, model: TransformerSizes, plan: ParallelPlan) -> Shard:
+        """Sizes on one device under `plan`."""
         tokens = plan.micro_batch * plan.seq_len / plan.cp
         element = plan.element_bytes
         return cls(

@@ -140,6 +140,7 @@ class TransformerSizes:
 
     @property
     def kv_heads(self) -> int:
+        """Key-value heads."""
         return self.n_kv_heads or self.n_heads
 
     @property
@@ -156,6 +157,7 @@ class TransformerSizes:
 
     @property
     def v_head_dim(self) -> int:
+        """Width of one value head."""
         return self.mla.v_head_dim if self.mla is not None else self.qk_head_dim
 
     @property
@@ -176,14 +178,17 @@ class TransformerSizes:
 
     @property
     def n_mlp_matrices(self) -> int:
+        """Matrices of one MLP: three if gated."""
         return 3 if self.gated else 2
 
     @property
     def has_qkv_bias(self) -> bool:
+        """Whether the query, key and value projections have biases."""
         return self.bias if self.qkv_bias is None else self.qkv_bias
 
     @property
     def has_mlp_bias(self) -> bool:
+        """Whether the MLP's projections have biases."""
         return self.bias if self.mlp_bias is None else self.mlp_bias
 
     @property
@@ -193,7 +198,9 @@ class TransformerSizes:
 
     @property
     def n_moe_layers(self) -> int:
+        """Layers with experts."""
         return self.n_layers - self.moe.n_dense_first if self.moe is not None else 0
 
     def is_moe_layer(self, layer: int) -> bool:
+        """Whether layer `layer` (0 is nearest to the embedding) has experts."""
         return self.moe is not None and layer >= self.moe.n_dense_first

@@ -106,6 +106,7 @@ class TransformerSpec(TransformerSizes):
         return params.head_params(self)
 
     def final_norm_params(self) -> int:
+        """Parameters of the norm before the head."""
         return params.norm_params(self)
 
     def mtp_params(self) -> int:
