@@ -39,7 +39,7 @@ def report_brute_force(job: Job) -> None:
     ours = BRUTE_STEPS * job.plan.n_devices / min(brute)
     program = lower(job)
     numpy = 2 * job.plan.n_devices / min(_processor(lambda seed: numpy_steps(program, 2, seed)))
-    draws = int((program.graph.label >= 0).sum()) // program.n_lane
+    draws = int((program.graph.op >= 0).sum()) // program.n_lane
     name = f"brute force, {job.plan.schedule}, {draws} ops per GPU and step"
     print(f"{name}: {ours / 1e6:.2f} M GPU-steps, {ours * draws / 1e6:.0f} M op draws per processor second")
     print(f"  NumPy, vectorised over replicas: {numpy / 1e6:.2f} M GPU-steps; ratio {ours / numpy:.1f}")

@@ -41,8 +41,8 @@ def _timeline(program: Program, title: str, trail: Trail, column: int, ends: np.
         start_s=np.asarray(trail.start_s[..., column], dtype=np.float64),
         end_s=np.asarray(trail.end_s[..., column], dtype=np.float64),
         compute_s=np.asarray(trail.compute_s[..., column], dtype=np.float64),
-        label=program.graph.label,
-        labels=program.graph.labels,
+        label=program.graph.op,
+        labels=tuple([str(op) for op in program.graph.ops]),
         end_of_lane_s=np.asarray(trail.end_of_lane_s[..., column], dtype=np.float64),
         step_s=float(ends[column]),
     )

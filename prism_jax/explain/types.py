@@ -39,7 +39,7 @@ class Timeline:
         start_s, end_s: of every op.
         compute_s: the part that the slowest member computes; the rest of the op is communication.
         label: index into `labels`.
-        labels: op signatures, e.g. "F3 c1".
+        labels: names of ops, e.g. "F3 c1".
         end_of_lane_s: [lane] end after optimizer and final communication.
         step_s: of the whole step.
     """

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from .._typing import Floats, Ints
 from ..cost.step_cost import StepCost
 from ..errors import PlanError
-from ..schedule.base import Schedule
-from .levels import LevelTable, describe, level_table as level_table
+from ..schedule.base import Op, Schedule
+from .levels import LevelTable, level_table as level_table
 from .signatures import signature_seconds, signatures
 from .step_graph import StepGraph
 
 
-def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph:
+def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph[Op]:
     """Everything one member group per stage does in a step, noise-free, ready for the jitted code.
 
     Args:
@@ -40,7 +40,6 @@ def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph:
     _check_shapes(schedule, cost)
     table = level_table(schedule)
     sigs = signatures(schedule, table)
-    label, labels = _labels(schedule, table)
     compute_s, comm_s = signature_seconds(sigs, cost.compute_s, cost.comm_s, cost.hidden_comm_s)
     p2p_s = np.append(cost.p2p_s, 0.0)  # edge -1: nothing is sent
     send_s = p2p_s[sigs.edge].sum(axis=-1) if cost.p2p_blocking else np.zeros(len(sigs.edge))
@@ -50,8 +49,8 @@ def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph:
         dep_level=table.dep_level,
         dep_lane=table.dep_lane,
         lag_s=np.zeros(table.dep_edge.shape) if cost.p2p_blocking else p2p_s[table.dep_edge],
-        label=label,
-        labels=labels,
+        op=_numbered(schedule, table),
+        ops=tuple([op for order in schedule.orders for op in order]),
         end_compute_s=np.array(cost.end_compute_s, dtype=np.float64),
         end_comm_s=np.array(cost.end_comm_s, dtype=np.float64),
         send_s=_placed(send_s, sigs.of_op),
@@ -72,8 +71,7 @@ def _check_shapes(schedule: Schedule, cost: StepCost) -> None:
         )
 
 
-def _labels(schedule: Schedule, table: LevelTable) -> tuple[Ints, tuple[str, ...]]:
-    """Every op runs once, so labels are numbered lane by lane in running order."""
+def _numbered(schedule: Schedule, table: LevelTable) -> Ints:
+    """[level, lane] number of the op there, lane by lane in running order; -1 where the lane idles."""
     first = np.cumsum([0] + [len(order) for order in schedule.orders[:-1]])
-    label = np.where(table.op >= 0, table.op + first[None, :], -1).astype(np.int32)
-    return label, tuple([describe(op) for order in schedule.orders for op in order])
+    return np.where(table.op >= 0, table.op + first[None, :], -1).astype(np.int32)

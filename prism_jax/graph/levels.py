@@ -92,14 +92,6 @@ def level_table(schedule: Schedule) -> LevelTable:
     return _table(runs, min(candidates, key=furthest), schedule.pp, codes)
 
 
-def describe(op: Op) -> str:
-    """Text of an op for timelines and errors: kinds, micro-batch and chunk, as in `F3 c1` or `F3 c1 + BW0 c6`."""
-    groups: dict[tuple[int, int], str] = {}
-    for kind, micro_batch, chunk in op.parts:
-        groups[micro_batch, chunk] = groups.get((micro_batch, chunk), "") + kind
-    return " + ".join([f"{kinds}{micro_batch} c{chunk}" for (micro_batch, chunk), kinds in groups.items()])
-
-
 def _run(schedule: Schedule, codes: _Codes) -> _Runs:
     """Run every lane as far as it gets, waking lanes that wait for what has just been done."""
     lanes = [[codes.of(op) for op in order] for order in schedule.orders]
@@ -122,7 +114,7 @@ def _run(schedule: Schedule, codes: _Codes) -> _Runs:
             next_index[lane] = index + 1
             for code in own:
                 if done[code] >= 0:
-                    raise PlanError(f"schedule {schedule.name} runs {describe(Op((codes.part(code),)))} twice")
+                    raise PlanError(f"schedule {schedule.name} runs {Op((codes.part(code),))} twice")
                 done[code] = position
                 if code in waiting:
                     runnable.extend(waiting.pop(code))
@@ -158,7 +150,7 @@ def _check_finished(schedule: Schedule, codes: _Codes, next_index: list[int], do
         op = orders[lane][next_index[lane]]
         needs = [codes.need[code] for code in codes.of(op)]
         need = next(codes.part(n) for n in needs if n >= 0 and done[n] < 0 and codes.part(n) not in op.parts)
-        chain.append(f"stage {lane} stops at {describe(op)}, which waits for {describe(Op((need,)))}")
+        chain.append(f"stage {lane} stops at {op}, which waits for {Op((need,))}")
         if need not in lane_of:
             raise PlanError(f"schedule {schedule.name} cannot finish: {chain[-1]}, which no stage runs")
         lane = lane_of[need]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .step_graph import StepGraph
+from .step_graph import OpT, StepGraph
 
 MIN_LEVELS, MIN_LANES, MIN_DEPTH = 64, 1, 4
 
@@ -28,7 +28,7 @@ def padded_depth(depth: int) -> int:
     return max(MIN_DEPTH, 1 << (depth - 1).bit_length())
 
 
-def pad_graph(graph: StepGraph) -> StepGraph:
+def pad_graph(graph: StepGraph[OpT]) -> StepGraph[OpT]:
     """The same graph with idle lanes and levels at the end, and room for two dependencies."""
     levels, lanes = padded_shape(graph.n_level, graph.n_lane)
     by_row = ((0, levels - graph.n_level), (0, lanes - graph.n_lane))
@@ -41,7 +41,7 @@ def pad_graph(graph: StepGraph) -> StepGraph:
         dep_level=np.pad(graph.dep_level, (*by_row, more_dep), constant_values=-1),
         dep_lane=np.pad(graph.dep_lane, (*by_row, more_dep)),
         lag_s=np.pad(graph.lag_s, (*by_row, more_dep)),
-        label=np.pad(graph.label, by_row, constant_values=-1),
+        op=np.pad(graph.op, by_row, constant_values=-1),
         end_compute_s=np.pad(graph.end_compute_s, by_lane),
         end_comm_s=np.pad(graph.end_comm_s, by_lane),
         send_s=np.pad(graph.send_s, by_row),

@@ -9,16 +9,19 @@ an op lasts as long as its slowest member.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
 
+OpT = TypeVar("OpT")
+
 
 @dataclass(frozen=True)
-class StepGraph:
-    """Struct of arrays; `level` first, `lane` second.
+class StepGraph(Generic[OpT]):
+    """Struct of arrays; `level` first, `lane` second. Rows are ops of one type: `schedule.base.Op`, or those of a trace.
 
     Attributes:
         compute_s: [level, lane, compute_class] noise-free compute seconds; zero where the lane idles.
@@ -26,8 +29,8 @@ class StepGraph:
         dep_level: [level, lane, dep] level of a predecessor, -1 for none.
         dep_lane: [level, lane, dep] lane of that predecessor.
         lag_s: [level, lane, dep] point-to-point seconds between the predecessor's end and this op.
-        label: [level, lane] index into `labels`, -1 where the lane idles.
-        labels: one text per op signature, for timelines ("F3 c1": kind, micro-batch, chunk).
+        op: [level, lane] index into `ops`, -1 where the lane idles.
+        ops: what the rows run, lane by lane in running order; `str(op)` is its name in a timeline.
         end_compute_s: [lane] work after the last op of a lane (optimizer).
         end_comm_s: [lane] exposed communication across replicas at the end of the step.
         send_s: [level, lane] noise-free point-to-point seconds that a blocking send keeps the lane busy at the end of the op
@@ -40,8 +43,8 @@ class StepGraph:
     dep_level: Ints
     dep_lane: Ints
     lag_s: Floats
-    label: Ints
-    labels: tuple[str, ...]
+    op: Ints
+    ops: tuple[OpT, ...]
     end_compute_s: Floats
     end_comm_s: Floats
     send_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
@@ -49,9 +52,9 @@ class StepGraph:
 
     def __post_init__(self) -> None:
         if self.send_s.size == 0:
-            object.__setattr__(self, "send_s", np.zeros(self.label.shape))
+            object.__setattr__(self, "send_s", np.zeros(self.op.shape))
         if self.meets.size == 0:
-            object.__setattr__(self, "meets", np.zeros(self.label.shape, dtype=bool))
+            object.__setattr__(self, "meets", np.zeros(self.op.shape, dtype=bool))
 
     @property
     def n_level(self) -> int:

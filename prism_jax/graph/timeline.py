@@ -47,7 +47,7 @@ def timeline(
     for level in range(graph.n_level):
         dep = graph.dep_level[level]
         arrived_s = np.where(dep >= 0, end[dep, graph.dep_lane[level]] + wait_s[level], 0.0).max(axis=-1)
-        runs = graph.label[level] >= 0
+        runs = graph.op[level] >= 0
         start[level] = np.where(runs, np.maximum(lane_s, arrived_s), lane_s)
         lane_s = end[level] = start[level] + np.where(runs, busy_s[level], 0.0)
     return Timeline(start, end, float((lane_s + after_s).max()))

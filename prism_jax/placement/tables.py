@@ -6,7 +6,6 @@ those of its kind times the slowdown of the group's slowest GPU, so an assignmen
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from .._typing import Floats
 from ..cost.step_cost import COMPUTE_CLASSES
 from ..graph.step_graph import StepGraph
 from ..job import Job
+from ..schedule.base import Op
 from ..simulate.program import Program, by_class, lower, ring_rows
 from .fleet import Fleet
 from .slots import Slots
@@ -29,7 +29,7 @@ from .slowest import Residual, peak_table, rows_of, slower_of, slowest_tables
 
 ROUND_LEVELS = 16
 MEMORY = COMPUTE_CLASSES.index("memory")
-MICRO_BATCH = re.compile(r"(?<=[FBW])\d+")  # in labels such as "F3 c1 + BW0 c6"
+Signature = tuple[tuple[str, int], ...]  # (F | B | W, chunk) of every part of an op
 
 
 class StepTables(eqx.Module):
@@ -107,12 +107,12 @@ class Kinds:
     """Which ops are alike.
 
     Attributes:
-        names: per lane, the labels of its kinds without micro-batch; kind k of a lane is names[lane][k - 1].
+        signatures: per lane, what its kinds run; kind k of a lane is signatures[lane][k - 1].
         kind: per variant, [level, lane].
         at: per variant, [lane, kind] a level where one stands, -1 for none.
     """
 
-    names: tuple[tuple[str, ...], ...]
+    signatures: tuple[tuple[Signature, ...], ...]
     kind: tuple[NDArray[np.int32], ...]
     at: tuple[NDArray[np.int32], ...]
 
@@ -131,35 +131,44 @@ def step_program(job: Job) -> Program:
     return by_class(lower(job))
 
 
-def kinds_of(graphs: Sequence[StepGraph]) -> Kinds:
+def kinds_of(graphs: Sequence[StepGraph[Op]]) -> Kinds:
     """Kinds of the ops of some graphs of one job, numbered alike in all of them.
 
-    Ops of a lane are of one kind if they are alike but for the micro-batch, by their labels.
+    Ops of a lane are of one kind if they are alike but for the micro-batch.
     """
-    texts = [np.array([MICRO_BATCH.sub("", text) for text in graph.labels], dtype=object) for graph in graphs]
-    names = []
-    for lane in range(graphs[0].n_lane):
-        labels = [graph.label[:, lane] for graph in graphs]
-        found = {name for text, label in zip(texts, labels, strict=True) for name in text[label[label >= 0]]}
-        names.append(tuple(sorted(found)))
-    width = 1 + max(map(len, names))
+    signatures = [[_signature(op) for op in graph.ops] for graph in graphs]
+    known = [
+        tuple(sorted({own[op] for graph, own in zip(graphs, signatures, strict=True) for op in _ops(graph, lane)}))
+        for lane in range(graphs[0].n_lane)
+    ]
+    width = 1 + max(map(len, known))
     kinds, levels = [], []
-    for graph, text in zip(graphs, texts, strict=True):
-        kind = np.zeros(graph.label.shape, dtype=np.int32)
+    for graph, own in zip(graphs, signatures, strict=True):
+        kind = np.zeros(graph.op.shape, dtype=np.int32)
         at = np.full((graph.n_lane, width), -1, dtype=np.int32)
-        for lane, own in enumerate(names):
-            number = {name: k for k, name in enumerate(own, start=1)}
-            busy = np.flatnonzero(graph.label[:, lane] >= 0)
-            kind[busy, lane] = [number[name] for name in text[graph.label[busy, lane]]]
+        for lane, of_lane in enumerate(known):
+            number = {signature: k for k, signature in enumerate(of_lane, start=1)}
+            busy = np.flatnonzero(graph.op[:, lane] >= 0)
+            kind[busy, lane] = [number[own[op]] for op in _ops(graph, lane)]
             at[lane, kind[busy[::-1], lane]] = busy[::-1]
         kinds.append(kind)
         levels.append(at)
-    return Kinds(tuple(names), tuple(kinds), tuple(levels))
+    return Kinds(tuple(known), tuple(kinds), tuple(levels))
+
+
+def _signature(op: Op) -> Signature:
+    return tuple([(part.kind, part.chunk) for part in op.parts])
+
+
+def _ops(graph: StepGraph[Op], lane: int) -> list[int]:
+    """Numbers of the ops of a lane, in running order."""
+    column = graph.op[:, lane]
+    return column[column >= 0].tolist()
 
 
 def kind_values(kinds: Kinds, values: Sequence[Floats]) -> Floats:
     """[lane, kind, ...] of values [level, lane, ...] per variant, from the first variant that has the kind; zero for kind 0."""
-    lane = np.arange(len(kinds.names))[:, None]
+    lane = np.arange(len(kinds.signatures))[:, None]
     found = np.zeros((*kinds.at[0].shape, *values[0].shape[2:]))
     for at, value in reversed([*zip(kinds.at, values, strict=True)]):
         there = at >= 0

@@ -8,13 +8,23 @@ it runs, per replica and sample.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from .._typing import Ints
 from ..graph.step_graph import StepGraph
 from .trace.dependencies import Dependencies
-from .trace.trace import Trace
+from .trace.trace import Trace, TraceOp
+
+
+class Ready(NamedTuple):
+    """The moment a worker is ready for a transfer."""
+
+    op: TraceOp
+
+    def __str__(self) -> str:
+        return f"ready for {self.op}"
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,7 @@ class TraceGraph:
         gap_cell: [op] the same of the gap before it: its ready row, or `run_cell` for plain work.
     """
 
-    graph: StepGraph
+    graph: StepGraph[TraceOp | Ready]
     run_cell: Ints
     gap_cell: Ints
 
@@ -43,15 +53,15 @@ def trace_graph(trace: Trace, needs: Dependencies) -> TraceGraph:
         after = [run[u] for u in needs.after[op]]
         lane, group = int(needs.lane[op]), int(needs.group[op])
         if group < 0:
-            run[op] = ready[op] = rows.add(lane, after, str(trace.ops[op]))
+            run[op] = ready[op] = rows.add(lane, after, trace.ops[op])
             continue
-        ready[op] = rows.add(lane, after, f"ready for {trace.ops[op]}")
+        ready[op] = rows.add(lane, after, Ready(trace.ops[op]))
         missing[group] -= 1
         if missing[group] == 0:
             arrived = [ready[peer] for peer in members[group]]
             for peer in members[group]:
                 meets = bool(needs.meets_replicas[peer])
-                run[peer] = rows.add(int(needs.lane[peer]), arrived, str(trace.ops[peer]), meets)
+                run[peer] = rows.add(int(needs.lane[peer]), arrived, trace.ops[peer], meets)
     graph = rows.graph()
     place = np.array(rows.level, dtype=np.int32) * graph.n_lane + np.array(rows.lane, dtype=np.int32)
     return TraceGraph(graph, place[run], place[ready])
@@ -64,12 +74,12 @@ class _Rows:
         self.lane: list[int] = []
         self.level: list[int] = []
         self.after: list[list[int]] = []
-        self.label: list[str] = []
+        self.ops: list[TraceOp | Ready] = []
         self.meets: list[bool] = []
         self.n_lane = n_lane
         self.last: dict[int, int] = {}  # lane -> its latest row
 
-    def add(self, lane: int, after: list[int], label: str, meets: bool = False) -> int:
+    def add(self, lane: int, after: list[int], op: TraceOp | Ready, meets: bool = False) -> int:
         latest: dict[int, int] = {}  # of several predecessors on one lane the last says it all
         for row in after:
             if self.lane[row] != lane:
@@ -80,21 +90,21 @@ class _Rows:
         self.lane.append(lane)
         self.level.append(1 + max((self.level[row] for row in before), default=-1))
         self.after.append(list(latest.values()))
-        self.label.append(label)
+        self.ops.append(op)
         self.meets.append(meets)
         self.last[lane] = len(self.lane) - 1
         return self.last[lane]
 
-    def graph(self) -> StepGraph:
+    def graph(self) -> StepGraph[TraceOp | Ready]:
         n_level = 1 + max(self.level)
         n_dep = max(1, max(len(found) for found in self.after))
         shape = (n_level, self.n_lane)
-        label = np.full(shape, -1, dtype=np.int32)
+        op = np.full(shape, -1, dtype=np.int32)
         meets = np.zeros(shape, dtype=bool)
         dep_level = np.full((*shape, n_dep), -1, dtype=np.int32)
         dep_lane = np.zeros_like(dep_level)
         for row, (level, lane) in enumerate(zip(self.level, self.lane, strict=True)):
-            label[level, lane] = row
+            op[level, lane] = row
             meets[level, lane] = self.meets[row]
             for slot, other in enumerate(self.after[row]):
                 dep_level[level, lane, slot] = self.level[other]
@@ -105,8 +115,8 @@ class _Rows:
             dep_level=dep_level,
             dep_lane=dep_lane,
             lag_s=np.zeros(dep_level.shape),
-            label=label,
-            labels=tuple(self.label),
+            op=op,
+            ops=tuple(self.ops),
             end_compute_s=np.zeros(self.n_lane),
             end_comm_s=np.zeros(self.n_lane),
             meets=meets,

@@ -22,6 +22,13 @@ class Op(NamedTuple):
 
     parts: tuple[Part, ...]
 
+    def __str__(self) -> str:
+        """Its name in timelines and messages: kinds, micro-batch and chunk, as in `F3 c1` or `F3 c1 + BW0 c6`."""
+        groups: dict[tuple[int, int], str] = {}
+        for kind, micro_batch, chunk in self.parts:
+            groups[micro_batch, chunk] = groups.get((micro_batch, chunk), "") + kind
+        return " + ".join([f"{kinds}{micro_batch} c{chunk}" for (micro_batch, chunk), kinds in groups.items()])
+
 
 @dataclass(frozen=True)
 class Schedule:

@@ -6,7 +6,6 @@ chunk. Whole splits are evaluated with the cost model's own seconds, and only th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,7 +28,6 @@ N_STEP, RATE = 15, 0.1  # layers per step of Adam, at most
 N_DONOR, N_RECEIVER = 3, 4
 MAX_MOVES = 12
 MOST_REPLICAS = 8  # slowest ones, which alone decide the step and its gradient
-CHUNK = re.compile(r"c(\d+)")  # in labels such as "F c1 + BW c6"
 
 
 class Slopes(eqx.Module):
@@ -119,14 +117,14 @@ def _slopes(space: SplitSpace, splits: Splits) -> Slopes:
     own = space.seconds(with_layers(job, splits.layers))
     deeper = replace(job, model=job.model.deeper(n_chunk))
     more = space.seconds(with_layers(deeper, tuple(n + 1 for n in splits.layers)))
-    names = space.problem.kinds.names
+    signatures = space.problem.kinds.signatures
     share = np.zeros((*own.compute_s.shape[:2], n_chunk))
-    for lane, kinds in enumerate(names):
-        for kind, name in enumerate(kinds, start=1):
-            held = [int(q) for q in CHUNK.findall(name)]
+    for lane, kinds in enumerate(signatures):
+        for kind, signature in enumerate(kinds, start=1):
+            held = sorted({chunk for _, chunk in signature})
             share[lane, kind, held] = 1.0 / len(held)
-    lane_share = np.zeros((len(names), n_chunk))
-    for lane in range(len(names)):
+    lane_share = np.zeros((len(signatures), n_chunk))
+    for lane in range(len(signatures)):
         held = list(chunks_of_stage(job.plan, lane))
         lane_share[lane, held] = 1.0 / len(held)
     slopes = [b - a for a, b in zip(own, more, strict=True)]

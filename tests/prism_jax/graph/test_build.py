@@ -30,8 +30,8 @@ def test_noise_free_times_equal_the_event_simulator(schedule: Schedule, seed: in
     fast = timeline(graph)
     assert fast.step_s == pytest.approx(slow.step_s, rel=1e-12)
     keys = [(0, stage, i) for stage, order in enumerate(schedule.orders) for i in range(len(order))]
-    np.testing.assert_allclose(lane_order(fast.start_s, graph.label), [slow.start_s[k] for k in keys], rtol=1e-12)
-    np.testing.assert_allclose(lane_order(fast.end_s, graph.label), [slow.end_s[k] for k in keys], rtol=1e-12)
+    np.testing.assert_allclose(lane_order(fast.start_s, graph.op), [slow.start_s[k] for k in keys], rtol=1e-12)
+    np.testing.assert_allclose(lane_order(fast.end_s, graph.op), [slow.end_s[k] for k in keys], rtol=1e-12)
 
 
 @given(schedules(), SEEDS, st.integers(1, 3), st.integers(1, 3))
@@ -42,9 +42,9 @@ def test_random_times_of_members_and_replicas_equal_the_event_simulator(
     cost = random_cost(schedule, seed)
     graph = build_graph(schedule, cost)
     rng = np.random.default_rng(seed)
-    factor = rng.lognormal(0.0, 0.3, (n_replica, n_member, *graph.label.shape))
+    factor = rng.lognormal(0.0, 0.3, (n_replica, n_member, *graph.op.shape))
     lag_factor = rng.lognormal(0.0, 0.3, (n_replica, schedule.n_micro_batch, 3, schedule.n_chunk))
-    level_of = [np.nonzero(graph.label[:, lane] >= 0)[0] for lane in range(schedule.pp)]
+    level_of = [np.nonzero(graph.op[:, lane] >= 0)[0] for lane in range(schedule.pp)]
     base_s = graph.compute_s.sum(-1) + graph.comm_s.sum(-1)
 
     def transfer_s(replica: int, part: tuple[str, int, int]) -> float:
@@ -103,7 +103,7 @@ def test_communication_runs_beside_the_compute_of_the_other_direction() -> None:
     graph = build_graph(schedule, cost)
     op_s = graph.compute_s.sum(-1) + graph.comm_s.sum(-1)
     wanted = [op_seconds(op, cost) for order in schedule.orders for op in order]
-    assert lane_order(op_s, graph.label) == pytest.approx(wanted, rel=1e-12)
+    assert lane_order(op_s, graph.op) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_nothing_is_sent_within_a_stage() -> None:
@@ -124,11 +124,12 @@ def test_blocking_sends_are_time_of_the_sender(schedule: Schedule, seed: int) ->
     assert timeline(blocking).step_s >= timeline(free).step_s * (1 - 1e-12)
 
 
-def test_labels_name_kind_micro_batch_and_chunk() -> None:
+def test_rows_know_their_op_and_name_its_kinds_micro_batch_and_chunk() -> None:
     graph = build_graph(schedule := make_schedule("dualpipe", 4, 8, 1), random_cost(schedule, 0))
-    assert graph.labels[0] == "F0 c0"
-    assert "F3 c0 + BW5 c3" in graph.labels
-    assert sorted(graph.label[graph.label >= 0].tolist()) == list(range(len(graph.labels)))
+    assert str(graph.ops[0]) == "F0 c0"
+    assert "F3 c0 + BW5 c3" in {str(op) for op in graph.ops}
+    assert graph.ops == tuple(op for order in schedule.orders for op in order)
+    assert sorted(graph.op[graph.op >= 0].tolist()) == list(range(len(graph.ops)))
 
 
 def test_a_cost_for_another_plan_is_refused() -> None:

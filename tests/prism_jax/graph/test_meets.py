@@ -35,7 +35,7 @@ def graph() -> StepGraph:
 
 
 def lowered(graph: StepGraph, duration_s: np.ndarray, n_used: int | None = None) -> GraphArrays:
-    shape = graph.label.shape
+    shape = graph.op.shape
     depth = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth)
     return GraphArrays(
         compute_s=jnp.asarray(duration_s, float),
@@ -61,7 +61,7 @@ def network(n_lane: int) -> Network:
 
 
 def random_s(graph: StepGraph) -> np.ndarray:
-    return np.random.default_rng(0).uniform(0.5, 2.0, (*graph.label.shape, N_COLUMN)).astype(np.float32)
+    return np.random.default_rng(0).uniform(0.5, 2.0, (*graph.op.shape, N_COLUMN)).astype(np.float32)
 
 
 def test_columns_are_replicas_and_within_them_samples(graph: StepGraph) -> None:
@@ -89,10 +89,10 @@ def test_one_late_replica_delays_all_behind_the_meeting(graph: StepGraph) -> Non
 
 def test_padding_does_not_change_a_number(graph: StepGraph) -> None:
     padded = pad_graph(graph)
-    assert padded.meets.shape == padded.label.shape
+    assert padded.meets.shape == padded.op.shape
     assert padded.meets.sum() == 1
     d = random_s(graph)
-    wide = np.zeros((*padded.label.shape, N_COLUMN), np.float32)
+    wide = np.zeros((*padded.op.shape, N_COLUMN), np.float32)
     wide[:3, :2] = d
     plain = propagate(lowered(graph, d), GivenDurations(), network(2), None)
     same = propagate(lowered(padded, wide, n_used=3), GivenDurations(), network(padded.n_lane), None)

@@ -39,7 +39,7 @@ N_MEMBER, N_COLUMN = 3, 2
 
 def lowered(graph: StepGraph, sd: float = 0.0) -> GraphArrays:
     """A graph on the device, with residuals of the same spread everywhere."""
-    spread = np.full(graph.label.shape, sd)
+    spread = np.full(graph.op.shape, sd)
     return graph_arrays(graph, CLASSES, spread, spread, np.asarray(sd), None)
 
 
@@ -60,7 +60,7 @@ def simulated_s(
     """The event simulator on the same seconds, op by op and member by member."""
     regime = np.asarray(network.regime)[score]
     link = np.asarray(network.link)[:, :, column] * regime[:, None]
-    level_of = [np.nonzero(graph.label[:, lane] >= 0)[0] for lane in range(graph.n_lane)]
+    level_of = [np.nonzero(graph.op[:, lane] >= 0)[0] for lane in range(graph.n_lane)]
     comm_s = (graph.comm_s * link[:4].T).sum(axis=-1)
     where = {part: (level, lane) for lane, order in enumerate(schedule.orders)
              for level, op in zip(level_of[lane], order, strict=True) for part in op.parts}  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from prism_jax.graph.step_graph import StepGraph
 from prism_jax.recorded.graph import TraceGraph, trace_graph
 from prism_jax.recorded.trace.durations import durations
+from prism_jax.recorded.trace.trace import TraceOp
 from prism_jax.recorded.trace.waiting_ops import dependencies
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import draws, record, skeleton
@@ -64,13 +65,13 @@ def interleaved() -> tuple[TraceGraph, list[str]]:
 def test_every_op_has_a_place_of_its_own(interleaved: tuple[TraceGraph, list[str]]) -> None:
     """Work of a transfer and the moment its worker is ready are two rows; plain work is one."""
     found, names = interleaved
-    label = found.graph.label.ravel()
+    row, ops = found.graph.op.ravel(), found.graph.ops
     assert len(set(found.run_cell)) == len(names)
-    assert [found.graph.labels[label[cell]] for cell in found.run_cell] == names
+    assert [str(ops[row[cell]]) for cell in found.run_cell] == names
     plain = found.run_cell == found.gap_cell
-    ready = [found.graph.labels[label[cell]] for cell in found.gap_cell[~plain]]
+    ready = [str(ops[row[cell]]) for cell in found.gap_cell[~plain]]
     assert ready == [f"ready for {name}" for name, p in zip(names, plain, strict=True) if not p]
-    assert (label >= 0).sum() == len(names) + (~plain).sum()
+    assert (row >= 0).sum() == len(names) + (~plain).sum()
 
 
 def test_predecessors_lie_on_other_lanes_at_earlier_levels(interleaved: tuple[TraceGraph, list[str]]) -> None:
@@ -78,13 +79,13 @@ def test_predecessors_lie_on_other_lanes_at_earlier_levels(interleaved: tuple[Tr
     level, lane, dep = np.nonzero(graph.dep_level >= 0)
     assert (graph.dep_level[level, lane, dep] < level).all()
     assert (graph.dep_lane[level, lane, dep] != lane).all()
-    assert (graph.label[graph.dep_level[level, lane, dep], graph.dep_lane[level, lane, dep]] >= 0).all()
+    assert (graph.op[graph.dep_level[level, lane, dep], graph.dep_lane[level, lane, dep]] >= 0).all()
 
 
 def test_only_collectives_of_replicas_meet(interleaved: tuple[TraceGraph, list[str]]) -> None:
     graph = interleaved[0].graph
-    names = {graph.labels[i].split(" ")[0] for i in graph.label[graph.meets]}
-    assert names == {
+    met = [graph.ops[i] for i in graph.op[graph.meets]]
+    assert {op.op_type for op in met if isinstance(op, TraceOp)} == {
         "params-all-gather",
         "grads-reduce-scatter",
         "separate-grads-all-reduce",

@@ -37,7 +37,7 @@ def longest_span_s(schedule: Schedule, times: Timeline) -> float:
     graph = build_graph(schedule, compute_only(schedule, 1.0, 1.0, 1.0))
     spans = []
     for stage in range(schedule.pp):
-        runs = graph.label[:, stage] >= 0
+        runs = graph.op[:, stage] >= 0
         spans.append(times.end_s[runs, stage].max() - times.start_s[runs, stage].min())
     return max(spans)
 
@@ -144,7 +144,7 @@ def test_dualpipe_bubble(pp: int, n_micro_batch: int, f_s: float, w_s: float, be
     graph = build_graph(schedule, compute_only(schedule, 1.0, 1.0, 1.0))
     seconds = {"F": f_s, "B": f_s, "W": w_s, "BW": f_s + w_s, "FBW": beside_s}
     per_op = [seconds["".join(part.kind for part in op.parts)] for order in schedule.orders for op in order]
-    op_s = np.where(graph.label >= 0, np.array(per_op)[graph.label], 0.0)
+    op_s = np.where(graph.op >= 0, np.array(per_op)[graph.op], 0.0)
     idle_s = timeline(graph, op_s=op_s).step_s - op_s.sum(axis=0)
     assert idle_s.max() == pytest.approx((pp // 2 - 1) * (beside_s + f_s + w_s - 3 * w_s), abs=1e-9)
 
