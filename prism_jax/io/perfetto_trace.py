@@ -10,7 +10,6 @@ import numpy as np
 from .._typing import Floats
 from ..errors import DataError
 from ..recorded.trace.dependencies import Dependencies
-from ..recorded.trace.pipeline import is_pipeline
 from ..recorded.trace.trace import Trace
 from ..recorded.trace.waiting_ops import dependencies
 from .perfetto import MAX_EVENTS, Event, name_event, slice_event, sort_event, write_events
@@ -61,14 +60,9 @@ def _events(trace: Trace, needs: Dependencies, index: Sequence[int]) -> Iterator
             yield name_event("process_name", process, 0, f"rank {process}: {counted} {replica}, stage {stage}")
             ops = [op for op, found in enumerate(trace.ops) if found.stage == stage]
             for lane in np.unique(needs.lane[ops]).tolist():
-                yield name_event("thread_name", process, lane, _stream(trace, needs.lanes[lane]))
+                yield name_event("thread_name", process, lane, needs.lanes[lane].name)
                 yield sort_event("thread_sort_index", process, lane, lane)
             yield from _worker(trace, needs, index, replica, process, ops)
-
-
-def _stream(trace: Trace, lane: str) -> str:
-    """Name of a lane without its stage, and without the number that puts the lanes of a pipeline job in order."""
-    return lane.split(" ", 2 if is_pipeline(trace) else 1)[-1]
 
 
 def _worker(

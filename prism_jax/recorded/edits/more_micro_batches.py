@@ -17,11 +17,11 @@ from ...schedule import make_schedule
 from ..effects import Effects, Strata
 from ..recorded_job import RecordedJob
 from ..trace.dependencies import Dependencies, Links
-from ..trace.pipeline import BACKWARD, FORWARD, PEER, is_pipeline, pipeline_dependencies
+from ..trace.pipeline import BACKWARD, FORWARD, TRANSFERS, is_pipeline, pipeline_dependencies
 from ..trace.trace import Trace, TraceOp
 
 SCHEDULES = ("1f1b", "gpipe")
-NUMBERED = (FORWARD, BACKWARD, *PEER)  # one op per micro-batch
+NUMBERED = (FORWARD, BACKWARD, *TRANSFERS)  # one op per micro-batch
 AFTER_COMPUTE = 1e6  # place of what follows all compute, in an order that is told by numbers instead of seconds
 Place = tuple[str, int, int]  # op type, stage, seq
 
@@ -61,7 +61,7 @@ class _Layout:
     def of(self, place: Place) -> int:
         """Position of the compute that an op belongs to: a transfer of the compute whose data it carries."""
         op_type, stage, seq = place
-        return self.position[op_type.split("-")[0] + "-compute", stage, seq]
+        return self.position[_compute(op_type), stage, seq]
 
 
 def _recorded_order(trace: Trace) -> list[list[tuple[str, int]]]:
@@ -128,14 +128,25 @@ def _trace(trace: Trace, ops: tuple[TraceOp, ...], origin: np.ndarray, wanted: _
     first_s = min(trace.start_s[i, 0, 0] for i, op in enumerate(trace.ops) if op.op_type in (FORWARD, BACKWARD))
     for index, op in enumerate(ops):
         if op.op_type in NUMBERED:
-            before = -0.3 if op.op_type.endswith("recv") else 0.6 if op.op_type.endswith("send") else 0.0
-            start[index] = wanted.of((op.op_type, op.stage, op.seq)) + before
+            start[index] = wanted.of((op.op_type, op.stage, op.seq)) + _beside_compute(op.op_type)
         else:
             recorded_s = float(trace.start_s[origin[index], 0, 0])
             start[index] = recorded_s + (AFTER_COMPUTE if recorded_s >= first_s else -AFTER_COMPUTE)
     shape = (len(ops), trace.n_replica, len(trace.steps))
     spread = np.broadcast_to(start[:, None, None], shape)
     return replace(trace, ops=ops, start_s=spread, end_s=spread + 0.1)
+
+
+def _compute(op_type: str) -> str:
+    """Op type of the compute that a numbered op is, or whose data it carries."""
+    return TRANSFERS[op_type].compute if op_type in TRANSFERS else op_type
+
+
+def _beside_compute(op_type: str) -> float:
+    """Where a numbered op stands from the position of its compute: receives before, sends behind."""
+    if op_type not in TRANSFERS:
+        return 0.0
+    return 0.6 if TRANSFERS[op_type].is_send else -0.3
 
 
 def _with_waits(job: RecordedJob, trace: Trace, origin: np.ndarray, recorded: _Layout, wanted: _Layout) -> Dependencies:
@@ -167,7 +178,7 @@ def _moved(need: TraceOp, old: TraceOp, new: TraceOp, recorded: _Layout, wanted:
     distance = recorded.of((old.op_type, old.stage, old.seq)) - recorded.of((need.op_type, need.stage, need.seq))
     position = wanted.of((new.op_type, new.stage, new.seq)) - distance
     order = wanted.orders[need.stage]
-    if not 0 <= position < len(order) or order[position][0] != need.op_type.split("-")[0] + "-compute":
+    if not 0 <= position < len(order) or order[position][0] != _compute(need.op_type):
         return None
     return need.op_type, need.stage, order[position][1]
 

@@ -21,17 +21,12 @@ from ..._typing import Floats
 from ...explain.types import Stragglers
 from ..replay import ReplayProgram, replay, replay_program
 from ..trace.durations import durations
-from ..trace.pipeline import COMMUNICATION
+from ..trace.pipeline import COMMUNICATION, TRANSFERS
 from ..trace.trace import Trace
 from ..trace.waiting_ops import dependencies
 
 WORST_PERCENT = 3
-TRANSFERS = {
-    "forward-send": "forward-pp-comm",
-    "forward-recv": "forward-pp-comm",
-    "backward-send": "backward-pp-comm",
-    "backward-recv": "backward-pp-comm",
-}
+BOTH_ENDS = {name: f"{transfer.direction}-pp-comm" for name, transfer in TRANSFERS.items()}
 
 
 def stragglers(trace: Trace) -> Stragglers:
@@ -39,7 +34,7 @@ def stragglers(trace: Trace) -> Stragglers:
     needs = dependencies(trace)
     run_s = durations(trace, needs).run_s
     replays = _Replays(replay_program(trace, needs, trace.n_replica), run_s, ideal_durations(trace, run_s))
-    op_type = np.array([TRANSFERS.get(op.op_type, op.op_type) for op in trace.ops])
+    op_type = np.array([BOTH_ENDS.get(op.op_type, op.op_type) for op in trace.ops])
     stage = np.array([op.stage for op in trace.ops])
     cells = np.ones(run_s.shape[:2], dtype=bool)
     by_stage = {int(s): replays.alone(cells & (stage == s)[:, None]) for s in np.unique(stage)}

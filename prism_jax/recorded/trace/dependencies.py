@@ -7,6 +7,7 @@ none begins its transfer before the last is ready. Some groups meet across repli
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,20 @@ from ...errors import DataError
 from .trace import Trace
 
 
+class Lane(NamedTuple):
+    """A stream of work of one stage; lanes are numbered in the order of these fields.
+
+    Attributes:
+        stage: pipeline stage (or rank).
+        place: among the lanes of its stage; those at the same place stand in the order of their names.
+        name: what runs there, for people.
+    """
+
+    stage: int
+    place: int
+    name: str
+
+
 @dataclass(frozen=True)
 class Dependencies:
     """Indices into `Trace.ops`.
@@ -23,7 +38,7 @@ class Dependencies:
     Attributes:
         after: per op, the ops that must have ended before it starts.
         lane: [op] stream of work; ops of a lane run one after another, which `after` states too.
-        lanes: name of every lane.
+        lanes: what every lane is.
         group: [op] group in which it meets others, -1 for plain work.
         meets_replicas: [op] whether it also waits for the same op of all replicas.
         hidden_meeting: [op] whether that wait lies before the recorded start, because the barrier itself was not recorded.
@@ -32,7 +47,7 @@ class Dependencies:
 
     after: tuple[tuple[int, ...], ...]
     lane: Ints
-    lanes: tuple[str, ...]
+    lanes: tuple[Lane, ...]
     group: Ints
     meets_replicas: NDArray[np.bool_]
     hidden_meeting: NDArray[np.bool_]
@@ -53,7 +68,7 @@ class Links:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.after: list[set[int]] = [set() for _ in trace.ops]
-        self.lane: dict[int, str] = {}
+        self.lane: dict[int, Lane] = {}
         self.groups: list[list[int]] = []
         self.meeting: set[int] = set()
         self.hidden: set[int] = set()
@@ -76,7 +91,7 @@ class Links:
             self.after[op].update(before)
             before = [op]
 
-    def on_lane(self, ops: list[int], lane: str) -> None:
+    def on_lane(self, ops: list[int], lane: Lane) -> None:
         """Ops of one stream, in order: each starts when the one before has ended."""
         self.chain(ops)
         self.lane.update(dict.fromkeys(ops, lane))

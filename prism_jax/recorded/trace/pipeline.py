@@ -11,25 +11,48 @@ arXiv 2505.05713, section 3.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import NamedTuple
 
 from ...errors import DataError
-from .dependencies import Dependencies, Links
+from .dependencies import Dependencies, Lane, Links
 from .trace import Trace
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
-PEER = {
-    "forward-send": ("forward-recv", 1),
-    "forward-recv": ("forward-send", -1),
-    "backward-send": ("backward-recv", -1),
-    "backward-recv": ("backward-send", 1),
+FORWARD_SEND, FORWARD_RECV = "forward-send", "forward-recv"
+BACKWARD_SEND, BACKWARD_RECV = "backward-send", "backward-recv"
+
+
+class Transfer(NamedTuple):
+    """What an op type says about a transfer between neighbouring chunks.
+
+    Attributes:
+        direction: forward or backward.
+        compute: op type of the compute whose result is sent, or that needs what is received.
+        is_send: whether it sends.
+        peer: op type of the other end.
+        step: from the chunk of this end to that of the other.
+    """
+
+    direction: str
+    compute: str
+    is_send: bool
+    peer: str
+    step: int
+
+
+TRANSFERS = {
+    FORWARD_SEND: Transfer("forward", FORWARD, True, FORWARD_RECV, 1),
+    FORWARD_RECV: Transfer("forward", FORWARD, False, FORWARD_SEND, -1),
+    BACKWARD_SEND: Transfer("backward", BACKWARD, True, BACKWARD_RECV, -1),
+    BACKWARD_RECV: Transfer("backward", BACKWARD, False, BACKWARD_SEND, 1),
 }
 GATHER, SCATTER, SEPARATE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"
 GC, NORM, EMBEDDING = "gc", "layernorm-grads-all-reduce", "embedding-grads-all-reduce"
 CLIP, OPTIMIZER = "optimizer-clip-main-grad", "optimizer"
 REPLICA_COLLECTIVES = (GATHER, SCATTER, SEPARATE)
-OP_TYPES = (FORWARD, BACKWARD, *PEER, *REPLICA_COLLECTIVES, GC, NORM, EMBEDDING, CLIP, OPTIMIZER)
+OP_TYPES = (FORWARD, BACKWARD, *TRANSFERS, *REPLICA_COLLECTIVES, GC, NORM, EMBEDDING, CLIP, OPTIMIZER)
 COMMUNICATION = (
-    *PEER,
+    *TRANSFERS,
     *REPLICA_COLLECTIVES,
     NORM,
     EMBEDDING,
@@ -71,7 +94,7 @@ class _Pipeline:
         self.n_live: dict[tuple[str, int], int] = defaultdict(int)
         for stage in range(self.pp):
             self._stage(stage)
-        if not any(op.op_type in PEER for op in trace.ops):
+        if not any(op.op_type in TRANSFERS for op in trace.ops):
             self._hand_over()
         self._pair()
         self._meet()
@@ -84,11 +107,11 @@ class _Pipeline:
         compute = self.compute[stage]
         if not compute:
             raise DataError(f"{self.trace.source}: stage {stage} has no {FORWARD} or {BACKWARD}")
-        self.links.on_lane(compute, f"{stage:03d} 0 compute")
-        for name in PEER:
-            self.links.on_lane(self.by_type[name, stage], f"{stage:03d} 1 {name}")
-        self.links.on_lane(self._in_order(stage, GATHER, SCATTER), f"{stage:03d} 2 replicas")
-        for name in PEER:
+        self.links.on_lane(compute, Lane(stage, 0, "compute"))
+        for name in TRANSFERS:
+            self.links.on_lane(self.by_type[name, stage], Lane(stage, 1, name))
+        self.links.on_lane(self._in_order(stage, GATHER, SCATTER), Lane(stage, 2, "replicas"))
+        for name in TRANSFERS:
             self._transfers(stage, name)
         self._first_backward(stage)
         if self.replicas:
@@ -99,12 +122,12 @@ class _Pipeline:
 
     def _transfers(self, stage: int, name: str) -> None:
         """Tie every send to the compute it follows and every receive to the compute that needs it."""
-        direction, way = name.split("-")
-        compute = self.by_type[f"{direction}-compute", stage]
+        transfer = TRANSFERS[name]
+        compute = self.by_type[transfer.compute, stage]
         ops = self.by_type[name, stage]
         if not compute or not ops:
             return
-        if way == "recv":  # a profiler may record transfers before or after all compute that were never launched
+        if not transfer.is_send:  # a profiler may record transfers before or after all compute that were never launched
             last = max(self.start[op] for op in compute)
             live = [op for op in ops if self.start[op] <= last + CLOCK_SLACK_S]
         else:
@@ -113,7 +136,7 @@ class _Pipeline:
         if stage in (0, self.pp - 1) and not live:
             return
         for index, op in zip(self._served(name, stage, compute, len(live)), live, strict=True):
-            if way == "send":
+            if transfer.is_send:
                 self.links.after[op].add(compute[index])
             else:
                 self.links.after[compute[index]].add(op)
@@ -133,25 +156,25 @@ class _Pipeline:
         if n_live == len(crossing):
             return crossing
         if len(crossing) < n and n_live == n - 1:
-            return list(range(1, n) if name.endswith("recv") else range(n - 1))
+            return list(range(n - 1) if TRANSFERS[name].is_send else range(1, n))
         raise DataError(
-            f"{self.trace.source}: stage {stage} has {n_live} {name} for {n} {name.split('-')[0]}-compute, of which "
+            f"{self.trace.source}: stage {stage} has {n_live} {name} for {n} {TRANSFERS[name].compute}, of which "
             f"{len(crossing)} need one. Leave incomplete steps out of the trace."
         )
 
     def _crosses(self, name: str, stage: int, compute: int) -> bool:
         """Whether the transfer of a computation reaches another model chunk; those of the first and last chunk do not."""
         chunk = max(self.trace.ops[compute].chunk, 0) * self.pp + stage
-        return 0 <= chunk + PEER[name][1] < self.trace.job.virtual_stages * self.pp
+        return 0 <= chunk + TRANSFERS[name].step < self.trace.job.virtual_stages * self.pp
 
     def _expect_peer(self, name: str, stage: int, op: int, compute: int) -> None:
         """Number the transfers that have a peer, so that the two of a pair get the same number."""
         if not self._crosses(name, stage, compute):
             return
-        peer, step = PEER[name]
+        transfer = TRANSFERS[name]
         number = self.n_live[name, stage]
         self.n_live[name, stage] += 1
-        sender = (name, stage) if name.endswith("send") else (peer, (stage + step) % self.pp)
+        sender = (name, stage) if transfer.is_send else (transfer.peer, (stage + transfer.step) % self.pp)
         self.pairs[(*sender, number)].append(op)
 
     def _first_backward(self, stage: int) -> None:
@@ -160,7 +183,7 @@ class _Pipeline:
         if BACKWARD not in types or types.index(BACKWARD) < 2:
             return
         before = self.compute[stage][types.index(BACKWARD) - 2]
-        for name in ("backward-recv", "backward-send"):
+        for name in (BACKWARD_RECV, BACKWARD_SEND):
             for op in self.by_type[name, stage][:1]:
                 self.links.after[op].add(before)
 
@@ -201,7 +224,7 @@ class _Pipeline:
             tail = [*norm, *embedding, *scatter, *end]
         self.links.chain(tail, before)
         for op in (*gc, *tail):
-            self.links.lane.setdefault(op, f"{stage:03d} 3 end of step")
+            self.links.lane.setdefault(op, Lane(stage, 3, "end of step"))
 
     def _hand_over(self) -> None:
         """Where no transfers were recorded, a chunk's compute follows that of the chunk before on the same micro-batch."""
@@ -225,7 +248,11 @@ class _Pipeline:
             self.links.groups.append(ops)
         paired = {op for ops in self.pairs.values() for op in ops}
         self.links.groups += [
-            [op] for name in PEER for stage in range(self.pp) for op in self.by_type[name, stage] if op not in paired
+            [op]
+            for name in TRANSFERS
+            for stage in range(self.pp)
+            for op in self.by_type[name, stage]
+            if op not in paired
         ]
 
     def _meet(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from .dependencies import Dependencies, Links
+from .dependencies import Dependencies, Lane, Links
 from .trace import Trace
 
 
@@ -27,7 +27,7 @@ def recorded_order(trace: Trace) -> Dependencies:
         if op.group:
             groups[op.group].append(index)
     for (stage, stream), ops in sorted(streams.items()):
-        links.on_lane(sorted(ops, key=lambda op: (first[op], trace.ops[op].seq)), f"{stage:03d} {stream}")
+        links.on_lane(sorted(ops, key=lambda op: (first[op], trace.ops[op].seq)), Lane(stage, 0, stream))
     links.groups += list(groups.values())
     if trace.n_replica > 1:
         links.meeting.update(op for ops in groups.values() for op in ops)

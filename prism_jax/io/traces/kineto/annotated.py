@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...._typing import Floats
 from ....recorded.trace.op_table import NONE
-from ....recorded.trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, PEER, REPLICA_COLLECTIVES
+from ....recorded.trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, REPLICA_COLLECTIVES, TRANSFERS
 from .kernels import launch_times
 from .ops import Meets, RankOps, Rows, numbered, rank_ops, step_at, steps_of
 from .place import Place
@@ -54,12 +54,17 @@ def annotated_ops(profile: RankProfile, place: Place) -> RankOps:
         group=groups,
         micro_batch=micro_batch,
         chunk=chunk,
-        side=np.select([np.char.endswith(names, "-send"), np.char.endswith(names, "-recv")], [-1, 1], 0).astype(
-            np.int32
-        ),
+        side=np.array([_side(name) for name in names.tolist()], dtype=np.int32),
         size=np.where(np.array(groups, dtype=str) == "", -1, 0),
         meets=meets,
     )
+
+
+def _side(name: str) -> int:
+    """-1 for a send, 1 for a receive, 0 for any other op."""
+    if name not in TRANSFERS:
+        return 0
+    return -1 if TRANSFERS[name].is_send else 1
 
 
 def _expanded(profile: RankProfile, spans: Spans) -> tuple[Rows, NDArray[np.str_]]:
@@ -146,22 +151,23 @@ def _groups(
     rows = zip(names.tolist(), number.tolist(), micro_batch.tolist(), model_chunk.tolist(), strict=True)
     groups = [_group(name, n, mb, q, place) for name, n, mb, q in rows]
     meets = [
-        (Meets.STAGES if name in PEER else MEETS[name]) if group else Meets.NOBODY
+        (Meets.STAGES if name in TRANSFERS else MEETS[name]) if group else Meets.NOBODY
         for name, group in zip(names.tolist(), groups, strict=True)
     ]
     return groups, np.array(meets, dtype=np.int32)
 
 
 def _group(name: str, number: int, micro_batch: int, model_chunk: int, place: Place) -> str:
-    if name in PEER:
-        way = PEER[name][1]
+    if name in TRANSFERS:
+        transfer = TRANSFERS[name]
+        way = transfer.step
         by_model = model_chunk != NONE and micro_batch != NONE
         mine, n_place = (model_chunk, NONE) if by_model else (place.pp, place.pp_size)
         if not by_model and place.virtual_stages <= 1 and not 0 <= mine + way < n_place:
             return ""  # recorded, but there is nobody on that side
         other = mine + way if by_model else (mine + way) % n_place
-        ends = (mine, other) if name.endswith("-send") else (other, mine)
-        return f"{name.split('-')[0]} {ends[0]}->{ends[1]} {micro_batch if by_model else number}"
+        ends = (mine, other) if transfer.is_send else (other, mine)
+        return f"{transfer.direction} {ends[0]}->{ends[1]} {micro_batch if by_model else number}"
     if name in REPLICA_COLLECTIVES:
         return f"{name} {number} of stage {place.pp}" if place.dp_size != 1 else ""
     return f"{name} {number}" if name in MEETS else ""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...._typing import Ints
 from ....errors import DataError
 from ....recorded.trace.op_table import JobShape
-from ....recorded.trace.pipeline import PEER
+from ....recorded.trace.pipeline import TRANSFERS
 from .ops import Meets, RankOps, numbered
 from .place import HOW, Place
 
@@ -47,7 +47,7 @@ def annotated_job(source: str, ops: RankOps, rank: Ints, places: Sequence[Place 
     """
     stated = [place for place in places if place is not None]
     if not stated:
-        peers = [name for name in ops.op_types if name in PEER]
+        peers = [name for name in ops.op_types if name in TRANSFERS]
         if peers:
             raise DataError(
                 f"{source}: {peers[0]} is annotated, but the profiles do not say their pipeline stages. {HOW}"

@@ -11,13 +11,24 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ....recorded.trace.op_table import NONE
-from ....recorded.trace.pipeline import BACKWARD, FORWARD, GATHER, OP_TYPES, OPTIMIZER, SCATTER, SEPARATE
+from ....recorded.trace.pipeline import (
+    BACKWARD,
+    BACKWARD_RECV as B_RECV,
+    BACKWARD_SEND as B_SEND,
+    FORWARD,
+    FORWARD_RECV as F_RECV,
+    FORWARD_SEND as F_SEND,
+    GATHER,
+    OP_TYPES,
+    OPTIMIZER,
+    SCATTER,
+    SEPARATE,
+)
 
 MAX_DIGITS = 9
 STEP = "ProfilerStep#"
 TORCH_OPTIMIZER = "Optimizer.step#"  # followed by the class, recorded by PyTorch itself
 TORCH_PIPELINE = re.compile(r"PP:(\d{1,9})(F|B|SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|REDUCE_GRAD)(\d{0,9})")
-F_SEND, F_RECV, B_SEND, B_RECV = "forward-send", "forward-recv", "backward-send", "backward-recv"
 ALIASES: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in OP_TYPES},
     "forward_step": (FORWARD,),

@@ -7,6 +7,7 @@ import pytest
 
 from prism_jax.errors import DataError
 from prism_jax.recorded.trace.assemble import assemble
+from prism_jax.recorded.trace.dependencies import Lane
 from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
 from prism_jax.recorded.trace.recorded_order import recorded_order
 from prism_jax.recorded.trace.trace import Trace
@@ -37,7 +38,7 @@ def test_ops_of_a_stream_run_one_after_another() -> None:
         "c 0 of stage 0": ["a 0 of stage 0"],
         "a 1 of stage 0": ["b 0 of stage 0"],
     }
-    assert recorded_order(trace).lanes == ("000 s", "000 t")
+    assert recorded_order(trace).lanes == (Lane(0, 0, "s"), Lane(0, 0, "t"))
 
 
 def test_without_streams_every_op_type_is_one() -> None:
