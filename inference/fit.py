@@ -69,7 +69,9 @@ def fit(
     chosen = model_named(model) if isinstance(model, str) else model
     method = method or chosen.default_method
     if method not in METHODS:
-        raise FitError(f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
+        raise FitError(
+            f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS, '')}"
+        )
     found = measured(data, chosen, mapping=mapping, units=units, where=where)
     started = time.perf_counter()
     prepared = chosen.prepare(found.frame)

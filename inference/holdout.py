@@ -111,7 +111,7 @@ def _groups(frame: pd.DataFrame, model: Model[Any], column: str) -> pd.Series:
     name = _canonical(model, column)
     if name not in frame:
         raise DataError(
-            f"--holdout {column}: no such column; there are {', '.join(frame.columns)}{did_you_mean(column, list(frame.columns))}"
+            f"--holdout {column}: no such column; there are {', '.join(frame.columns)}{did_you_mean(column, frame.columns, '')}"
         )
     values = frame[name]
     return values if values.dtype.kind in "OUST" else values.map(lambda value: f"{value:g}", na_action="ignore")

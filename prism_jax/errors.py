@@ -1,6 +1,12 @@
 """Errors a user can cause, each with what is wrong, where, and the remedy."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+Path = tuple[str | int, ...]  # of a field: keys of mappings and indices of lists, outermost first
 
 
 class Problem(NamedTuple):
@@ -19,7 +25,28 @@ class Problem(NamedTuple):
 
 
 class PrismError(Exception):
-    """Base of every error caused by input; the CLI prints it without a traceback and exits with 2."""
+    """Base of every error caused by input; the CLI prints it without a traceback and exits with 2.
+
+    Attributes:
+        path: the field it is about, seen from what was being read or made; empty where no single field is to blame.
+        text: what is wrong, for readers who have been told the field; the whole message where there is none.
+    """
+
+    def __init__(self, message: str = "", path: Path = (), text: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.text = message if text is None else text
+
+    @classmethod
+    def of(cls, problem: Problem, owner: str = "") -> Self:
+        """Error of a problem of `owner`: "device a100: n_sm = 0, but it must be finite and greater than 0"."""
+        message = f"{owner}: {problem}" if owner else str(problem)
+        return cls(message, (problem.field,), problem.text) if problem.field else cls(message)
+
+    @classmethod
+    def at(cls, path: Path, text: str) -> Self:
+        """Error at a field of a section: "variability.stalls[0].step_prob: 'x' is not a number"."""
+        return cls(f"{in_brackets(path)}: {text}", path, text)
 
 
 class SpecError(PrismError):
@@ -42,9 +69,74 @@ class UnitError(SpecError):
     """A text is not a quantity of the kind that is asked for: no unit, an unknown unit, or a unit of something else."""
 
 
-class ConfigError(SpecError):
-    """A job file is wrong; `mistakes` holds one line per mistake: where, which field, what, remedy."""
+@dataclass(frozen=True)
+class Mark:
+    """Where something was written.
 
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
+    Attributes:
+        source: the file as the user named it, or the option ("--set plan.tp=4").
+        line, column: from 1; 0 where the whole source is meant.
+        option: the field that an option sets; None in a file.
+    """
+
+    source: str
+    line: int = 0
+    column: int = 0
+    option: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong in what a user wrote; its text is one line: where, which field, what, remedy.
+
+    Attributes:
+        text: what is wrong, and the remedy.
+        mark: where; None where nothing was written.
+        path: the field, from the top of the file; empty for the file as a whole.
+    """
+
+    text: str
+    mark: Mark | None = None
+    path: Path = ()
+
+    def __str__(self) -> str:
+        if self.mark is None:
+            return self.text
+        told = not self.path or self.mark.option == self.path
+        return f"{self.mark}: {self.text}" if told else f"{self.mark} {dotted(self.path)}: {self.text}"
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        """For listing mistakes in the order of the file; those of options come last."""
+        mark = self.mark or Mark("")
+        return mark.option is not None, mark.line, mark.column
+
+
+class ConfigError(SpecError):
+    """A file or an option is wrong; `mistakes` holds everything that is."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        super().__init__("\n".join([str(mistake) for mistake in mistakes]))
+        self.mistakes = list(mistakes)
+
+    @classmethod
+    def in_file(cls, file: object, text: str) -> ConfigError:
+        """One mistake that is about a file as a whole."""
+        return cls([Mistake(text, Mark(str(file)))])
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[Mistake]]]:
+        return ConfigError, (self.mistakes,)
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """`("cluster", "tiers", 0)` as `cluster.tiers.0`."""
+    return ".".join([str(part) for part in path])
+
+
+def in_brackets(path: Sequence[str | int]) -> str:
+    """`("variability", "stalls", 0)` as `variability.stalls[0]`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path[1:]]
+    return "".join([str(part) for part in path[:1]] + parts)

@@ -67,7 +67,7 @@ def refuse_unknown(
         if not any(equals(column_of(table.frame, of_file), text).any() for table, of_file in have):
             values = pd.concat([labels(column_of(table.frame, of_file).drop_duplicates()) for table, of_file in have])
             values = [str(value)[:60] for value in values.dropna().unique()[:MAX_SHOWN]]
-            close = did_you_mean(text, values) if len(values) <= 12 else did_you_mean(text, values).split(";")[0]
+            close = did_you_mean(text, values, None if len(values) <= 12 else "")
             raise DataError(f"{option}: no row of {_named([table for table, _ in have])} has it{close}")
 
 

@@ -166,7 +166,7 @@ def _require(table: RawTable, columns: Sequence[Column], found: Mapping[str, str
         raise DataError(
             f"{table.source}: a log of GPU clocks, temperatures and powers, without {column.name}. Give the measurements with it."
         )
-    near = did_you_mean(column.name, table.header).split(";")[0]
+    near = did_you_mean(column.name, table.header, "")
     known = ", ".join(dict.fromkeys((column.name, *column.aliases[:6])))
     hint = "" if not near else near.rstrip("?") + "?"
     raise DataError(

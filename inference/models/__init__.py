@@ -27,5 +27,5 @@ def model_named(name: str) -> Model[Any]:
         FitError: there is none.
     """
     if name not in _CLASSES:
-        raise FitError(f"model {name!r} is unknown; known are {', '.join(MODELS)}{did_you_mean(name, MODELS)}")
+        raise FitError(f"model {name!r} is unknown; known are {', '.join(MODELS)}{did_you_mean(name, MODELS, '')}")
     return getattr(import_module(f".{name}.model", __package__), _CLASSES[name])()

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import units
 from ..errors import SpecError
-from ..io.job.hint import did_you_mean
+from ..hints import did_you_mean
 
 Entry = dict[str, Any]
 
@@ -219,5 +219,5 @@ def _with_unit(name: str, value: Any) -> Any:
 def _known(kind: str, name: str, names: Sequence[str]) -> str:
     if name in names:
         return name
-    hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+    hint = did_you_mean(name, names, f"; there are {', '.join(names)}")
     raise SpecError(f"unknown {kind} {name!r}{hint}")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, create_model
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Mistake
 from ..plan.plan import RECOMPUTE, SCHEDULES, SHARDING
 from ..search.plans.space import PlanSpace
 from .job.document import Document
@@ -36,7 +36,7 @@ def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
     document: Document = read_job_file(path)
     if not isinstance(document.data, dict):
         raise ConfigError([document.mistake((), "it must name knobs with lists of values, such as `tp: [1, 2, 4]`")])
-    found: list[str] = []
+    found: list[Mistake] = []
     checked = validated(_model(), document.data, document, (), found)
     if found or checked is None:
         raise ConfigError(found)

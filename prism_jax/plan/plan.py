@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..errors import PlanError
+from ..errors import PlanError, Problem
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe")
 RECOMPUTE = ("none", "selective", "full")
@@ -68,9 +68,10 @@ class ParallelPlan:
         ):
             value = getattr(self, name)
             if value < 1:
-                raise PlanError(f"{name} = {value}, but it must be at least 1")
+                raise PlanError.of(Problem(name, f"{value}, but it must be at least 1"))
         if sorted(self.axis_order) != sorted(AXES):
-            raise PlanError(f"axis_order = {list(self.axis_order)}, but it must be an order of {list(AXES)}")
+            text = f"{list(self.axis_order)}, but it must be an order of {list(AXES)}"
+            raise PlanError.of(Problem("axis_order", text))
 
     @property
     def n_devices(self) -> int:

@@ -21,7 +21,7 @@ def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
         PlanError: value, constraint, remedy.
     """
     for problem in problems(plan, model, cluster):
-        raise PlanError(str(problem))
+        raise PlanError.of(problem)
 
 
 def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[Problem]:

@@ -95,7 +95,7 @@ class AskTell:
     def _check(self, plan: ParallelPlan, n_devices: int) -> None:
         cluster = self.job.cluster.of_size(n_devices)
         for problem in problems(plan, self.job.model, cluster):
-            raise PlanError(str(problem))
+            raise PlanError.of(problem)
         need = memory(self.job.model, cluster, plan)
         if not need.fits:
             raise PlanError(

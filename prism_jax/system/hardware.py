@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ..errors import SpecError
+from ..errors import Problem, SpecError
 
 
 def _positive(owner: str, **values: float) -> None:
     for name, value in values.items():
         if not 0 < value < float("inf"):
-            raise SpecError(f"{owner}: {name} = {value}, but it must be finite and greater than 0")
+            raise SpecError.of(Problem(name, f"{value}, but it must be finite and greater than 0"), owner)
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,12 @@ class Device:
     def __post_init__(self) -> None:
         owner = f"device {self.name}"
         if not self.peak_flops_per_s:
-            raise SpecError(
-                f"{owner}: peak_flops_per_s is empty. Give the dense peak of at least one dtype, such as bf16."
-            )
-        _positive(owner, **{f"peak of {dtype}": peak for dtype, peak in self.peak_flops_per_s.items()})
+            text = "is empty. Give the dense peak of at least one dtype, such as bf16."
+            raise SpecError(f"{owner}: peak_flops_per_s {text}", ("peak_flops_per_s",), text)
+        for dtype, peak in self.peak_flops_per_s.items():
+            if not 0 < peak < float("inf"):
+                text = f"{peak}, but it must be finite and greater than 0"
+                raise SpecError(f"{owner}: peak of {dtype} = {text}", ("peak_flops_per_s", dtype), text)
         _positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s)
         _positive(owner, power_watts=self.power_watts, n_sm=self.n_sm)
 
@@ -73,11 +75,11 @@ class Tier:
         owner = f"tier {self.name}"
         _positive(owner, n_devices=self.n_devices, bytes_per_s=self.bytes_per_s)
         if not 0 <= self.latency_s < float("inf"):
-            raise SpecError(f"{owner}: latency_s = {self.latency_s}, but it must be finite and not negative")
+            text = f"{self.latency_s}, but it must be finite and not negative"
+            raise SpecError.of(Problem("latency_s", text), owner)
         if self.oversubscription < 1:
-            raise SpecError(
-                f"{owner}: oversubscription = {self.oversubscription}, but it divides the bandwidth. Use 1.0 (none) or more."
-            )
+            text = f"{self.oversubscription}, but it divides the bandwidth. Use 1.0 (none) or more."
+            raise SpecError.of(Problem("oversubscription", text), owner)
 
     @property
     def effective_bytes_per_s(self) -> float:

@@ -61,7 +61,7 @@ def preset(name: str) -> Variability:
     if key not in preset_names():
         raise SpecError(f"unknown variability preset {name!r}{did_you_mean(key, preset_names())}")
     text = (_FOLDER / f"{key}.toml").read_text(encoding="utf-8")
-    return overlaid(tomllib.loads(text), Variability(name="custom"), f"presets/{key}.toml")
+    return overlaid(tomllib.loads(text), Variability(name="custom"), (f"presets/{key}.toml",))
 
 
 def default_for(device: object) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from ..errors import SpecError
+from ..errors import Path, SpecError
 from ..hints import did_you_mean
 from .families import Constant, Family, family_from_dict, family_to_dict
 from .tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
@@ -22,7 +22,7 @@ from .tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
 FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls", *KERNEL_CLASSES)
 
 
-def overlaid(section: Mapping[str, Any], base: Variability, where: str = "variability") -> Variability:
+def overlaid(section: Mapping[str, Any], base: Variability, where: Path = ("variability",)) -> Variability:
     """`base` with the fields of a configuration section in place of its own.
 
     Args:
@@ -37,9 +37,9 @@ def overlaid(section: Mapping[str, Any], base: Variability, where: str = "variab
     classes = dict(base.classes)
     for name in KERNEL_CLASSES:
         if name in section:
-            classes[name] = _class(section[name], base.of(name), f"{where}.{name}")
-    step = family_from_dict(section["step"], f"{where}.step") if "step" in section else base.step
-    stalls = _stalls(section["stalls"], f"{where}.stalls") if "stalls" in section else base.stalls
+            classes[name] = _class(section[name], base.of(name), (*where, name))
+    step = family_from_dict(section["step"], (*where, "step")) if "step" in section else base.step
+    stalls = _stalls(section["stalls"], (*where, "stalls")) if "stalls" in section else base.stalls
     changed = any(key not in ("preset", "name", "source") for key in section)
     name = section.get("name", f"{base.name} (changed)" if changed and "preset" in section else base.name)
     try:
@@ -48,13 +48,12 @@ def overlaid(section: Mapping[str, Any], base: Variability, where: str = "variab
             name=str(name),
             classes=classes,
             step=step,
-            step_ar1=number(section.get("step_ar1", base.step_ar1), f"{where}.step_ar1"),
+            step_ar1=number(section.get("step_ar1", base.step_ar1), (*where, "step_ar1")),
             stalls=stalls,
             source=str(section.get("source", base.source)),
         )
     except SpecError as error:
-        named = str(error).startswith(KERNEL_CLASSES)
-        raise SpecError(f"{where}{'.' if named else ': '}{error}") from error
+        raise SpecError.at((*where, *error.path), error.text) from error
 
 
 def variability_to_dict(variability: Variability) -> dict[str, Any]:
@@ -67,9 +66,9 @@ def variability_to_dict(variability: Variability) -> dict[str, Any]:
     return section
 
 
-def _class(section: Any, base: ClassVariability, where: str) -> ClassVariability:
+def _class(section: Any, base: ClassVariability, where: Path) -> ClassVariability:
     check_keys(section, PARTS, where)
-    given: dict[str, Family] = {part: family_from_dict(value, f"{where}.{part}") for part, value in section.items()}
+    given: dict[str, Family] = {part: family_from_dict(value, (*where, part)) for part, value in section.items()}
     return replace(base, **given)
 
 
@@ -78,40 +77,40 @@ def _class_to_dict(factors: ClassVariability) -> dict[str, Any]:
     return {part: family_to_dict(family) for part, family in varying.items()}
 
 
-def _stalls(section: Any, where: str) -> tuple[Stall, ...]:
+def _stalls(section: Any, where: Path) -> tuple[Stall, ...]:
     if not isinstance(section, (list, tuple)):
-        raise SpecError(f"{where}: {section!r} is not a list; write [{{gpu_prob: 1.0e-6, mean_fraction: 0.05}}]")
-    return tuple(_stall(entry, f"{where}[{i}]") for i, entry in enumerate(section))
+        raise SpecError.at(where, f"{section!r} is not a list; write [{{gpu_prob: 1.0e-6, mean_fraction: 0.05}}]")
+    return tuple(_stall(entry, (*where, i)) for i, entry in enumerate(section))
 
 
-def _stall(entry: Any, where: str) -> Stall:
+def _stall(entry: Any, where: Path) -> Stall:
     check_keys(entry, [f.name for f in fields(Stall)], where)
-    values = {name: number(value, f"{where}.{name}") for name, value in entry.items()}
+    values = {name: number(value, (*where, name)) for name, value in entry.items()}
     try:
         return Stall(**values)
     except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
+        raise SpecError.at(where, str(error)) from error
 
 
-def check_keys(section: Any, known: Any, where: str) -> None:
+def check_keys(section: Any, known: Any, where: Path) -> None:
     """Raises unless `section` is a mapping whose keys are all in `known`.
 
     Raises:
         SpecError: names the path of the key and the nearest known one.
     """
     if not isinstance(section, Mapping):
-        raise SpecError(f"{where}: {section!r} is not a mapping; its fields are {', '.join(known)}")
+        raise SpecError.at(where, f"{section!r} is not a mapping; its fields are {', '.join(known)}")
     for key in section:
         if key not in known:
-            raise SpecError(f"{where}.{key}: unknown field{did_you_mean(key, known)}")
+            raise SpecError.at((*where, key), f"unknown field{did_you_mean(key, known)}")
 
 
-def number(value: Any, where: str) -> float:
+def number(value: Any, where: Path) -> float:
     """`value` as a float.
 
     Raises:
         SpecError: it is no number; names the path.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise SpecError(f"{where}: {value!r} is not a number")
+        raise SpecError.at(where, f"{value!r} is not a number")
     return float(value)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import SpecError
+from ..errors import Path, SpecError
 from .catalog import preset
 from .config import FIELDS, check_keys, number, overlaid
 from .tree import Variability
 
 
-def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variability") -> Variability:
+def variability_from_dict(section: Mapping[str, Any] | str, where: Path = ("variability",)) -> Variability:
     """The tree that a configuration section describes.
 
     Args:
@@ -27,19 +27,19 @@ def variability_from_dict(section: Mapping[str, Any] | str, where: str = "variab
     return overlaid(section, _base(section, where), where)
 
 
-def _base(section: Mapping[str, Any], where: str) -> Variability:
-    scale = number(section.get("scale", 1.0), f"{where}.scale")
+def _base(section: Mapping[str, Any], where: Path) -> Variability:
+    scale = number(section.get("scale", 1.0), (*where, "scale"))
     if "preset" not in section:
         if "scale" in section:
-            raise SpecError(f"{where}.scale: scales a preset, but no preset is named. Add preset: h100-default")
+            raise SpecError.at((*where, "scale"), "scales a preset, but no preset is named. Add preset: h100-default")
         return Variability(name="custom")
     try:
         base = preset(section["preset"])
     except SpecError as error:
-        raise SpecError(f"{where}.preset: {error}") from error
+        raise SpecError.at((*where, "preset"), str(error)) from error
     if scale == 1.0:
         return base
     try:
         return base.scaled(scale)
     except SpecError as error:
-        raise SpecError(f"{where}.scale: {error}") from error
+        raise SpecError.at((*where, "scale"), str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ..errors import SpecError
+from ..errors import Problem, SpecError
 from ..hints import did_you_mean
 from .families import CONSTANT, Constant, Family
 from .families.base import check_in_range
@@ -98,7 +98,8 @@ class Variability:
             _check_class(name)
             _check_parts(name, factors)
         if not -1.0 < self.step_ar1 < 1.0:
-            raise SpecError(f"step_ar1 = {self.step_ar1:g}, but an autocorrelation must lie between -1 and 1")
+            text = f"{self.step_ar1:g}, but an autocorrelation must lie between -1 and 1"
+            raise SpecError.of(Problem("step_ar1", text))
 
     def of(self, kernel_class: str) -> ClassVariability:
         """Factors of `kernel_class`; all constant where the tree says nothing."""
@@ -154,4 +155,4 @@ def _check_parts(name: str, factors: ClassVariability) -> None:
             if part == "gpu"
             else "what slows the compute of a whole step is `step`, outside the classes"
         )
-        raise SpecError(f"{name}.{part}: has no meaning there: {remedy}")
+        raise SpecError.at((name, part), f"has no meaning there: {remedy}")

@@ -80,7 +80,7 @@ def efficiency(
     name = f"{op} | {dtype}"
     if name not in data.classes:
         raise FitError(
-            f"no {op} in {dtype} was measured; there are {', '.join(data.classes)}{did_you_mean(name, data.classes)}"
+            f"no {op} in {dtype} was measured; there are {', '.join(data.classes)}{did_you_mean(name, data.classes, '')}"
         )
     size = np.stack(
         np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (m, n, k, groups))), axis=1

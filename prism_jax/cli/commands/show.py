@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...errors import SpecError
-from ...io.job.hint import did_you_mean
+from ...hints import did_you_mean
 from .. import catalogue as shelves
 from ..options import Json
 from ..output import print_facts, print_json, print_table
@@ -26,7 +26,7 @@ def show(
 ) -> None:
     """List the shipped models, devices, clusters, schedules, frameworks, variabilities or example jobs."""
     if kind not in shelves.SHELVES:
-        hint = did_you_mean(kind, shelves.SHELVES) or f"; there are {', '.join(shelves.SHELVES)}"
+        hint = did_you_mean(kind, shelves.SHELVES, f"; there are {', '.join(shelves.SHELVES)}")
         raise SpecError(f"unknown kind {kind!r}{hint}")
     shelf = shelves.SHELVES[kind]()
     if name is not None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from ...errors import Mistake
+from ...hints import did_you_mean
 from ...plan.plan import ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster, Device, Tier
 from .document import Document, Path, short
-from .hint import did_you_mean
 from .mistakes import validated
 from .schema import DEVICE_NAMES, TIER_NAMES, cluster_section, device_section, fields_of, tier_section
 from .sections import attempt, choose_source, mapping_at
@@ -21,7 +22,7 @@ from .sections import attempt, choose_source, mapping_at
 AT: Path = ("cluster",)
 
 
-def read_cluster(document: Document, plan: ParallelPlan | None, found: list[str]) -> Cluster | None:
+def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mistake]) -> Cluster | None:
     """Section `cluster`; without `n_devices` it has as many devices as the plan needs."""
     words = "the name of a preset (`prism-jax show clusters`) or a mapping of fields"
     data = mapping_at(document, AT, found, words)
@@ -43,14 +44,14 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[str]
     return attempt(lambda: Cluster(**complete), document, AT, found)
 
 
-def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[str]) -> Cluster | None:
+def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[Mistake]) -> Cluster | None:
     if "preset" not in data:
         return None
     return attempt(lambda: catalog.cluster(data["preset"], n_devices), document, (*AT, "preset"), found)
 
 
 def _reference(
-    data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[str]
+    data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[Mistake]
 ) -> Cluster | None:
     """The reference design of the device, if tiers are not written out; without a device that is a mistake."""
     if "preset" in data or (isinstance(data.get("tiers"), list) and device is not None):
@@ -63,7 +64,7 @@ def _reference(
     return None
 
 
-def _read_device(document: Document, base: Cluster | None, found: list[str]) -> Device | None:
+def _read_device(document: Document, base: Cluster | None, found: list[Mistake]) -> Device | None:
     """A device by name, a changed preset, changes to the device of the preset cluster, or all fields."""
     path: Path = (*AT, "device")
     data = mapping_at(document, path, found, "the name of a device (`prism-jax show devices`) or a mapping of fields")
@@ -83,7 +84,7 @@ def _read_device(document: Document, base: Cluster | None, found: list[str]) -> 
 
 
 def _read_tiers(
-    data: dict[str, Any], base: Cluster | None, n_devices: int, document: Document, found: list[str]
+    data: dict[str, Any], base: Cluster | None, n_devices: int, document: Document, found: list[Mistake]
 ) -> tuple[Tier, ...] | None:
     """All tiers from a list, or the tiers of `base` changed by name."""
     value, path = data["tiers"], (*AT, "tiers")
@@ -102,7 +103,7 @@ def _read_tiers(
 
 
 def _new_tier(
-    item: Any, outermost: bool, n_devices: int, document: Document, index: int, found: list[str]
+    item: Any, outermost: bool, n_devices: int, document: Document, index: int, found: list[Mistake]
 ) -> Tier | None:
     if outermost and isinstance(item, dict):
         item = {"n_devices": n_devices} | item
@@ -111,7 +112,7 @@ def _new_tier(
 
 
 def _changed_tiers(
-    changes: dict[str, Any], base: Cluster, document: Document, found: list[str]
+    changes: dict[str, Any], base: Cluster, document: Document, found: list[Mistake]
 ) -> tuple[Tier, ...] | None:
     known = [tier.name for tier in base.tiers]
     made: dict[str, Tier] = {tier.name: tier for tier in base.tiers}
@@ -119,7 +120,7 @@ def _changed_tiers(
     for name, change in changes.items():
         path = (*AT, "tiers", name)
         if name not in made:
-            hint = did_you_mean(name, known) or f"; {base.name} has {', '.join(known)}"
+            hint = did_you_mean(name, known, f"; {base.name} has {', '.join(known)}")
             found.append(document.mistake(path, f"unknown tier{hint}"))
             continue
         checked = validated(tier_section(True), change, document, path, found)

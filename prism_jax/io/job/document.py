@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Path = tuple[str | int, ...]
+from ...errors import Mark, Mistake, Path as Path, dotted as dotted
 
 
 @dataclass(frozen=True)
@@ -21,33 +21,25 @@ class Document:
     Attributes:
         name: the file, as the user wrote it.
         data: the top-level mapping.
-        marks: path of a field -> "job.yaml:5:3" or "--set plan.tp=4".
+        marks: path of a field -> where it was written: in the file, or in an option.
     """
 
     name: str
     data: dict[str, Any]
-    marks: dict[Path, str] = field(default_factory=dict)
+    marks: dict[Path, Mark] = field(default_factory=dict)
 
-    def mark(self, path: Sequence[str | int]) -> str:
+    def mark(self, path: Sequence[str | int]) -> Mark:
         """Where `path`, or the innermost part of it that was written at all, stands."""
         for end in range(len(path), 0, -1):
             if tuple(path[:end]) in self.marks:
                 return self.marks[tuple(path[:end])]
-        return self.name
+        return Mark(self.name)
 
-    def mistake(self, path: Sequence[str | int], message: str) -> str:
-        """One line: where, which field, what is wrong."""
+    def mistake(self, path: Sequence[str | int], text: str) -> Mistake:
+        """What is wrong with the field at `path`, and where that was written."""
         if path and path[-1] == "preset" and tuple(path) not in self.marks:  # written as the bare text of the section
             path = path[:-1]
-        mark = self.mark(path)
-        if not path or mark == f"--set {dotted(path)}" or mark.startswith(f"--set {dotted(path)}="):
-            return f"{mark}: {message}"
-        return f"{mark} {dotted(path)}: {message}"
-
-
-def dotted(path: Sequence[str | int]) -> str:
-    """`("cluster", "tiers", 0)` as `cluster.tiers.0`."""
-    return ".".join(str(part) for part in path)
+        return Mistake(text, self.mark(path), tuple(path))
 
 
 def short(value: object) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Mistake
 from ...framework.catalog import ACCUMULATE_APART, FRAMEWORKS, UNKNOWN
 from ...job import Job
 from ...rules.check import problems
@@ -50,7 +49,7 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
 
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
-    found: list[str] = []
+    found: list[Mistake] = []
     validated(job_section(SECTIONS), document.data, document, (), found)
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
@@ -60,15 +59,9 @@ def job_of(document: Document) -> Job:
     if plan is not None and model is not None and cluster is not None:
         found += [located(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
     if found or plan is None or model is None or cluster is None or variability is None:
-        raise ConfigError(sorted(found, key=lambda line: _position(line, document.name)))
+        raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem
     framework = document.data.get("framework") or UNKNOWN
     if framework in ACCUMULATE_APART and "fused_grad_accumulation" not in document.data["plan"]:
         plan = replace(plan, fused_grad_accumulation=False)
     return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
-
-
-def _position(mistake: str, name: str) -> tuple[int, int]:
-    """Line and column, so that mistakes are listed in the order of the file; those of options come last."""
-    match = re.match(re.escape(name) + r":(\d+):(\d+)", mistake)
-    return (int(match[1]), int(match[2])) if match else (0 if mistake.startswith(name) else 10**9, 0)

@@ -7,8 +7,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from ...errors import Mistake
+from ...hints import did_you_mean
 from .document import Document, Path, short
-from .hint import did_you_mean
+from .schema import NotOneOf
 
 _MUST_BE = {
     "int_type": "an integer, in digits only",
@@ -34,7 +36,9 @@ _BOUND = {
 }
 
 
-def validated(schema: type[BaseModel], data: Any, document: Document, path: Path, found: list[str]) -> BaseModel | None:
+def validated(
+    schema: type[BaseModel], data: Any, document: Document, path: Path, found: list[Mistake]
+) -> BaseModel | None:
     """`data` as `schema`, or None after adding every mistake to `found`."""
     try:
         return schema.model_validate(data)
@@ -43,7 +47,7 @@ def validated(schema: type[BaseModel], data: Any, document: Document, path: Path
         return None
 
 
-def _line(item: Mapping[str, Any], schema: type[BaseModel], document: Document, path: Path) -> str:
+def _line(item: Mapping[str, Any], schema: type[BaseModel], document: Document, path: Path) -> Mistake:
     inside = tuple(part for part in item["loc"] if part != "[key]")
     return document.mistake((*path, *inside), _message(item, _known(schema, inside[:-1])))
 
@@ -52,15 +56,15 @@ def _message(item: Mapping[str, Any], known: list[str]) -> str:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
     if kind == "extra_forbidden":
         name = item["loc"][-1]
-        return f"unknown field{did_you_mean(name, known) or '; known are ' + ', '.join(known)}"
+        return f"unknown field{did_you_mean(name, known)}"
     if kind == "missing":
         return "is missing"
     if kind in _BOUND:
         words, key = _BOUND[kind]
         return f"{short(value)}, but it must be {words} {context[key]:g}"
     if kind == "value_error":
-        text = str(context["error"])
-        return f"{short(value)} {text}" if text.startswith("must") else text
+        error = context["error"]
+        return f"{short(value)} {error}" if isinstance(error, NotOneOf) else str(error)
     if value is None:
         return f"is empty; it must be {_MUST_BE.get(kind, 'given')}"
     return f"{short(value)}, but it must be {_MUST_BE[kind]}" if kind in _MUST_BE else f"{short(value)}: {item['msg']}"

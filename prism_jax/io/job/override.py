@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Mark, Mistake
 from .document import Document, Path, dotted, short
 from .read_yaml import read_value
 
@@ -25,7 +26,7 @@ def apply_overrides(document: Document, overrides: list[str]) -> Document:
     """
     data: dict[str, Any] = copy.deepcopy(document.data)
     marks = dict(document.marks)
-    mistakes: list[str] = []
+    mistakes: list[Mistake] = []
     for override in overrides:
         try:
             _apply(data, marks, override)
@@ -36,47 +37,46 @@ def apply_overrides(document: Document, overrides: list[str]) -> Document:
     return Document(document.name, data, marks)
 
 
-def _apply(data: dict[str, Any], marks: dict[Path, str], override: str) -> None:
-    name = f"--set {override}"
+def _apply(data: dict[str, Any], marks: dict[Path, Mark], override: str) -> None:
+    mark = Mark(f"--set {override}", option=())
     field, equals, text = override.partition("=")
     keys = field.strip().split(".")
     if not equals or not all(keys):
-        raise ConfigError([f"{name}: expected FIELD=VALUE, for example --set plan.tp=4"])
-    value = read_value(text, name)
+        raise ConfigError([Mistake("expected FIELD=VALUE, for example --set plan.tp=4", mark)])
+    value = read_value(text, mark)
     path: Path = ()
     container: Any = data
     for key in keys[:-1]:
-        step = _step(container, key, path, name)
+        step = _step(container, key, path, mark)
         path = (*path, step)
-        container = _opened(container, step, path, marks, name)
-    last = _step(container, keys[-1], path, name)
+        container = _opened(container, step, path, marks, mark)
+    last = _step(container, keys[-1], path, mark)
     container[last] = value
     path = (*path, last)
     for old in [mark for mark in marks if mark[: len(path)] == path]:
         del marks[old]
-    marks[path] = name
+    marks[path] = replace(mark, option=path)
 
 
-def _opened(container: Any, step: Any, path: Path, marks: dict[Path, str], name: str) -> Any:
+def _opened(container: Any, step: Any, path: Path, marks: dict[Path, Mark], mark: Mark) -> Any:
     """What stands at `step`; an absent section is begun, a preset in shorthand is written out."""
     child = container[step] if isinstance(container, list) else container.get(step)
     if child is None:
         child = container[step] = {}
-        marks.setdefault(path, name)
+        marks.setdefault(path, mark)
     elif isinstance(container, dict) and path in SHORTHAND and isinstance(child, str):
         child = container[step] = {"preset": child}
-        marks[(*path, "preset")] = marks.get(path, name)
+        marks[(*path, "preset")] = marks.get(path, mark)
     return child
 
 
-def _step(container: Any, key: str, path: Path, name: str) -> Any:
+def _step(container: Any, key: str, path: Path, mark: Mark) -> Any:
     """`key` as a key of a mapping or an index of a list."""
     if isinstance(container, dict):
         return key
     if not isinstance(container, list):
-        raise ConfigError([f"{name}: {dotted(path)} is {short(container)}, a plain value without fields"])
+        raise ConfigError([Mistake(f"{dotted(path)} is {short(container)}, a plain value without fields", mark)])
     if not key.isdigit() or int(key) >= len(container):
-        raise ConfigError(
-            [f"{name}: {dotted(path)} is a list; {key!r} must be an index from 0 to {len(container) - 1}"]
-        )
+        text = f"{dotted(path)} is a list; {key!r} must be an index from 0 to {len(container) - 1}"
+        raise ConfigError([Mistake(text, mark)])
     return int(key)

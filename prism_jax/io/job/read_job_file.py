@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Mistake
 from .document import Document
 from .examples import example_files
 from .read_toml import read_toml
@@ -33,18 +33,20 @@ def find_job_file(path: str | Path) -> Path:
         ConfigError: neither exists; names the nearest.
     """
     if not str(path):
-        raise ConfigError(["the name of the job file is empty. `prism-jax show examples` lists the shipped jobs."])
+        raise ConfigError(
+            [Mistake("the name of the job file is empty. `prism-jax show examples` lists the shipped jobs.")]
+        )
     file = Path(path)
     try:
         exists = file.exists()
     except (OSError, ValueError) as error:
-        raise ConfigError([f"{path}: not a usable file name: {error}"]) from None
+        raise ConfigError.in_file(path, f"not a usable file name: {error}") from None
     if exists:
         return file
     shipped = example_files()
     if str(path) in shipped:
         return shipped[str(path)]
-    raise ConfigError([f"{path}: no such file.{_nearest(file, list(shipped))}"])
+    raise ConfigError.in_file(path, f"no such file.{_nearest(file, list(shipped))}")
 
 
 def _nearest(file: Path, shipped: list[str]) -> str:
@@ -68,15 +70,15 @@ def _text(file: Path, name: str) -> str:
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except IsADirectoryError:
-        raise ConfigError([f"{name}: a folder, not a file. Name the YAML or TOML file inside it."]) from None
+        raise ConfigError.in_file(name, "a folder, not a file. Name the YAML or TOML file inside it.") from None
     except OSError as error:
-        raise ConfigError([f"{name}: cannot be read: {error.strerror or error}"]) from None
+        raise ConfigError.in_file(name, f"cannot be read: {error.strerror or error}") from None
     if len(raw) > MAX_BYTES:
-        raise ConfigError([f"{name}: larger than {MAX_BYTES // 2**20} MiB, so hardly a job. Name the job file."])
+        raise ConfigError.in_file(name, f"larger than {MAX_BYTES // 2**20} MiB, so hardly a job. Name the job file.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError([f"{name}: not UTF-8 text (byte {error.start}). Save it as UTF-8."]) from None
+        raise ConfigError.in_file(name, f"not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
     if "\0" in text:
-        raise ConfigError([f"{name}: a binary file. A job is a YAML or TOML text."])
+        raise ConfigError.in_file(name, "a binary file. A job is a YAML or TOML text.")
     return text

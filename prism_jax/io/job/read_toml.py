@@ -6,7 +6,7 @@ import re
 import tomllib
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Mark, Mistake
 from .document import Document, Path
 
 _AT = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
@@ -24,22 +24,22 @@ def read_toml(text: str, name: str) -> Document:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         match = _AT.match(str(error))
-        place, problem = (f"{name}:{match[2]}:{match[3]}", match[1]) if match else (name, str(error))
-        raise ConfigError([f"{place}: not valid TOML: {problem}"]) from None
+        mark, problem = (Mark(name, int(match[2]), int(match[3])), match[1]) if match else (Mark(name), str(error))
+        raise ConfigError([Mistake(f"not valid TOML: {problem}", mark)]) from None
     except RecursionError:
-        raise ConfigError([f"{name}: not valid TOML: nested too deeply"]) from None
+        raise ConfigError.in_file(name, "not valid TOML: nested too deeply") from None
     if not data:
-        raise ConfigError([f"{name}: the file is empty. Start from a file under examples/."])
+        raise ConfigError.in_file(name, "the file is empty. Start from a file under examples/.")
     return Document(name, data, _marks(text, name, data))
 
 
-def _marks(text: str, name: str, data: dict[str, Any]) -> dict[Path, str]:
+def _marks(text: str, name: str, data: dict[str, Any]) -> dict[Path, Mark]:
     """Best effort: header and key lines, without multi-line strings and inline tables."""
-    marks: dict[Path, str] = {}
+    marks: dict[Path, Mark] = {}
     table: Path = ()
     n_seen: dict[Path, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
-        place = f"{name}:{number}:{len(line) - len(line.lstrip()) + 1}"
+        mark = Mark(name, number, len(line) - len(line.lstrip()) + 1)
         header = _HEADER.match(line)
         key = _KEY.match(line)
         if header:
@@ -48,9 +48,9 @@ def _marks(text: str, name: str, data: dict[str, Any]) -> dict[Path, str]:
                 index = n_seen.get(table, 0)
                 n_seen[table] = index + 1
                 table = (*table, index)
-            _add(marks, table, place, data)
+            _add(marks, table, mark, data)
         elif key:
-            _add(marks, (*table, *_split(key[1])), place, data)
+            _add(marks, (*table, *_split(key[1])), mark, data)
     return marks
 
 
@@ -58,7 +58,7 @@ def _split(text: str) -> Path:
     return tuple(part.strip().strip("\"'") for part in text.split("."))
 
 
-def _add(marks: dict[Path, str], path: Path, place: str, data: Any) -> None:
+def _add(marks: dict[Path, Mark], path: Path, mark: Mark, data: Any) -> None:
     """Notes the place of `path` and of its parents, if the parsed data has such a field."""
     for depth, part in enumerate(path, start=1):
         if isinstance(data, dict) and part in data:
@@ -67,4 +67,4 @@ def _add(marks: dict[Path, str], path: Path, place: str, data: Any) -> None:
             data = data[part]
         else:
             return
-        marks.setdefault(path[:depth], place)
+        marks.setdefault(path[:depth], mark)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Mark, Mistake
 from .document import Document, Path, short
 
 MAX_FIELDS = 20_000  # a job has tens; more means aliases that multiply
@@ -26,52 +26,51 @@ def read_yaml(text: str, name: str) -> Document:
     Raises:
         ConfigError: not YAML, not one mapping, a duplicate key, an unsafe tag, aliases that multiply.
     """
-    node = _compose(text, name)
-    reader = _Reader(name)
+    node = _compose(text, Mark(name))
+    reader = _Reader(Mark(name))
     if node is None:
-        raise ConfigError([f"{name}: the file is empty. Start from a file under examples/."])
+        raise ConfigError.in_file(name, "the file is empty. Start from a file under examples/.")
     if not isinstance(node, yaml.MappingNode):
-        raise ConfigError(
-            [f"{reader.at(node)}: a job is a mapping of sections (model, cluster, plan), not {_kind(node)}"]
-        )
+        message = f"a job is a mapping of sections (model, cluster, plan), not {_kind(node)}"
+        raise ConfigError([Mistake(message, reader.at(node))])
     data = reader.convert(node, ())
     if reader.mistakes:
         raise ConfigError(reader.mistakes)
     return Document(name, data, reader.marks)
 
 
-def read_value(text: str, name: str) -> Any:
-    """Value of a YAML fragment such as `4`, `true`, `400 Gbit/s` or `[tp, dp]`.
+def read_value(text: str, source: Mark) -> Any:
+    """Value of a YAML fragment such as `4`, `true`, `400 Gbit/s` or `[tp, dp]`; `source` is the file or option it stands in.
 
     Raises:
         ConfigError: not a safe YAML value.
     """
-    node = _compose(text, name)
+    node = _compose(text, source)
     if node is None:
         return None
-    reader = _Reader(name)
+    reader = _Reader(source)
     value = reader.convert(node, ())
     if reader.mistakes:
         raise ConfigError(reader.mistakes)
     return value
 
 
-def _compose(text: str, name: str) -> yaml.Node | None:
+def _compose(text: str, source: Mark) -> yaml.Node | None:
     try:
         _limit_depth(text)
         return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = _place(name, mark) if mark else name
-        raise ConfigError([f"{place}: not valid YAML: {_explain(error, text)}"]) from None
+        place = _place(source, mark) if mark else source
+        raise ConfigError([Mistake(f"not valid YAML: {_explain(error, text)}", place)]) from None
     except yaml.reader.ReaderError as error:
-        where = f" at byte {error.position}"
-        raise ConfigError([f"{name}: not valid YAML: a character that text does not contain{where}"]) from None
+        message = f"not valid YAML: a character that text does not contain at byte {error.position}"
+        raise ConfigError([Mistake(message, source)]) from None
 
 
-def _place(name: str, mark: Any) -> str:  # the C and the Python reader have Mark types of their own
+def _place(source: Mark, mark: Any) -> Mark:  # the C and the Python reader have Mark types of their own
     """File, line and column; an option of the command line has no lines."""
-    return name if name.startswith("--") else f"{name}:{mark.line + 1}:{mark.column + 1}"
+    return source if source.option is not None else Mark(source.source, mark.line + 1, mark.column + 1)
 
 
 def _limit_depth(text: str) -> None:
@@ -107,26 +106,27 @@ def _explain(error: yaml.MarkedYAMLError, text: str) -> str:
 class _Reader:
     """Walks a node graph once; collects values, positions and mistakes."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.marks: dict[Path, str] = {}
-        self.mistakes: list[str] = []
+    def __init__(self, source: Mark) -> None:
+        self.source = source
+        self.marks: dict[Path, Mark] = {}
+        self.mistakes: list[Mistake] = []
         self._scalars = yaml.SafeLoader("")
         self._open: set[int] = set()
         self._n_fields = 0
 
-    def at(self, node: yaml.Node) -> str:
-        return _place(self.name, node.start_mark)
+    def at(self, node: yaml.Node) -> Mark:
+        return _place(self.source, node.start_mark)
+
+    def refuse(self, node: yaml.Node, text: str, path: Path = ()) -> None:
+        self.mistakes.append(Mistake(text, self.at(node), path))
 
     def convert(self, node: yaml.Node, path: Path) -> Any:
         self._n_fields += 1
         if self._n_fields > MAX_FIELDS:
-            message = (
-                f"{self.at(node)}: more than {MAX_FIELDS} fields after expanding aliases; write them out or use fewer"
-            )
-            raise ConfigError([message])
+            message = f"more than {MAX_FIELDS} fields after expanding aliases; write them out or use fewer"
+            raise ConfigError([Mistake(message, self.at(node))])
         if id(node) in self._open:
-            raise ConfigError([f"{self.at(node)}: an alias that contains itself"])
+            raise ConfigError([Mistake("an alias that contains itself", self.at(node))])
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode) and node.tag == _MAP:
@@ -134,7 +134,7 @@ class _Reader:
             if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
                 return self._sequence(node, path)
             if not isinstance(node, yaml.ScalarNode):
-                self.mistakes.append(f"{self.at(node)}: the tag {node.tag} is not supported. Remove it.")
+                self.refuse(node, f"the tag {node.tag} is not supported. Remove it.")
                 return None
             return self._scalar(node)
         finally:
@@ -148,7 +148,7 @@ class _Reader:
                 continue
             if key in result:
                 first = self.marks[(*path, key)]
-                self.mistakes.append(f"{self.at(key_node)} {key}: written twice, first at {first}. Keep one.")
+                self.refuse(key_node, f"written twice, first at {first}. Keep one.", (key,))
                 continue
             self.marks[(*path, key)] = self.at(key_node)
             result[key] = self.convert(value_node, (*path, key))
@@ -156,10 +156,10 @@ class _Reader:
 
     def _key(self, node: yaml.Node) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
-            self.mistakes.append(f"{self.at(node)}: a field name must be a word, not {_kind(node)}")
+            self.refuse(node, f"a field name must be a word, not {_kind(node)}")
             return None
         if node.tag.endswith(":merge"):
-            self.mistakes.append(f"{self.at(node)} <<: merge keys are not supported. Write the fields out.")
+            self.refuse(node, "merge keys are not supported. Write the fields out.", ("<<",))
             return None
         return str(node.value)
 
@@ -174,13 +174,13 @@ class _Reader:
         if plain and _EXPONENT.fullmatch(text):
             return float(text)
         if plain and _OCTAL_OR_SEXAGESIMAL.fullmatch(text) and node.tag.rsplit(":", 1)[-1] in ("int", "float"):
-            self.mistakes.append(f"{self.at(node)}: {text} is not a decimal number in YAML. Write it in plain digits.")
+            self.refuse(node, f"{text} is not a decimal number in YAML. Write it in plain digits.")
             return None
         try:
             return self._scalars.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError) as error:
             problem = getattr(error, "problem", None) or error
-            self.mistakes.append(f"{self.at(node)}: {short(text)} cannot be read: {problem}")
+            self.refuse(node, f"{short(text)} cannot be read: {problem}")
             return None
 
 

@@ -17,10 +17,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ... import units
 from ...errors import UnitError
+from ...hints import did_you_mean
 from ...plan.plan import AXES, RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
 from ...system.hardware import Device, Tier
 from ...workload.transformer.spec import TransformerSpec
-from .hint import did_you_mean
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 DTYPES = ("bf16", "fp16", "fp8", "fp32")
@@ -33,13 +33,17 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 
 
+class NotOneOf(ValueError):
+    """What a value must be; a message puts the value in front."""
+
+
 def one_of(names: Iterable[str]) -> Any:
     """Type of a text that must be one of `names`."""
     known = tuple(names)
 
     def check(value: str) -> str:
         if value not in known:
-            raise ValueError(f"must be one of {', '.join(known)}{did_you_mean(value, known)}")
+            raise NotOneOf(f"must be one of {', '.join(known)}{did_you_mean(value, known, '')}")
         return value
 
     return Annotated[str, AfterValidator(check)]

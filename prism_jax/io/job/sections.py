@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ...errors import ConfigError, PrismError, Problem
+from ...errors import ConfigError, Mistake, PrismError, Problem
 from ...plan.plan import Overlap, ParallelPlan
 from ...workload.catalog import model as model_preset
 from ...workload.transformer.hf_config import read_hf_config
@@ -23,33 +22,30 @@ T = TypeVar("T")
 NESTED: dict[str, type] = {"moe": MoESpec, "mla": MLASpec, "overlap": Overlap}
 
 
-def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[str]) -> T | None:
+def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[Mistake]) -> T | None:
     """Result of `build`, or None after adding its error to `found`, placed at the field that the error speaks of."""
     try:
         return build()
     except ConfigError as error:
         found += error.mistakes
     except PrismError as error:
-        found.append(placed(str(error), document, path))
+        found.append(placed(error, document, path))
     return None
 
 
-def placed(message: str, document: Document, path: FieldPath) -> str:
-    """A mistake in the section at `path`, moved to the field it starts with ("zero_stage = 7, but ...") if it was written."""
-    match = re.match(r"(\w+) = ", message)
-    if match and (*path, match[1]) in document.marks:
-        return document.mistake((*path, match[1]), message[match.end() :])
-    return document.mistake(path, message)
+def placed(error: PrismError, document: Document, path: FieldPath) -> Mistake:
+    """An error in the section at `path` as a mistake, at its field if that was written."""
+    if error.path and (*path, *error.path) in document.marks:
+        return document.mistake((*path, *error.path), error.text)
+    return document.mistake(path, str(error))
 
 
-def located(problem: Problem, document: Document, path: FieldPath) -> str:
+def located(problem: Problem, document: Document, path: FieldPath) -> Mistake:
     """A problem of the section at `path` as a mistake, at its field if that was written."""
-    if problem.field and (*path, problem.field) in document.marks:
-        return document.mistake((*path, problem.field), problem.text)
-    return document.mistake(path, str(problem))
+    return placed(PrismError.of(problem), document, path)
 
 
-def mapping_at(document: Document, path: FieldPath, found: list[str], words: str) -> dict[str, Any] | None:
+def mapping_at(document: Document, path: FieldPath, found: list[Mistake], words: str) -> dict[str, Any] | None:
     """The mapping at `path`; a text there is short for `{preset: text}`."""
     value: Any = document.data
     for part in path:
@@ -64,7 +60,7 @@ def mapping_at(document: Document, path: FieldPath, found: list[str], words: str
 
 
 def choose_source(
-    data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[str]
+    data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[Mistake]
 ) -> str | None:
     """Which of the mutually exclusive `sources` is given ("" for none); None after a mistake (two, or not a text)."""
     given = [source for source in sources if source in data]
@@ -77,7 +73,7 @@ def choose_source(
     return given[0] if given else ""
 
 
-def read_plan(document: Document, found: list[str]) -> ParallelPlan | None:
+def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
     """Section `plan`."""
     checked = validated(plan_section(), document.data["plan"], document, ("plan",), found)
     if checked is None:
@@ -85,7 +81,7 @@ def read_plan(document: Document, found: list[str]) -> ParallelPlan | None:
     return attempt(lambda: ParallelPlan(**_plain(checked)), document, ("plan",), found)
 
 
-def read_model(document: Document, found: list[str]) -> TransformerSpec | None:
+def read_model(document: Document, found: list[Mistake]) -> TransformerSpec | None:
     """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields."""
     path: FieldPath = ("model",)
     data = mapping_at(document, path, found, "the name of a preset (`prism-jax show models`) or a mapping of fields")
@@ -130,10 +126,23 @@ def _changed(base: TransformerSpec, changes: BaseModel, document: Document, path
         if inner is not None:
             given[name] = replace(inner, **fields_of(value, {}))
             continue
-        try:
-            given[name] = _nested(name, value)
-        except TypeError as error:
-            missing = str(error).partition("argument")[2].lstrip("s: ")
-            message = f"preset {base.name} has no {name}, so all of its fields are needed; missing {missing}"
-            raise ConfigError([document.mistake((*path, name), message)]) from None
+        missing = _missing(NESTED[name], value)
+        if missing:
+            message = f"preset {base.name} has no {name}, so all of its fields are needed; missing {listed(missing)}"
+            raise ConfigError([document.mistake((*path, name), message)])
+        given[name] = _nested(name, value)
     return replace(base, **given)
+
+
+def _missing(cls: Any, section: BaseModel) -> list[str]:
+    """Fields without a default of the dataclass `cls` that `section` does not give."""
+    needed = [item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING]
+    return [name for name in needed if name not in section.model_fields_set]
+
+
+def listed(names: list[str]) -> str:
+    """Quoted names for a sentence: `'a'`, `'a' and 'b'`, `'a', 'b', and 'c'`."""
+    *first, last = [repr(name) for name in names]
+    if not first:
+        return last
+    return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}"

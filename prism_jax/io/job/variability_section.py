@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from ...errors import SpecError
+from ...errors import Mistake, SpecError
 from ...system.hardware import Cluster
 from ...variability.catalog import default_for, preset
 from ...variability.section import variability_from_dict
@@ -12,10 +10,9 @@ from ...variability.tree import Variability
 from .document import Document, Path, short
 
 AT: Path = ("variability",)
-_FIELD = re.compile(r"variability((?:\.\w+|\[\d+\])*):\s*")
 
 
-def read_variability(document: Document, cluster: Cluster | None, found: list[str]) -> Variability | None:
+def read_variability(document: Document, cluster: Cluster | None, found: list[Mistake]) -> Variability | None:
     """The tree of the job; without a section the preset for the cluster's device."""
     if "variability" not in document.data:
         return preset(default_for(cluster.device)) if cluster is not None else None
@@ -25,17 +22,7 @@ def read_variability(document: Document, cluster: Cluster | None, found: list[st
         found.append(document.mistake(AT, f"{'is empty' if not section else short(section)}. {remedy}"))
         return None
     try:
-        return variability_from_dict(section)
+        return variability_from_dict(section, AT)
     except SpecError as error:
-        path, message = _located(str(error))
-        found.append(document.mistake(path, message))
+        found.append(document.mistake(error.path or AT, error.text))
         return None
-
-
-def _located(message: str) -> tuple[Path, str]:
-    """The field a message starts with ("variability.stalls[0].step_prob: ...") as a path, and the rest."""
-    match = _FIELD.match(message)
-    if match is None:
-        return AT, message
-    parts = re.findall(r"\w+", match[1])
-    return (*AT, *(int(part) if part.isdigit() else part for part in parts)), message[match.end() :]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ...cost.step_cost import COMPUTE_CLASSES
 from ...errors import DataError
+from ...hints import did_you_mean
 from ..job.document import short
-from ..job.hint import did_you_mean
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30
@@ -66,7 +66,9 @@ def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
     known = ("gpu", "node", *FACTORS)
     for name in header:
         if name not in known:
-            raise DataError(f"{path}:1 {name}: unknown column{did_you_mean(name, known)}; known are {', '.join(known)}")
+            raise DataError(
+                f"{path}:1 {name}: unknown column{did_you_mean(name, known, '')}; known are {', '.join(known)}"
+            )
     if len(set(header)) < len(header):
         raise DataError(f"{path}:1: a column is there twice. Keep one.")
     places = [name for name in ("gpu", "node") if name in header]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Mark, Mistake
 from ...hints import did_you_mean
 from ...recorded.trace.op_table import MAX_RANKS, JobShape
 from ..job.document import Document, short
@@ -38,7 +38,7 @@ def read_meta(path: str | Path) -> JobShape:
             of the degrees; one line per mistake.
     """
     document = _document(Path(path))
-    mistakes: list[str] = []
+    mistakes: list[Mistake] = []
     values = _values(document, mistakes)
     shape = {field: _degree(values[field], document, mistakes) for field in DEGREES if field in values}
     name = values.get("name", ("", Path(path).stem))[1]
@@ -75,7 +75,7 @@ def find_meta(trace: Path) -> Path | None:
         return None
     if len(found) > 1:
         names = ", ".join(file.name for file in found[:5])
-        raise ConfigError([f"{trace}: which metadata is meant, {names}? Say it with --meta FILE."])
+        raise ConfigError.in_file(trace, f"which metadata is meant, {names}? Say it with --meta FILE.")
     return found[0] if found else None
 
 
@@ -91,17 +91,19 @@ def _document(path: Path) -> Document:
     with path.open("rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
-        raise ConfigError([f"{path}: larger than {MAX_BYTES // 2**10} KiB, so hardly the metadata of a trace"])
+        raise ConfigError.in_file(path, f"larger than {MAX_BYTES // 2**10} KiB, so hardly the metadata of a trace")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not UTF-8 text (byte {error.start}), so not the metadata of a trace"]) from None
-    if not isinstance(read_value(text, str(path)), dict):
-        raise ConfigError([f"{path}: metadata is a list of fields such as `dp: 32`; known are {', '.join(FIELDS)}"])
+        raise ConfigError.in_file(
+            path, f"not UTF-8 text (byte {error.start}), so not the metadata of a trace"
+        ) from None
+    if not isinstance(read_value(text, Mark(str(path))), dict):
+        raise ConfigError.in_file(path, f"metadata is a list of fields such as `dp: 32`; known are {', '.join(FIELDS)}")
     return read_yaml(text, str(path))
 
 
-def _values(document: Document, mistakes: list[str]) -> dict[str, tuple[str, object]]:
+def _values(document: Document, mistakes: list[Mistake]) -> dict[str, tuple[str, object]]:
     """Our name of a field -> its name in the file and its value."""
     values: dict[str, tuple[str, object]] = {}
     for name, value in document.data.items():
@@ -115,7 +117,7 @@ def _values(document: Document, mistakes: list[str]) -> dict[str, tuple[str, obj
     return values
 
 
-def _degree(item: tuple[str, object], document: Document, mistakes: list[str]) -> int:
+def _degree(item: tuple[str, object], document: Document, mistakes: list[Mistake]) -> int:
     name, value = item
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_RANKS:
         words = f"{short(value)}, but it must be a whole number from 1 to {MAX_RANKS:,}"
@@ -124,7 +126,9 @@ def _degree(item: tuple[str, object], document: Document, mistakes: list[str]) -
     return value
 
 
-def _check_world(job: JobShape, values: dict[str, tuple[str, object]], document: Document, mistakes: list[str]) -> None:
+def _check_world(
+    job: JobShape, values: dict[str, tuple[str, object]], document: Document, mistakes: list[Mistake]
+) -> None:
     if "world_size" not in values:
         return
     name, value = values["world_size"]

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import SpecError
+from ...errors import Problem, SpecError
 
 Array = NDArray[np.float64]
 
@@ -39,15 +39,15 @@ def check_in_range(
     Raises:
         SpecError: with the value, the allowed range and `remedy`.
     """
-    value = getattr(owner, name)
+    value, whose = getattr(owner, name), type(owner).__name__
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise SpecError(f"{type(owner).__name__}: {name} = {value!r}, but it must be a number")
+        raise SpecError.of(Problem(name, f"{value!r}, but it must be a number"), whose)
     inside = math.isfinite(value) and value <= high and (value > low if open_low else value >= low)
     if not inside:
         sign = ">" if open_low else ">="
         upper = "" if math.isinf(high) else f" and <= {high:g}"
         hint = f". {remedy}" if remedy else ""
-        raise SpecError(f"{type(owner).__name__}: {name} = {value:g}, but it must be {sign} {low:g}{upper}{hint}")
+        raise SpecError.of(Problem(name, f"{value:g}, but it must be {sign} {low:g}{upper}{hint}"), whose)
 
 
 def check_scale(k: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from ...errors import SpecError
+from ...errors import Path, SpecError
 from ...hints import did_you_mean
 from .base import Family
 from .constant import CONSTANT, Constant
@@ -28,12 +28,12 @@ KINDS: Mapping[str, type] = {
 }
 
 
-def family_from_dict(section: Mapping[str, Any] | float, where: str = "family") -> Family:
+def family_from_dict(section: Mapping[str, Any] | float, where: Path = ("family",)) -> Family:
     """The family a configuration section describes.
 
     Args:
         section: `kind` and the fields of that family; or a bare number, short for `{kind: log_normal, cv: number}`.
-        where: path of the section in its file, for messages ("variability.gemm.gpu").
+        where: path of the section in its file, for messages (("variability", "gemm", "gpu")).
 
     Raises:
         SpecError: unknown kind, unknown or missing field, or a value out of range; names the path.
@@ -41,21 +41,21 @@ def family_from_dict(section: Mapping[str, Any] | float, where: str = "family") 
     if isinstance(section, (int, float)) and not isinstance(section, bool):
         section = {"kind": "log_normal", "cv": float(section)} if section else {"kind": "constant"}
     if not isinstance(section, Mapping):
-        raise SpecError(
-            f"{where}: {section!r} is not a family; write {{kind: log_normal, cv: 0.02}} or a number (its cv)"
+        raise SpecError.at(
+            where, f"{section!r} is not a family; write {{kind: log_normal, cv: 0.02}} or a number (its cv)"
         )
     if "kind" not in section:
-        raise SpecError(f"{where}.kind: missing; kinds are {', '.join(KINDS)}")
+        raise SpecError.at((*where, "kind"), f"missing; kinds are {', '.join(KINDS)}")
     kind = section["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
-        raise SpecError(f"{where}.kind: unknown {kind!r}{did_you_mean(kind, KINDS)}")
+        raise SpecError.at((*where, "kind"), f"unknown {kind!r}{did_you_mean(kind, KINDS)}")
     given = {name: value for name, value in section.items() if name != "kind"}
     _check_fields(kind, given, where)
-    plain = {name: _plain(value, f"{where}.{name}") for name, value in given.items()}
+    plain = {name: _plain(value, (*where, name)) for name, value in given.items()}
     try:
         return CONSTANT if kind == "constant" else KINDS[kind](**plain)
     except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
+        raise SpecError.at(where, str(error)) from error
 
 
 def family_to_dict(family: Family) -> dict[str, Any]:
@@ -67,19 +67,19 @@ def family_to_dict(family: Family) -> dict[str, Any]:
     raise SpecError(f"{type(family).__name__} is not a registered family; kinds are {', '.join(KINDS)}")
 
 
-def _check_fields(kind: str, given: Mapping[str, Any], where: str) -> None:
+def _check_fields(kind: str, given: Mapping[str, Any], where: Path) -> None:
     names = [f.name for f in fields(KINDS[kind])]
     for name in given:
         if name not in names:
-            raise SpecError(f"{where}.{name}: unknown field of {kind}{did_you_mean(name, names)}")
+            raise SpecError.at((*where, name), f"unknown field of {kind}{did_you_mean(name, names)}")
     missing = [name for name in names if name not in given]
     if missing:
-        raise SpecError(f"{where}.{missing[0]}: missing; {kind} needs {', '.join(names)}")
+        raise SpecError.at((*where, missing[0]), f"missing; {kind} needs {', '.join(names)}")
 
 
-def _plain(value: Any, where: str) -> float | tuple[float, ...]:
+def _plain(value: Any, where: Path) -> float | tuple[float, ...]:
     entries = value if isinstance(value, (list, tuple)) else (value,)
     for entry in entries:
         if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-            raise SpecError(f"{where}: {entry!r} is not a number")
+            raise SpecError.at(where, f"{entry!r} is not a number")
     return tuple(float(entry) for entry in value) if isinstance(value, (list, tuple)) else float(value)

@@ -179,7 +179,7 @@ def test_a_number_is_the_cv_of_a_log_normal() -> None:
 )
 def test_mistakes_name_path_value_and_remedy(untyped: None, section: object, text: str) -> None:
     with pytest.raises(SpecError, match=text):
-        family_from_dict(section, "v.gpu")  # pyright: ignore[reportArgumentType]
+        family_from_dict(section, ("v", "gpu"))  # pyright: ignore[reportArgumentType]
 
 
 def test_negative_scale_is_refused() -> None:

@@ -108,7 +108,7 @@ def test_scale_multiplies_the_presets_spreads() -> None:
         ({"stalls": [{"gpu_prb": 1e-6}]}, r"variability\.stalls\[0\]\.gpu_prb: unknown field, did you mean gpu_prob\?"),
         ({"stalls": [{"gpu_prob": -1}]}, r"variability\.stalls\[0\]: Stall: gpu_prob = -1"),
         ({"stalls": {"gpu_prob": 0.1}}, r"variability\.stalls: .*not a list"),
-        ({"step_ar1": 2}, r"variability: step_ar1 = 2"),
+        ({"step_ar1": 2}, r"variability\.step_ar1: 2, but"),
         ({"step_ar1": "high"}, r"variability\.step_ar1: 'high' is not a number"),
         ({"scale": 2}, r"variability\.scale: scales a preset, but no preset is named"),
         ({"preset": "h100-default", "scale": -1}, r"variability\.scale: spread scale = -1"),

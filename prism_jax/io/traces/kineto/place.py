@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....errors import DataError
+from ....hints import did_you_mean
 from ...job.document import short
-from ...job.hint import did_you_mean
 from .events import MAX_SIZE
 from .spans import RankProfile
 
@@ -105,7 +105,7 @@ def _parsed(path: Path, value: object) -> dict[str, Any]:
 def _check_field(path: Path, name: str, value: object) -> None:
     if name not in FIELDS:
         raise DataError(
-            f"{path}: {KEY}.{name[:40]}: unknown field{did_you_mean(name, FIELDS)}; known are {', '.join(FIELDS)}"
+            f"{path}: {KEY}.{name[:40]}: unknown field{did_you_mean(name, FIELDS, '')}; known are {', '.join(FIELDS)}"
         )
     if name == "name":
         if not isinstance(value, str) or len(value) > 200:

@@ -53,7 +53,7 @@ def job_file(tmp_path, monkeypatch):
 def mistakes_of(path, overrides=()):
     with pytest.raises(ConfigError) as error:
         load_job(path, overrides)
-    return error.value.mistakes
+    return [str(mistake) for mistake in error.value.mistakes]
 
 
 def test_a_job_is_read(job_file):
@@ -280,6 +280,7 @@ BROKEN = [
     ("variability: none", "variability: 3", "job.yaml:13:1 variability: 3. Name a preset"),
     ("variability: none", "variability: noone", "job.yaml:13:1 variability: "),
     ("variability: none", "variability: {gemmm: {}}", "job.yaml:13:15 variability"),
+    ("variability: none", "variability: {gem-m: {}}", "job.yaml:13:15 variability.gem-m: unknown field"),
     ("variability: none", "variability: {gemm: {gpu: {kind: normall}}}", "job.yaml:13:28 variability.gemm.gpu.kind: "),
     ("variability: none", "variability: {stalls: [{step_prob: 2}]}", "job.yaml:13:24 variability.stalls.0"),
 ]

@@ -23,12 +23,12 @@ name = "nvlink"
 def test_fields_have_their_lines():
     document = read_toml(TEXT, "f.toml")
     assert document.data["plan"] == {"tp": 8, "overlap": {"dp": True}}
-    assert document.mark(("name",)) == "f.toml:2:1"
-    assert document.mark(("plan",)) == "f.toml:4:1"
-    assert document.mark(("plan", "tp")) == "f.toml:5:1"
-    assert document.mark(("plan", "overlap", "dp")) == "f.toml:6:1"
-    assert document.mark(("cluster", "tiers", 0, "name")) == "f.toml:9:1"
-    assert document.mark(("cluster", "tiers", 1, "name")) == "f.toml:12:3"
+    assert str(document.mark(("name",))) == "f.toml:2:1"
+    assert str(document.mark(("plan",))) == "f.toml:4:1"
+    assert str(document.mark(("plan", "tp"))) == "f.toml:5:1"
+    assert str(document.mark(("plan", "overlap", "dp"))) == "f.toml:6:1"
+    assert str(document.mark(("cluster", "tiers", 0, "name"))) == "f.toml:9:1"
+    assert str(document.mark(("cluster", "tiers", 1, "name"))) == "f.toml:12:3"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.errors import ConfigError
+from prism_jax.errors import ConfigError, Mark
 from prism_jax.io.job.read_yaml import read_value, read_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -69,11 +69,11 @@ def test_scalars_mean_what_people_mean():
 
 def test_every_field_has_its_line_and_column():
     document = read_yaml("a: 1\nb:\n  c: [x, y]\n", "f.yaml")
-    assert document.mark(("a",)) == "f.yaml:1:1"
-    assert document.mark(("b", "c")) == "f.yaml:3:3"
-    assert document.mark(("b", "c", 1)) == "f.yaml:3:10"
-    assert document.mark(("b", "absent")) == "f.yaml:2:1"
-    assert document.mark(()) == "f.yaml"
+    assert str(document.mark(("a",))) == "f.yaml:1:1"
+    assert str(document.mark(("b", "c"))) == "f.yaml:3:3"
+    assert str(document.mark(("b", "c", 1))) == "f.yaml:3:10"
+    assert str(document.mark(("b", "absent"))) == "f.yaml:2:1"
+    assert str(document.mark(())) == "f.yaml"
 
 
 def test_aliases_within_reason_are_expanded():
@@ -90,7 +90,7 @@ def test_several_duplicates_are_all_listed():
     ("text", "value"), [("4", 4), ("[tp, dp]", ["tp", "dp"]), ("", None), ("true", True), ("1e3", 1e3)]
 )
 def test_option_values_are_yaml(text, value):
-    assert read_value(text, "--set x") == value
+    assert read_value(text, Mark("--set x", option=())) == value
 
 
 @given(st.text(alphabet=":-[]{}&*!|>'\"%@`#,? \n\tab01.~<", max_size=40))

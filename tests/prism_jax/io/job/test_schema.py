@@ -5,8 +5,8 @@ from dataclasses import fields
 import pytest
 from pydantic import ValidationError
 
+from prism_jax.hints import ELSEWHERE, did_you_mean
 from prism_jax.io.job import schema
-from prism_jax.io.job.hint import ELSEWHERE, did_you_mean
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Device, Tier
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -43,4 +43,5 @@ def test_names_of_other_tools_lead_to_ours():
     assert set(ELSEWHERE.values()) <= known
     assert did_you_mean("tensor_model_parallel_size", ["tp", "pp"]) == ", did you mean tp?"
     assert did_you_mean("Micro_Batch_Size", ["micro_batch"]) == ", did you mean micro_batch?"
-    assert did_you_mean("zzz", ["tp"]) == ""
+    assert did_you_mean("zzz", ["tp"]) == "; known are tp"
+    assert did_you_mean("zzz", ["tp"], otherwise="") == ""

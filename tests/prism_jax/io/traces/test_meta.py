@@ -35,7 +35,7 @@ def test_every_mistake_is_listed_with_its_line(tmp_path: Path):
     path = write(tmp_path / "m.yaml", "dp: 0\npp: two\nworld_sise: 3\nname: [a]\n")
     with pytest.raises(ConfigError) as error:
         read_meta(path)
-    assert [line.split(": ")[0] for line in error.value.mistakes] == [
+    assert [str(mistake).split(": ")[0] for mistake in error.value.mistakes] == [
         f"{path}:3:1 world_sise",
         f"{path}:1:1 dp",
         f"{path}:2:1 pp",
