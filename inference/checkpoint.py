@@ -51,25 +51,22 @@ class Checkpoint:
                 leaves, shape = jax.tree.flatten(list(like))
                 states = jax.tree.unflatten(shape, [file[f"state_{i}"] for i in range(len(leaves))])
                 n_kept, n_block = int(file["n_kept"]), int(file["n_block"])
-                per_block = [file[name] for name in _in_order(file.files)]
+                kept_shape = jax.tree.structure((0, 0, 0))  # position, diverging, leapfrog steps
+                width = kept_shape.num_leaves
+                names = [f"kept_{i}" for i in range(n_kept * width)]
+                if not set(names) <= set(file.files):
+                    raise DataError(f"{self.path}: draws are missing. {remedy}")
+                per_block = [file[name] for name in names]
         except DataError:
             raise
         except Exception as error:  # a damaged archive reports itself by many kinds of error
             raise DataError(f"{self.path}: not a readable unfinished fit ({type(error).__name__}). {remedy}") from error
-        kept_shape = jax.tree.structure((0, 0, 0))  # position, diverging, leapfrog steps
-        width = kept_shape.num_leaves
-        if len(per_block) != n_kept * width:
-            raise DataError(f"{self.path}: draws are missing. {remedy}")
         kept = [jax.tree.unflatten(kept_shape, per_block[i * width : (i + 1) * width]) for i in range(n_kept)]
         return states, kept, n_block
 
     def remove(self) -> None:
         """After the fit is stored."""
         self.path.unlink(missing_ok=True)
-
-
-def _in_order(names: Sequence[str]) -> list[str]:
-    return sorted((name for name in names if name.startswith("kept_")), key=lambda name: int(name[5:]))
 
 
 def _fingerprint(arrays: Mapping[str, Any], settings: Settings, key: jax.Array) -> str:

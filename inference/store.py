@@ -157,10 +157,15 @@ def _data(path: Path, model: Any, arrays: Mapping[str, np.ndarray], plain: Mappi
             given[field.name] = value.astype(str) if value.dtype.kind in "OSU" else value
         elif field.name in plain:
             value = plain[field.name]
-            given[field.name] = tuple(value) if isinstance(value, list) else value
+            given[field.name] = _tupled(value)
         elif field.default is MISSING and field.default_factory is MISSING:
             raise DataError(f"{path}: {field.name} of the model's data is missing. Fit again.")
     return kind(**given)
+
+
+def _tupled(value: Any) -> Any:
+    """Lists, which is what JSON makes of tuples, as tuples."""
+    return tuple([_tupled(item) for item in value]) if isinstance(value, list) else value
 
 
 def _dims(name: str, value: np.ndarray) -> tuple[str, ...]:

@@ -34,7 +34,8 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
             plot_shares(shares, of=summary["variance_of"], ax=axes.pop(0))
         if checked is not None:
             plot_replicated(checked, ax=axes.pop(0))
-        figure.suptitle(f"{summary['model']}: {summary['verdict']['sentence'].split(':')[0]} fit", fontsize=11)
+        verdict = "good" if summary["verdict"]["ok"] else "failed"
+        figure.suptitle(f"{summary['model']}: {verdict} fit", fontsize=11)
     return figure
 
 

@@ -1,12 +1,13 @@
 """Journal: what a search has found so far, in its own file, so that an interrupted search goes on where it stopped.
 
-Arrays by name in a NumPy archive without pickled objects, written whole or not at all; a fingerprint of the job, the space, the
-objective, the seed and the version says which search it belongs to.
+Arrays in a NumPy archive without pickled objects, with the list of their keys, written whole or not at all; a fingerprint of the
+job, the space, the objective, the seed and the version says which search it belongs to.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -24,6 +25,8 @@ from .plans.cost_cache import Rows
 
 CHUNK = 256  # plans scored between two looks at the clock
 SAVE_EVERY_S = 10.0
+SCORES, PLANS = "scores", "plans"
+Key = tuple[str, str]  # what was made, and which of its arrays
 
 
 class Journal:
@@ -31,30 +34,29 @@ class Journal:
 
     def __init__(self, path: Path | None, fingerprint: str) -> None:
         self._path, self._fingerprint = path, fingerprint
-        self._arrays: dict[str, Any] = {} if path is None or not path.exists() else _read(path, fingerprint)
+        self._arrays: dict[Key, Any] = {} if path is None or not path.exists() else _read(path, fingerprint)
         self._saved_at = time.monotonic()
 
     def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
         """`score(numbers)`, made in parts; parts that an earlier run has made are not made again."""
-        done = self._arrays.get(name)
-        if done is not None and not np.array_equal(self._arrays[f"{name} plans"][: len(done)], numbers[: len(done)]):
+        done = self._arrays.get((name, SCORES))
+        if done is not None and not np.array_equal(self._arrays[name, PLANS][: len(done)], numbers[: len(done)]):
             done = None
         while done is None or len(done) < len(numbers):
             start = 0 if done is None else len(done)
             part = score(numbers[start : start + CHUNK])
             done = part if done is None else np.concatenate([done, part])
-            self._arrays |= {name: done, f"{name} plans": numbers}
+            self._arrays |= {(name, SCORES): done, (name, PLANS): numbers}
             progress(len(done) / len(numbers), f"tails of {len(numbers):,} plans")
             self._save_now_and_then()
         return done
 
     def keep(self, name: str, make: Callable[[], Mapping[str, Floats]]) -> Mapping[str, Floats]:
         """Arrays that `make` gives, or gave in an earlier run."""
-        prefix = f"{name}/"
-        if not any(key.startswith(prefix) for key in self._arrays):
-            self._arrays |= {prefix + key: value for key, value in make().items()}
+        if not any(owner == name for owner, _ in self._arrays):
+            self._arrays |= {(name, item): value for item, value in make().items()}
             self.save()
-        return {key.removeprefix(prefix): value for key, value in self._arrays.items() if key.startswith(prefix)}
+        return {item: value for (owner, item), value in self._arrays.items() if owner == name}
 
     def _save_now_and_then(self) -> None:
         if time.monotonic() - self._saved_at > SAVE_EVERY_S:
@@ -65,7 +67,9 @@ class Journal:
         if self._path is None:
             return
         with atomic_path(self._path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, fingerprint=np.array(self._fingerprint), **self._arrays)
+            arrays = {f"array_{i}": value for i, value in enumerate(self._arrays.values())}
+            keys = np.array(json.dumps(list(self._arrays)))
+            np.savez_compressed(file, fingerprint=np.array(self._fingerprint), keys=keys, **arrays)
         self._saved_at = time.monotonic()
 
 
@@ -78,14 +82,16 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256("\n".join(map(repr, (own, *parts))).encode()).hexdigest()[:32]
 
 
-def _read(path: Path, wanted: str) -> dict[str, Any]:
+def _read(path: Path, wanted: str) -> dict[Key, Any]:
     remedy = "Give another file, or remove it to start over."
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            written = str(archive["fingerprint"])
+            keys = [(str(owner), str(item)) for owner, item in json.loads(str(archive["keys"]))]
+            arrays = {key: archive[f"array_{i}"] for i, key in enumerate(keys)}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
         raise DataError(f"{path}: not the file of a search ({type(error).__name__}). {remedy}") from None
-    if str(arrays.pop("fingerprint", "")) != wanted:
+    if written != wanted:
         raise DataError(
             f"{path}: belongs to another search (job, calibration, space, objective, seed or version differ). {remedy}"
         )

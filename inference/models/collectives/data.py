@@ -27,9 +27,9 @@ class CollectivesData:
     """What the likelihood needs.
 
     Attributes:
-        fabrics: "op | gpu | network | source", in the order of `curve_fabric`.
-        fabric_op: operation of each fabric.
-        configs: "fabric | library | setting", in the order of `config`.
+        fabrics: names, "op | gpu | network | source", in the order of `curve_fabric`.
+        fabric_keys: what the names are made of: the values of `FABRIC`.
+        configs: names, "fabric | library | setting", in the order of `config`.
         config_fabric: [config].
         n_deviation: how many pairs of configuration and regime (in a node, across nodes) have a deviation of their own.
         deviation_across: whether that regime is across nodes, [deviation].
@@ -55,7 +55,7 @@ class CollectivesData:
     """
 
     fabrics: tuple[str, ...]
-    fabric_op: tuple[str, ...]
+    fabric_keys: tuple[tuple[str, ...], ...]
     configs: tuple[str, ...]
     config_fabric: Ints
     n_deviation: int
@@ -95,6 +95,11 @@ class CollectivesData:
     notes: tuple[str, ...]
 
     @property
+    def fabric_op(self) -> tuple[str, ...]:
+        """Operation of every fabric."""
+        return tuple([key[FABRIC.index("op")] for key in self.fabric_keys])
+
+    @property
     def where(self) -> Place:
         """Place of every cell."""
         return Place(self.n_gpus, self.n_nodes, self.hops, self.net_hops, self.bus)
@@ -116,8 +121,8 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     if rows.empty:
         raise DataError(f"no measurement of a collective on two or more GPUs is left ({'; '.join(notes) or 'no rows'})")
     cells, repeats = _cells(named(rows))
-    fabrics = tuple(sorted(set(texts(cells, "fabric"))))
-    fabric_op = tuple(name.split(" | ")[0] for name in fabrics)
+    key_of = {_joined(key): key for key in _keys(rows, FABRIC)}
+    fabrics = tuple(sorted(key_of))
     of_config = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
     configs = tuple(sorted(of_config))
     deviation_of = _deviations(cells, configs)
@@ -130,7 +135,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     whiten, fill, spread = (np.stack(each) for each in zip(*maps, strict=True))
     return CollectivesData(
         fabrics=fabrics,
-        fabric_op=fabric_op,
+        fabric_keys=tuple([key_of[name] for name in fabrics]),
         configs=configs,
         config_fabric=_index([of_config[name] for name in configs], fabrics),
         n_deviation=int(deviation_of.max()) + 1,
@@ -205,19 +210,24 @@ def _scales(rows: pd.DataFrame) -> Iterable[tuple[str, float, float]]:
 
 
 def _places(rows: pd.DataFrame) -> Place:
-    """Place of every row; its operation is the first part of the name of its fabric."""
-    op = np.array([name.split(" | ")[0] for name in texts(rows, "fabric")])
-    return place(op, floats(rows, "n_gpus"), floats(rows, "n_nodes"))
+    """Place of every row."""
+    return place(texts(rows, "op"), floats(rows, "n_gpus"), floats(rows, "n_nodes"))
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with the names of their fabric and configuration."""
-    return rows.assign(fabric=_joined(rows, FABRIC), of_config=_joined(rows, (*FABRIC, *SETTING)))
+    fabrics, configs = _keys(rows, FABRIC), _keys(rows, (*FABRIC, *SETTING))
+    return rows.assign(fabric=[_joined(key) for key in fabrics], of_config=[_joined(key) for key in configs])
 
 
-def _joined(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
+def _keys(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Texts of some columns of every row, without the separator of names."""
     parts = zip(*(texts(rows, column) for column in columns), strict=True)
-    return [" | ".join(part.replace("|", "/") for part in each) for each in parts]
+    return [tuple([part.replace("|", "/") for part in each]) for each in parts]
+
+
+def _joined(key: tuple[str, ...]) -> str:
+    return " | ".join(key)
 
 
 def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -238,7 +248,7 @@ def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _curves(cells: pd.DataFrame, fabrics: tuple[str, ...]) -> pd.DataFrame:
     """Fabrics at one scale, by fabric and scale (one node first), each with the one before it."""
-    curves = cast(pd.DataFrame, cells[["fabric", "n_gpus", "n_nodes"]]).drop_duplicates()
+    curves = cast(pd.DataFrame, cells[["fabric", "op", "n_gpus", "n_nodes"]]).drop_duplicates()
     curves = curves.assign(order=_index(texts(curves, "fabric"), fabrics), several=floats(curves, "n_nodes") > 1)
     curves = curves.sort_values(["order", "several", "n_gpus", "n_nodes"]).reset_index(drop=True)
     first = np.diff(floats(curves, "order"), prepend=-1.0) != 0

@@ -162,7 +162,7 @@ def find_fabric(data: CollectivesData, op: str, wanted: Mapping[str, str]) -> in
     measured = sorted(set(data.fabric_op))
     if op not in measured and (known_op(op) not in measured):
         raise FitError(f"op {op!r} was not measured{did_you_mean(op, measured)}")
-    parts: list[dict[str, str]] = [dict(zip(FABRIC, name.split(" | "), strict=True)) for name in data.fabrics]
+    parts: list[dict[str, str]] = [dict(zip(FABRIC, key, strict=True)) for key in data.fabric_keys]
     wanted = {"op": known_op(op)} | {name: value for name, value in wanted.items() if value}
     hits = [i for i, part in enumerate(parts) if all(part[name] == value for name, value in wanted.items())]
     if len(hits) > 1:

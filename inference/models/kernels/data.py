@@ -20,8 +20,9 @@ class KernelsData:
     """Cells, and what the collapsed likelihood needs of them.
 
     Attributes:
-        tables: "op | dtype | gpu | software", [table].
-        classes: "op | dtype".
+        tables: names, "op | dtype | gpu | software", [table].
+        table_gpus, table_software: of every table, [table].
+        classes: names, "op | dtype".
         table_class: class of each table, [table].
         cell_table: table of each cell, [cell].
         size: sizes along the four axes, [cell, axis].
@@ -38,6 +39,8 @@ class KernelsData:
     """
 
     tables: tuple[str, ...]
+    table_gpus: tuple[str, ...]
+    table_software: tuple[str, ...]
     classes: tuple[str, ...]
     table_class: np.ndarray
     cell_table: np.ndarray
@@ -72,7 +75,7 @@ def from_frame(frame: pd.DataFrame) -> KernelsData:
         )
     cells, n_few = _cells(rows)
     classes, of_class = np.unique(cells["class"].to_numpy(dtype=str), return_inverse=True)
-    tables, of_table = np.unique(cells["table"].to_numpy(dtype=str), return_inverse=True)
+    tables, first, of_table = np.unique(cells["table"].to_numpy(dtype=str), return_index=True, return_inverse=True)
     table_class = np.zeros(len(tables), dtype=np.int64)
     table_class[of_table] = of_class
     size = cells[AXES].to_numpy(dtype=np.float64)
@@ -84,6 +87,8 @@ def from_frame(frame: pd.DataFrame) -> KernelsData:
     field = residual.fitted(np.log2(size), left, of_table)
     return KernelsData(
         tables=tuple(str(t) for t in tables),
+        table_gpus=tuple(str(gpu) for gpu in cells["gpu"].to_numpy()[first]),
+        table_software=tuple(str(name) for name in cells["software"].to_numpy()[first]),
         classes=tuple(str(c) for c in classes),
         table_class=table_class,
         cell_table=of_table.astype(np.int64),
@@ -112,7 +117,9 @@ def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     Raises:
         DataError: there are small tables only.
     """
-    cells = rows.groupby(["class", "table", "gpu", *AXES], sort=True, as_index=False)["log_efficiency"].median()
+    cells = rows.groupby(["class", "table", "gpu", "software", *AXES], sort=True, as_index=False)[
+        "log_efficiency"
+    ].median()
     few = cells.groupby("table")["log_efficiency"].transform("size").to_numpy(dtype=np.int64) < FEWEST_CELLS
     if few.all():
         raise DataError(

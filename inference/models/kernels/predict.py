@@ -165,16 +165,16 @@ class _Predictor:
     def _left(self, use: _Use, cells: np.ndarray, c: int, kind: str) -> np.ndarray:
         """Residuals of the neighbours under each draw, [draw, row, neighbour]."""
         unique, back = np.unique(cells, return_inverse=True)
-        gpu = self.data.tables[use.table].split(" | ")[2]
+        gpu = self.data.table_gpus[use.table]
         x = shapes.features(kind, self.data.size[unique], np.full(len(unique), float(shapes.n_sm(gpu))))[0]
         left = self.data.log_efficiency[unique] - use.weights @ ((x - self.data.centre[c]) / self.data.spread[c]).T
         return left[:, back.reshape(cells.shape)]
 
     def _use(self, name: str, gpu: str, software: str | None) -> _Use:
         """The table of that GPU and software; else of that GPU, its level uncertain; else a new table of the class."""
-        data, prefix = self.data, f"{name} | {gpu} | "
-        tables = [t for t, table in enumerate(data.tables) if table.startswith(prefix)]
-        exact = [t for t in tables if data.tables[t] == prefix + str(software)]
+        data, c = self.data, self.data.classes.index(name)
+        tables = np.flatnonzero(_of_gpu(data, c, gpu)).tolist()
+        exact = [t for t in tables if data.table_software[t] == software]
         count = np.bincount(data.cell_table, minlength=len(data.tables))
         if tables:
             t = exact[0] if exact else max(tables, key=lambda t: count[t])
@@ -182,13 +182,17 @@ class _Predictor:
             other = 0.0 if exact or software is None else 1.0
             offset = other * self.draws["table_scale"][:, 0] * self.rng.standard_normal(len(weights))
             return _Use(t, np.flatnonzero(data.cell_table == t), weights, noise, offset, False)
-        c = data.classes.index(name)
         scale = self.draws["table_scale"][:, data.block]
         weights = self.of_class[:, c] + scale * self.rng.standard_normal(scale.shape)
         return _Use(-1, self._class_cells(c), weights, np.exp(self.draws["noise_centre"]), np.zeros(len(weights)), True)
 
     def _class_cells(self, c: int) -> np.ndarray:
         return np.flatnonzero(self.data.table_class[self.data.cell_table] == c)
+
+
+def _of_gpu(data: KernelsData, c: int, gpu: str) -> np.ndarray:
+    """Which tables are of class `c` and that GPU, [table]."""
+    return (data.table_class == c) & (np.array(data.table_gpus) == gpu)
 
 
 def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
@@ -201,8 +205,8 @@ def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str,
     rows = rows.loc[rows["class"].isin(data.classes)].reset_index(drop=True)
     predictor = _Predictor(data, draws, key)
     columns = {name: np.zeros(len(rows)) for name in ("model", "nearest", "median", "covered", "extrapolates")}
-    for table, index in rows.groupby("table").indices.items():
-        name, gpu, software = str(table).rsplit(" | ", 2)
+    for index in rows.groupby("table").indices.values():
+        name, gpu, software = (str(text) for text in rows.loc[index[0], ["class", "gpu", "software"]])
         size = rows.loc[index, AXES].to_numpy(dtype=np.float64)
         found = predictor.at(name, gpu, software, size)
         truth = np.exp(START_LEVEL + rows["log_efficiency"].to_numpy(dtype=np.float64)[index])
@@ -230,8 +234,8 @@ def scores(data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str,
 
 def _baselines(data: KernelsData, name: str, gpu: str, size: np.ndarray) -> dict[str, np.ndarray]:
     """Efficiency of the nearest measured shape (mean of ties) and the median, of this GPU, else of the class."""
-    of_gpu = np.array([table.startswith(f"{name} | {gpu} | ") for table in data.tables])
-    of_class = data.table_class == data.classes.index(name)
+    c = data.classes.index(name)
+    of_gpu, of_class = _of_gpu(data, c, gpu), data.table_class == c
     cells = np.flatnonzero((of_gpu if of_gpu.any() else of_class)[data.cell_table])
     value = data.log_efficiency[cells]
     distance = np.linalg.norm(np.log2(size)[:, None] - np.log2(data.size[cells])[None], axis=-1)

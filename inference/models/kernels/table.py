@@ -32,7 +32,7 @@ START_LEVEL = float(np.log(0.5))  # log efficiency is counted from one half of t
 
 
 def tidy(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Rows with `table`, `class`, sizes `a0`..`a3` and `log_efficiency`; and how many rows had no shape or speed."""
+    """Rows with `table`, `class`, `gpu`, `software`, sizes `a0`..`a3`, `log_efficiency`; how many rows had no shape or speed."""
     op = _labels(frame, "op", "gemm")
     number = {
         name: _numbers(frame, name)
@@ -46,9 +46,9 @@ def tidy(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     size = np.where(fused[:, None], attention, product)
     efficiency = _efficiency(frame, op, size)
     of_class = op + " | " + _labels(frame, "dtype")
-    gpu = _labels(frame, "gpu")
-    table = of_class + " | " + gpu + " | " + _labels(frame, "software")
-    out = pd.DataFrame({"class": of_class, "gpu": gpu, "table": table}, index=frame.index)
+    gpu, software = _labels(frame, "gpu"), _labels(frame, "software")
+    table = of_class + " | " + gpu + " | " + software
+    out = pd.DataFrame({"class": of_class, "gpu": gpu, "software": software, "table": table}, index=frame.index)
     out["log_efficiency"] = np.log(efficiency) - START_LEVEL
     out[AXES] = size
     there = np.isfinite(size).all(axis=1) & np.isfinite(out["log_efficiency"].to_numpy())

@@ -61,7 +61,7 @@ class PlanTable:
         """Table of one plan; its layers are split as evenly as can be."""
         codes = {"recompute": RECOMPUTE.index(plan.recompute), "sharding": SHARDING.index(plan.sharding)}
         switches = {f"overlap_{axis}": int(getattr(plan.overlap, axis)) for axis in ("dp", "tp", "pp")}
-        value = {name: getattr(plan, name) for name in COLUMNS if not name.startswith("overlap_")} | codes | switches
+        value = {name: getattr(plan, name) for name in COLUMNS if name not in switches} | codes | switches
         columns = {name: np.array([int(value[name])]) for name in COLUMNS}
         return cls(plan, Layout(plan.pp, plan.schedule, plan.virtual_stages), **columns)
 

@@ -54,7 +54,7 @@ def measured(data: KernelsData, true: Sites, rng: np.random.Generator) -> Kernel
 
 def features(data: KernelsData) -> np.ndarray:
     """Standardised features [cell, feature]."""
-    gpu = np.array([name.split(" | ")[2] for name in data.tables])[data.cell_table]
+    gpu = np.array(data.table_gpus)[data.cell_table]
     n_sm = np.array([float(shapes.n_sm(str(name))) for name in gpu])
     of_class = data.table_class[data.cell_table]
     return (shapes.features("gemm", data.size, n_sm)[0] - data.centre[of_class]) / data.spread[of_class]

@@ -15,7 +15,7 @@ SUMMARY = {
     "model": "fleet",
     "variance_of": "log time",
     "variance_shares": SHARES,
-    "verdict": {"sentence": "good: largest r-hat 1.002"},
+    "verdict": {"ok": True, "sentence": "good: largest r-hat 1.002"},
 }
 
 
@@ -64,7 +64,7 @@ def test_there_is_one_panel_for_each_thing_to_show(shares, checked, n_panel):
 
 
 def test_the_title_says_whether_the_fit_is_good():
-    found = plot_fit({**SUMMARY, "verdict": {"sentence": "failed: the chains disagree"}}, checks())
+    found = plot_fit({**SUMMARY, "verdict": {"ok": False, "sentence": "failed: the chains disagree"}}, checks())
     assert "fleet: failed fit" in {text.get_text() for text in found.findobj(Text)}  # type: ignore[attr-defined]
 
 

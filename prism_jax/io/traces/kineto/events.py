@@ -80,7 +80,7 @@ class _Draft:
 
     def refuse(self, number: int, field: str, value: object, wanted: str) -> NoReturn:
         shown = str(value)[:40] if isinstance(value, (int, Decimal)) else short(value)
-        raise DataError(f"{self.path}: event {number} {field}: {shown} is not {wanted.removeprefix('not ')}")
+        raise DataError(f"{self.path}: event {number} {field}: {shown} is not {wanted}")
 
     def spans(self) -> dict[What, Spans]:
         what = np.frombuffer(self.what, dtype=np.int8)

@@ -154,10 +154,10 @@ def whole_number(text: str) -> int:
     """`text` as a number from 0.
 
     Raises:
-        ValueError: it is none, or has more digits than any count in a profile.
+        ValueError: it is none, or has more digits than any count in a profile; says what is expected.
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise ValueError("not a whole number from 0")
+        raise ValueError("a whole number from 0")
     return int(text)
 
 
