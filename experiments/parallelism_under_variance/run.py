@@ -23,6 +23,7 @@ import yaml
 from experiments.common import check, known, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
+from prism_jax.kernels import COLLECTIVES, KERNEL_CLASSES
 from prism_jax.report.search_lines import plan_words
 from prism_jax.search import default_space, search
 from prism_jax.search.evaluate import Evaluator
@@ -30,7 +31,7 @@ from prism_jax.search.objective import Objective
 from prism_jax.search.plans.table import PlanTable
 from prism_jax.search.study import plan_dict
 from prism_jax.search.tail import TailScorer
-from prism_jax.variability.tree import COMMUNICATION, KERNEL_CLASSES, Variability
+from prism_jax.variability.tree import Variability
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected.json"
@@ -95,7 +96,7 @@ def stabilised(name: str, setting: dict[str, Any], config: dict[str, Any]) -> Fi
 
 def _network(tree: Variability, scale: float) -> Variability:
     """The tree with every communication class varying `scale` times as much."""
-    classes = {name: own.scaled(scale) if name in COMMUNICATION else own for name, own in tree.classes.items()}
+    classes = {name: own.scaled(scale) if name in COLLECTIVES else own for name, own in tree.classes.items()}
     return replace(tree, classes=classes)
 
 

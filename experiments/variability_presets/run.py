@@ -16,11 +16,11 @@ from experiments.variability_presets.collectives import collective_facts
 from experiments.variability_presets.spatial import DRAIN_FACTOR, spatial_facts
 from experiments.variability_presets.stalls import fit_stalls
 from experiments.variability_presets.temporal import step_series, temporal_facts
+from prism_jax.kernels import COLLECTIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 # Share of a step that large jobs wait for communication: turns an excess of the step into a slowdown of its communication.
 EXPOSED_COMM_SHARE = 0.1
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
 
 PAL = "PAL Longhorn V100 per-GPU kernel times (hal-uw/blox-pal, MIT)"
 SUPERBENCH = "SuperBench v0.2.1 results (microsoft/superbench-results, MIT)"

@@ -7,12 +7,11 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+
+from prism_jax._typing import Floats
 
 from .columns import Column
 from .formats.raw_table import as_floats, column_of
-
-Floats = NDArray[np.float64]
 
 GROUPS = (
     "kernel", "op", "metric", "benchmark", "system", "group", "message_bytes", "n_gpus", "n_steps", "input_size", "m", "n", "k",

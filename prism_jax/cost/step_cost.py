@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-KINDS = ("F", "B", "W")  # forward; input gradient with recompute; weight gradient
-COMPUTE_CLASSES = ("gemm", "attention", "memory")
-COMM_AXES = ("tp", "cp", "ep", "dp")  # dp inside an op: gathering of sharded parameters
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
+from ..kernels import COMM_AXES as COMM_AXES, COMPUTE_CLASSES as COMPUTE_CLASSES, PASSES as KINDS  # noqa: F401
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..cost.step_cost import COMM_AXES
+from ..kernels import COMM_AXES
 from ..result import StepTimeDistribution
 from ..simulate.explicit import unit_step
 from ..simulate.program import Program

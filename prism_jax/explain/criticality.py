@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..cost.step_cost import COMPUTE_CLASSES
 from ..graph.propagate import GraphArrays
+from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
 from ..simulate.columns import Chunk, ColumnInputs, one_chunk
 from ..simulate.inputs import column_inputs, regime_factors
 from ..simulate.predict import column_design
-from ..simulate.program import NETWORK_AXES, Program, by_class
+from ..simulate.program import Program, by_class
 
 N_COLUMN = 64
 AXIS_NAMES = {axis: f"{axis} communication" for axis in NETWORK_AXES} | {"end": "gradient and parameter exchange"}

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from jax import Array
 
-from ..cost.step_cost import COMPUTE_CLASSES
+from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
 from ..simulate.predict import DEFAULT_COLUMNS, symmetric
-from ..simulate.program import NETWORK_AXES, Program, factor_groups, variant
+from ..simulate.program import Program, factor_groups, variant
 from ..variability.families import CONSTANT
 from ..variability.tree import Variability
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._typing import Ints
 from ..errors import PlanError
+from ..kernels import PASSES
 from ..schedule.base import Op, Part, Schedule
 
 
@@ -42,7 +43,7 @@ class _Codes:
     def __init__(self, n_chunk: int, n_micro_batch: int) -> None:
         self.n_micro_batch = n_micro_batch
         self.n_kind = n_kind = n_chunk * n_micro_batch
-        self._base = {"F": 0, "B": n_kind, "W": 2 * n_kind}
+        self._base = {name: index * n_kind for index, name in enumerate(PASSES)}
         code = np.arange(3 * n_kind)
         need = np.where(code < 2 * n_kind - n_micro_batch, code + n_micro_batch, code - n_kind)
         need[:n_kind] = np.where(code[:n_kind] >= n_micro_batch, code[:n_kind] - n_micro_batch, -1)
@@ -55,7 +56,7 @@ class _Codes:
     def part(self, code: int) -> Part:
         kind, rest = divmod(code, self.n_kind)
         chunk, micro_batch = divmod(rest, self.n_micro_batch)
-        return Part("FBW"[kind], micro_batch, chunk)
+        return Part(PASSES[kind], micro_batch, chunk)
 
     def edge(self, need: NDArray[np.intp]) -> NDArray[np.intp]:
         """q of the edge between chunks q and q + 1 that lies between a part and its `need` on another stage."""

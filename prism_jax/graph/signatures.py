@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
-from ..cost.step_cost import KINDS
+from ..kernels import PASSES
 from ..schedule.base import Schedule
 from .levels import LevelTable
 
@@ -26,7 +26,7 @@ class Signatures(NamedTuple):
     Attributes:
         of_op: [level, lane] signature of the op there, -1 where the lane idles.
         lane: [signature] lane that runs it.
-        kind: [signature, part] index into `KINDS`, -1 for no part.
+        kind: [signature, part] index into `PASSES`, -1 for no part.
         chunk: [signature, part].
         edge: [signature, part] edge its result crosses to another stage, -1 for none.
     """
@@ -65,7 +65,7 @@ def signatures(schedule: Schedule, table: LevelTable) -> Signatures:
     return Signatures(of_op, np.array([lane for lane, _ in known]), parts[..., 0], parts[..., 1], parts[..., 2])
 
 
-_KIND = {name: index for index, name in enumerate(KINDS)}
+_KIND = {name: index for index, name in enumerate(PASSES)}
 
 
 def _edges(schedule: Schedule) -> Callable[[str, int, int], int]:

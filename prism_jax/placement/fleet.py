@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._typing import Floats
-from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..hints import did_you_mean
+from ..kernels import COMPUTE_CLASSES
 
 MOST_NAMED = 5  # of many missing nodes
 

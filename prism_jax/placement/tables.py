@@ -18,9 +18,9 @@ from jaxtyping import Float, Int32
 from numpy.typing import NDArray
 
 from .._typing import Floats
-from ..cost.step_cost import COMPUTE_CLASSES
 from ..graph.step_graph import StepGraph
 from ..job import Job
+from ..kernels import COMPUTE_CLASSES
 from ..schedule.base import Op
 from ..simulate.program import Program, by_class, lower, ring_rows
 from .fleet import Fleet

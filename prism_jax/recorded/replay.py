@@ -11,7 +11,7 @@ from jaxtyping import Float, Int32
 from ..graph.members import GivenDurations
 from ..graph.propagate import GraphArrays, Network, propagate, trail
 from ..graph.step_graph import ring_rows
-from ..simulate.program import NETWORK_AXES
+from ..kernels import NETWORK_AXES
 from .graph import TraceGraph, trace_graph
 from .trace.dependencies import Dependencies
 from .trace.trace import Trace

@@ -12,14 +12,14 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import GraphArrays, Network, propagate
 from ..hints import did_you_mean
 from ..job import Job
+from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
 from .layout import device_layout
-from .program import NETWORK_AXES, Program, by_class, lower
+from .program import Program, by_class, lower
 
 Slowdown = Float[Array | np.ndarray, "device sample"]
 

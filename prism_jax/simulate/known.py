@@ -17,9 +17,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from .._typing import Floats
-from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..hints import did_you_mean
+from ..kernels import COMPUTE_CLASSES
 from ..plan.plan import ParallelPlan
 from .columns import Chunk, column_times
 from .inputs import column_inputs, regime_factors

@@ -10,9 +10,9 @@ import numpy as np
 from jax import Array
 
 from .._typing import Floats
-from ..cost.step_cost import COMPUTE_CLASSES
 from ..errors import DataError
 from ..job import Job
+from ..kernels import COMPUTE_CLASSES
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability

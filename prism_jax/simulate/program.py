@@ -14,19 +14,18 @@ import numpy as np
 
 from .._typing import Floats
 from ..cost.step import step_cost
-from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES, StepCost
+from ..cost.step_cost import StepCost
 from ..graph.build import build_graph
 from ..graph.pad import pad_graph, padded_depth
 from ..graph.propagate import GraphArrays
 from ..graph.score import ScoreChain, family_chain, map_sd, residual_map, standardised
 from ..graph.step_graph import StepGraph, ring_rows
 from ..job import Job
+from ..kernels import COMM_AXES, COMPUTE_CLASSES, NETWORK_AXES
 from ..schedule import make_schedule
 from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family, Normal
 from ..variability.tree import Variability
-
-NETWORK_AXES = (*COMM_AXES, "pp", "end")  # rows of link and regime factors; pp is sends and transfers between stages
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from .._typing import Floats
 from ..errors import SpecError
-from .families import Array, Family, Normal
+from .families import Family, Normal
 from .score_map import N_KNOTS, Z_MAX, NormalScoreMap, map_through
 from .special import ndtr, ndtri
 
@@ -74,7 +75,7 @@ class _Deviation:
     def at(self, z: float) -> float:
         return self.weight * (float(self.score_map(z)) - 1.0)
 
-    def scores(self, x: Array) -> Array:
+    def scores(self, x: Floats) -> Floats:
         return self.score_map.inverse(1.0 + x / self.weight)
 
 
@@ -101,7 +102,7 @@ def _reach(parts: Sequence[_Deviation]) -> tuple[float, int]:
     return 3.5, MAX_GRID
 
 
-def _lattice(part: _Deviation, start: float, step: float, n_grid: int) -> Array:
+def _lattice(part: _Deviation, start: float, step: float, n_grid: int) -> Floats:
     """Mass of `part` at `start + i step`: expectation of the hat function around each point, which keeps the mean.
 
     That expectation is the mean of the distribution function over the cell to the right of the point minus that over the cell to
@@ -116,7 +117,7 @@ def _lattice(part: _Deviation, start: float, step: float, n_grid: int) -> Array:
     return np.maximum(mass, 0.0)
 
 
-def _map_of_lattice(x: Array, mass: Array, n_knots: int) -> NormalScoreMap:
+def _map_of_lattice(x: Floats, mass: Floats, n_knots: int) -> NormalScoreMap:
     """Map of a lattice distribution: probability up to a point counts half of the point's own mass."""
     lower = np.cumsum(mass) - 0.5 * mass
     upper = np.cumsum(mass[::-1])[::-1] - 0.5 * mass

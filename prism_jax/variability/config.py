@@ -16,8 +16,9 @@ from typing import Any
 
 from ..errors import Path, SpecError
 from ..hints import did_you_mean
+from ..kernels import KERNEL_CLASSES
 from .families import Constant, Family, family_from_dict, family_to_dict
-from .tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
+from .tree import PARTS, ClassVariability, Stall, Variability
 
 FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls", *KERNEL_CLASSES)
 

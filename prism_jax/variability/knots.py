@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .families import Array
+from .._typing import Floats
 
 _SIZES = (3, 5, 9, 13, 17, 25, 33, 45, 65, 97, 129, 193)
 
 
-def fit_knots(z: Array, values: Array, max_knots: int, tolerance: float) -> tuple[Array, Array]:
+def fit_knots(z: Floats, values: Floats, max_knots: int, tolerance: float) -> tuple[Floats, Floats]:
     """Knots and values of the smallest fit whose error stays below `tolerance`, or of the one with `max_knots`.
 
     Args:
@@ -33,7 +33,7 @@ def fit_knots(z: Array, values: Array, max_knots: int, tolerance: float) -> tupl
     return knots, fitted
 
 
-def error_scale(z: Array, values: Array) -> Array:
+def error_scale(z: Floats, values: Floats) -> Floats:
     """What an error is measured against: the distance from one or the spread of the bulk, whichever is larger.
 
     In absolute terms a heavy tail would take all knots for quantiles that never occur.
@@ -42,7 +42,7 @@ def error_scale(z: Array, values: Array) -> Array:
     return np.maximum(max(width, 1e-12), np.abs(values - 1.0))
 
 
-def _place(z: Array, values: Array, scale: Array, n_knots: int) -> NDArray[np.intp]:
+def _place(z: Floats, values: Floats, scale: Floats, n_knots: int) -> NDArray[np.intp]:
     """Indices of about `n_knots` points, dense where the curve bends.
 
     Between knots a distance `h` apart linear interpolation errs by `h^2 |f''| / 8`, so equal shares of the integral of
@@ -57,7 +57,7 @@ def _place(z: Array, values: Array, scale: Array, n_knots: int) -> NDArray[np.in
     return np.unique(np.concatenate([[0], at, [len(z) - 1]]))
 
 
-def _least_squares(z: Array, values: Array, index: NDArray[np.intp], weight: Array) -> Array:
+def _least_squares(z: Floats, values: Floats, index: NDArray[np.intp], weight: Floats) -> Floats:
     """Values at knots `z[index]` whose interpolant is nearest to `values` in weighted least squares.
 
     Interpolating instead would lie above every convex stretch and so bias the mean; this lowers the largest error too.

@@ -12,8 +12,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._typing import Floats
 from ..errors import SpecError
-from .families import Array, Family
+from .families import Family
 from .knots import fit_knots
 from .special import ndtr
 
@@ -70,13 +71,13 @@ class NormalScoreMap:
         mass = np.where(edges[1:] <= 0.0, np.diff(ndtr(edges)), -np.diff(ndtr(-edges)))
         return float(np.sum(intercepts * mass - slopes * np.diff(density)))
 
-    def __call__(self, z: ArrayLike) -> Array:
+    def __call__(self, z: ArrayLike) -> Floats:
         score = np.asarray(z, dtype=np.float64)
         knots, values, slopes = self._segments
         segment = np.clip(np.searchsorted(knots, score, side="right") - 1, 0, len(slopes) - 1)
         return values[segment] + slopes[segment] * (score - knots[segment])
 
-    def inverse(self, factor: ArrayLike) -> Array:
+    def inverse(self, factor: ArrayLike) -> Floats:
         """Normal score of a factor; the largest one where the map is flat, -inf below and +inf above a flat end."""
         x = np.asarray(factor, dtype=np.float64)
         knots, values, slopes = self._segments
@@ -106,7 +107,7 @@ class NormalScoreMap:
         return ReluTerms(np.asarray(values[0] - slopes[0] * knots[0]), np.asarray(slopes[0]), dslopes, inner)
 
     @cached_property
-    def _segments(self) -> tuple[Array, Array, Array]:
+    def _segments(self) -> tuple[Floats, Floats, Floats]:
         """Knots, values, and the slope after each knot but the last."""
         z, values = np.asarray(self.knots_z), np.asarray(self.values)
         return z, values, np.diff(values) / np.diff(z)
@@ -123,12 +124,12 @@ class ReluTerms:
         knots: z_k; zero where padded.
     """
 
-    intercept: Array
-    slope: Array
-    dslopes: Array
-    knots: Array
+    intercept: Floats
+    slope: Floats
+    dslopes: Floats
+    knots: Floats
 
-    def __call__(self, z: ArrayLike) -> Array:
+    def __call__(self, z: ArrayLike) -> Floats:
         """Factor at `z` of one map."""
         score = np.asarray(z, dtype=np.float64)
         bends = np.maximum(score[..., None] - self.knots, 0.0) @ self.dslopes
@@ -143,7 +144,7 @@ def _map_of_family(family: Family, n_knots: int, z_max: float) -> NormalScoreMap
     return map_through(z, np.maximum.accumulate(family.ppf_normal(z)), n_knots)
 
 
-def map_through(z: Array, values: Array, n_knots: int = N_KNOTS) -> NormalScoreMap:
+def map_through(z: Floats, values: Floats, n_knots: int = N_KNOTS) -> NormalScoreMap:
     """Mean-one map along the points (z, values) with as few knots as `TOLERANCE` allows, at most `n_knots`."""
     knots, fitted = fit_knots(z, values, n_knots, TOLERANCE)
     return NormalScoreMap(tuple(knots.tolist()), tuple(fitted.tolist())).normalised()

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import Problem, SpecError
 from ..hints import did_you_mean
+from ..kernels import COLLECTIVES, COMPUTE_CLASSES, KERNEL_CLASSES
 from .families import CONSTANT, Constant, Family
 from .families.base import check_in_range
 
-COMPUTE = ("gemm", "attention", "memory")
-COMMUNICATION = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
-KERNEL_CLASSES = COMPUTE + COMMUNICATION
 PARTS = ("gpu", "node", "regime", "call")
-MEANINGLESS = {**dict.fromkeys(COMPUTE, "regime"), **dict.fromkeys(COMMUNICATION, "gpu")}  # part that nothing reads
+MEANINGLESS = {
+    **dict.fromkeys(COMPUTE_CLASSES, "regime"),
+    **dict.fromkeys(COLLECTIVES, "gpu"),
+}  # part that nothing reads
 TEMPORAL = ("regime", "call")
 
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-PHASES = ("F", "B", "W")  # forward; gradient of the inputs; gradient of the weights
-KERNELS = ("gemm", "attention", "memory")
+from ..kernels import COMPUTE_CLASSES as KERNELS, PASSES as PHASES
 
 
 class Kernel(NamedTuple):

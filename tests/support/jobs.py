@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prism_jax.cost.step_cost import COMM_AXES, COMPUTE_CLASSES, KINDS, StepCost
+from prism_jax.cost.step_cost import StepCost
 from prism_jax.graph.build import build_graph
 from prism_jax.job import Job
+from prism_jax.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.schedule import make_schedule
 from prism_jax.simulate.program import Program, program_of
@@ -49,8 +50,8 @@ def make_cost(
     """One second per forward and backward of a chunk, split over the compute classes; later chunks are a little slower."""
     n_chunk = plan.n_chunk
     slower = 1.0 + 0.03 * np.arange(n_chunk) / n_chunk
-    compute = np.broadcast_to(np.array(COMPUTE_S), (len(KINDS), n_chunk, len(COMPUTE_CLASSES))) * slower[:, None]
-    comm = np.zeros((len(KINDS), n_chunk, len(COMM_AXES)))
+    compute = np.broadcast_to(np.array(COMPUTE_S), (len(PASSES), n_chunk, len(COMPUTE_CLASSES))) * slower[:, None]
+    comm = np.zeros((len(PASSES), n_chunk, len(COMM_AXES)))
     comm[:2, :, 0] = tp_comm_s
     edges = np.append(np.full(n_chunk - 1, p2p_s), 0.0)
     end = np.ones(plan.pp)

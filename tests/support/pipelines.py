@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from prism_jax.cost.step_cost import COMM_AXES, COMPUTE_CLASSES, KINDS, StepCost
+from prism_jax.cost.step_cost import StepCost
+from prism_jax.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from prism_jax.schedule import Op, Part, Schedule, make_schedule
 
 from .oracle import Simulation, simulate
@@ -28,9 +29,9 @@ def random_cost(schedule: Schedule, seed: int, blocking: bool = False) -> StepCo
     rng = np.random.default_rng(seed)
     n_chunk, pp = schedule.n_chunk, schedule.pp
     return StepCost(
-        compute_s=rng.uniform(0.5, 2.0, (len(KINDS), n_chunk, len(COMPUTE_CLASSES))),
-        comm_s=rng.uniform(0.0, 1.5, (len(KINDS), n_chunk, len(COMM_AXES))),
-        hidden_comm_s=rng.uniform(0.0, 0.5, (len(KINDS), n_chunk, len(COMM_AXES))),
+        compute_s=rng.uniform(0.5, 2.0, (len(PASSES), n_chunk, len(COMPUTE_CLASSES))),
+        comm_s=rng.uniform(0.0, 1.5, (len(PASSES), n_chunk, len(COMM_AXES))),
+        hidden_comm_s=rng.uniform(0.0, 0.5, (len(PASSES), n_chunk, len(COMM_AXES))),
         p2p_s=np.append(rng.uniform(0.1, 1.0, n_chunk - 1), 0.0),
         p2p_blocking=blocking,
         end_compute_s=rng.uniform(0.0, 1.0, pp),
@@ -45,9 +46,9 @@ def random_cost(schedule: Schedule, seed: int, blocking: bool = False) -> StepCo
 def compute_only(schedule: Schedule, f_s: float, b_s: float, w_s: float) -> StepCost:
     """The same seconds for every chunk and no communication at all."""
     n_chunk, pp = schedule.n_chunk, schedule.pp
-    compute_s = np.zeros((len(KINDS), n_chunk, len(COMPUTE_CLASSES)))
+    compute_s = np.zeros((len(PASSES), n_chunk, len(COMPUTE_CLASSES)))
     compute_s[:, :, 0] = np.array([f_s, b_s, w_s])[:, None]
-    none = np.zeros((len(KINDS), n_chunk, len(COMM_AXES)))
+    none = np.zeros((len(PASSES), n_chunk, len(COMM_AXES)))
     end = np.zeros(pp)
     return StepCost(compute_s, none, none, np.zeros(n_chunk), False, end, end, end, {}, 1.0, 1.0)
 
@@ -57,7 +58,7 @@ def op_seconds(op: Op, cost: StepCost) -> float:
     sides = [[p for p in op.parts if p.kind == "F"], [p for p in op.parts if p.kind != "F"]]
 
     def total(values: np.ndarray, side: list[Part]) -> float:
-        return float(sum(values[KINDS.index(p.kind), p.chunk].sum() for p in side))
+        return float(sum(values[PASSES.index(p.kind), p.chunk].sum() for p in side))
 
     compute, comm, hidden = ([total(v, s) for s in sides] for v in (cost.compute_s, cost.comm_s, cost.hidden_comm_s))
     if sides[0] and sides[1]:

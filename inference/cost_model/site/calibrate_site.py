@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term, linked
 from prism_jax.calibration.residual_gp import MOST, Nearby, parts_of, trust_of
 from prism_jax.calibration.surrogate import outline_seconds
@@ -30,7 +31,7 @@ from prism_jax.cost.correction import OF_SECONDS
 
 from ...engine.threads import one_blas_thread
 from .density import SiteLaw
-from .prior import Floats, SitePrior, site_prior
+from .prior import SitePrior, site_prior
 from .runs import SiteRuns, some_of
 
 N_NODE = 7  # of the misfit

@@ -14,13 +14,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.band import row_factors
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.residual_gp import parts_of
 from prism_jax.calibration.surrogate import outline_seconds
 
 from .calibrate_site import calibrate_site
-from .runs import Floats, SiteRuns, only
+from .runs import SiteRuns, only
 
 Progress = Callable[[float], None]
 

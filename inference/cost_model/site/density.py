@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import DEGREES, KNOBS, linked
 from prism_jax.calibration.surrogate import Outline, outline_seconds
 from prism_jax.cost.correction import Correction
 from prism_jax.errors import FitError
 
-from .prior import Floats, SitePrior
+from .prior import SitePrior
 from .runs import SiteRuns, some_of
 
 MAX_ITERATION = 50

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, linked, shipped
 from prism_jax.io.tables.job_table import MeasuredRun
 
@@ -19,7 +20,7 @@ from .calibrate_site import SitePosterior, of_site, posterior
 from .curve import CurvePoint, bands, errors, learning_curve, left_out_errors, predicted_s
 from .prior import SitePrior, site_prior
 from .read_runs import SiteTable, read_site_runs
-from .runs import Floats, SiteRuns, site_runs
+from .runs import SiteRuns, site_runs
 
 Progress = Callable[[float], None]
 Source = str | Path | Sequence[MeasuredRun]

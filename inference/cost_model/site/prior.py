@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration
 from prism_jax.calibration.key import Setting
 from prism_jax.cost.correction import Correction
-
-Floats = NDArray[np.float64]
 
 # Standard deviation of a site's own deviation, on the link's scale: how much set-ups of one device and one framework differ.
 # Assumed, not tuned on scores.

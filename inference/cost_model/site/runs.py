@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import Setting
 from prism_jax.calibration.surrogate import Outline, outline, outline_seconds, stack
@@ -22,7 +23,6 @@ from prism_jax.io.tables.job_table import MeasuredRun
 from prism_jax.job import Job
 from prism_jax.validation import typical_s
 
-Floats = NDArray[np.float64]
 Progress = Callable[[float], None]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS
 from prism_jax.calibration.residual_gp import parts_of
 from prism_jax.calibration.surrogate import outline, outline_seconds, stack
@@ -19,8 +20,6 @@ from prism_jax.errors import DataError
 from prism_jax.io.tables.job_table import JOB, is_job_table, read_job_table
 from prism_jax.io.tables.packed import read_packed_text
 from prism_jax.job import Job
-
-from .runs import Floats
 
 MOST = 2000  # jobs of a table: all pairs of them are held against each other
 PASSES = 3  # through those picked: one by one, then each again given the others

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
+from prism_jax.kernels import COLLECTIVES
 
 from ...data.columns import Column
 from ...data.formats.raw_table import as_floats, column_of
-from .laws import OPS
 
 COLUMNS = (
     Column("op", ("collective", "operation", "kind"), required=True, text=True),
@@ -111,12 +111,12 @@ def known_op(op: str) -> str:
         FitError: there is none of that name.
     """
     plain = str(op).strip().lower().replace("-", "_").replace(" ", "_")
-    if plain in OPS or plain in OTHER_OPS:
+    if plain in COLLECTIVES or plain in OTHER_OPS:
         return plain
     short = plain.replace("_", "")
     if short in SPELLINGS:
         return SPELLINGS[short]
-    raise FitError(f"op {op!r} is no collective{did_you_mean(plain, OPS)}")
+    raise FitError(f"op {op!r} is no collective{did_you_mean(plain, COLLECTIVES)}")
 
 
 def _one_duration_per_row(frame: pd.DataFrame) -> pd.DataFrame:

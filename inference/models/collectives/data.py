@@ -15,10 +15,11 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from prism_jax._typing import Floats
 from prism_jax.errors import DataError
 
 from .columns import FABRIC, SETTING, floats, plain_rows, texts
-from .knots import BEYOND, SPACING, Floats, Ints, axis, between_knots, correlate, given, steps
+from .knots import BEYOND, SPACING, Ints, axis, between_knots, correlate, given, steps
 from .laws import Place, place
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from prism_jax._typing import Floats
+
 from .laws import REFERENCE_GPUS
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SLOPE = 0.5  # between features at fixed bytes (0) and at fixed bytes per GPU (1); A100 and GH200 tables do not tell them apart

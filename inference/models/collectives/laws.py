@@ -25,7 +25,6 @@ from prism_jax.cost.nccl import PROTOCOLS
 
 Parameters = Mapping[str, Any]
 
-OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
 REFERENCE_GPUS = 8  # scale trends are counted in doublings from here, the size of most nodes
 SHARPNESS = 3.0  # p: how sharply the power law replaces the latency; neighbouring regions overlap over one octave
 SOFT_MIN = 8.0  # exponent of the soft minimum over protocols; within 10 % of the hard one where two protocols tie

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
+from prism_jax._typing import Floats
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
 
@@ -25,7 +26,7 @@ from ...model import Draws
 from . import laws as laws
 from .columns import FABRIC, known_op
 from .data import CollectivesData
-from .knots import SLOPE, Floats, Ints, axis, between_knots, doublings, steps
+from .knots import SLOPE, Ints, axis, between_knots, doublings, steps
 
 FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 

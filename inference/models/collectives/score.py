@@ -16,10 +16,12 @@ import pandas as pd
 from jax import Array
 from scipy.optimize import least_squares
 
+from prism_jax._typing import Floats
+
 from ...model import Draws, Score
 from .columns import floats, plain_rows
 from .data import CollectivesData, named
-from .knots import Floats, steps
+from .knots import steps
 from .predict import Place, log_centre, noise
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation

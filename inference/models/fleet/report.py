@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from prism_jax.kernels import COMPUTE_CLASSES
 from prism_jax.variability.families import CONSTANT, Family, LogNormal, Mixture
-from prism_jax.variability.tree import COMPUTE, ClassVariability, Variability
+from prism_jax.variability.tree import ClassVariability, Variability
 
 from ...model import Draws
 from ...summary import interval
@@ -110,7 +111,7 @@ def fleet_variability(data: FleetData, draw: Mapping[str, np.ndarray]) -> Variab
     for k, name in enumerate(data.kernel):
         of_class.setdefault(kernel_class(name) or "", []).append(k)
     rest = of_class.pop("", None) or of_class.get("gemm") or next(iter(of_class.values()))
-    classes = {name: _factors(data, draw, of_class.get(name, rest)) for name in COMPUTE}
+    classes = {name: _factors(data, draw, of_class.get(name, rest)) for name in COMPUTE_CLASSES}
     return Variability(
         name="fitted fleet", classes=classes, source=f"fit to {len(data.gpu)} GPUs on {len(data.node)} nodes"
     )

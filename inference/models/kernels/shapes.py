@@ -11,10 +11,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax._typing import Floats
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
-
-Array = NDArray[np.float64]
 
 CENTRE = {"gemm": (12.0, 12.5, 12.5, 0.0), "attention": (12.0, 5.0, 7.0, 0.0)}  # doublings, the middle of common shapes
 WIDTH = {"gemm": (2.5, 2.5, 2.5, 4.0), "attention": (2.5, 2.0, 1.0, 3.0)}
@@ -53,7 +52,7 @@ def peak_flops_per_s(gpu: str, dtype: str) -> float:
         return np.nan
 
 
-def flops(op: str, size: Array) -> Array:
+def flops(op: str, size: Floats) -> Floats:
     """Operations of kernels, [row], from sizes [row, axis]. Attention counts the full square, its backward 2.5 times that."""
     if family(op) == "attention":
         rows, heads, width = size[:, 0], size[:, 1], size[:, 2]
@@ -61,7 +60,7 @@ def flops(op: str, size: Array) -> Array:
     return 2.0 * size.prod(axis=1) * (2.0 if op == "gemm_backward_pair" else 1.0)
 
 
-def features(kind: str, size: Array, multiprocessors: Array) -> tuple[Array, NDArray[np.int64]]:
+def features(kind: str, size: Floats, multiprocessors: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Features [row, feature] and the block of each, [feature], of shapes [row, axis]; `kind` is the family."""
     u = (np.log2(size) - np.array(CENTRE[kind])) / np.array(WIDTH[kind])
     parts = [np.ones((len(u), 1)), _polynomial(u), _roofline(kind, size), _waves(kind, size, multiprocessors)]
@@ -74,7 +73,7 @@ def n_features() -> int:
     return features("gemm", np.ones((1, 4)), np.ones(1))[0].shape[1]
 
 
-def _polynomial(u: Array) -> Array:
+def _polynomial(u: Floats) -> Floats:
     """All products of up to three of the first three axes, and the fourth."""
     columns = [u[:, 3]]
     for i in range(3):
@@ -85,7 +84,7 @@ def _polynomial(u: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def _roofline(kind: str, size: Array) -> Array:
+def _roofline(kind: str, size: Floats) -> Floats:
     """Slowdown by memory, by launching, and by short sums; for attention, whose intensity is its row count, the same terms."""
     m, n, k = (size[:, 0], size[:, 2], size[:, 0]) if kind == "attention" else (size[:, 0], size[:, 1], size[:, 2])
     intensity = m * n * k / (m * n + n * k + m * k)
@@ -96,7 +95,7 @@ def _roofline(kind: str, size: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def _waves(kind: str, size: Array, multiprocessors: Array) -> Array:
+def _waves(kind: str, size: Floats, multiprocessors: Floats) -> Floats:
     """Log of the filled share of the last wave and of edge tiles, per tile shape."""
     columns = []
     for rows, width in TILES:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from prism_jax._typing import Floats
+
 from .data import N_SMOOTH, StepsData
 from .kernel import Places, covariance, growth, variance as prior_variance
 from .runs import LABELS
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Query:
     """Configurations to predict: codes [query, label], log2 of GPUs, index of the measured one, and kind; -1 = unknown."""
 
     codes: NDArray[np.int64]
-    log2_gpus: Array
+    log2_gpus: Floats
     unit: NDArray[np.int64]
     kind: NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class Query:
         return Places(self.codes, self.log2_gpus, self.unit)
 
 
-def conditional(data: StepsData, drawn: Mapping[str, Array], asked: Query) -> tuple[Array, Array]:
+def conditional(data: StepsData, drawn: Mapping[str, Floats], asked: Query) -> tuple[Floats, Floats]:
     """Mean and variance given the fitted configurations, for one draw of the population; [query, component]."""
     there, here = Places.of(data), asked.places
     law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
@@ -57,7 +57,7 @@ def conditional(data: StepsData, drawn: Mapping[str, Array], asked: Query) -> tu
     return mean, np.maximum(variance, 0.0)
 
 
-def left_out_errors(data: StepsData, drawn: Mapping[str, Array]) -> Array:
+def left_out_errors(data: StepsData, drawn: Mapping[str, Floats]) -> Floats:
     """Errors of every configuration predicted without its system, in standard deviations, median zero; [unit, component]."""
     there, system = Places.of(data), data.codes[:, LABELS.index("system")]
     law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
@@ -80,7 +80,7 @@ def left_out_errors(data: StepsData, drawn: Mapping[str, Array]) -> Array:
     return errors - np.median(errors, axis=0)
 
 
-def _rest(data: StepsData, spread: Array, asked: Query) -> tuple[Array, Array]:
+def _rest(data: StepsData, spread: Floats, asked: Query) -> tuple[Floats, Floats]:
     """The remaining coordinates: a mean for each kind, and what is a configuration's own."""
     mean, variance = np.zeros((len(asked.unit), spread.size)), np.ones((len(asked.unit), spread.size))
     value, noise, extra = (part[:, N_SMOOTH:] for part in (data.value, data.noise, data.outlying**2))

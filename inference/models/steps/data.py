@@ -17,12 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from prism_jax._typing import Floats
 from prism_jax.errors import DataError
 
 from .runs import LABELS, Run, RunTable, read_runs
 from .shape import LEVELS, P95, P99
 
-Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 N_KNOT = LEVELS.size
@@ -66,28 +66,28 @@ class StepsData:
     vocabulary: tuple[str, ...]
     kinds: tuple[str, ...]
     codes: Index
-    log2_gpus: Array
+    log2_gpus: Floats
     kind: Index
-    centre: Array
-    rotation: Array
-    inverse: Array
-    slope: Array
-    value: Array
-    noise: Array
-    run_variance: Array
-    outlying: Array
-    n_runs: Array
-    n_points: Array
-    n_run_steps: Array
-    level_mean: Array
-    level_sum_sq: Array
-    ar1: Array
-    ratios: Array
-    pool: Array
+    centre: Floats
+    rotation: Floats
+    inverse: Floats
+    slope: Floats
+    value: Floats
+    noise: Floats
+    run_variance: Floats
+    outlying: Floats
+    n_runs: Floats
+    n_points: Floats
+    n_run_steps: Floats
+    level_mean: Floats
+    level_sum_sq: Floats
+    ar1: Floats
+    ratios: Floats
+    pool: Floats
     groups: tuple[str, ...]
     schedule_group: Index
-    schedule_step: Array
-    schedule_s: Array
+    schedule_step: Floats
+    schedule_s: Floats
     notes: tuple[str, ...]
 
     @property
@@ -182,7 +182,7 @@ def _codes(runs: list[Run]) -> tuple[tuple[str, ...], Index]:
     return vocabulary, np.array([[index[word] for word in row] for row in words])
 
 
-def _rotation(shapes: list[Array], middle: Array, kind: Index) -> tuple[Array, Array, Array]:
+def _rotation(shapes: list[Floats], middle: Floats, kind: Index) -> tuple[Floats, Floats, Floats]:
     """Centre [knot], rotation [knot, component] and its inverse: discriminant coordinates of configurations within kinds."""
     apart = np.concatenate(
         [s - m for s, m in zip(shapes, middle, strict=True) if len(s) > 2] or [np.zeros((0, N_KNOT))]
@@ -199,7 +199,7 @@ def _rotation(shapes: list[Array], middle: Array, kind: Index) -> tuple[Array, A
     return middle.mean(axis=0), np.linalg.inv(inverse), inverse
 
 
-def _run_variance(coordinates: list[Array], value: Array, kind: Index, fallback: Array) -> Array:
+def _run_variance(coordinates: list[Floats], value: Floats, kind: Index, fallback: Floats) -> Floats:
     """Variance between runs: a configuration's own, pulled to its kind's typical one; [unit, component]."""
     sum_sq = np.array([((c - v) ** 2).sum(axis=0) for c, v in zip(coordinates, value, strict=True)])
     freedom = np.array([len(c) - 1.0 for c in coordinates])[:, None]
@@ -210,12 +210,12 @@ def _run_variance(coordinates: list[Array], value: Array, kind: Index, fallback:
     return (RUN_DOF * typical + sum_sq) / (RUN_DOF + freedom)
 
 
-def _typical(own: Array, fallback: Array) -> Array:
+def _typical(own: Floats, fallback: Floats) -> Floats:
     known = own[np.isfinite(own).all(axis=1)]
     return np.maximum(np.median(known, axis=0), 1e-6) if len(known) else fallback
 
 
-def _outlying(value: Array, kind: Index) -> Array:
+def _outlying(value: Floats, kind: Index) -> Floats:
     """Extra standard deviation, with the sign of the deviation, that brings outlying values to `OUTLYING`; [unit, component]."""
     extra = np.zeros_like(value)
     for k in np.unique(kind):
@@ -226,7 +226,7 @@ def _outlying(value: Array, kind: Index) -> Array:
     return extra
 
 
-def _pools(runs: tuple[Run, ...], kinds: list[str]) -> Array:
+def _pools(runs: tuple[Run, ...], kinds: list[str]) -> Floats:
     return np.array([np.quantile(np.concatenate([r.relative for r in runs if kind_of(r) == k]), POOL) for k in kinds])
 
 

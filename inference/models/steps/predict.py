@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
+
+from prism_jax._typing import Floats
 
 from ...model import Draws
 from .conditional import Query, conditional, left_out_errors
 from .data import RUN_DOF, StepsData, log2_gpus
 from .runs import LABELS, gpu_class
 from .shape import moments, quantile, variance_of_sum
-
-Array = NDArray[np.float64]
 
 MIN_DONORS = 40  # configurations of a kind whose errors are resampled, two below the 5 % quantile; else all kinds serve
 FEW = 15  # in all; below it errors are Normal
@@ -71,14 +70,16 @@ def query(
     return Query(codes, place, np.array([-1]), kind)
 
 
-def configurations(data: StepsData, draws: Draws, asked: Query) -> tuple[Array, Array]:
+def configurations(data: StepsData, draws: Draws, asked: Query) -> tuple[Floats, Floats]:
     """Mean and variance of the coordinates of typical runs, by draw of the population; [posterior, query, component]."""
     chosen = np.unique(np.linspace(0, len(draws["length"]) - 1, MAX_POSTERIOR).astype(int))
     found = [conditional(data, {name: value[i] for name, value in draws.items()}, asked) for i in chosen]
     return np.array([mean for mean, _ in found]), np.array([variance for _, variance in found])
 
 
-def coordinates(data: StepsData, draws: Draws, asked: Query, n_draw: int, key: jax.Array, *, run: bool = True) -> Array:
+def coordinates(
+    data: StepsData, draws: Draws, asked: Query, n_draw: int, key: jax.Array, *, run: bool = True
+) -> Floats:
     """Draws of the coordinates of a new run (of the configuration itself where not `run`); [draw, query, component]."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32).tolist())
     mean, variance = configurations(data, draws, asked)
@@ -91,7 +92,7 @@ def coordinates(data: StepsData, draws: Draws, asked: Query, n_draw: int, key: j
     return drawn + np.sqrt(spread) * scale[..., None] * rng.standard_normal(drawn.shape)
 
 
-def _standard_errors(data: StepsData, draws: Draws, asked: Query, n_draw: int, rng: np.random.Generator) -> Array:
+def _standard_errors(data: StepsData, draws: Draws, asked: Query, n_draw: int, rng: np.random.Generator) -> Floats:
     """Errors in standard deviations; [draw, query, component].
 
     Normal for measured configurations. Others err as measured ones do when their system is left out: systems differ with
@@ -108,7 +109,7 @@ def _standard_errors(data: StepsData, draws: Draws, asked: Query, n_draw: int, r
     return errors
 
 
-def run_spread(data: StepsData, asked: Query) -> tuple[Array, Array]:
+def run_spread(data: StepsData, asked: Query) -> tuple[Floats, Floats]:
     """Variance between repeats [query, component] and the degrees of freedom it is known with [query]."""
     typical = [np.median(data.run_variance[(data.kind == k) if k >= 0 else slice(None)], axis=0) for k in asked.kind]
     known = asked.unit >= 0
@@ -116,12 +117,12 @@ def run_spread(data: StepsData, asked: Query) -> tuple[Array, Array]:
     return spread, np.where(known, RUN_DOF + data.n_runs[asked.unit] - 1.0, RUN_DOF)
 
 
-def shapes(data: StepsData, coordinate: Array) -> Array:
+def shapes(data: StepsData, coordinate: Floats) -> Floats:
     """Shapes [..., knot] of coordinates [..., component]."""
     return data.centre + coordinate @ data.rotation.T
 
 
-def level_law(data: StepsData, draws: Draws, asked: Query) -> tuple[Array, Array]:
+def level_law(data: StepsData, draws: Draws, asked: Query) -> tuple[Floats, Floats]:
     """Scale and degrees of freedom of ln(total time) of a new run around its configuration's mean; [query].
 
     Notes: variances of configurations are inverse-gamma around their kind's; the mean of R runs adds 1/R.
@@ -147,7 +148,7 @@ def new_run(
     benchmark: str | None = None,
     n_gpus: float | None = None,
     asked: Query | None = None,
-) -> Array:
+) -> Floats:
     """Step times of new runs over the run's median; [draw, step].
 
     Args:
@@ -173,7 +174,7 @@ def total_time(
     benchmark: str | None = None,
     n_gpus: float | None = None,
     asked: Query | None = None,
-) -> Array:
+) -> Floats:
     """Seconds that new runs of `n_steps` steps take; [draw].
 
     Args:
@@ -206,7 +207,7 @@ def autocorrelation(data: StepsData, asked: Query) -> float:
     return float(np.median(data.ar1[data.kind == kind] if kind >= 0 else data.ar1))
 
 
-def _autocorrelated(ar1: float, shape: tuple[int, int], key: jax.Array) -> Array:
+def _autocorrelated(ar1: float, shape: tuple[int, int], key: jax.Array) -> Floats:
     """Normal scores with lag-k correlation `ar1^k` along the last axis."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32).tolist())
     score = rng.standard_normal(shape)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from prism_jax._typing import Floats
 from prism_jax.variability.families import Pool
 from prism_jax.variability.tree import Variability
 
@@ -18,8 +18,6 @@ from .kernel import EFFECTS, Places, shared
 from .predict import autocorrelation, configurations, shapes
 from .runs import LABELS
 from .shape import P95, P99, quantile, ratios
-
-Array = NDArray[np.float64]
 
 N_POOL = 1000  # quantiles of the step factor: up to one step in 2,000
 
@@ -64,7 +62,7 @@ def variance_shares(data: StepsData, draws: Draws, knot: int) -> dict[str, float
     return {name: round(part / total, 4) for name, part in parts.items()}
 
 
-def steps_variability(data: StepsData, draw: Mapping[str, Array]) -> Variability:
+def steps_variability(data: StepsData, draw: Mapping[str, Floats]) -> Variability:
     """The tree of a configuration that was not measured, at the median GPU count: effects as in the site `typical`."""
     one = {name: np.asarray(value)[None] for name, value in draw.items()}
     asked = unlabelled(data)
@@ -96,10 +94,10 @@ def _typical_ratios(data: StepsData, draws: Draws) -> dict[str, float]:
     return {"p95_p50": round(float(p95), 5), "p99_p50": round(float(p99), 5)}
 
 
-def _knot(data: StepsData, coordinate: Array, knot: int) -> float:
+def _knot(data: StepsData, coordinate: Floats, knot: int) -> float:
     return round(float(data.rotation[knot] @ coordinate), 4)
 
 
-def _interval(values: Array) -> list[float]:
+def _interval(values: Floats) -> list[float]:
     """Median and 90 % interval."""
     return [float(f"{v:.4g}") for v in np.quantile(np.asarray(values, dtype=float), [0.5, 0.05, 0.95])]

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .shape import lag_one, shape_of
+from prism_jax._typing import Floats
 
-Array = NDArray[np.float64]
+from .shape import lag_one, shape_of
 
 FIRST_STEPS = (
     3  # left out of every run: warm-up; reproduces the published trivial baselines best (of 0, 1, 2, 3, 5, 10)
@@ -47,7 +47,7 @@ class Run:
     name: str
     labels: Mapping[str, str]
     n_gpus: float
-    relative: Array
+    relative: Floats
     total_s: float
     schedule_s: float
     n_steps: float
@@ -64,12 +64,12 @@ class Run:
         return (*(self.labels[name] for name in LABELS), self.labels["group"], size)
 
     @cached_property
-    def shape(self) -> Array:
+    def shape(self) -> Floats:
         """Coordinates of the distribution of relative step times, [knot]."""
         return shape_of(self.relative)
 
     @cached_property
-    def ratios(self) -> Array:
+    def ratios(self) -> Floats:
         """Measured p95/p50 and p99/p50, [2]."""
         return np.quantile(self.relative, [0.95, 0.99])
 
@@ -187,13 +187,13 @@ def _system(labels: Mapping[str, str]) -> str:
     return (f"{owner}/{name}" if owner and not name.startswith(f"{owner}/") else name) if name else labels["group"]
 
 
-def _is_coarse(duration: Array) -> bool:
+def _is_coarse(duration: Floats) -> bool:
     """Whether all values are whole milliseconds and one of them matters."""
     ticks = duration * 1e3
     return bool(np.all(np.abs(ticks - np.round(ticks)) < 1e-6)) and COARSE_TICK * float(np.median(duration)) < 1e-3
 
 
-def _in_blocks(duration: Array, planned: Array) -> Array:
+def _in_blocks(duration: Floats, planned: Floats) -> Floats:
     n = duration.size // BLOCK
     kept = n * BLOCK
     return duration[:kept].reshape(n, BLOCK).sum(axis=1) / planned[:kept].reshape(n, BLOCK).sum(axis=1)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import stdtrit
+
+from prism_jax._typing import Floats
 
 from ...model import Draws, Score
 from .conditional import Query
@@ -21,8 +22,6 @@ from .data import POOL, StepsData, key_of, kind_of
 from .predict import coordinates, level_law, query_of, shapes
 from .runs import LABELS, Run, read_runs
 from .shape import cdf, ks_distance, ratios
-
-Array = NDArray[np.float64]
 
 N_DRAW = 600  # per run: the 5 % quantile is then known to 0.9 % in probability
 LEVELS = (0.05, 0.5, 0.95)
@@ -57,9 +56,9 @@ def _score(
     data: StepsData,
     rows: list[tuple[Run, int]],
     asked: Query,
-    middle: Array,
-    drawn: Array,
-    level: tuple[Array, Array],
+    middle: Floats,
+    drawn: Floats,
+    level: tuple[Floats, Floats],
 ) -> Score:
     measured = np.array([run.ratios for run, _ in rows])
     index = [i for _, i in rows]
@@ -90,7 +89,7 @@ def _score(
     )
 
 
-def _trivial(data: StepsData, asked: Query, i: int) -> Array:
+def _trivial(data: StepsData, asked: Query, i: int) -> Floats:
     """5, 50 and 95 % of p95/p50 and p99/p50, without a model; [level, 2]."""
     unit, kind = int(asked.unit[i]), int(asked.kind[i])
     members = data.kind == kind if kind >= 0 else np.ones(len(data.units), dtype=bool)
@@ -102,7 +101,7 @@ def _trivial(data: StepsData, asked: Query, i: int) -> Array:
     return quantiles
 
 
-def _pinball(predicted: Array, measured: Array) -> float:
+def _pinball(predicted: Floats, measured: Floats) -> float:
     """Mean over runs, levels and ratios of the quantile loss."""
     losses = []
     for level, guess in zip(LEVELS, predicted, strict=True):
@@ -111,7 +110,7 @@ def _pinball(predicted: Array, measured: Array) -> float:
     return float(np.mean(losses))
 
 
-def _total(data: StepsData, run: Run, asked: Query, i: int, level: tuple[Array, Array]) -> tuple[float, float]:
+def _total(data: StepsData, run: Run, asked: Query, i: int, level: tuple[Floats, Floats]) -> tuple[float, float]:
     """Whether the run's total time is inside its 90 % interval, and the interval's relative width; NaN if new."""
     unit = int(asked.unit[i])
     if unit < 0:

@@ -8,10 +8,9 @@ grows like that of an exponential tail, which is what rare stalls look like.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-Array = NDArray[np.float64]
+from prism_jax._typing import Floats
 
 LEVELS = np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_BELOW = 6
@@ -22,7 +21,7 @@ TAIL_SCORES = np.linspace(-5.0, 5.0, 1001)
 _MIDDLES = (np.arange(2000) + 0.5) / 2000
 
 
-def shape_of(relative: Array) -> Array:
+def shape_of(relative: Floats) -> Floats:
     """Shape of one run; [knot].
 
     Args:
@@ -33,7 +32,7 @@ def shape_of(relative: Array) -> Array:
     return np.log(np.maximum(side * (q - 1.0), 0.0) + FLOOR)
 
 
-def excess(shape: Array) -> Array:
+def excess(shape: Floats) -> Floats:
     """Quantiles over the median minus one, in the order of `LEVELS`, never decreasing; [..., knot]."""
     size = np.maximum(np.exp(np.minimum(shape, 20.0)) - FLOOR, 0.0)
     below = np.maximum.accumulate(size[..., N_BELOW - 1 :: -1], axis=-1)[..., ::-1]
@@ -41,12 +40,12 @@ def excess(shape: Array) -> Array:
     return np.concatenate([-np.minimum(below, 1.0 - SMALLEST), above], axis=-1)
 
 
-def ratios(shape: Array) -> Array:
+def ratios(shape: Floats) -> Floats:
     """p95/p50 and p99/p50; [..., 2]."""
     return 1.0 + excess(shape)[..., [P95, P99]]
 
 
-def quantile(shape: Array, prob: Array) -> Array:
+def quantile(shape: Floats, prob: Floats) -> Floats:
     """Step time over its median at probabilities `prob` (0 to 1 exclusive) of one shape [knot]; as `prob`."""
     q = 1.0 + np.insert(excess(shape), N_BELOW, 0.0)
     levels = np.insert(LEVELS, N_BELOW, 0.5)
@@ -59,20 +58,20 @@ def quantile(shape: Array, prob: Array) -> Array:
     return np.where(score > knots[-1], q[-1] + scale * np.maximum(beyond, 0.0), value)
 
 
-def cdf(shape: Array, relative: Array) -> Array:
+def cdf(shape: Floats, relative: Floats) -> Floats:
     """Probability that a step takes at most `relative` times the median; as `relative`."""
     prob = ndtr(TAIL_SCORES)
     rising = quantile(shape, prob) + 1e-12 * np.arange(prob.size)  # ties: any increasing function will do
     return np.interp(relative, rising, prob, left=0.0, right=1.0)
 
 
-def moments(shape: Array) -> tuple[float, float]:
+def moments(shape: Floats) -> tuple[float, float]:
     """Mean and variance of step time over its median."""
     values = quantile(shape, _MIDDLES)
     return float(values.mean()), float(values.var())
 
 
-def ks_distance(relative: Array, prob: Array) -> float:
+def ks_distance(relative: Floats, prob: Floats) -> float:
     """Kolmogorov-Smirnov distance of sorted values [step] from a distribution with `prob` = its CDF at them."""
     n = relative.size
     upper = np.searchsorted(relative, relative, side="right") / n
@@ -80,7 +79,7 @@ def ks_distance(relative: Array, prob: Array) -> float:
     return float(max(np.max(upper - prob), np.max(prob - lower)))
 
 
-def lag_one(relative: Array) -> float:
+def lag_one(relative: Floats) -> float:
     """Lag-1 autocorrelation of the normal scores of consecutive values; 0 where they do not vary."""
     rank = np.argsort(np.argsort(relative, kind="stable"), kind="stable")
     score = ndtri((rank + 0.5) / relative.size)

@@ -10,9 +10,9 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...cost.step_cost import COMPUTE_CLASSES
 from ...errors import DataError
 from ...hints import did_you_mean
+from ...kernels import COMPUTE_CLASSES
 from ..job.document import short
 
 MAX_ROWS = 1_000_000

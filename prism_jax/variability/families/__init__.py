@@ -1,6 +1,6 @@
 """Families of slowdown factors, each positive with mean one."""
 
-from .base import Array as Array, Family as Family
+from .base import Family as Family
 from .constant import CONSTANT as CONSTANT, Constant as Constant
 from .gamma import Gamma as Gamma
 from .log_normal import LogNormal as LogNormal

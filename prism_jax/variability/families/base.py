@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..._typing import Floats
 from ...errors import Problem, SpecError
-
-Array = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -22,7 +20,7 @@ class Family(Protocol):
         """Standard deviation over mean; inf where the variance does not exist."""
         ...
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, i.e. at probability Phi(z); accurate in both tails to |z| = 8."""
         ...
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .base import Array, check_scale
+from ..._typing import Floats
+from .base import check_scale
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Constant:
         """Standard deviation over mean: 0."""
         return 0.0
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`: one, in the shape of `z`."""
         return np.ones_like(np.asarray(z, dtype=np.float64))
 

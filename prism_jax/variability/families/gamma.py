@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._typing import Floats
 from ..special import gammainccinv, gammaincinv, ndtr
-from .base import Array, Family, check_in_range, check_scale
+from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
 from .log_normal import LogNormal
 
@@ -30,7 +31,7 @@ class Gamma:
             self, "cv", MIN_CV, 5.0, remedy="Use log_normal for a smaller spread, the difference is below cv^2"
         )
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: the quantile of Gamma(1 / cv^2) at Phi(z), over its mean."""
         # Each half through its own tail probability, so that neither loses digits to 1 - p.
         score = np.asarray(z, dtype=np.float64)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .base import Array, Family, check_in_range, check_scale
+from ..._typing import Floats
+from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
 
 
@@ -30,7 +31,7 @@ class LogNormal:
         """Standard deviation of the logarithm."""
         return math.sqrt(math.log1p(self.cv * self.cv))
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: exp(s z - s^2 / 2) with the log standard deviation s."""
         s = self.log_sd
         return np.exp(s * np.asarray(z, dtype=np.float64) - 0.5 * s * s)

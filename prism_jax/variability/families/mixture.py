@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._typing import Floats
 from ..special import log_ndtr
-from .base import Array, Family, check_in_range, check_scale
+from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
 from .log_normal import LogNormal
 
@@ -49,7 +50,7 @@ class Mixture:
         between = p * (1.0 - p) * (slow - bulk) ** 2
         return math.sqrt(within + between)
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, by bisection of the log tail probability between the two components' quantiles."""
         score = np.asarray(z, dtype=np.float64)
         (mu0, s0), (mu1, s1) = self._log_components()

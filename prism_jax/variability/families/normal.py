@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._typing import Floats
 from ..special import ndtr
-from .base import Array, Family, check_in_range, check_scale
+from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
 
 FLOOR = 1e-3  # keeps durations positive; below the 5e-7 quantile while cv <= 0.2
@@ -30,7 +31,7 @@ class Normal:
     def __post_init__(self) -> None:
         check_in_range(self, "cv", 0.0, MAX_CV, remedy="Use log_normal or gamma for a wider spread")
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: max(1 + cv z, floor) over its mean."""
         return np.maximum(1.0 + self.cv * np.asarray(z, dtype=np.float64), FLOOR) / self._mean_before()
 

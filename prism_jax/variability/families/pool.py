@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._typing import Floats
 from ...errors import SpecError
 from ..special import ndtr
-from .base import Array, Family, check_scale
+from .base import Family, check_scale
 from .constant import CONSTANT
 
 
@@ -46,7 +47,7 @@ class Pool:
         second = (float(np.sum(a * a + a * b + b * b)) / 3.0 + ends) / len(self.factors)
         return math.sqrt(max(second - 1.0, 0.0))
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: factors interpolated at Phi(z), flat beyond the ends."""
         n = len(self.factors)
         return np.interp(ndtr(np.asarray(z, dtype=np.float64)), (np.arange(n) + 0.5) / n, np.asarray(self.factors))

@@ -9,8 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._typing import Floats
 from ..special import ndtr, stdtrit
-from .base import Array, Family, check_in_range, check_scale
+from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
 
 
@@ -42,7 +43,7 @@ class StudentT:
         mean, second = _moments(self.scale_cv, self.df)
         return math.sqrt(max(second - mean * mean, 0.0)) / mean
 
-    def ppf_normal(self, z: ArrayLike) -> Array:
+    def ppf_normal(self, z: ArrayLike) -> Floats:
         """Factor at normal score `z`, in the shape of `z`: (1 + s |t|)^sign(t) at the t quantile of Phi(z), over its mean."""
         score = np.asarray(z, dtype=np.float64)
         size = 1.0 - self.scale_cv * stdtrit(self.df, ndtr(-np.abs(score)))

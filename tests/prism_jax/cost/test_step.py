@@ -13,8 +13,9 @@ from prism_jax.calibration.key import Setting
 from prism_jax.cost.block_cost import dispatch_share
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
-from prism_jax.cost.step_cost import COMM_AXES, StepCost
+from prism_jax.cost.step_cost import StepCost
 from prism_jax.io.tables.steps.table import read_step_rows
+from prism_jax.kernels import COMM_AXES
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster

@@ -16,9 +16,10 @@ from prism_jax.graph.propagate import CallNoise, GraphArrays, Network, propagate
 from prism_jax.graph.random import key_words
 from prism_jax.graph.score import residual_map, standardised
 from prism_jax.graph.step_graph import StepGraph
+from prism_jax.kernels import NETWORK_AXES
 from prism_jax.schedule import Part, Schedule, make_schedule
 from prism_jax.simulate.explicit import unit_network, unit_step
-from prism_jax.simulate.program import NETWORK_AXES, graph_arrays
+from prism_jax.simulate.program import graph_arrays
 from prism_jax.variability.families import LogNormal
 from tests.support.oracle import simulate
 from tests.support.pipelines import random_cost, schedule_parts

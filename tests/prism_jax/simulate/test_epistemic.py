@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.cost.step_cost import COMPUTE_CLASSES
+from prism_jax.kernels import COMPUTE_CLASSES
 from prism_jax.simulate import columns
 from prism_jax.simulate.epistemic import alike, epistemic_band
 from prism_jax.simulate.predict import columns_or_full, predict

@@ -10,12 +10,13 @@ import pytest
 
 from experiments.variability_presets import run
 from prism_jax.errors import SpecError
+from prism_jax.kernels import KERNEL_CLASSES
 from prism_jax.variability.catalog import default_for, preset, preset_names
 from prism_jax.variability.config import variability_to_dict
 from prism_jax.variability.families import CONSTANT, Constant, LogNormal, Mixture, Normal
 from prism_jax.variability.score_map import NormalScoreMap
 from prism_jax.variability.section import variability_from_dict
-from prism_jax.variability.tree import KERNEL_CLASSES, PARTS, ClassVariability, Stall, Variability
+from prism_jax.variability.tree import PARTS, ClassVariability, Stall, Variability
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / ".." / "shared" / "data"
