@@ -1,4 +1,4 @@
-"""Kinds of work in a training step, stated once: passes, kernel classes, network axes; arrays over them keep these orders."""
+"""Kinds of work in a training step, stated once: passes, kernel classes, axes, recomputation; arrays keep these orders."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broa
 KERNEL_CLASSES = COMPUTE_CLASSES + COLLECTIVES
 COMM_AXES = ("tp", "cp", "ep", "dp")  # axes that communicate inside ops; dp: gathering of sharded parameters
 NETWORK_AXES = (*COMM_AXES, "pp", "end")  # and transfers between stages, and the exchange at the end of the step
+RECOMPUTE = (
+    "none",
+    "selective",
+    "full",
+)  # activations computed again in the backward pass: none, attention, whole layers

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._typing import Floats
 from ..system.hardware import Cluster, Tier
 from . import nccl
-
-Array = NDArray[np.float64]
 
 
 class CollectiveTime(NamedTuple):
@@ -99,7 +98,7 @@ def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size:
     return CollectiveTime(float(options[name]), name)
 
 
-def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Array]:
+def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Floats]:
     """Seconds of every algorithm that `kind` has on this group, each with its best protocol; arrays over `n_bytes`."""
     size = np.asarray(n_bytes, dtype=np.float64)
     if kind == "p2p":
@@ -123,15 +122,15 @@ def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Array]:
 
 
 def _best(
-    kind: str, group: Group, hops: int, net_hops: int, scale_up: Array, network: Array, tree: bool = False
-) -> Array:
+    kind: str, group: Group, hops: int, net_hops: int, scale_up: Floats, network: Floats, tree: bool = False
+) -> Floats:
     """Latency plus the longer of the two concurrent wires, for the fastest protocol; wires are bytes over link rate."""
     inner, outer = group.tiers[0], group.outermost
     alone = group.n_node == 1
     network = network / (nccl.NETWORK_SHARE[kind] * group.network_share)
     scale_up = scale_up / nccl.SCALE_UP_SHARE[kind]
     fill_s = 1.0 / (inner.effective_bytes_per_s * nccl.SCALE_UP_SHARE[kind]) if group.in_node > 1 else 0.0
-    seconds: Array | None = None
+    seconds: Floats | None = None
     for protocol in nccl.PROTOCOLS:
         base = protocol.base_tree_s if tree else protocol.base_ring_s
         scale_up_hops = hops - net_hops
@@ -143,7 +142,7 @@ def _best(
     return seconds
 
 
-def _rails(size: Array, group: Group) -> tuple[Array, Array]:
+def _rails(size: Floats, group: Group) -> tuple[Floats, Floats]:
     """Wire seconds of one ring per member of the node, each with its own port; domains further out share their uplinks."""
     n, k = group.size, group.in_node
     scale_up = size * (k - 1) / k / group.tiers[0].effective_bytes_per_s
@@ -155,24 +154,24 @@ def _rails(size: Array, group: Group) -> tuple[Array, Array]:
     return scale_up, network
 
 
-def _flat(size: Array, group: Group) -> tuple[Array, Array]:
+def _flat(size: Floats, group: Group) -> tuple[Floats, Floats]:
     """Wire seconds of one ring through all members: every link carries (n - 1)/n S."""
     carried = size * (group.size - 1) / group.size
     return carried / group.tiers[0].effective_bytes_per_s, carried / group.outermost.effective_bytes_per_s
 
 
-def _direct(size: Array, group: Group) -> tuple[Array, Array]:
+def _direct(size: Floats, group: Group) -> tuple[Floats, Floats]:
     seconds = size / group.outermost.effective_bytes_per_s
     return (seconds, np.zeros_like(size)) if group.n_node == 1 else (np.zeros_like(size), seconds)
 
 
-def _chain(size: Array, group: Group) -> tuple[Array, Array]:
+def _chain(size: Floats, group: Group) -> tuple[Floats, Floats]:
     scale_up = size / group.tiers[0].effective_bytes_per_s if group.in_node > 1 else np.zeros_like(size)
     network = size / group.outermost.effective_bytes_per_s if group.n_node > 1 else np.zeros_like(size)
     return scale_up, network
 
 
-def _pairwise(size: Array, group: Group) -> Array:
+def _pairwise(size: Floats, group: Group) -> Floats:
     """All-to-all: to each tier goes the share of peers that are first met there; peers are served a few at a time."""
     scale_up, network, inside = np.zeros_like(size), np.zeros_like(size), 1
     for i, (tier, count) in enumerate(zip(group.tiers, group.members, strict=True)):
@@ -187,7 +186,7 @@ def _pairwise(size: Array, group: Group) -> Array:
     return _best("all_to_all", group, hops, min(hops, net_hops), scale_up, network)
 
 
-def _tree_options(size: Array, group: Group) -> dict[str, Array]:
+def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
     if group.n_node == 1:
         return {}
     depth = int(np.ceil(np.log2(group.n_node)))
@@ -207,7 +206,7 @@ def _tree_options(size: Array, group: Group) -> dict[str, Array]:
     return options
 
 
-def _in_switch_options(size: Array, group: Group) -> dict[str, Array]:
+def _in_switch_options(size: Floats, group: Group) -> dict[str, Floats]:
     inner = group.tiers[0]
     link = (size * (1.0 + 1.0 / group.in_node) + nccl.PROTOCOLS[-1].fill_bytes) / (
         inner.effective_bytes_per_s * nccl.IN_SWITCH_SHARE

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from .._typing import Floats
 
 
 class Exposure(NamedTuple):
     """Seconds that show, and seconds that run beside compute."""
 
-    exposed_s: Array
-    hidden_s: Array
+    exposed_s: Floats
+    hidden_s: Floats
 
 
 def behind(comm_s: ArrayLike, window_s: ArrayLike, share: ArrayLike = 1.0, xp: Any = np) -> Exposure:

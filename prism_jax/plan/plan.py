@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import PlanError, Problem
+from ..kernels import RECOMPUTE as RECOMPUTE
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe")
-RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "fsdp", "hsdp")
 AXES = ("tp", "cp", "dp", "pp")
 

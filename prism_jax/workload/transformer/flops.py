@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import SpecError
+from ...kernels import RECOMPUTE
 from .params import attention_out_params, attention_qkv_params
 from .sizes import TransformerSizes
-
-RECOMPUTE = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
