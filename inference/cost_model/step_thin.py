@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .step_times_data import StepTimesData
+from .step_times_data import StepTimesData, field_of
 from .step_times_terms import MAX_ROWS
 
 MOST = 150
@@ -23,7 +23,7 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
     }
     names = {}
     for level, known in data.names.items():
-        field = level.replace(" ", "_")
+        field = field_of(level)
         index = arrays[field]
         used = np.unique(index[index < len(known)])
         place = np.full(len(known) + 1, len(used))

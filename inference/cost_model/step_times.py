@@ -27,7 +27,7 @@ from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term,
 from prism_jax.calibration.surrogate import outline_seconds
 from prism_jax.cost.correction import Correction
 
-from .step_times_data import StepTimesData
+from .step_times_data import StepTimesData, field_of
 from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, SHIFT, SITE_SD, TERMS, Assumed
 
 EXPECTED, SCALE = "expected", "scale"  # names in the model, per row
@@ -48,7 +48,7 @@ class StepTimes:
             value = numpyro.deterministic(
                 f"{term.site} value", shift(term, names) + spread(term, names) * jnp.asarray(z)
             )
-            index = jnp.asarray(getattr(data, term.level.replace(" ", "_")))
+            index = jnp.asarray(getattr(data, field_of(term.level)))
             seen = jnp.append(jnp.asarray(value), 0.0)[index]  # the last for members that have no name
             summed[term.knob] = summed[term.knob] + seen
         fix = Correction(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prism_jax.calibration.key import LEVELS, Setting
+from prism_jax.calibration.key import LEVELS, Level, Setting
 from prism_jax.calibration.surrogate import Outline
 
 from .step_times_terms import MAX_ROWS
@@ -45,6 +45,11 @@ class StepTimesData(Outline):
     names: Mapping[str, tuple[str, ...]]
 
 
+def field_of(level: str) -> str:
+    """Field of `StepTimesData` that holds the members of a level, or of the sites."""
+    return level.name.lower() if isinstance(level, Level) else level
+
+
 def step_times_data(
     stacked: Outline,
     measured_s: ArrayLike,
@@ -63,7 +68,7 @@ def step_times_data(
     }
     count = np.bincount(index["site"], minlength=len(names["site"]))[index["site"]]
     arrays: dict[str, Any] = {item.name: getattr(stacked, item.name) for item in fields(Outline)}
-    arrays |= {level.replace(" ", "_"): value for level, value in index.items()}
+    arrays |= {field_of(level): value for level, value in index.items()}
     return StepTimesData(
         **arrays,
         log_measured=np.log(np.asarray(measured_s, dtype=float)),

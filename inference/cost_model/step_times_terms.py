@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from prism_jax.calibration.key import LEVELS
+from prism_jax.calibration.key import LEVELS, Level
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Assumed:
     """How far the members of a level deviate in one knob."""
 
     knob: str
-    level: str
+    level: Level
     sd: float
     sd_unmeasured: float = 0.0
 
@@ -71,7 +71,7 @@ _GIVEN = {  # knob: deviation of all, generation, device, style, generation styl
     "network_step_s": (1.5, 0.0, 0.0, 0.7, 0.0, 0.3),
 }
 MEASURED = ("ampere", "hopper", "blackwell")  # generations with tables of kernels (cost/presets/efficiency.toml)
-_UNMEASURED = {("gemm", "generation"): 0.30, ("memory", "generation"): 0.20}
+_UNMEASURED = {("gemm", Level.GENERATION): 0.30, ("memory", Level.GENERATION): 0.20}
 TERMS = tuple(
     Assumed(knob, level, sd, _UNMEASURED.get((knob, level), 0.0))
     for knob, sds in _GIVEN.items()
@@ -81,8 +81,8 @@ TERMS = tuple(
 # Kernels written for the generation before: FlashAttention-2 reaches 0.60 of what FlashAttention-3 and cuDNN reach on Hopper
 # (arXiv 2407.08608 figures 5 and 6); eager frameworks ran it until 2025.
 SHIFT = {
-    ("attention", "generation style", "hopper eager"): math.log(1.65),
-    ("attention", "generation style", "blackwell eager"): math.log(1.65),
+    ("attention", Level.GENERATION_STYLE, "hopper eager"): math.log(1.65),
+    ("attention", Level.GENERATION_STYLE, "blackwell eager"): math.log(1.65),
 }
 SITE_SD = (math.log(0.12), 0.4)  # log-normal; published MFUs of alike set-ups differ by 5 to 15 %
 MISFIT = (math.log(0.05), 0.4)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NamedTuple
 
 from ..framework.catalog import style_of
 from ..system.hardware import Device
 
-LEVELS = ("all", "generation", "device", "style", "generation style", "framework")
+
+class Level(StrEnum):
+    """What the members of a term share; the value is its name in files."""
+
+    ALL = "all"
+    GENERATION = "generation"
+    DEVICE = "device"
+    STYLE = "style"
+    GENERATION_STYLE = "generation style"
+    FRAMEWORK = "framework"
+
+
+LEVELS = tuple(Level)
 
 
 class Setting(NamedTuple):
