@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Floats
 from ..cost.block_cost import BlockCost, BlockCostModel
 from ..cost.chunk_cost import blocks_of, chunk_cost
 from ..cost.collective import Group
 from ..cost.correction import NEUTRAL, Correction
 from ..cost.efficiency import Efficiency
 from ..cost.pipeline_edge import edge_tiers, tier_seconds
-from ..cost.step_cost import Array
 from ..cost.step_end import EndWork, end_work, stage_end
 from ..partition.chunks import ChunkBlocks, chunk_blocks, chunks_of_stage
 from ..partition.weights import group_splits, stage_weights
@@ -59,22 +59,22 @@ class Outline:
         host_launch_s, overlap_slowdown: of the device.
     """
 
-    compute_s: Array
-    n_launch: Array
-    comm_s: Array
-    gather_s: Array
-    end_s: Array
-    transfer_s: Array
-    crosses_nodes: Array
-    doublings: Array
-    blocking: Array
-    n_micro_batch: Array
-    pp: Array
-    virtual_stages: Array
-    tp: Array
-    cp: Array
-    host_launch_s: Array
-    overlap_slowdown: Array
+    compute_s: Floats
+    n_launch: Floats
+    comm_s: Floats
+    gather_s: Floats
+    end_s: Floats
+    transfer_s: Floats
+    crosses_nodes: Floats
+    doublings: Floats
+    blocking: Floats
+    n_micro_batch: Floats
+    pp: Floats
+    virtual_stages: Floats
+    tp: Floats
+    cp: Floats
+    host_launch_s: Floats
+    overlap_slowdown: Floats
 
 
 def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> Outline:
@@ -160,7 +160,7 @@ def _corrected(o: Outline, fix: Correction, xp: Any) -> BlockCost:
     )
 
 
-def _parts(whole: Array, dense: Array, whole_16: Array, dense_16: Array) -> Array:
+def _parts(whole: Floats, dense: Floats, whole_16: Floats, dense_16: Floats) -> Floats:
     """[part, kind, compute_class] from compute with all factors one, and without expert layers, fp8, and both."""
     dense_8 = dense - dense_16
     return np.stack([dense_16, dense_8, whole_16 - dense_16, whole - whole_16 - dense_8])
@@ -207,7 +207,7 @@ def _stage_blocks(
     return made
 
 
-def _transfers(model: Workload, cluster: Cluster, plan: ParallelPlan) -> Array:
+def _transfers(model: Workload, cluster: Cluster, plan: ParallelPlan) -> Floats:
     """[in a node or between] seconds of the slowest edge; the other entry is zero."""
     if plan.pp == 1:
         return np.zeros(2)

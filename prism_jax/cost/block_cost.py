@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Floats
+from ..kernels import COMPUTE_CLASSES, PASSES
 from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Comm, Workload
-from ..workload.kernels import KERNELS, PHASES
 from .collective import Group, collective_s
 from .compute import class_seconds, launch_counts
 from .efficiency import Efficiency
 from .sharded import gather_comms
-from .step_cost import Array
 
 # (phase, axis, what runs beside it): every way a block communicates
 SLOTS = (
@@ -44,10 +44,10 @@ class BlockCost:
         first_gather_s: [*plan] of a gathering of parameters that would be prefetched, if something ran in front of it.
     """
 
-    compute_s: Array
-    n_launch: Array
-    comm_s: Array
-    first_gather_s: Array
+    compute_s: Floats
+    n_launch: Floats
+    comm_s: Floats
+    first_gather_s: Floats
 
     def __add__(self, other: BlockCost) -> BlockCost:
         """Both; the first gathering is that of the one that comes first."""
@@ -102,7 +102,7 @@ class BlockCostModel:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
         comms = gather_comms(self.plan, self._counts(kind)) if self.plan.shard_group > 1 else []
         none = BlockCost(
-            np.zeros((len(PHASES), len(KERNELS))), np.zeros(len(PHASES)), np.zeros(len(SLOTS)), np.zeros(())
+            np.zeros((len(PASSES), len(COMPUTE_CLASSES))), np.zeros(len(PASSES)), np.zeros(len(SLOTS)), np.zeros(())
         )
         return replace(self._communicating(none, comms), first_gather_s=self._first_gather_s(comms))
 
@@ -131,11 +131,11 @@ class BlockCostModel:
         """`block` with the seconds and the launches of its communication."""
         launches, seconds = block.n_launch.copy(), block.comm_s.copy()
         for comm in comms:
-            launches[PHASES.index(comm.phase)] += comm.count
+            launches[PASSES.index(comm.phase)] += comm.count
             seconds[SLOTS.index((comm.phase, comm.axis, comm.beside))] += self.comm_seconds(comm)
         return replace(block, n_launch=launches, comm_s=seconds)
 
-    def _first_gather_s(self, comms: Sequence[Comm]) -> Array:
+    def _first_gather_s(self, comms: Sequence[Comm]) -> Floats:
         gathers = [comm for comm in comms if comm.phase == "F" and comm.beside]
         return np.array(self.comm_seconds(gathers[0]) if gathers else 0.0)
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._typing import Floats
+from ..kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from ..partition.chunks import ChunkBlocks
-from ..workload.kernels import KERNELS, PHASES
 from .block_cost import SLOTS, BlockCost
 from .efficiency import Efficiency
 from .overlap import Exposure, behind, cut_up
-from .step_cost import COMM_AXES, Array
 
 _F, _B, _W = 0, 1, 2
-_GEMM, _ATTENTION = KERNELS.index("gemm"), KERNELS.index("attention")
-_MEMORY = KERNELS.index("memory")
+_GEMM, _ATTENTION = COMPUTE_CLASSES.index("gemm"), COMPUTE_CLASSES.index("attention")
+_MEMORY = COMPUTE_CLASSES.index("memory")
 _PASSES = ((_F,), (_B, _W))  # phases that run as one op where the schedule does not split them
 HOST_SHARPNESS = 6.0  # (host^6 + device^6)^(1/6): where both take equally long an op takes 12 % longer than either
 
@@ -36,17 +36,17 @@ class ChunkCost:
         comm_s, hidden_s: [*plan, kind, comm_axis].
     """
 
-    compute_s: Array
-    comm_s: Array
-    hidden_s: Array
+    compute_s: Floats
+    comm_s: Floats
+    hidden_s: Floats
 
     @property
-    def forward_s(self) -> Array:
+    def forward_s(self) -> Floats:
         """[*plan] seconds of a forward pass."""
         return self.compute_s[..., _F, :].sum(axis=-1) + self.comm_s[..., _F, :].sum(axis=-1)
 
     @property
-    def backward_s(self) -> Array:
+    def backward_s(self) -> Floats:
         """[*plan] seconds of a backward pass, weight gradient included."""
         return self.compute_s[..., _B:, :].sum(axis=(-1, -2)) + self.comm_s[..., _B:, :].sum(axis=(-1, -2))
 
@@ -69,15 +69,15 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         xp: array library; under `jax.numpy` the constants of `eff` may be traced arrays [*plan].
     """
     compute = blocks.compute_s
-    slowed = [[compute[..., kind, c] for c in range(len(KERNELS))] for kind in range(len(PHASES))]
+    slowed = [[compute[..., kind, c] for c in range(len(COMPUTE_CLASSES))] for kind in range(len(PASSES))]
     zero = xp.zeros_like(compute[..., 0, 0])
-    exposed = [[zero] * len(COMM_AXES) for _ in PHASES]
-    hidden = [[zero] * len(COMM_AXES) for _ in PHASES]
+    exposed = [[zero] * len(COMM_AXES) for _ in PASSES]
+    hidden = [[zero] * len(COMM_AXES) for _ in PASSES]
     for slot, (phase, axis, beside) in enumerate(SLOTS):
         seconds = blocks.comm_s[..., slot]
         if xp is np and not seconds.any():
             continue
-        kind, at = PHASES.index(phase), COMM_AXES.index(axis)
+        kind, at = PASSES.index(phase), COMM_AXES.index(axis)
         window = _window(kind, beside)
         length = sum((compute[..., k, c] for k, c in window), zero)
         part = _exposure(seconds, length, beside, tp, cp, eff.fix.hidden, xp)
@@ -130,9 +130,9 @@ def _window(kind: int, beside: str) -> list[tuple[int, int]]:
         case "attention":
             return [(kind, _ATTENTION)]
         case "chunk":
-            return [(phase, c) for phase in _PASSES[min(kind, _B)] for c in range(len(KERNELS))]
+            return [(phase, c) for phase in _PASSES[min(kind, _B)] for c in range(len(COMPUTE_CLASSES))]
         case _:
-            return [(kind, c) for c in range(len(KERNELS))]
+            return [(kind, c) for c in range(len(COMPUTE_CLASSES))]
 
 
 def _exposure(

@@ -10,13 +10,13 @@ For a matrix product, `FLOPs / e` is the time of whole waves of output tiles ove
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._typing import Floats
+from ..kernels import COMPUTE_CLASSES, PASSES
 from ..system.hardware import Device
-from ..workload.kernels import KERNELS, PHASES, Kernel, KernelTable
+from ..workload.kernels import Kernel, KernelTable
 from .efficiency import Efficiency
-
-Array = NDArray[np.float64]
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
 SPLITS = (1, 2, 3, 4, 6, 8)  # parts of the inner dimension that libraries cut a product into
@@ -32,7 +32,7 @@ def gemm_s(
     peak_flops_per_s: ArrayLike,
     device: Device,
     eff: Efficiency,
-) -> Array:
+) -> Floats:
     """Compute-bound seconds of `batch` products m x k times k x n, without launch; zero for an empty product.
 
     Notes:
@@ -62,7 +62,7 @@ def attention_s(
     peak_flops_per_s: ArrayLike,
     n_sm: int,
     eff: Efficiency,
-) -> Array:
+) -> Floats:
     """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries and `width` dimensions."""
     waves = np.ceil(np.asarray(rows, dtype=np.float64) / _BLOCK_ROWS) * np.asarray(heads, dtype=np.float64) / n_sm
     backward = np.asarray(backward, dtype=bool)
@@ -76,7 +76,7 @@ def attention_s(
     return np.where(flops > 0.0, flops / (peak * np.where(reached > 0.0, reached, 1.0)), 0.0)
 
 
-def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, eff: Efficiency) -> Array:
+def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, eff: Efficiency) -> Floats:
     """Seconds of memory-bound passes over `hbm_bytes` in `n_launch` equal kernels, without launch gaps.
 
     Notes:
@@ -90,7 +90,7 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
     return np.where(size > 0.0, filled / (hbm_bytes_per_s * eff.memory), 0.0)
 
 
-def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Array:
+def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
     """Seconds of every op of `table` inside a step, nothing beside it, shape [op]; `dtype` is the plan's."""
     if not len(table):
         return np.zeros(0)
@@ -102,10 +102,14 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
     peak = np.array([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in dtypes])
     product = gemm_s(m, n, k, batch, peak, device, eff)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
-    busy = np.select([kernel == KERNELS.index("gemm"), kernel == KERNELS.index("attention")], [product, fused], 0.0)
+    busy = np.select(
+        [kernel == COMPUTE_CLASSES.index("gemm"), kernel == COMPUTE_CLASSES.index("attention")], [product, fused], 0.0
+    )
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
     factor = np.array([eff.fix.gemm, eff.fix.attention, eff.fix.memory])[kernel]
-    factor = factor * np.where([name == "fp8" for name in dtypes] & (kernel == KERNELS.index("gemm")), eff.fix.fp8, 1.0)
+    factor = factor * np.where(
+        [name == "fp8" for name in dtypes] & (kernel == COMPUTE_CLASSES.index("gemm")), eff.fix.fp8, 1.0
+    )
     return (np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
 
 
@@ -118,17 +122,17 @@ def _dtype_of(op: Kernel, device: Device, dtype: str) -> str:
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
 
 
-def launch_counts(table: KernelTable) -> Array:
+def launch_counts(table: KernelTable) -> Floats:
     """Kernels started per phase, shape [kind]."""
-    total = np.zeros(len(PHASES))
+    total = np.zeros(len(PASSES))
     if len(table):
         np.add.at(total, table.phase_index, table.column("n_launch"))
     return total
 
 
-def class_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Array:
+def class_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
     """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `StepCost.compute_s`."""
-    total = np.zeros((len(PHASES), len(KERNELS)))
+    total = np.zeros((len(PASSES), len(COMPUTE_CLASSES)))
     if len(table):
         np.add.at(total, (table.phase_index, table.kernel_index), op_seconds(table, device, dtype, eff))
     return total

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .._typing import Floats
 from ..partition.chunks import chunks_of_stage
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .collective import Group, candidates, collective_s
 from .correction import NEUTRAL, Correction
-from .step_cost import Array
 
 
-def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
+def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Floats:
     """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
     return np.append(tier_seconds(model, cluster, plan, fix), 0.0)[edge_tiers(cluster, plan)]
 
@@ -31,7 +31,7 @@ def edge_tiers(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
     return tiers
 
 
-def tier_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Array:
+def tier_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Floats:
     """[tier] seconds to hand a micro-batch's activations over each tier.
 
     Notes:

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from .._typing import Floats
+from ..kernels import COMPUTE_CLASSES, PASSES
 from ..partition.chunks import chunk_blocks, chunks_of_stage
 from ..partition.weights import group_splits, stage_weights
 from ..plan.plan import ParallelPlan
@@ -15,7 +17,7 @@ from .block_cost import BlockCostModel
 from .chunk_cost import ChunkCost, blocks_of, chunk_cost
 from .efficiency import Efficiency
 from .pipeline_edge import edge_seconds
-from .step_cost import COMPUTE_CLASSES, KINDS, Array, StepCost
+from .step_cost import StepCost
 from .step_end import EndWork, StageEnd, end_work, stage_end
 
 
@@ -59,14 +61,14 @@ def collective_classes(plan: ParallelPlan) -> dict[str, str]:
     }
 
 
-def _beside_sends(compute_s: Array, p2p_s: Array, plan: ParallelPlan, eff: Efficiency) -> Array:
+def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Efficiency) -> Floats:
     """`compute_s` slowed by the activations and gradients that are on their way beside it."""
     if not plan.overlap.pp:
         return compute_s
     slowed = compute_s.copy()
     gemm = COMPUTE_CLASSES.index("gemm")
-    slowed[KINDS.index("F"), :, gemm] += eff.overlap_slowdown * p2p_s
-    slowed[KINDS.index("B"), 1:, gemm] += eff.overlap_slowdown * p2p_s[:-1]
+    slowed[PASSES.index("F"), :, gemm] += eff.overlap_slowdown * p2p_s
+    slowed[PASSES.index("B"), 1:, gemm] += eff.overlap_slowdown * p2p_s[:-1]
     return slowed
 
 

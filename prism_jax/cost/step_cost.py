@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..kernels import COMM_AXES as COMM_AXES, COMPUTE_CLASSES as COMPUTE_CLASSES, PASSES as KINDS  # noqa: F401
-
-Array = NDArray[np.float64]
+from .._typing import Floats
 
 
 @dataclass(frozen=True)
@@ -31,14 +26,14 @@ class StepCost:
         hardware_flops: with recompute (HFU).
     """
 
-    compute_s: Array
-    comm_s: Array
-    hidden_comm_s: Array
-    p2p_s: Array
+    compute_s: Floats
+    comm_s: Floats
+    hidden_comm_s: Floats
+    p2p_s: Floats
     p2p_blocking: bool
-    end_compute_s: Array
-    end_comm_s: Array
-    end_hidden_comm_s: Array
+    end_compute_s: Floats
+    end_comm_s: Floats
+    end_hidden_comm_s: Floats
     collective_of: Mapping[str, str]
     model_flops: float
     hardware_flops: float

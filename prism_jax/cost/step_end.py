@@ -16,7 +16,6 @@ from .collective import Group, collective_s
 from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
-from .step_cost import Array
 
 # HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments in and out 24, 16-bit weight 2;
 # gradient norm reads 4, zeroing writes 4. Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
@@ -33,20 +32,20 @@ class EndWork(NamedTuple):
         n_bucket: buckets in which reduction and gathering run beside the passes; 0 if they do not.
     """
 
-    reduce_s: Array
-    gather_s: Array
-    embedding_s: Array
-    optimizer_s: Array
-    n_bucket: Array
+    reduce_s: Floats
+    gather_s: Floats
+    embedding_s: Floats
+    optimizer_s: Floats
+    n_bucket: Floats
 
 
 @dataclass(frozen=True)
 class StageEnd:
     """Seconds after the last backward pass of a stage [*plan, stage]."""
 
-    compute_s: Array
-    exposed_s: Array
-    hidden_s: Array
+    compute_s: Floats
+    exposed_s: Floats
+    hidden_s: Floats
 
 
 def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights, eff: Efficiency) -> EndWork:
@@ -69,7 +68,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
     )
 
 
-def stage_end(work: EndWork, backward_s: Array, forward_s: Array, eff: Efficiency, xp: Any = np) -> StageEnd:
+def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficiency, xp: Any = np) -> StageEnd:
     """What of it shows.
 
     Args:

@@ -20,13 +20,12 @@ from scipy.special import ndtr, ndtri
 
 from .._typing import Floats
 from ..cost.step import collective_classes
-from ..cost.step_cost import COMM_AXES, COMPUTE_CLASSES
 from ..graph.score import residual_map
 from ..graph.signatures import signature_seconds
+from ..kernels import COMM_AXES, COMPUTE_CLASSES, NETWORK_AXES
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
-from ..simulate.program import NETWORK_AXES
 from ..simulate.replica_maximum import Shared, step_samples
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability

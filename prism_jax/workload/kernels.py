@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import COMPUTE_CLASSES as KERNELS, PASSES as PHASES
+from ..kernels import COMPUTE_CLASSES, PASSES
 
 
 class Kernel(NamedTuple):
@@ -66,13 +66,13 @@ class KernelTable:
 
     @cached_property
     def phase_index(self) -> NDArray[np.int64]:
-        """[op] index into `PHASES`."""
-        return np.array([PHASES.index(op.phase) for op in self.ops], dtype=np.int64)
+        """[op] index into `PASSES`."""
+        return np.array([PASSES.index(op.phase) for op in self.ops], dtype=np.int64)
 
     @cached_property
     def kernel_index(self) -> NDArray[np.int64]:
-        """[op] index into `KERNELS`."""
-        return np.array([KERNELS.index(op.kernel) for op in self.ops], dtype=np.int64)
+        """[op] index into `COMPUTE_CLASSES`."""
+        return np.array([COMPUTE_CLASSES.index(op.kernel) for op in self.ops], dtype=np.int64)
 
     def flops(self, *phases: str) -> float:
         """FLOPs of the given phases, all if none is given."""

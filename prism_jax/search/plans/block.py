@@ -8,8 +8,8 @@ import numpy as np
 
 from ..._typing import Floats
 from ...cost.chunk_cost import ChunkCost, blocks_of, chunk_cost
-from ...cost.step_cost import COMPUTE_CLASSES, KINDS
 from ...cost.step_end import EndWork, StageEnd, stage_end
+from ...kernels import COMPUTE_CLASSES, PASSES
 from ...memory.breakdown import HeldWeights, stage_bytes
 from ...memory.factors import ActivationFactors, StateFactors
 from ...partition.chunks import chunk_blocks, chunks_of_stage
@@ -19,7 +19,7 @@ from .plan_cache import Rows
 from .rules import FEASIBLE, MEMORY, Reasons, broken_rules
 from .table import PlanTable, distinct
 
-_F, _B, _GEMM = KINDS.index("F"), KINDS.index("B"), COMPUTE_CLASSES.index("gemm")
+_F, _B, _GEMM = PASSES.index("F"), PASSES.index("B"), COMPUTE_CLASSES.index("gemm")
 
 
 def feasibility(table: PlanTable, costs: PlanCosts) -> tuple[Reasons, Floats]:
