@@ -19,14 +19,16 @@ _ALL_REDUCE = re.compile(r"NCCL BW measured in the same job GB/s: all-reduce ([\
 MIN_SHARE_OF_PORTS = 0.25
 
 
-def defect_of_record(record: StepRecord, cluster: Cluster | None = None) -> str:
+def defect_of_record(record: StepRecord, cluster: Cluster | None = None, beside_peers: str = "") -> str:
     """What is wrong with the row, in words; empty if nothing is known.
 
     Args:
         record: the row; `CHECK`, `SUSPECT` and `INCONSISTENT` in its notes are remarks of who collected it.
         cluster: the row's machine, if known, whose port rate its measured all-reduce bandwidth is held against.
+        beside_peers: what jobs like it say of its fabric; told where its own bandwidth says nothing.
     """
-    return "; ".join(dict.fromkeys([*_remarks(record.notes), *_pipeline_bug(record), *_fabric(record, cluster)]))
+    fabric = _fabric(record, cluster) or ([beside_peers] if beside_peers else [])
+    return "; ".join(dict.fromkeys([*_remarks(record.notes), *_pipeline_bug(record), *fabric]))
 
 
 def _remarks(notes: str) -> list[str]:

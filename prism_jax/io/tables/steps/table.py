@@ -116,7 +116,7 @@ def step_rows_of(text: str, name: str) -> list[StepRow]:
     """
     records = fill_virtual_stages(records_of(text, name))
     slow = slower_than_peers(records)
-    return [_with_defect(_row(record), slow.get(record.id, "")) for record in records]
+    return [_row(record, slow.get(record.id, "")) for record in records]
 
 
 def count_support(rows: Iterable[StepRow]) -> SupportCount:
@@ -134,20 +134,14 @@ def _of_run(run: MeasuredRun, source: str) -> StepRow:
     return StepRow(run.id, source, run.measured_s, None, job.model, job.cluster, job.plan, framework=job.framework)
 
 
-def _with_defect(row: StepRow, defect: str) -> StepRow:
-    """The row, with that defect unless one of the kind is known of it already."""
-    if not defect or defect.split(":")[0] in row.defect:
-        return row
-    return replace(row, defect=f"{row.defect}; {defect}" if row.defect else defect)
-
-
-def _row(record: StepRecord) -> StepRow:
+def _row(record: StepRecord, beside_peers: str) -> StepRow:
+    """The row of a record; `beside_peers` is what its peers say of its fabric."""
     known = StepRow(
         record.id,
         record.source,
         record.measured_s,
         record.measured_range,
-        defect=defect_of_record(record),
+        defect=defect_of_record(record, beside_peers=beside_peers),
         framework=framework_of_record(record),
     )
     try:
@@ -161,7 +155,7 @@ def _row(record: StepRecord) -> StepRow:
         return replace(known, unsupported=str(reason))
     except PrismError as error:
         return replace(known, unsupported=f"impossible: {error}")
-    defect = defect_of_record(record, cluster)
+    defect = defect_of_record(record, cluster, beside_peers)
     return replace(known, measured_s=measured_s, model=model, cluster=cluster, plan=plan, defect=defect)
 
 
