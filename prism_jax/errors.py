@@ -15,12 +15,16 @@ class Problem(NamedTuple):
     Attributes:
         field: name of the field, empty where no single field is to blame.
         text: value, constraint and remedy: "7, but it must be 0, 1, 2 or 3".
+        is_missing: the field has no value yet; the text says that alone.
     """
 
     field: str
     text: str
+    is_missing: bool = False
 
     def __str__(self) -> str:
+        if self.is_missing:
+            return f"{self.field} {self.text}"
         return f"{self.field} = {self.text}" if self.field else self.text
 
 

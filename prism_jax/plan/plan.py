@@ -32,7 +32,7 @@ class ParallelPlan:
 
     micro_batch: int  # sequences
     global_batch: int  # sequences
-    seq_len: int  # tokens
+    seq_len: int = 0  # tokens; 0: the samples are no sequences
     tp: int = 1
     pp: int = 1
     dp: int = 1
@@ -57,7 +57,6 @@ class ParallelPlan:
         for name in (
             "micro_batch",
             "global_batch",
-            "seq_len",
             "tp",
             "pp",
             "dp",

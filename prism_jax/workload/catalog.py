@@ -8,6 +8,8 @@ from typing import Any
 
 from ..errors import SpecError
 from ..system.names import NameTable, load_toml
+from .base import Workload
+from .kinds import KINDS, preset_of_kinds
 from .transformer.spec import MLASpec, MoESpec, TransformerSpec
 
 _SUFFIX = {"M": 10**6, "B": 10**9, "T": 10**12}
@@ -53,13 +55,28 @@ def _table() -> NameTable:
 
 
 def model_names() -> tuple[str, ...]:
-    """Canonical names of all preset models."""
+    """Canonical names of all preset transformers."""
     return _table().names
+
+
+def workload_names() -> tuple[str, ...]:
+    """Names of the presets of all kinds of model, transformers first."""
+    return (*model_names(), *(preset.name for kind in KINDS for preset in kind.presets))
+
+
+def workload(name: str) -> Workload:
+    """The preset of that name, of any kind of model.
+
+    Raises:
+        SpecError: no such model; the message names the nearest ones.
+    """
+    own = preset_of_kinds(name)
+    return model(name) if own is None else own
 
 
 @cache
 def model(name: str) -> TransformerSpec:
-    """The preset architecture of that name.
+    """The preset transformer of that name.
 
     Raises:
         SpecError: no such model; the message names the nearest ones.

@@ -20,7 +20,6 @@ from ...errors import UnitError
 from ...hints import did_you_mean
 from ...plan.plan import AXES, RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
 from ...system.hardware import Device, Tier
-from ...workload.transformer.spec import TransformerSpec
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 DTYPES = ("bf16", "fp16", "fp8", "fp32")
@@ -147,9 +146,20 @@ def plan_section() -> type[BaseModel]:
 
 
 @cache
-def model_section(partial: bool) -> type[BaseModel]:
-    """Fields of TransformerSpec; all optional if they change a preset."""
-    return section(TransformerSpec, partial, _SPECIAL["TransformerSpec"], {})
+def model_section(spec: type, partial: bool) -> type[BaseModel]:
+    """Fields of a kind of model; all optional if they change a preset."""
+    return section(spec, partial, _SPECIAL.get(spec.__name__, {}), {})
+
+
+@cache
+def nested_types(spec: type) -> dict[str, type]:
+    """Fields of a dataclass that hold a dataclass themselves, and its type."""
+    found = {}
+    for name, hint in get_type_hints(spec).items():
+        for inner in (hint, *get_args(hint)):
+            if isinstance(inner, type) and is_dataclass(inner):
+                found[name] = inner
+    return found
 
 
 @cache

@@ -10,16 +10,17 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ...errors import ConfigError, Mistake, PrismError, Problem
-from ...plan.plan import Overlap, ParallelPlan
-from ...workload.catalog import model as model_preset
+from ...plan.plan import ParallelPlan
+from ...workload.base import Workload
+from ...workload.catalog import workload as model_preset
+from ...workload.kinds import KINDS, TRANSFORMER
 from ...workload.transformer.hf_config import read_hf_config
-from ...workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
+from ...workload.transformer.spec import TransformerSpec
 from .document import Document, Path as FieldPath, short
 from .mistakes import validated
-from .schema import fields_of, model_section, plan_section
+from .schema import fields_of, model_section, nested_types, plan_section
 
 T = TypeVar("T")
-NESTED: dict[str, type] = {"moe": MoESpec, "mla": MLASpec, "overlap": Overlap}
 
 
 def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[Mistake]) -> T | None:
@@ -41,7 +42,9 @@ def placed(error: PrismError, document: Document, path: FieldPath) -> Mistake:
 
 
 def located(problem: Problem, document: Document, path: FieldPath) -> Mistake:
-    """A problem of the section at `path` as a mistake, at its field if that was written."""
+    """A problem of the section at `path` as a mistake, at its field if that was written or is missing."""
+    if problem.is_missing:
+        return document.mistake((*path, problem.field), problem.text)
     return placed(PrismError.of(problem), document, path)
 
 
@@ -78,11 +81,11 @@ def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
     checked = validated(plan_section(), document.data["plan"], document, ("plan",), found)
     if checked is None:
         return None
-    return attempt(lambda: ParallelPlan(**_plain(checked)), document, ("plan",), found)
+    return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
 
 
-def read_model(document: Document, found: list[Mistake]) -> TransformerSpec | None:
-    """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields."""
+def read_model(document: Document, found: list[Mistake]) -> Workload | None:
+    """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields of a kind of model."""
     path: FieldPath = ("model",)
     data = mapping_at(document, path, found, "the name of a preset (`prism-jax show models`) or a mapping of fields")
     source = None if data is None else choose_source(data, ("preset", "hf_config"), document, path, found)
@@ -90,33 +93,44 @@ def read_model(document: Document, found: list[Mistake]) -> TransformerSpec | No
         return None
     changes = {key: value for key, value in data.items() if key != source}
     if not source:
-        checked = validated(model_section(False), {"name": "inline"} | changes, document, path, found)
-        return None if checked is None else attempt(lambda: TransformerSpec(**_plain(checked)), document, path, found)
+        return _written_out(changes, document, path, found)
     reader = model_preset if source == "preset" else _hf_reader(document)
-    base = attempt(lambda: reader(data[source]), document, (*path, source), found)
-    checked = validated(model_section(True), changes, document, path, found)
+    base: Any = attempt(lambda: reader(data[source]), document, (*path, source), found)
+    checked = validated(
+        model_section(TransformerSpec if base is None else type(base), True), changes, document, path, found
+    )
     if base is None or checked is None:
         return None
     return attempt(lambda: _changed(base, checked, document, path), document, path, found)
 
 
-def _hf_reader(document: Document) -> Callable[[str], TransformerSpec]:
+def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
+    """A model by its fields; `kind` says of which kind it is, a transformer if nothing is said."""
+    name = data.pop("kind", TRANSFORMER.name)
+    kind = attempt(lambda: KINDS.named(name), document, (*path, "kind"), found)
+    if kind is None:
+        return None
+    checked = validated(model_section(kind.spec, False), {"name": "inline"} | data, document, path, found)
+    return None if checked is None else attempt(lambda: kind.spec(**_plain(kind.spec, checked)), document, path, found)
+
+
+def _hf_reader(document: Document) -> Callable[[str], Workload]:
     """Reads a path given relative to the folder of the job file."""
     folder = Path(document.name).parent
     return lambda text: read_hf_config(folder / text)
 
 
-def _plain(section: BaseModel) -> dict[str, Any]:
-    """Keyword arguments of the dataclass behind `section`, nested sections built too."""
+def _plain(cls: type, section: BaseModel) -> dict[str, Any]:
+    """Keyword arguments of the dataclass `cls` behind `section`, nested sections built too."""
     given = fields_of(section, {})
-    return {name: _nested(name, value) for name, value in given.items()}
+    return {name: _nested(cls, name, value) for name, value in given.items()}
 
 
-def _nested(name: str, value: Any) -> Any:
-    return NESTED[name](**fields_of(value, {})) if isinstance(value, BaseModel) else value
+def _nested(cls: type, name: str, value: Any) -> Any:
+    return nested_types(cls)[name](**fields_of(value, {})) if isinstance(value, BaseModel) else value
 
 
-def _changed(base: TransformerSpec, changes: BaseModel, document: Document, path: FieldPath) -> TransformerSpec:
+def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath) -> Workload:
     """`base` with the fields that were written; a nested section changes the one of `base`, or must be whole."""
     given = fields_of(changes, {})
     for name, value in given.items():
@@ -126,11 +140,11 @@ def _changed(base: TransformerSpec, changes: BaseModel, document: Document, path
         if inner is not None:
             given[name] = replace(inner, **fields_of(value, {}))
             continue
-        missing = _missing(NESTED[name], value)
+        missing = _missing(nested_types(type(base))[name], value)
         if missing:
             message = f"preset {base.name} has no {name}, so all of its fields are needed; missing {listed(missing)}"
             raise ConfigError([document.mistake((*path, name), message)])
-        given[name] = _nested(name, value)
+        given[name] = _nested(type(base), name, value)
     return replace(base, **given)
 
 

@@ -82,8 +82,9 @@ class TransformerSpec(TransformerSizes):
         return replace(self, n_layers=self.n_layers + n)
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
-        """Nothing beyond what the degrees must divide."""
-        return iter(())
+        """A transformer reads sequences, whose length the plan must give."""
+        if plan.seq_len < 1:
+            yield Problem("seq_len", "is missing", is_missing=True)
 
     # --- parameters ---
 

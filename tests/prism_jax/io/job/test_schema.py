@@ -16,7 +16,7 @@ from prism_jax.workload.transformer.spec import TransformerSpec
     ("section", "cls", "rename"),
     [
         (schema.plan_section(), ParallelPlan, {}),
-        (schema.model_section(False), TransformerSpec, {}),
+        (schema.model_section(TransformerSpec, False), TransformerSpec, {}),
         (schema.device_section(False), Device, schema.DEVICE_NAMES),
         (schema.tier_section(False), Tier, schema.TIER_NAMES),
     ],
@@ -39,7 +39,11 @@ def test_counts_are_not_guessed_from_other_types(value):
 
 
 def test_names_of_other_tools_lead_to_ours():
-    known = set(schema.plan_section().model_fields) | set(schema.model_section(True).model_fields) | {"n_devices"}
+    known = (
+        set(schema.plan_section().model_fields)
+        | set(schema.model_section(TransformerSpec, True).model_fields)
+        | {"n_devices"}
+    )
     assert set(ELSEWHERE.values()) <= known
     assert did_you_mean("tensor_model_parallel_size", ["tp", "pp"]) == ", did you mean tp?"
     assert did_you_mean("Micro_Batch_Size", ["micro_batch"]) == ", did you mean micro_batch?"

@@ -1,0 +1,35 @@
+"""Kinds of model: what `model: {kind: ...}` of a job file builds, and the models of that kind that have a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .._registry import Registry
+from .base import Workload
+from .transformer.spec import TransformerSpec
+
+
+@dataclass(frozen=True)
+class WorkloadKind:
+    """One kind of model.
+
+    Attributes:
+        name: as in `kind: name` of a job file.
+        spec: frozen dataclass that is a `Workload`; the fields of the section are its fields.
+        about: what it is, in a line.
+        presets: models that a job file may name.
+    """
+
+    name: str
+    spec: type
+    about: str
+    presets: tuple[Workload, ...] = ()
+
+
+TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transformer: dense, GQA, MLA, MoE")
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER,))
+
+
+def preset_of_kinds(name: str) -> Workload | None:
+    """The preset called `name` of any kind."""
+    return next((model for kind in KINDS for model in kind.presets if model.name == name), None)
