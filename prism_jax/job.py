@@ -1,17 +1,22 @@
-"""Job: a model, a cluster, a plan and a variability that belong together."""
+"""Job: a model, a cluster, a plan, a variability and a training framework that belong together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 from .calibration.calibration import Calibration, shipped
 from .cost.efficiency import Efficiency
-from .framework.catalog import check_framework
+from .framework import FRAMEWORKS, Framework, PlanDefaults, framework_of
+from .memory.breakdown import MemoryBreakdown, memory as memory_of_plan
 from .plan.plan import ParallelPlan
+from .rules.check import check_plan
 from .system.hardware import Cluster
 from .variability.tree import Variability
 from .workload.base import Workload
+
+Filled = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +24,12 @@ class Job:
     """What one training step is made of; compared by identity, so that what is derived from it can be cached.
 
     Attributes:
-        framework: training software, one of `framework.catalog.FRAMEWORKS`; empty: not known, the population's average.
+        plan: fields that the given plan leaves open (None) hold what the framework does.
+        framework: training software: a name in `framework.FRAMEWORKS`, or a `Framework` of the caller's own that is not among
+            them; empty: not known, the population's average.
         calibration: what measured steps say about the cost model; None: the shipped calibration.
+        filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
+            fills them in anew; a value that differs from this one was written, and stays.
 
     Raises:
         SpecError: unknown framework.
@@ -31,11 +40,26 @@ class Job:
     plan: ParallelPlan
     variability: Variability
     name: str = "job"
-    framework: str = ""
+    framework: str | Framework = ""
     calibration: Calibration | None = None
+    filled: Filled = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_framework(self.framework)
+        own = framework_of(self.framework)
+        plan, filled = _completed(self.plan, own.plan_defaults, self.filled)
+        is_registered = own.name in FRAMEWORKS and FRAMEWORKS.named(own.name) == own
+        object.__setattr__(self, "framework", own.name if is_registered else self.framework)
+        object.__setattr__(self, "plan", plan)
+        object.__setattr__(self, "filled", filled)
+
+    @property
+    def software(self) -> Framework:
+        """The framework as an object.
+
+        Raises:
+            SpecError: it is no longer known.
+        """
+        return framework_of(self.framework)
 
     @property
     def calibrated(self) -> Calibration:
@@ -51,3 +75,32 @@ class Job:
             PlanError: `layer_split` does not fit.
         """
         return self.calibrated.efficiency_of(self.model, self.cluster, self.plan, self.framework)
+
+    @cached_property
+    def memory(self) -> MemoryBreakdown:
+        """Peak memory of one device on every pipeline stage, in bytes, by the rules of the job's framework.
+
+        Raises:
+            PlanError: the plan contradicts the model or the cluster.
+        """
+        self.check()
+        return memory_of_plan(self.model, self.cluster, self.plan, self.software.memory)
+
+    def check(self) -> None:
+        """Refuses a plan that is impossible for the model or the cluster; whatever simulates a job asks this first.
+
+        Raises:
+            PlanError: value, constraint, remedy.
+        """
+        check_plan(self.plan, self.model, self.cluster)
+
+
+def _completed(plan: ParallelPlan, defaults: PlanDefaults, earlier: Filled) -> tuple[ParallelPlan, Filled]:
+    """The plan without open fields, and those that were filled in; `earlier` holds what another framework put there."""
+    before = dict(earlier)
+    names = [one.name for one in fields(defaults)]
+    is_open = [getattr(plan, name) in (None, before.get(name)) for name in names]
+    filled = {name: getattr(defaults, name) for name, empty in zip(names, is_open, strict=True) if empty}
+    if all(getattr(plan, name) == value for name, value in filled.items()):
+        return plan, tuple(filled.items())
+    return replace(plan, **filled), tuple(filled.items())

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.framework.memory_options import GIB, NANOTRON, MemoryOptions
+from prism_jax.framework.memory_options import GIB, MemoryOptions
+from prism_jax.framework.nanotron import NANOTRON
 from prism_jax.io.tables.memory_table import Classified, Confusion, MemorySummary, classify_rows
 from prism_jax.io.tables.steps.record import read_records
 from prism_jax.io.tables.steps.table import read_step_rows
@@ -25,9 +26,9 @@ STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
 _ALLOCATED = re.compile(r"real_alloc_gib ([\d.]+)")
 FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 VARIANTS = {
-    "shipped": NANOTRON,
-    "gathered inputs kept": replace(NANOTRON, keeps_gathered_inputs=True),
-    "fragmentation 0": replace(NANOTRON, fragmentation=0.0),
+    "shipped": NANOTRON.memory,
+    "gathered inputs kept": replace(NANOTRON.memory, keeps_gathered_inputs=True),
+    "fragmentation 0": replace(NANOTRON.memory, fragmentation=0.0),
 }
 
 
@@ -57,7 +58,7 @@ def error_record(rows: Sequence[Classified]) -> dict[str, float]:
 
 def leave_one_model_out(path: Path) -> dict[str, dict[str, float]]:
     """Fragmentation chosen for the peak memory of the other models, both figures scored on the one left out."""
-    grid = {share: classify_rows(path, replace(NANOTRON, fragmentation=share)) for share in FRAGMENTATION_GRID}
+    grid = {share: classify_rows(path, replace(NANOTRON.memory, fragmentation=share)) for share in FRAGMENTATION_GRID}
     names = list(grid[FRAGMENTATION_GRID[0]].by_model())
     scored = {}
     n_correct = 0

@@ -15,6 +15,7 @@ import numpy as np
 from .._typing import Floats
 from ..cost.correction import Correction
 from ..cost.efficiency import efficiency
+from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
@@ -28,7 +29,7 @@ def model_factors(
     cluster: Cluster,
     plan: ParallelPlan,
     calibration: Calibration,
-    framework: str,
+    framework: str | Framework,
     seed: int = 0,
 ) -> Floats:
     """[draw] factors between the median step that would be measured and the predicted one.

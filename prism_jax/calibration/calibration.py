@@ -24,6 +24,7 @@ from .._typing import Floats
 from ..cost.correction import NEUTRAL, Correction
 from ..cost.efficiency import Efficiency, efficiency
 from ..errors import DataError
+from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
@@ -112,7 +113,9 @@ class Calibration:
     def _corrected(self) -> Callable[[Setting], Efficiency]:
         return cache(lambda setting: replace(efficiency(setting.generation), fix=self.correction(setting)))
 
-    def efficiency_of(self, model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str) -> Efficiency:
+    def efficiency_of(
+        self, model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str | Framework
+    ) -> Efficiency:
         """The same for one job: with what carries over from measured runs like it.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from ..framework.catalog import style_of
+from ..framework import Framework, framework_of, style_of
 from ..system.hardware import Device
 
 
@@ -28,21 +28,28 @@ class Setting(NamedTuple):
 
     Attributes:
         generation: of the device.
-        framework: training software, one of `framework.catalog.FRAMEWORKS`.
+        framework: training software, a name in `framework.FRAMEWORKS`.
         device: name of the device.
+        style: of the framework; None: as the framework of that name has it.
     """
 
     generation: str
     framework: str = ""
     device: str = ""
+    style: str | None = None
 
     @classmethod
-    def of(cls, device: Device, framework: str = "") -> Setting:
-        """The setting of a device and a framework; an empty framework is an unknown one."""
-        return cls(device.generation, framework, device.name)
+    def of(cls, device: Device, framework: str | Framework = "") -> Setting:
+        """The setting of a device and a framework; an empty framework is an unknown one.
+
+        Raises:
+            SpecError: no framework has that name.
+        """
+        own = framework_of(framework)
+        return cls(device.generation, own.name, device.name, own.style)
 
     def members(self) -> dict[str, str]:
         """The member of every level that it belongs to; empty where that is not known."""
-        style = style_of(self.framework)
+        style = style_of(self.framework) if self.style is None else self.style
         both = f"{self.generation} {style}" if style else ""
         return dict(zip(LEVELS, ("all", self.generation, self.device, style, both, self.framework), strict=True))

@@ -125,14 +125,13 @@ def schedules() -> Shelf:
 
 def frameworks() -> Shelf:
     """Training software that a job may name."""
-    from ..framework.catalog import EAGER, FRAMEWORKS, FUSED, style_of
+    from ..framework import FRAMEWORKS
 
-    known = tuple(name for name in FRAMEWORKS if name)
-    about = {**FUSED, **EAGER}
+    known = FRAMEWORKS.names
 
     def entry(name: str) -> Entry:
-        found = _known("framework", name, known)
-        return {"name": found, "kernels": style_of(found), "description": about.get(found, "known, none of the others")}
+        found = FRAMEWORKS.named(_known("framework", name, known))
+        return {"name": found.name, "kernels": found.style, "description": found.about}
 
     def row(name: str) -> Sequence[str]:
         found = entry(name)

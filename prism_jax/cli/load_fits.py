@@ -133,8 +133,9 @@ def _on_site(job: Job, calibration: Calibration, file: str) -> Job:
 
     refuse_other_device(calibration, job.cluster.device, file)
     framework = str((calibration.record or {}).get("framework", ""))
-    if framework and job.framework and framework != job.framework:
+    own = job.software.name
+    if framework and own and framework != own:
         raise DataError(
-            f"--fit {file}: calibrated with {framework}, but the job runs {job.framework}. Calibrate with runs of that."
+            f"--fit {file}: calibrated with {framework}, but the job runs {own}. Calibrate with runs of that."
         )
     return replace(job, calibration=calibration, framework=job.framework or framework)

@@ -53,10 +53,3 @@ class MemoryOptions:
 
 
 MEGATRON = MemoryOptions()
-
-# nanotron: bf16 gradients beside the fp32 accumulator (parallel/data_parallel, optim/gradient_accumulator.py), gathered
-# inputs recomputed (`tp_recompute_allgather`, its default), SwiGLU and cross entropy as separate eager operations.
-# fragmentation: the value of a grid of 0.05 with the least median error of the peak (experiments/memory_validation).
-NANOTRON = MemoryOptions(
-    model_grad_bytes=2.0, fused_gate=False, logits_peak_bytes=10.0, dropout=False, fragmentation=0.2
-)

@@ -50,7 +50,9 @@ class ParallelPlan:
     overlap: Overlap = field(default_factory=Overlap)
     axis_order: tuple[str, ...] = AXES  # innermost first: neighbours on the fastest tier
     layer_split: tuple[int, ...] = ()  # layers per model chunk; empty: as even as possible
-    fused_grad_accumulation: bool = True  # weight gradients are added to their fp32 sum inside the matrix product
+    fused_grad_accumulation: bool | None = (
+        None  # into their fp32 sum inside the matrix product; None: as the job's framework does
+    )
     grad_bucket: int = 40_000_000  # gradients reduced in one collective under overlap.dp; Megatron-LM `ddp_bucket_size`
 
     def __post_init__(self) -> None:

@@ -106,7 +106,7 @@ def describe(job: Job) -> dict[str, Any]:
         "cluster": job.cluster.name,
         "device": job.cluster.device.name,
         "variability": job.variability.name,
-        "framework": job.framework,
+        "framework": job.software.name,
         "n_devices": plan.n_devices,
         "tp": plan.tp,
         "cp": plan.cp,

@@ -25,7 +25,7 @@ from ..errors import DataError, PlanError
 from ..job import Job
 from ..memory.breakdown import memory
 from ..plan.plan import Overlap, ParallelPlan
-from ..rules.check import problems
+from ..rules.check import check_plan
 from ..units import format_bytes
 from .evaluate import Evaluator, Screen
 from .objective import Objective
@@ -94,9 +94,8 @@ class AskTell:
 
     def _check(self, plan: ParallelPlan, n_devices: int) -> None:
         cluster = self.job.cluster.of_size(n_devices)
-        for problem in problems(plan, self.job.model, cluster):
-            raise PlanError.of(problem)
-        need = memory(self.job.model, cluster, plan)
+        check_plan(plan, self.job.model, cluster)
+        need = memory(self.job.model, cluster, plan, self.job.software.memory)
         if not need.fits:
             raise PlanError(
                 f"the plan needs {format_bytes(need.total_bytes)} of {format_bytes(need.capacity_bytes)} per device"
@@ -125,9 +124,11 @@ class AskTell:
         """Records the objective of a plan, seconds: `value_s` if it was measured, else its score.
 
         Raises:
+            PlanError: the plan is to be scored and cannot run; says why.
             DataError: `value_s` is not a positive number.
         """
         if value_s is None:
+            check_plan(plan, self.job.model, self.job.cluster.of_size(plan.n_devices))
             value_s = float(self.objective.of(self._scorer.samples_of(PlanTable.of(plan), self._n_column))[0])
         if not (np.isfinite(value_s) and value_s > 0.0):
             raise DataError(f"value_s = {value_s}, but it must be a positive number of seconds")

@@ -97,7 +97,7 @@ class Evaluator:
 
     def __init__(self, job: Job, space: Plans) -> None:
         self.job, self.space = job, space
-        self.costs = PlanCosts(job.model, job.cluster, efficiency_of_plans(job))
+        self.costs = PlanCosts(job.model, job.cluster, efficiency_of_plans(job), job.software.memory)
         self.layouts = tuple(space.layouts(job.model))
         self.block = lru_cache(maxsize=8)(self._block)
 

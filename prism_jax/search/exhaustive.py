@@ -132,4 +132,5 @@ def _promise(
 
 def _fingerprint(job: Job, space: PlanSpace, objective: Objective, seed: int, top: int) -> str:
     eff = efficiency_of_plans(job)
-    return fingerprint(job.model, job.cluster, job.plan, job.variability, eff, space, objective, seed, top)
+    rules = job.software.memory
+    return fingerprint(job.model, job.cluster, job.plan, job.variability, eff, rules, space, objective, seed, top)

@@ -34,15 +34,17 @@ def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Ar
             the first axis fastest.
 
     Raises:
+        PlanError: the plan is impossible for the model or the cluster.
         DataError: unknown kernel class, or a shape that does not match the job.
 
     Notes:
         Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown.
     """
+    program = lower(job)
     given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(COMPUTE_CLASSES, slowdown)
     given = {name: jnp.asarray(value) for name, value in given.items()}
     _check(given, job.plan.n_devices)
-    arrays = _class_arrays(lower(job))
+    arrays = _class_arrays(program)
     place = jnp.asarray(device_layout(job.plan))
     ones = jnp.ones_like(next(iter(given.values())))
     stacked = jnp.stack([given.get(name, ones) for name in COMPUTE_CLASSES])

@@ -94,7 +94,11 @@ def lower(job: Job, pad: bool = False) -> Program:
     Args:
         job: model, cluster, plan and variability.
         pad: pad the graph to a common shape: fewer compilations for a sweep over jobs, the same numbers, no derivatives.
+
+    Raises:
+        PlanError: the plan is impossible for the model or the cluster; value, constraint, remedy.
     """
+    job.check()
     plan = job.plan
     cost = step_cost(job.model, job.cluster, plan, job.efficiency)
     schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)

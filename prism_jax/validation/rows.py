@@ -20,7 +20,7 @@ class MeasuredRow(Protocol):
         measured_range: shortest and longest step time in seconds, where a source gives a range.
         unsupported: why model, cluster and plan are missing; empty if they are not.
         defect: what is known to be wrong with the row, empty if nothing is.
-        framework: training software, one of `framework.catalog.FRAMEWORKS`.
+        framework: training software, a name in `framework.FRAMEWORKS`.
         job: model, cluster and plan.
     """
 

@@ -60,7 +60,7 @@ class SiteFit:
         """Everything in plain types: seconds, fractions 0-1; what `prism-jax calibrate --json` prints."""
         before, after = errors(self.before, self.runs), errors(self.calibration, self.runs)
         return {
-            **self.runs.setting._asdict(),
+            **{name: getattr(self.runs.setting, name) for name in ("generation", "framework", "device")},
             "n_run": self.runs.n_run,
             "dropped": dict(self.table.dropped),
             "runs": self._runs(before, after),

@@ -17,7 +17,7 @@ from prism_jax.calibration.key import Setting
 from prism_jax.calibration.surrogate import Outline, outline, outline_seconds, stack
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
-from prism_jax.framework.catalog import FRAMEWORKS
+from prism_jax.framework import FRAMEWORKS, Framework
 from prism_jax.hints import did_you_mean
 from prism_jax.io.tables.job_table import MeasuredRun
 from prism_jax.job import Job
@@ -72,11 +72,13 @@ def site_runs(
         raise DataError("no runs to calibrate with. Give at least one measured step; three to five tell much.")
     generation = _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
     devices = {run.job.cluster.device.name for run in runs}
-    setting = Setting(generation, _framework(runs, framework), devices.pop() if len(devices) == 1 else "")
-    outlines = stack([_outline(run.job) for run in runs])
+    software = _framework(runs, framework)
+    own = software if isinstance(software, str) else software.name
+    setting = Setting(generation, own, devices.pop() if len(devices) == 1 else "")
+    told = [replace(run.job, framework=software, calibration=calibration) for run in runs]
+    outlines = stack([_outline(job) for job in told])
     if left_out is None:
         fix = calibration.correction(setting)
-        told = [replace(run.job, framework=setting.framework, calibration=calibration) for run in runs]
         seconds = np.asarray(outline_seconds(outlines, fix))
         left_out = np.zeros(len(runs))
         for index, job in enumerate(told):
@@ -109,14 +111,16 @@ def _outline(job: Job) -> Outline:
     return outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))
 
 
-def _framework(runs: Sequence[MeasuredRun], given: str) -> str:
+def _framework(runs: Sequence[MeasuredRun], given: str) -> str | Framework:
     if given:
         if given not in FRAMEWORKS:
-            known = [name for name in FRAMEWORKS if name]
-            raise DataError(f"framework {given!r} is unknown{did_you_mean(given, known)}")
+            raise DataError(f"framework {given!r} is unknown{did_you_mean(given, FRAMEWORKS.names)}")
         return given
     stated = [run for run in runs if run.job.framework]
-    return _only(stated, lambda run: run.job.framework, "frameworks") if stated else ""
+    if not stated:
+        return ""
+    _only(stated, lambda run: run.job.software.name, "frameworks")
+    return stated[0].job.framework
 
 
 def _only(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str], what: str) -> str:

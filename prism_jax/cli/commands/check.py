@@ -23,11 +23,10 @@ def register(app: typer.Typer) -> None:
 
 def check(job: JobFile, overrides: Overrides = None, json: Json = False) -> None:
     """Validate a job and print what follows from it, without simulating anything."""
-    from ...io.job.load_job import load_job
-    from ...memory.breakdown import memory  # here, so that --help does not pay for numpy and pydantic
+    from ...io.job.load_job import load_job  # here, so that --help does not pay for numpy and pydantic
 
     loaded = load_job(job, overrides or [])
-    needed = memory(loaded.model, loaded.cluster, loaded.plan)
+    needed = loaded.memory
     summary = summarise(loaded, needed)
     if json:
         print_json(summary)
@@ -48,7 +47,7 @@ def summarise(job: Job, needed: MemoryBreakdown) -> dict[str, Any]:
         "cluster": job.cluster.name,
         "device": job.cluster.device.name,
         "variability": job.variability.name,
-        "framework": job.framework,
+        "framework": job.software.name,
         "n_params": job.model.n_params(),
         "n_params_active": job.model.n_params_active(),
         "n_devices": plan.n_devices,
@@ -81,7 +80,7 @@ def _readable(job: Job, needed: MemoryBreakdown) -> dict[str, str]:
         "schedule": f"{plan.schedule}, {plan.n_micro_batch} micro-batches of {plan.micro_batch}, chunks: {plan.n_chunk}",
         "batch": f"{plan.global_batch:,} sequences of {plan.seq_len:,} tokens",
         "groups": f"{plan.n_replica:,} replicas of {plan.pp} stages of {plan.n_member} devices in step",
-        "framework": job.framework or "not stated",
+        "framework": job.software.name or "not stated",
         "variability": job.variability.name,
         "memory": f"{total} of {capacity} per device on stage {needed.stage}, the fullest: {verdict}",
         **{f"  {name}": units.format_bytes(size) for name, size in parts},

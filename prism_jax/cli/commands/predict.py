@@ -104,7 +104,6 @@ def _run(
 
         from ...explain import explain
         from ...io.write import run_record
-        from ...memory.breakdown import memory
         from ...report import summary_dict
         from ...simulate.brute import COLUMNS_PER_CALL
         from ...simulate.predict import DEFAULT_COLUMNS, predict as simulate
@@ -130,8 +129,10 @@ def _run(
         explanation = explain(job, distribution, key=key)
     elapsed = {"compile": compiled - started, "run": ran - compiled, "explain": time.perf_counter() - ran}
     record = run_record({**inputs, "method": method, "samples": count}, seed)
-    cost, needed = lower(job).cost, memory(job.model, job.cluster, job.plan)
-    summary = summary_dict(job, distribution, explanation, cost, needed, seed=seed, elapsed_s=elapsed, record=record)
+    cost = lower(job).cost
+    summary = summary_dict(
+        job, distribution, explanation, cost, job.memory, seed=seed, elapsed_s=elapsed, record=record
+    )
     return summary, distribution, explanation
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, Mistake
-from ...framework.catalog import ACCUMULATE_APART, FRAMEWORKS, UNKNOWN
+from ...framework import FRAMEWORKS
 from ...job import Job
 from ...rules.check import problems
 from .cluster_section import read_cluster
@@ -26,7 +25,6 @@ SECTIONS: dict[str, Any] = {
     "cluster": (Any, ...),
     "plan": (Any, ...),
     "variability": (Any, None),
-    "framework": (one_of(FRAMEWORKS[:-1]), None),
 }
 
 
@@ -50,7 +48,7 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
     found: list[Mistake] = []
-    validated(job_section(SECTIONS), document.data, document, (), found)
+    validated(job_section(_sections()), document.data, document, (), found)
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
     model = read_model(document, found) if "model" in written else None
@@ -61,7 +59,10 @@ def job_of(document: Document) -> Job:
     if found or plan is None or model is None or cluster is None or variability is None:
         raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem
-    framework = document.data.get("framework") or UNKNOWN
-    if framework in ACCUMULATE_APART and "fused_grad_accumulation" not in document.data["plan"]:
-        plan = replace(plan, fused_grad_accumulation=False)
+    framework = document.data.get("framework") or ""
     return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
+
+
+def _sections() -> dict[str, Any]:
+    """All sections; the frameworks that a job may name are those that are known now."""
+    return {**SECTIONS, "framework": (one_of(FRAMEWORKS.names), None)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DataError, PrismError
-from ...framework.catalog import check_framework
+from ...framework import framework_of
 from ...job import Job
 from ..job.load_job import load_job
 
@@ -89,7 +89,7 @@ def _changes(row: Mapping[str, str | None]) -> list[str]:
 def _framework(row: Mapping[str, str | None]) -> list[str]:
     """The column as a change of the job: what a plan leaves open may follow from it."""
     named = (row.get("framework") or "").strip()
-    check_framework(named)
+    framework_of(named)
     return [f"framework={named}"] if named else []
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import DataError, PlanError, SpecError
-from ...framework.memory_options import GIB, NANOTRON, MemoryOptions
+from ...framework.memory_options import GIB, MemoryOptions
+from ...framework.nanotron import NANOTRON, cost_balanced_split
 from ...memory.breakdown import MemoryBreakdown, memory
 from ...plan.plan import RECOMPUTE, ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster
 from ...workload.transformer.spec import TransformerSpec
 from .packed import read_packed_text
-from .steps.nanotron_split import cost_balanced_split
 
 _DEVICE = "h100-sxm"
 _OUTCOMES = {"Success": True, "OOM": False}
@@ -117,7 +117,7 @@ class MemorySummary:
         return [item.reserved_error for item in self.rows if item.reserved_error is not None]
 
 
-def classify_rows(path: str | Path, options: MemoryOptions = NANOTRON) -> MemorySummary:
+def classify_rows(path: str | Path, options: MemoryOptions = NANOTRON.memory) -> MemorySummary:
     """Predict for every row of a memory table whether it fits.
 
     Raises:

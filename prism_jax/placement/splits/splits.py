@@ -17,7 +17,6 @@ from ...cost.step import step_cost
 from ...errors import PlanError
 from ...graph.build import build_graph
 from ...job import Job
-from ...memory.breakdown import memory
 from ...partition.chunks import layers_of_chunks
 from ...rules.check import problems
 from ...schedule import make_schedule
@@ -77,12 +76,12 @@ def layers_fit(job: Job, layers: tuple[int, ...], most_micro_batches: int) -> bo
 
 def _fits(job: Job, own: Job | None = None) -> bool:
     try:
-        needed = memory(job.model, job.cluster, job.plan)
+        needed = job.memory
     except PlanError:
         return False
     if needed.fits:
         return True
-    usual = memory(job.model, job.cluster, job.plan if own is None else own.plan)
+    usual = job.memory if own is None else own.memory
     return needed.total_bytes <= usual.total_bytes * (1.0 + 1e-9)
 
 

@@ -41,7 +41,7 @@ class Shard:
             tp=plan.tp,
             element_bytes=element,
             gemm_bytes=1.0 if plan.dtype == "fp8" else element,
-            accumulate_bytes=0.0 if plan.fused_grad_accumulation else _accumulate_bytes(plan.dtype, element),
+            accumulate_bytes=_accumulate_bytes(plan.dtype, element) if plan.fused_grad_accumulation is False else 0.0,
             dropout=has_dropout(model),
         )
 

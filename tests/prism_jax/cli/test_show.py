@@ -6,7 +6,7 @@ import pytest
 
 from prism_jax.cli.app import main
 from prism_jax.cli.catalogue import SHELVES, readable
-from prism_jax.framework.catalog import FRAMEWORKS
+from prism_jax.framework import FRAMEWORKS
 from prism_jax.plan.plan import SCHEDULES
 
 
@@ -52,7 +52,7 @@ def test_all_schedules_of_a_plan_are_on_the_shelf():
 
 
 def test_every_framework_that_a_job_may_name_is_on_the_shelf():
-    assert set(SHELVES["frameworks"]().names) == {name for name in FRAMEWORKS if name}
+    assert set(SHELVES["frameworks"]().names) == set(FRAMEWORKS.names)
 
 
 def test_facts_carry_their_units():

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from prism_jax.cli.app import main
-from prism_jax.framework.memory_options import GIB, NANOTRON
+from prism_jax.framework.memory_options import GIB
+from prism_jax.framework.nanotron import NANOTRON
 from prism_jax.io.tables.memory_table import read_memory_table
 from prism_jax.memory.breakdown import memory
 
@@ -33,7 +34,7 @@ def validated(capsys: pytest.CaptureFixture[str], file: str) -> dict[str, Any]:
 def test_outcomes_and_peaks_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two that fit, one of them called OOM in the table; one that cannot; one failure of another kind; a peak 10 % too low."""
     plain = read_memory_table(write(tmp_path / "one.csv", {}))[0]
-    peak = memory(plain.model, plain.cluster, plain.plan, NANOTRON).worst.allocator_bytes / GIB
+    peak = memory(plain.model, plain.cluster, plain.plan, NANOTRON.memory).worst.allocator_bytes / GIB
     file = write(
         tmp_path / "rows.csv",
         {"peak_mem_reserved_gb": f"{peak / 0.9:.6f}"},

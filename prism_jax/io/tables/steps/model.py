@@ -22,8 +22,9 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
     """The architecture of a row.
 
     Notes:
-        Blank sizes come from the preset of that name. Without one: key-value heads as heads, heads of 128 columns, MLP of
-        four times the hidden size (plain) and the vocabulary of the family.
+        Blank sizes come from the preset of that name. Without one: key-value heads as heads, heads of 128 columns
+        or as near to that as tensor parallelism divides, MLP of four times the hidden size (plain) and the vocabulary of the
+        family.
 
     Raises:
         UnsupportedRowError: sizes that nobody published.
@@ -73,10 +74,19 @@ def _adapted(preset: TransformerSpec, record: StepRecord) -> TransformerSpec:
     return replace(preset, **changes)  # pyright: ignore[reportArgumentType]
 
 
+def _usual_heads(hidden: int, tp: int) -> int:
+    """Heads of 128 columns, or the nearest number that `tp` divides and that divides `hidden`: what ran was possible."""
+    usual = max(1, hidden // 128)
+    if usual % tp == 0:
+        return usual
+    possible = (n for n in range(tp, hidden + 1, tp) if hidden % n == 0)
+    return min(possible, key=lambda n: abs(n - usual), default=usual)
+
+
 def _from_sizes(record: StepRecord, n_layers: int, hidden: int) -> TransformerSpec:
     gated = bool(_GATED.search(record.model_name)) if record.gated is None else record.gated
     rotary = gated or "nemotron" in record.model_name.lower()
-    n_heads = record.n_heads or max(1, hidden // 128)
+    n_heads = record.n_heads or _usual_heads(hidden, record.tp or 1)
     ffn = record.ffn or 4 * hidden
     moe = None
     if record.n_experts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ....framework.catalog import ACCUMULATE_APART
+from ....framework import framework_of
 from ....plan.plan import Overlap, ParallelPlan
 from ....system.catalog import default_cluster
 from .batch import batches_of_record
@@ -203,7 +203,9 @@ def _ep(record: StepRecord, tp: int, n_data: int) -> int:
 
 def _fuses_accumulation(record: StepRecord) -> bool:
     """Unless the row says that gradients are added up in fp32 by code that does so in a pass of its own."""
-    return not ("fp32 grad accumulation True" in record.notes and framework_of_record(record) in ACCUMULATE_APART)
+    if "fp32 grad accumulation True" not in record.notes:
+        return True
+    return framework_of(framework_of_record(record)).plan_defaults.fused_grad_accumulation
 
 
 def _grad_bucket(record: StepRecord) -> int:

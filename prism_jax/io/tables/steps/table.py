@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ....errors import DataError, PrismError
+from ....framework import framework_of
 from ....partition.chunks import layers_of_chunks
 from ....plan.plan import ParallelPlan
-from ....rules.check import MAX_CHUNK_RUNS
+from ....rules.check import MAX_CHUNK_RUNS, check_plan
 from ....system.hardware import Cluster
 from ....workload.transformer.spec import TransformerSpec
 from ..job_table import MeasuredRun, is_job_table, read_job_table
@@ -23,7 +24,6 @@ from .defect import defect_of_record
 from .framework import framework_of_record
 from .kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
 from .model import model_of_record
-from .nanotron_split import cost_balanced_split
 from .peers import slower_than_peers
 from .plan import plan_of_record
 from .record import WHAT, StepRecord, records_of
@@ -44,7 +44,7 @@ class StepRow:
         measured_range: lowest and highest value that unstated conventions leave.
         unsupported: why there is no job; empty when model, cluster and plan are given.
         defect: what is known to be wrong with the row, in words; empty if nothing is.
-        framework: training software it ran on, one of `framework.catalog.FRAMEWORKS`; empty if unknown.
+        framework: training software it ran on, a name in `framework.FRAMEWORKS`; empty if unknown.
     """
 
     id: str
@@ -131,7 +131,7 @@ def count_support(rows: Iterable[StepRow]) -> SupportCount:
 def _of_run(run: MeasuredRun, source: str) -> StepRow:
     """A measured job as a row of the table it is from; its variability is that of its device."""
     job = run.job
-    return StepRow(run.id, source, run.measured_s, None, job.model, job.cluster, job.plan, framework=job.framework)
+    return StepRow(run.id, source, run.measured_s, None, job.model, job.cluster, job.plan, framework=job.software.name)
 
 
 def _row(record: StepRecord, beside_peers: str) -> StepRow:
@@ -147,8 +147,9 @@ def _row(record: StepRecord, beside_peers: str) -> StepRow:
     try:
         refuse_other_kinds(record)
         cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
-        if known.framework == "nanotron" and not plan.layer_split:
-            plan = replace(plan, layer_split=cost_balanced_split(model, plan.pp))
+        split = framework_of(known.framework).layer_split
+        if split is not None and not plan.layer_split:
+            plan = replace(plan, layer_split=split(model, plan.pp))
         measured_s = _measured_s(record, model, plan)
         _check(model, cluster, plan)
     except UnsupportedRowError as reason:
@@ -167,6 +168,7 @@ def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None
         raise UnsupportedRowError("more model chunks than layers")
     if plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
         raise UnsupportedRowError("too many micro-batches to simulate")
+    check_plan(plan, model, cluster)
 
 
 def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
-from prism_jax.memory.breakdown import memory
 from prism_jax.placement import Effort, place
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score, step_times, stored
@@ -75,21 +76,16 @@ def test_layers_leave_the_slow_stage(job_of):
     assert uneven < 0.95 * even
 
 
-def test_layers_stay_where_memory_is_full(job_of, monkeypatch):
+def test_layers_stay_where_memory_is_full(job_of):
     job = job_of(layers=32)
+    full = job.memory.total_bytes
+    job = replace(job, cluster=replace(job.cluster, device=replace(job.cluster.device, hbm_bytes=full)))
     slow = np.ones(8)
     slow[2:4] = 1.3
     space = split_space(problem_of(job, fleet_of(slow, 8)))
     kept = stored(space.problem, Draws(jax.random.key(0), 2))
-    full = memory(job.model, job.cluster, job.plan).total_bytes
-
-    def tight(*args):
-        needed = memory(*args)
-        return type(needed)(full, needed.stages)
-
-    monkeypatch.setattr("prism_jax.placement.splits.splits.memory", tight)
     found = split_layers(space, space.even, kept, as_given(space.problem), "p95")
-    assert memory(job.model, job.cluster, with_layers(job, found.layers).plan).total_bytes <= full
+    assert with_layers(job, found.layers).memory.total_bytes <= full
 
 
 @pytest.mark.slow

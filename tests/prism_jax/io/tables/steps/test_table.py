@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from prism_jax.errors import DataError
+from prism_jax.framework.nanotron import cost_balanced_split
 from prism_jax.io.tables.memory_table import classify_rows
 from prism_jax.io.tables.steps.cluster import network_bytes_per_s
-from prism_jax.io.tables.steps.nanotron_split import cost_balanced_split
 from prism_jax.io.tables.steps.plan import is_before_flash_attention
 from prism_jax.io.tables.steps.table import StepRow, count_support, read_step_rows
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -47,6 +47,17 @@ def json_row(tmp_path: Path, **changes: Any) -> StepRow:
     file = tmp_path / "rows.json"
     file.write_text(json.dumps([REFERENCE | changes]))
     return read_step_rows(file)[0]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "tp", "heads"),
+    [("4096", "8", 32), ("13824", "1", 108), ("13824", "4", 108), ("13824", "8", 96), ("100", "1", 1)],
+)
+def test_heads_that_nobody_stated_are_possible_under_tensor_parallelism(tmp_path: Path, hidden, tp, heads):
+    """13,824 columns make 108 heads of 128, which 8 GPUs cannot share."""
+    sizes = {"hidden": hidden, "heads": "", "kv_heads": "", "ffn": "", "layers": "24"}
+    row = csv_row(tmp_path, model="GPT of nobody", tp=tp, pp="1", dp="", sharding="none", **sizes)
+    assert row.job[0].n_heads == heads
 
 
 def test_a_reference_row_becomes_model_cluster_and_plan(tmp_path: Path):

@@ -1,0 +1,20 @@
+"""PyTorch's own fully sharded data parallelism: modules as written, whatever trainer runs them."""
+
+from __future__ import annotations
+
+from .base import EAGER, Framework
+from .recognition import by_name, in_notes
+
+FSDP = Framework(
+    "fsdp",
+    "PyTorch FSDP 1 and 2 under any trainer",
+    EAGER,
+    patterns=(
+        in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),
+        *by_name(
+            r"llm-foundry|mosaicml|fms-fsdp|foundation-model-stack|torchtitan|torchtune|pytorch blog|axolotl"
+            r"|\baccelerate\b|lightning|litgpt|llama-?factory|\bolmo\b|(?<!megatron )(?<!megatron-)\bfsdp\d?\b|opt-175b|metaseq",
+            80,
+        ),
+    ),
+)

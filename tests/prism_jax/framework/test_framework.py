@@ -1,0 +1,79 @@
+"""Frameworks as values: what the shipped ones say, how they are named, copied and recognised."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from prism_jax.errors import SpecError
+from prism_jax.framework import (
+    FRAMEWORKS,
+    Framework,
+    PlanDefaults,
+    SourcePattern,
+    framework_of,
+    recognised,
+    style_of,
+)
+from prism_jax.framework.base import AS_MEGATRON
+from prism_jax.framework.memory_options import MEGATRON
+from prism_jax.framework.other import UNKNOWN
+from prism_jax.plan.plan import ParallelPlan
+
+RUN = {"notes": "", "table": "", "source": "", "gpu": ""}
+
+
+def test_frameworks_are_values() -> None:
+    for framework in FRAMEWORKS:
+        assert pickle.loads(pickle.dumps(framework)) == framework
+        assert hash(framework) == hash(replace(framework))
+        assert framework_of(framework.name) is framework
+        assert framework_of(framework) is framework
+    assert len(set(FRAMEWORKS)) == len(FRAMEWORKS) == 12
+
+
+def test_what_is_not_known_is_as_megatron() -> None:
+    """Only where peaks were compared do memory rules differ, and the object says what its rules rest on."""
+    assert framework_of("") is UNKNOWN
+    for framework in (*FRAMEWORKS, UNKNOWN):
+        is_own = framework.memory != MEGATRON
+        assert not (is_own and framework.memory_source == AS_MEGATRON)
+        assert is_own == (framework.name == "nanotron")
+
+
+def test_plan_defaults_are_fields_of_a_plan_that_may_be_open() -> None:
+    plan = ParallelPlan(1, 8, 1024)
+    assert all(getattr(plan, name) is None for name in PlanDefaults.__dataclass_fields__)
+
+
+def test_unknown_names_and_styles_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"framework 'fspd' is unknown; known are megatron-core, .*did you mean fsdp\?"):
+        framework_of("fspd")
+    with pytest.raises(SpecError, match="style = 'lazy' of framework 'mine'"):
+        Framework("mine", style="lazy")
+    assert style_of("fspd") == ""
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [
+        ({"notes": "Megatron-DeepSpeed", "source": "nanotron"}, "megatron-deepspeed"),  # notes before names
+        ({"table": "runs/colossal-ai/a.csv", "source": "NVIDIA"}, "colossalai"),  # the table before the source
+        ({"source": "NVIDIA/Megatron-LM", "gpu": "V100"}, "megatron-2021"),
+        ({"source": "NVIDIA/Megatron-LM", "gpu": "tpu-v4"}, "jax"),
+        ({"source": "pytorch/torchtitan", "gpu": "TPU-v5e"}, "fsdp"),
+        ({"gpu": "TPU-v5e"}, "jax"),
+        ({"source": "an unknown place"}, ""),
+    ],
+)
+def test_the_particular_is_asked_before_the_general(run: dict[str, str], name: str) -> None:
+    assert recognised(**(RUN | run)) == name
+
+
+def test_all_expressions_of_a_pattern_must_match_and_the_callers_come_first() -> None:
+    mine = Framework("mine", patterns=(SourcePattern(source="megatron", gpu="abacus"),))
+    with FRAMEWORKS.with_item(mine):
+        assert recognised(**(RUN | {"source": "NVIDIA/Megatron-LM", "gpu": "Abacus 2"})) == "mine"
+        assert recognised(**(RUN | {"source": "NVIDIA/Megatron-LM", "gpu": "H100"})) == "megatron-core"
