@@ -16,6 +16,7 @@ from ....partition.chunks import layers_of_chunks
 from ....plan.plan import ParallelPlan
 from ....rules.check import MAX_CHUNK_RUNS, check_plan
 from ....system.hardware import Cluster
+from ....workload.base import Workload
 from ....workload.transformer.spec import TransformerSpec
 from ..job_table import MeasuredRun, is_job_table, read_job_table
 from ..packed import read_packed_text
@@ -51,7 +52,7 @@ class StepRow:
     source: str
     measured_s: float | None
     measured_range: tuple[float, float] | None = None
-    model: TransformerSpec | None = None
+    model: Workload | None = None
     cluster: Cluster | None = None
     plan: ParallelPlan | None = None
     unsupported: str = ""
@@ -59,7 +60,7 @@ class StepRow:
     framework: str = ""
 
     @property
-    def job(self) -> tuple[TransformerSpec, Cluster, ParallelPlan]:
+    def job(self) -> tuple[Workload, Cluster, ParallelPlan]:
         """The triple of a supported row.
 
         Raises:
