@@ -20,6 +20,10 @@ WHOLE_NORMS = (
     "sharded norms, routers and the final norm are gathered whole by every tensor-parallel rank, as they are held"
 )
 GATHERED_EXPERTS = "multi-token-prediction modules under parameter sharding: their experts are gathered as experts"
+OWN_MEMORY = "jobs of nanotron are held in memory by the rules of nanotron, not of Megatron-LM"
+POSSIBLE_HEADS = (
+    "heads that a row does not state are as many as its tensor parallelism divides: 96, not 108 over 8 GPUs"
+)
 _TIMES = ("noise_free_s", "p50_s", "p95_s")
 # Differences from revision 9d6485c that are meant: (pattern of ids, pattern of quantities) -> why. Patterns as in a shell.
 INTENDED: dict[tuple[str, str], str] = {
@@ -34,6 +38,9 @@ INTENDED: dict[tuple[str, str], str] = {
     **{("rows/steps/Rapid-LLM-UCI-4xA100-measurements/*", time): WHOLE_NORMS for time in _TIMES},
     **{("rows/steps/yanring-Megatron-MoE-ModelZoo/*", time): WHOLE_NORMS for time in _TIMES},
     **{("rows/steps/AI-Hypercomputer-tpu-recipes/*", time): GATHERED_EXPERTS for time in _TIMES},
+    **{("grid/frameworks/nanotron", what): OWN_MEMORY for what in ("memory_bytes", "fits")},
+    **{("rows/*/huggingface-nanotron*", what): OWN_MEMORY for what in ("memory_bytes", "fits")},
+    **{("rows/steps/*/bigsci-003[6-9]", what): POSSIBLE_HEADS for what in (*_TIMES, "memory_bytes")},
 }
 
 
