@@ -5,7 +5,6 @@ Each shelf imports what it lists when it is opened, so that a command pays only 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -112,15 +111,10 @@ def schedules() -> Shelf:
     """Pipeline schedules."""
     from ..schedule import SCHEDULES
 
-    def text(name: str) -> str:
-        return inspect.getdoc(SCHEDULES[name]) or ""
-
     def entry(name: str) -> Entry:
-        return {"name": _known("schedule", name, tuple(SCHEDULES)), "description": text(name)}
+        return {"name": name, "description": SCHEDULES.named(name).description}
 
-    return Shelf(
-        tuple(SCHEDULES), ("schedule", "what it does"), lambda name: (name, text(name).partition("\n")[0]), entry
-    )
+    return Shelf(SCHEDULES.names, ("schedule", "what it does"), lambda name: (name, SCHEDULES.named(name).about), entry)
 
 
 def frameworks() -> Shelf:

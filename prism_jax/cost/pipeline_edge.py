@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
-from ..partition.chunks import chunks_of_stage
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
@@ -46,15 +45,9 @@ def tier_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Cor
     return np.array([seconds * fix.comm(tier > 0)[0] + gather for tier, seconds in enumerate(sends)])
 
 
-def stages(plan: ParallelPlan) -> list[int]:
+def stages(plan: ParallelPlan) -> tuple[int, ...]:
     """Stage of every chunk; of bidirectional schedules, for the first direction."""
-    if plan.schedule == "dualpipe":
-        return list(range(plan.n_chunk))
-    stage = [0] * plan.n_chunk
-    for s in range(plan.pp):
-        for chunk in chunks_of_stage(plan, s):
-            stage[chunk] = s
-    return stage
+    return plan.pipeline_schedule.placements(plan.pp, plan.virtual_stages)[0]
 
 
 def _send_s(n_bytes: float, cluster: Cluster, plan: ParallelPlan, level: int) -> float:

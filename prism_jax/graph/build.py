@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from .._typing import Floats, Ints
 from ..cost.step_cost import StepCost
 from ..errors import PlanError
-from ..schedule.base import Op, Schedule
+from ..schedule.order import Op, ScheduleOrder
 from .levels import LevelTable, level_table as level_table
 from .signatures import signature_seconds, signatures
 from .step_graph import StepGraph
 
 
-def build_graph(schedule: Schedule, cost: StepCost) -> StepGraph[Op]:
+def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph[Op]:
     """Everything one member group per stage does in a step, noise-free, ready for the jitted code.
 
     Args:
@@ -62,7 +62,7 @@ def _placed(seconds: Floats, of_op: NDArray[np.intp]) -> Floats:
     return np.concatenate([seconds, np.zeros_like(seconds[:1])])[of_op]
 
 
-def _check_shapes(schedule: Schedule, cost: StepCost) -> None:
+def _check_shapes(schedule: ScheduleOrder, cost: StepCost) -> None:
     n_chunk, n_stage = cost.compute_s.shape[1], len(cost.end_compute_s)
     if (n_chunk, n_stage) != (schedule.n_chunk, schedule.pp):
         raise PlanError(
@@ -71,7 +71,7 @@ def _check_shapes(schedule: Schedule, cost: StepCost) -> None:
         )
 
 
-def _numbered(schedule: Schedule, table: LevelTable) -> Ints:
+def _numbered(schedule: ScheduleOrder, table: LevelTable) -> Ints:
     """[level, lane] number of the op there, lane by lane in running order; -1 where the lane idles."""
     first = np.cumsum([0] + [len(order) for order in schedule.orders[:-1]])
     return np.where(table.op >= 0, table.op + first[None, :], -1).astype(np.int32)

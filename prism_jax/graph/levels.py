@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._typing import Ints
 from ..errors import PlanError
 from ..kernels import PASSES
-from ..schedule.base import Op, Part, Schedule
+from ..schedule.order import Op, Part, ScheduleOrder
 
 
 class LevelTable(NamedTuple):
@@ -74,7 +74,7 @@ class _Runs(NamedTuple):
     dep_need: list[int]  # code of the part it waits for
 
 
-def level_table(schedule: Schedule) -> LevelTable:
+def level_table(schedule: ScheduleOrder) -> LevelTable:
     """Table of `schedule`, with as few levels as its order allows.
 
     Raises:
@@ -93,7 +93,7 @@ def level_table(schedule: Schedule) -> LevelTable:
     return _table(runs, min(candidates, key=furthest), schedule.pp, codes)
 
 
-def _run(schedule: Schedule, codes: _Codes) -> _Runs:
+def _run(schedule: ScheduleOrder, codes: _Codes) -> _Runs:
     """Run every lane as far as it gets, waking lanes that wait for what has just been done."""
     lanes = [[codes.of(op) for op in order] for order in schedule.orders]
     need_of, done = codes.need, [-1] * len(codes.need)  # code -> position
@@ -138,7 +138,7 @@ def _append(runs: _Runs, lane: int, index: int, level: int, needed: list[tuple[i
     return level
 
 
-def _check_finished(schedule: Schedule, codes: _Codes, next_index: list[int], done: list[int]) -> None:
+def _check_finished(schedule: ScheduleOrder, codes: _Codes, next_index: list[int], done: list[int]) -> None:
     """Name the ops that wait for each other, if any lane is left over."""
     orders = schedule.orders
     blocked = [lane for lane, index in enumerate(next_index) if index < len(orders[lane])]

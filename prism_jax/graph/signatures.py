@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._typing import Floats
 from ..kernels import PASSES
-from ..schedule.base import Schedule
+from ..schedule.order import ScheduleOrder
 from .levels import LevelTable
 
 Index = NDArray[np.intp]
@@ -38,7 +38,7 @@ class Signatures(NamedTuple):
     edge: Index
 
 
-def signatures(schedule: Schedule, table: LevelTable) -> Signatures:
+def signatures(schedule: ScheduleOrder, table: LevelTable) -> Signatures:
     """Signatures of all ops of `schedule` at their places in `table`."""
     edge = _edges(schedule)
     known: dict[tuple[int, tuple[tuple[int, int, int], ...]], int] = {}
@@ -68,7 +68,7 @@ def signatures(schedule: Schedule, table: LevelTable) -> Signatures:
 _KIND = {name: index for index, name in enumerate(PASSES)}
 
 
-def _edges(schedule: Schedule) -> Callable[[str, int, int], int]:
+def _edges(schedule: ScheduleOrder) -> Callable[[str, int, int], int]:
     """(kind, chunk, micro-batch) -> edge that is crossed: F of chunk q sends over edge q, B over edge q - 1, W nowhere.
 
     Nothing is sent within a stage or past the ends.

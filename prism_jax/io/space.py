@@ -8,14 +8,17 @@ overlap_dp: [true, false]
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, create_model
 
+from .._registry import Registry
 from ..errors import ConfigError, Mistake
-from ..plan.plan import RECOMPUTE, SCHEDULES, SHARDING
+from ..plan.plan import RECOMPUTE, SHARDING
+from ..schedule import SCHEDULES
 from ..search.plans.space import PlanSpace
 from .job.document import Document
 from .job.mistakes import validated
@@ -24,7 +27,7 @@ from .job.schema import STRICT, Count, Flag, one_of
 
 MOST_VALUES = 64
 SWITCHES = ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")
-NAMED = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "sharding": SHARDING}
+NAMED: dict[str, Iterable[str] | Registry[Any]] = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "sharding": SHARDING}
 
 
 def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:

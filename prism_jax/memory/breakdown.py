@@ -17,7 +17,6 @@ from ..framework.memory_options import MEGATRON, MemoryOptions
 from ..partition.chunks import chunk_blocks, chunks_of_stage
 from ..partition.weights import stage_weights
 from ..plan.plan import ParallelPlan
-from ..schedule.in_flight import in_flight_chunks
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .factors import ActivationFactors, StateFactors, activation_factors, state_factors
@@ -139,12 +138,13 @@ def held_activations(model: Workload, plan: ParallelPlan) -> Floats:
         The blocks of the last chunk's end run their backward right after their forward, unless all forwards come first.
     """
     chunks, at_end = chunk_blocks(model, plan), np.array([run.place == "last" for run in model.layout])
+    schedule, degrees = plan.pipeline_schedule, (plan.pp, plan.n_micro_batch, plan.virtual_stages)
     rows = []
     for stage in range(plan.pp):
         held = chunks_of_stage(plan, stage)
         blocks = np.sum([chunks[chunk] for chunk in held], axis=0, dtype=np.float64)
-        share = in_flight_chunks(plan, stage) / len(held)
-        n_end = plan.n_micro_batch if plan.schedule == "gpipe" else 1
+        share = schedule.in_flight(stage, *degrees) / len(held)
+        n_end = schedule.logits_held(stage, *degrees) if blocks[at_end].any() else 0
         rows.append(blocks * np.where(at_end, n_end, share))
     return np.array(rows)
 

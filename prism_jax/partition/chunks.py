@@ -61,10 +61,5 @@ def _even_split(n_layers: int, n_chunk: int) -> tuple[int, ...]:
 
 
 def chunks_of_stage(plan: ParallelPlan, stage: int) -> tuple[int, ...]:
-    """Chunks whose parameters live on `stage`: one, `virtual_stages`, or two (the V of zb_v, both ends of dualpipe)."""
-    mirrored = plan.n_chunk - 1 - stage
-    if plan.schedule == "zb_v" and plan.virtual_stages == 2:
-        return (stage, mirrored)
-    if plan.schedule == "dualpipe" and plan.pp > 1:
-        return tuple(sorted({stage, mirrored}))
-    return tuple(range(stage, plan.n_chunk, plan.pp))
+    """Chunks whose parameters live on `stage` under the plan's schedule, in model order."""
+    return plan.pipeline_schedule.chunks_of_stage(stage, plan.pp, plan.virtual_stages)

@@ -21,7 +21,7 @@ from .._typing import Floats
 from ..graph.step_graph import StepGraph
 from ..job import Job
 from ..kernels import COMPUTE_CLASSES
-from ..schedule.base import Op
+from ..schedule.order import Op
 from ..simulate.program import Program, by_class, lower, ring_rows
 from .fleet import Fleet
 from .slots import Slots

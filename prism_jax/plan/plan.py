@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from ..errors import PlanError, Problem
 from ..kernels import RECOMPUTE as RECOMPUTE
+from ..schedule import PipelineSchedule, resolve_schedule
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe")
+DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
 AXES = ("tp", "cp", "dp", "pp")
 
@@ -39,7 +40,7 @@ class ParallelPlan:
     cp: int = 1
     ep: int = 1
     virtual_stages: int = 1
-    schedule: str = "1f1b"
+    schedule: str | PipelineSchedule = DEFAULT_SCHEDULE  # a name of `schedule.SCHEDULES`, or an object
     sequence_parallel: bool = False
     zero_stage: int = 0  # 0 none, 1 optimizer state, 2 and gradients, 3 and parameters
     sharding: str = "none"
@@ -78,6 +79,20 @@ class ParallelPlan:
     def n_devices(self) -> int:
         """Devices of the job."""
         return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def pipeline_schedule(self) -> PipelineSchedule:
+        """`schedule` as an object.
+
+        Raises:
+            PlanError: an unknown name.
+        """
+        return resolve_schedule(self.schedule)
+
+    @property
+    def schedule_name(self) -> str:
+        """`schedule` as a text, known or not."""
+        return str(self.schedule)
 
     @property
     def n_chunk(self) -> int:

@@ -74,7 +74,7 @@ def _label(plan: ParallelPlan) -> str:
     degrees = " ".join(
         f"{axis}{getattr(plan, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(plan, axis) > 1
     )
-    chunks = f" v{plan.virtual_stages}" if plan.schedule == "interleaved" else ""
+    chunks = f" v{plan.virtual_stages}" if plan.virtual_stages > 1 else ""
     pipeline = f" {plan.schedule}{chunks}" if plan.pp > 1 else ""
     off = "".join(
         f" -{axis}" for axis in ("dp", "tp", "pp") if not getattr(plan.overlap, axis) and getattr(plan, axis) > 1

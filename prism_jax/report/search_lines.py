@@ -46,7 +46,7 @@ def plan_words(plan: Found) -> str:
     """A plan in one line."""
     degrees = " x ".join(f"{axis} {plan[axis]}" for axis in ("tp", "cp", "pp", "dp") if plan[axis] > 1) or "one device"
     pipeline = f", {plan['schedule']}" if plan["pp"] > 1 else ""
-    chunks = f" v {plan['virtual_stages']}" if plan["schedule"] == "interleaved" else ""
+    chunks = f" v {plan['virtual_stages']}" if plan["virtual_stages"] > 1 else ""
     return ", ".join([
         degrees + (f", ep {plan['ep']}" if plan["ep"] > 1 else "") + pipeline + chunks,
         f"micro-batch {plan['micro_batch']} ({plan['n_micro_batch']} of them)",

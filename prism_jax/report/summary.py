@@ -113,7 +113,7 @@ def describe(job: Job) -> dict[str, Any]:
         "pp": plan.pp,
         "dp": plan.dp,
         "ep": plan.ep,
-        "schedule": plan.schedule,
+        "schedule": plan.schedule_name,
         "virtual_stages": plan.virtual_stages,
         "n_micro_batch": plan.n_micro_batch,
         "tokens_per_step": plan.global_batch * plan.seq_len,

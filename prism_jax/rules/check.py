@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import PlanError, PrismError, Problem
-from ..plan.plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
+from ..plan.plan import RECOMPUTE, SHARDING, ParallelPlan
+from ..schedule import SCHEDULES, PipelineSchedule
 from ..system.hardware import Cluster
 from ..workload.base import Workload, n_body
 
-STAGES_PER_DEVICE = {"gpipe": 1, "1f1b": 1, "zb_h1": 1, "zb_h2": 1, "zb_v": 2, "dualpipe": 1}
 ATTENTION = ("flash", "unfused")
 MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micro-batches of 128 chunks, about a minute
 
@@ -39,8 +39,9 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
 
 
 def _names(plan: ParallelPlan) -> Iterator[Problem]:
+    if not _knows_schedule(plan):
+        yield Problem("schedule", f"{plan.schedule!r} is unknown; known are {', '.join(SCHEDULES.names)}")
     for name, known in (
-        ("schedule", SCHEDULES),
         ("recompute", RECOMPUTE),
         ("sharding", SHARDING),
         ("attention", ATTENTION),
@@ -120,27 +121,14 @@ def _sharding(plan: ParallelPlan) -> Iterator[Problem]:
         )
 
 
+def _knows_schedule(plan: ParallelPlan) -> bool:
+    return isinstance(plan.schedule, PipelineSchedule) or plan.schedule in SCHEDULES
+
+
 def _pipeline(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
-    fixed = STAGES_PER_DEVICE.get(plan.schedule)
-    if plan.schedule == "interleaved" and plan.virtual_stages < 2 and plan.pp > 1:
-        yield Problem("schedule", "interleaved needs virtual_stages of at least 2. Use schedule=1f1b for one.")
-    if fixed is not None and plan.virtual_stages != fixed:
-        yield Problem(
-            "schedule",
-            f"{plan.schedule} runs {fixed} model chunk(s) per stage, but virtual_stages = {plan.virtual_stages}. "
-            f"Set virtual_stages={fixed}, or schedule=interleaved for more.",
-        )
-    if plan.schedule == "interleaved" and plan.n_micro_batch < plan.pp:
-        yield Problem(
-            "schedule",
-            f"interleaved needs at least pp = {plan.pp} micro-batches per replica, but there are {plan.n_micro_batch}",
-        )
-    if plan.schedule == "dualpipe" and (plan.pp % 2 or plan.n_micro_batch % 2 or plan.n_micro_batch < 2 * plan.pp):
-        yield Problem(
-            "schedule",
-            f"dualpipe needs an even pp and an even number of at least 2*pp micro-batches, "
-            f"but pp = {plan.pp} and there are {plan.n_micro_batch}",
-        )
+    if plan.n_micro_batch and _knows_schedule(plan):
+        n = min(plan.n_micro_batch, MAX_CHUNK_RUNS)  # `_batch` refuses more
+        yield from plan.pipeline_schedule.problems(plan.pp, n, plan.virtual_stages)
     if plan.layer_split:
         if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != n_body(model):
             yield Problem(

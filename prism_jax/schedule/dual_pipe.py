@@ -3,35 +3,92 @@
 The first half of the micro-batches flows from stage 0 to pp - 1, the second half from pp - 1 to 0, so stage s holds the
 parameters of chunks s and pp - 1 - s. Eight phases; "near" is the direction that reaches the stage first.
 
-Source: DeepSeek-V3 technical report, arXiv 2412.19437, section 3.2.1; phases as in deepseek-ai/DualPipe, `dualpipe.py`.
+With F, B, W the mean seconds of a chunk, pair the seconds of a forward beside a backward, p stages and x+ the positive part
+of x, a step takes about
+
+    max_s (n_pair pair_s + n_alone (F + B + W)_s) + (p / 2 - 1) (pair + B - 2 W)+
+
+Source: DeepSeek-V3 technical report, arXiv 2412.19437, section 3.2.1 and table 2; phases as in
+deepseek-ai/DualPipe, `dualpipe.py`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ..errors import PlanError
-from .base import Op, Schedule, backward, forward, input_gradient, require_one_chunk, weight_gradient
+import numpy as np
+
+from .._typing import Floats
+from .base import PipelineSchedule, one_if_last
+from .order import Op, Orders, backward, forward, input_gradient, weight_gradient
+from .work import Counts, Flags, PipelineWork
 
 
-def dual_pipe(pp: int, n_micro_batch: int, virtual_stages: int = 1) -> Schedule:
-    """Bidirectional order; ops that hold F, B and W overlap a forward with a whole backward.
+@dataclass(frozen=True)
+class DualPipe(PipelineSchedule):
+    """Bidirectional order; ops that hold F, B and W overlap a forward with a whole backward."""
 
-    Raises:
-        PlanError: pp or n_micro_batch is odd, n_micro_batch < 2 pp, or virtual_stages is not 1.
-    """
-    require_one_chunk("dualpipe", virtual_stages)
-    if pp % 2:
-        raise PlanError(f"schedule dualpipe needs an even pp, but pp = {pp}. Try pp={pp + 1}, or schedule='zb_h1'.")
-    if n_micro_batch % 2 or n_micro_batch < 2 * pp:
-        enough = max(2 * pp, n_micro_batch + n_micro_batch % 2)
-        raise PlanError(
-            f"schedule dualpipe needs an even n_micro_batch >= 2 * pp = {2 * pp}, but n_micro_batch = {n_micro_batch}. "
-            f"Try n_micro_batch={enough} (global_batch = {enough} * dp * micro_batch)."
-        )
-    half = n_micro_batch // 2
-    orders = tuple(_order(stage, pp, half) for stage in range(pp))
-    return Schedule("dualpipe", pp, n_micro_batch, 1, orders, lambda q, m: q if m < half else pp - 1 - q)
+    name: str = "dualpipe"
+    overlaps_passes: ClassVar[bool] = True
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """Eight phases."""
+        return tuple(_order(stage, pp, n_micro_batch // 2) for stage in range(pp))
+
+    def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
+        """Stages in turn, and the same from the other end."""
+        down = tuple(chunk % pp for chunk in range(pp * virtual_stages))
+        return down, tuple(pp - 1 - stage for stage in down)
+
+    def direction(self, micro_batch: int, n_micro_batch: int) -> int:
+        """0 for the first half of the micro-batches, 1 for the second."""
+        return int(micro_batch >= n_micro_batch // 2)
+
+    def enough_micro_batches(self, pp: int, n_micro_batch: Counts, virtual_stages: int) -> Flags:
+        """Even numbers of stages and micro-batches, and twice as many micro-batches as stages."""
+        return (n_micro_batch % 2 == 0) & (n_micro_batch >= 2 * pp) & (pp % 2 == 0)
+
+    def micro_batches_needed(self, pp: int, virtual_stages: int) -> str:
+        """Even numbers of stages and micro-batches, and twice as many micro-batches as stages."""
+        return "an even pp and an even number of at least 2*pp micro-batches"
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """One more than there are stages, on every stage."""
+        return float(pp + 1)
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of one micro-batch, at either end."""
+        return one_if_last(self, stage, pp, virtual_stages)
+
+    def step_s(self, work: PipelineWork) -> Floats:
+        """The bound, or the busiest stage and the bubble."""
+        return np.maximum(work.bound_s, _step_s(work))
+
+
+def _step_s(work: PipelineWork) -> Floats:
+    """[plan] a forward of chunk q runs beside a backward of its mirror image on the stage."""
+    pp, pair, alone = work.pp, _pair_s(work), work.whole_s.sum(axis=1)
+    pair, alone = (0.5 * (part + part[:, ::-1]) for part in (pair, alone))
+    stage = np.arange(pp)
+    inner = np.minimum(stage, pp - 1 - stage)
+    outer = pp // 2 - 1 - inner
+    n_alone = 2 * pp - 2 - 2 * inner - outer + (outer == 0)
+    _, b, w = work.mean_s.T
+    bubble = (pp // 2 - 1) * np.maximum(pair.mean(axis=1) + b - 2.0 * w, 0.0)
+    return ((work.n_micro_batch[:, None] - n_alone) * pair + n_alone * alone + work.end_s).max(axis=1) + bubble
+
+
+def _pair_s(work: PipelineWork) -> Floats:
+    """[plan, chunk] forward of a chunk beside the backward of its mirror image."""
+    sides = (slice(0, 1), slice(1, 3))
+    busy = [work.compute_s[:, side].sum(axis=1) for side in sides]
+    sent = [work.comm_s[:, side].sum(axis=1) for side in sides]
+    free = [np.maximum(own - work.hidden_s[:, side].sum(axis=1), 0.0) for own, side in zip(busy, sides, strict=True)]
+    forward_s = busy[0] + np.maximum(sent[0] - free[1][:, ::-1], 0.0)
+    backward_s = busy[1] + np.maximum(sent[1] - free[0][:, ::-1], 0.0)
+    return forward_s + backward_s[:, ::-1]
 
 
 class _Stage:

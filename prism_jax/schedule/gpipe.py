@@ -5,19 +5,36 @@ Source: Huang et al., arXiv 1811.06965; order of the backwards as in Narayanan e
 
 from __future__ import annotations
 
-from .base import Schedule, backward, forward, require_one_chunk, straight
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .base import PipelineSchedule, one_if_last
+from .order import Orders, backward, forward
 
 
-def gpipe(pp: int, n_micro_batch: int, virtual_stages: int = 1) -> Schedule:
+@dataclass(frozen=True)
+class GPipe(PipelineSchedule):
     """Order in which every stage holds the activations of all `n_micro_batch` micro-batches at once.
 
-    Raises:
-        PlanError: virtual_stages is not 1.
+    Its step time is the lower bound and what it sends.
     """
-    require_one_chunk("gpipe", virtual_stages)
-    micro_batches = range(n_micro_batch)
-    orders = tuple(
-        tuple([forward(m, stage) for m in micro_batches] + [backward(m, stage) for m in micro_batches])
-        for stage in range(pp)
-    )
-    return Schedule("gpipe", pp, n_micro_batch, 1, orders, straight(pp))
+
+    name: str = "gpipe"
+    fills_one_way: ClassVar[bool] = True
+    drains_one_way: ClassVar[bool] = True
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """All forwards, then all backwards."""
+        micro_batches = range(n_micro_batch)
+        return tuple(
+            tuple([forward(m, stage) for m in micro_batches] + [backward(m, stage) for m in micro_batches])
+            for stage in range(pp)
+        )
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """All micro-batches."""
+        return float(n_micro_batch)
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of all micro-batches."""
+        return n_micro_batch * one_if_last(self, stage, pp, virtual_stages)

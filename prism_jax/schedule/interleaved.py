@@ -1,6 +1,9 @@
 """Interleaved 1F1B: every stage holds several model chunks, so the pipeline fills in smaller steps.
 
 Chunk q lives on stage q % pp. Micro-batches pass in groups; a group visits all chunks of a stage before the next group starts.
+With v the chunks of a stage, m micro-batches and F, B, W the seconds of a chunk, a step takes at least
+
+    m sum_v max_s (F + B + W)_vs
 
 Source: Narayanan et al., arXiv 2104.04473, section 2.2; warm-up and group rule as in Megatron-Core,
 `megatron/core/pipeline_parallel/schedules.py` (`get_schedule_table`, `microbatch_group_size_per_vp_stage`).
@@ -8,28 +11,81 @@ Source: Narayanan et al., arXiv 2104.04473, section 2.2; warm-up and group rule 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .._typing import Floats
 from ..errors import PlanError
-from .base import Op, Schedule, backward, forward, straight
-from .in_flight import interleaved_group, interleaved_warm_up
+from .base import PipelineSchedule, one_if_last
+from .order import Op, Orders, backward, forward
+from .work import Counts, Flags, PipelineWork
 
 
-def interleaved(pp: int, n_micro_batch: int, virtual_stages: int) -> Schedule:
-    """Order of Megatron-LM, with groups of `interleaved_group(pp, n_micro_batch)` micro-batches.
+@dataclass(frozen=True)
+class Interleaved(PipelineSchedule):
+    """Order of Megatron-LM, with groups of `pp` micro-batches or a few more.
 
-    Raises:
-        PlanError: fewer than two chunks per stage, or fewer micro-batches than stages.
+    The group is the smallest of at least pp of which `n_micro_batch` leaves no remainder, or one of at least pp:
+    Megatron-Core's condition for no added bubble. It is pp itself when pp divides n_micro_batch.
     """
-    if virtual_stages < 2:
-        raise PlanError(
-            f"schedule interleaved needs virtual_stages >= 2, but it is {virtual_stages}. "
-            "Try schedule='1f1b', or virtual_stages=2."
+
+    name: str = "interleaved"
+    fixed_virtual_stages: ClassVar[int | None] = None
+    fills_one_way: ClassVar[bool] = True
+    drains_one_way: ClassVar[bool] = True
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """Warm-up forwards, then one forward and one backward in turn, chunk after chunk."""
+        passes = _passes(self._group(pp, n_micro_batch, virtual_stages), n_micro_batch, virtual_stages)
+        return tuple(
+            _order(stage, self._warm_up(stage, pp, n_micro_batch, virtual_stages), passes, pp, virtual_stages)
+            for stage in range(pp)
         )
-    passes = _passes(interleaved_group(pp, n_micro_batch), n_micro_batch, virtual_stages)
-    orders = tuple(
-        _order(stage, interleaved_warm_up(pp, n_micro_batch, virtual_stages, stage), passes, pp, virtual_stages)
-        for stage in range(pp)
-    )
-    return Schedule("interleaved", pp, n_micro_batch, virtual_stages, orders, straight(pp))
+
+    def layout_problem(self, pp: int, virtual_stages: int) -> str:
+        """Several chunks per stage; on one stage any number."""
+        return "needs virtual_stages of at least 2. Use schedule=1f1b for one." if virtual_stages < 2 and pp > 1 else ""
+
+    def enough_micro_batches(self, pp: int, n_micro_batch: Counts, virtual_stages: int) -> Flags:
+        """As many as stages."""
+        return n_micro_batch >= pp
+
+    def micro_batches_needed(self, pp: int, virtual_stages: int) -> str:
+        """As many as stages."""
+        return f"at least pp = {pp} micro-batches per replica"
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """Warm-up forwards and the one that runs.
+
+        Raises:
+            PlanError: fewer micro-batches than stages.
+        """
+        warm_up = self._warm_up(stage, pp, n_micro_batch, virtual_stages)
+        return float(min(warm_up + 1, n_micro_batch * virtual_stages))
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of one micro-batch; a last group that is not full holds a few more for a moment, which is left out."""
+        return one_if_last(self, stage, pp, virtual_stages)
+
+    def step_s(self, work: PipelineWork) -> Floats:
+        """The bound, or every chunk at the pace of the slowest stage in its turn."""
+        whole = work.whole_s
+        slot = whole.reshape(*whole.shape[:2], -1, work.pp).max(axis=3).sum(axis=(1, 2))
+        return np.maximum(work.bound_s, work.n_micro_batch * slot + work.end_s.max(axis=1))
+
+    def _group(self, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Micro-batches that visit all chunks of a stage before the next group starts."""
+        if n_micro_batch < pp:
+            for problem in self.problems(pp, n_micro_batch, virtual_stages):
+                raise PlanError.of(problem)
+        return next(g for g in range(pp, n_micro_batch + 1) if n_micro_batch % g == 0 or n_micro_batch % g >= pp)
+
+    def _warm_up(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Chunk forwards that `stage` runs before it alternates (Megatron-Core)."""
+        group = self._group(pp, n_micro_batch, virtual_stages)
+        return min(2 * (pp - 1 - stage) + (virtual_stages - 1) * group, n_micro_batch * virtual_stages)
 
 
 def _passes(group: int, n_micro_batch: int, virtual_stages: int) -> list[tuple[int, int]]:

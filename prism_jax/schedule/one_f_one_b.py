@@ -5,18 +5,35 @@ Source: Narayanan et al., arXiv 2006.09503 (PipeDream-flush) and arXiv 2104.0447
 
 from __future__ import annotations
 
-from .base import Op, Schedule, backward, forward, require_one_chunk, straight
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .base import PipelineSchedule, one_if_last
+from .order import Op, Orders, backward, forward
 
 
-def one_f_one_b(pp: int, n_micro_batch: int, virtual_stages: int = 1) -> Schedule:
+@dataclass(frozen=True)
+class OneFOneB(PipelineSchedule):
     """Order in which stage s never holds more than `pp - s` micro-batches.
 
-    Raises:
-        PlanError: virtual_stages is not 1.
+    Its step time is the lower bound and what it sends.
     """
-    require_one_chunk("1f1b", virtual_stages)
-    orders = tuple(_order(stage, min(pp - 1 - stage, n_micro_batch), n_micro_batch) for stage in range(pp))
-    return Schedule("1f1b", pp, n_micro_batch, 1, orders, straight(pp))
+
+    name: str = "1f1b"
+    fills_one_way: ClassVar[bool] = True
+    drains_one_way: ClassVar[bool] = True
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """`pp - 1 - s` forwards ahead, then one forward and one backward in turn."""
+        return tuple(_order(stage, min(pp - 1 - stage, n_micro_batch), n_micro_batch) for stage in range(pp))
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """Stages from this one to the last, or all micro-batches."""
+        return float(min(pp - stage, n_micro_batch))
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of one micro-batch."""
+        return one_if_last(self, stage, pp, virtual_stages)
 
 
 def _order(stage: int, n_warm_up: int, n_micro_batch: int) -> tuple[Op, ...]:

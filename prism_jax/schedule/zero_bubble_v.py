@@ -2,26 +2,65 @@
 
 Chunk q < pp lives on stage q, chunk q >= pp on stage 2 pp - 1 - q. Memory of 1F1B, no bubble when F = B = W.
 
+With F, B, W the mean seconds of a chunk, a step takes about
+
+    max_s busy_s + (pp - 1) max(F, B, 2 B - 2 W)          from 2 pp micro-batches on
+
 Source: Qi et al., arXiv 2401.10241, section 6, and arXiv 2405.15362; phases as in the authors' published
 `handcrafted_zb_v` of sail-sg/zero-bubble-pipeline-parallelism.
 """
 
 from __future__ import annotations
 
-from ..errors import PlanError
-from .base import Op, Schedule, forward, input_gradient, weight_gradient
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .._typing import Floats
+from .base import PipelineSchedule, one_if_last
+from .order import Op, Orders, forward, input_gradient, weight_gradient
+from .work import Counts, PipelineWork
 
 
-def zb_v(pp: int, n_micro_batch: int, virtual_stages: int) -> Schedule:
-    """V-shaped zero-bubble order; with fewer than 2 pp - 1 micro-batches the order of 2 pp - 1, less what does not exist.
+@dataclass(frozen=True)
+class ZBV(PipelineSchedule):
+    """V-shaped zero-bubble order; with fewer than 2 pp - 1 micro-batches the order of 2 pp - 1, less what does not exist."""
 
-    Raises:
-        PlanError: virtual_stages is not 2.
-    """
-    if virtual_stages != 2:
-        raise PlanError(f"schedule zb_v needs virtual_stages = 2, but it is {virtual_stages}. Try virtual_stages=2.")
-    orders = tuple(_order(stage, pp, n_micro_batch) for stage in range(pp))
-    return Schedule("zb_v", pp, n_micro_batch, 2, orders, lambda q, m: q if q < pp else 2 * pp - 1 - q)
+    name: str = "zb_v"
+    fixed_virtual_stages: ClassVar[int | None] = 2
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """Phases of the authors' schedule."""
+        return tuple(_order(stage, pp, n_micro_batch) for stage in range(pp))
+
+    def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
+        """Down the stages and up again."""
+        rounds = [range(pp) if turn % 2 == 0 else reversed(range(pp)) for turn in range(virtual_stages)]
+        return (tuple(stage for turn in rounds for stage in turn),)
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """Those on the way down and those on the way up: 2 pp once the pipeline is full."""
+        return float(min(2 * pp - 1 - stage, n_micro_batch) + min(stage + 1, n_micro_batch))
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of one micro-batch."""
+        return one_if_last(self, stage, pp, virtual_stages)
+
+    def step_s(self, work: PipelineWork) -> Floats:
+        """The busiest stage, and a bubble per further stage."""
+        m, shares = work.n_micro_batch, self.stage_shares(work.pp, work.virtual_stages)
+        busy = m[:, None] * (work.whole_s.sum(axis=1) @ shares) + work.end_s
+        return busy.max(axis=1) + (work.pp - 1) * _bubble_s(work.mean_s, m, work.pp)
+
+
+def _bubble_s(mean: Floats, m: Counts, pp: int) -> Floats:
+    """[plan] bubble per further stage, of mean seconds [plan, kind]: of many, of pp, and of fewer micro-batches."""
+    f, b, w = mean.T
+    many = np.maximum(np.maximum(f, b), 2.0 * (b - w))
+    few = 2.0 * b + 2.0 * f * np.maximum(1.0 - (m - 1) / max(pp - 1, 1), 0.0)
+    share = np.clip(m / pp - 1.0, 0.0, 1.0)
+    return share * many + (1.0 - share) * few
 
 
 class _Stage:

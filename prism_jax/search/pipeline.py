@@ -21,7 +21,6 @@ from ..graph.levels import level_table
 from ..graph.pad import padded_depth, padded_shape
 from ..graph.signatures import Signatures, signature_seconds, signatures
 from ..graph.step_graph import ring_depth, ring_rows
-from ..schedule import make_schedule
 from .plans.table import Layout
 
 Reals = NDArray[np.floating]
@@ -49,12 +48,17 @@ class Pipeline(NamedTuple):
     ops: Signatures
 
 
-@lru_cache(maxsize=MAX_TABLES)
 def pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
     """Tables of one layout with a number of micro-batches."""
-    schedule = make_schedule(layout.schedule, layout.pp, n_micro_batch, layout.virtual_stages)
-    table = level_table(schedule)
-    ops = signatures(schedule, table)
+    return _pipeline(layout._replace(schedule=layout.pipeline_schedule), n_micro_batch)
+
+
+@lru_cache(maxsize=MAX_TABLES)
+def _pipeline(layout: Layout, n_micro_batch: int) -> Pipeline:
+    """The same; kept under the schedule itself, since a name may stand for another one later."""
+    order = layout.pipeline_schedule.lay_out(layout.pp, n_micro_batch, layout.virtual_stages)
+    table = level_table(order)
+    ops = signatures(order, table)
     n_level, n_lane, n_dep = table.dep_level.shape
     levels, _ = padded_shape(n_level, n_lane)
     depth = padded_depth(ring_depth(table.dep_level))

@@ -141,6 +141,7 @@ def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
         "recompute",
     )
     chosen = {name: getattr(plan, name) for name in (*names, "zero_stage", "sharding", "dp_shard")}
+    chosen["schedule"] = plan.schedule_name
     return {**chosen, "overlap": asdict(plan.overlap), "n_micro_batch": plan.n_micro_batch, "n_devices": plan.n_devices}
 
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from prism_jax.cost.step_cost import StepCost
 from prism_jax.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
-from prism_jax.schedule import Op, Part, Schedule, make_schedule
+from prism_jax.schedule import Op, Part, ScheduleOrder, make_schedule
 
 from .oracle import Simulation, simulate
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> Schedule:
+def schedules(draw: st.DrawFn) -> ScheduleOrder:
     """Any schedule with a shape it accepts, few micro-batches and odd numbers included."""
     name = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "dualpipe"]))
     pp = draw(st.sampled_from([2, 4, 6]) if name == "dualpipe" else st.integers(1, 6))
@@ -24,7 +24,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     return make_schedule(name, pp, draw(st.integers(1, 3 * pp + 2)), 2 if name == "zb_v" else 1)
 
 
-def random_cost(schedule: Schedule, seed: int, blocking: bool = False) -> StepCost:
+def random_cost(schedule: ScheduleOrder, seed: int, blocking: bool = False) -> StepCost:
     """Every number different, so that a wrong index shows."""
     rng = np.random.default_rng(seed)
     n_chunk, pp = schedule.n_chunk, schedule.pp
@@ -43,7 +43,7 @@ def random_cost(schedule: Schedule, seed: int, blocking: bool = False) -> StepCo
     )
 
 
-def compute_only(schedule: Schedule, f_s: float, b_s: float, w_s: float) -> StepCost:
+def compute_only(schedule: ScheduleOrder, f_s: float, b_s: float, w_s: float) -> StepCost:
     """The same seconds for every chunk and no communication at all."""
     n_chunk, pp = schedule.n_chunk, schedule.pp
     compute_s = np.zeros((len(PASSES), n_chunk, len(COMPUTE_CLASSES)))
@@ -66,7 +66,7 @@ def op_seconds(op: Op, cost: StepCost) -> float:
     return sum(compute) + sum(comm)
 
 
-def simulate_cost(schedule: Schedule, cost: StepCost) -> Simulation:
+def simulate_cost(schedule: ScheduleOrder, cost: StepCost) -> Simulation:
     """The event simulator on the noise-free seconds of `cost`."""
 
     def transfer_s(replica: int, part: tuple[str, int, int]) -> float:
@@ -84,6 +84,6 @@ def simulate_cost(schedule: Schedule, cost: StepCost) -> Simulation:
     )
 
 
-def schedule_parts(schedule: Schedule) -> list[list[tuple[Part, ...]]]:
+def schedule_parts(schedule: ScheduleOrder) -> list[list[tuple[Part, ...]]]:
     """Orders as the event simulator takes them: parts are plain (kind, micro-batch, chunk) tuples to it."""
     return [[op.parts for op in order] for order in schedule.orders]

@@ -56,7 +56,7 @@ def summarise(job: Job, needed: MemoryBreakdown) -> dict[str, Any]:
         "pp": plan.pp,
         "dp": plan.dp,
         "ep": plan.ep,
-        "schedule": plan.schedule,
+        "schedule": plan.schedule_name,
         "n_micro_batch": plan.n_micro_batch,
         "n_chunk": plan.n_chunk,
         "n_member": plan.n_member,

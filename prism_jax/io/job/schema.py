@@ -16,9 +16,11 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from ... import units
+from ..._registry import Registry
 from ...errors import UnitError
 from ...hints import did_you_mean
-from ...plan.plan import AXES, RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
+from ...plan.plan import AXES, RECOMPUTE, SHARDING, ParallelPlan
+from ...schedule import SCHEDULES
 from ...system.hardware import Device, Tier
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -36,11 +38,12 @@ class NotOneOf(ValueError):
     """What a value must be; a message puts the value in front."""
 
 
-def one_of(names: Iterable[str]) -> Any:
-    """Type of a text that must be one of `names`."""
-    known = tuple(names)
+def one_of(names: Iterable[str] | Registry[Any]) -> Any:
+    """Type of a text that must be one of `names`, or name what a registry holds when the text is checked."""
+    fixed = () if isinstance(names, Registry) else tuple(names)
 
     def check(value: str) -> str:
+        known = names.names if isinstance(names, Registry) else fixed
         if value not in known:
             raise NotOneOf(f"must be one of {', '.join(known)}{did_you_mean(value, known, '')}")
         return value

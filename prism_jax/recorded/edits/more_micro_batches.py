@@ -1,8 +1,9 @@
 """A recorded pipeline job with another number of micro-batches per step.
 
-The schedule is recognised (1F1B or GPipe) and laid out anew. Every op takes after the recorded one in the same phase: counted
-from the start of the step in its first half, from the end in its second, a middle one where there are more than recorded. So
-do the waits that were read off the recording; they are carried over as distances in the order of the stage's compute.
+The schedule is recognised among those with one chunk per stage and whole backwards, and laid out anew. Every op takes after
+the recorded one in the same phase: counted from the start of the step in its first half, from the end in its second, a middle
+one where there are more than recorded. So do the waits that were read off the recording; they are carried over as distances
+in the order of the stage's compute.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import DataError
-from ...schedule import make_schedule
+from ...plan.plan import DEFAULT_SCHEDULE
+from ...schedule import SCHEDULES, Op, PipelineSchedule
 from ..effects import Effects, Strata
 from ..recorded_job import RecordedJob
 from ..trace.dependencies import Dependencies, Links
 from ..trace.pipeline import BACKWARD, FORWARD, TRANSFERS, is_pipeline, pipeline_dependencies
 from ..trace.trace import Trace, TraceOp
 
-SCHEDULES = ("1f1b", "gpipe")
+COMPUTE = {("F",): FORWARD, ("B", "W"): BACKWARD}  # op type of what an op of a schedule holds
 NUMBERED = (FORWARD, BACKWARD, *TRANSFERS)  # one op per micro-batch
 AFTER_COMPUTE = 1e6  # place of what follows all compute, in an order that is told by numbers instead of seconds
 Place = tuple[str, int, int]  # op type, stage, seq
@@ -30,11 +32,11 @@ def with_micro_batches(job: RecordedJob, n_micro_batch: int) -> RecordedJob:
     """`job` with `n_micro_batch` micro-batches per replica and step.
 
     Raises:
-        DataError: not a pipeline job, several chunks per stage, or an order of compute that is neither 1F1B nor GPipe.
+        DataError: not a pipeline job, several chunks per stage, or an order of compute that no known schedule has.
     """
     recorded = _Layout(job.trace, _recorded_order(job.trace))
-    name = _schedule(job.trace, recorded)
-    wanted = _Layout(job.trace, _order(name, job.trace.n_stage, n_micro_batch))
+    schedule = _schedule(job.trace, recorded)
+    wanted = _Layout(job.trace, _order(schedule, job.trace.n_stage, n_micro_batch))
     n_before = recorded.n_micro_batch
     source = [_source(i, n_micro_batch, n_before) for i in range(n_micro_batch)]
     ops, origin = _ops(job.trace, source)
@@ -77,20 +79,26 @@ def _recorded_order(trace: Trace) -> list[list[tuple[str, int]]]:
     return orders
 
 
-def _order(name: str, pp: int, n_micro_batch: int) -> list[list[tuple[str, int]]]:
-    schedule = make_schedule(name, pp, n_micro_batch, 1)
-    return [
-        [(FORWARD if op.parts[0].kind == "F" else BACKWARD, op.parts[0].micro_batch) for op in order]
-        for order in schedule.orders
-    ]
+def _order(schedule: PipelineSchedule, pp: int, n_micro_batch: int) -> list[list[tuple[str, int]]]:
+    orders = schedule.lay_out(pp, n_micro_batch, 1).orders
+    return [[(_op_type(op), op.parts[0].micro_batch) for op in order] for order in orders]
 
 
-def _schedule(trace: Trace, recorded: _Layout) -> str:
-    for name in SCHEDULES:
-        if _order(name, trace.n_stage, recorded.n_micro_batch) == recorded.orders:
-            return name
+def _op_type(op: Op) -> str:
+    return COMPUTE.get(tuple(part.kind for part in op.parts), "")
+
+
+def _schedule(trace: Trace, recorded: _Layout) -> PipelineSchedule:
+    known = sorted(
+        SCHEDULES, key=lambda schedule: schedule.name != DEFAULT_SCHEDULE
+    )  # where several fit, the usual one
+    for schedule in known:
+        degrees = trace.n_stage, recorded.n_micro_batch
+        if not any(schedule.problems(*degrees, 1)) and _order(schedule, *degrees) == recorded.orders:
+            return schedule
     raise DataError(
-        f"{trace.source}: the recorded order of compute is neither 1F1B nor GPipe, so it cannot be laid out anew"
+        f"{trace.source}: the recorded order of compute is that of no known schedule ({', '.join(SCHEDULES.names)}), "
+        "so it cannot be laid out anew"
     )
 
 

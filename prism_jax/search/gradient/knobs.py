@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._typing import Floats
-from ...plan.plan import RECOMPUTE, SHARDING, ParallelPlan
+from ...plan.plan import DEFAULT_SCHEDULE, RECOMPUTE, SHARDING, ParallelPlan
+from ...schedule import PipelineSchedule, resolve_schedule
 from ...workload.base import Workload
 from ..plans.plan_cache import Rows
 from ..plans.space import PlanSpace
@@ -111,16 +112,16 @@ class Knobs:
     def _layout_of(self) -> Rows:
         """[schedule, pp, virtual_stages] number of the layout."""
         number = {layout: i for i, layout in enumerate(self.layouts)}
-        fixed: dict[tuple[int, str], list[int]] = {}
+        fixed: dict[tuple[int, str | PipelineSchedule], list[int]] = {}
         for layout, i in number.items():
             fixed.setdefault((layout.pp, layout.schedule), []).append(i)
         stages = self.degrees["virtual_stages"]
         found = np.full((len(self.space.schedule), len(self.degrees["pp"]), len(stages)), NOWHERE)
         for s, schedule in enumerate(self.space.schedule):
             for p, pp in enumerate(self.degrees["pp"].tolist()):
-                name = "1f1b" if pp == 1 else schedule
+                name = DEFAULT_SCHEDULE if pp == 1 else schedule
                 several = fixed.get((pp, name), [])
-                if pp == 1 or name != "interleaved":  # the schedule decides how many chunks a device holds
+                if pp == 1 or resolve_schedule(name).fixed_virtual_stages is not None:  # number of chunks is not free
                     found[s, p, :] = several[0] if several else NOWHERE
                 else:
                     found[s, p] = [number.get(Layout(pp, name, v), NOWHERE) for v in stages.tolist()]

@@ -6,7 +6,8 @@ the last gradient has gone back to the first stage and every stage has done what
     T >= max_s  (fill_s + busy_s + max(end_s, drain_s + end_0))
 
 Stages that put work off behind their last gradient (zero-bubble) let nothing drain, bidirectional schedules and the V do not
-fill in one direction; there these terms are left out. Where a forward runs beside a backward, communication counts nothing.
+fill in one direction; a schedule says which terms hold for it, and those that do not are left out. Where a forward runs beside
+a backward, communication counts nothing.
 1F1B and GPipe without transfers meet the bound.
 """
 
@@ -15,13 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..._typing import Floats
-from ...partition.chunks import chunks_of_stage
-from ...plan.plan import ParallelPlan
 from .block import TableCost, chunk_seconds
 from .plan_cache import Rows
 
-_PLAIN = ("gpipe", "1f1b", "interleaved")
-_ONE_WAY = (*_PLAIN, "zb_h1", "zb_h2")
 SAFETY = 1.0 - 1e-6  # step times are computed in float32
 
 
@@ -38,24 +35,17 @@ _ROWS = 1 << 14
 
 
 def _bound(cost: TableCost, rows: Rows, eff_slowdown: float) -> Floats:
-    plan = cost.table.plan(0)
-    pp, bidirectional = plan.pp, plan.schedule == "dualpipe"
+    layout = cost.table.layout
+    pp, schedule = layout.pp, layout.pipeline_schedule
     compute, comm, _ = chunk_seconds(cost, rows, eff_slowdown)
-    seconds = (compute if bidirectional else compute + comm)[..., 0]  # [plan, kind, chunk]
-    busy = cost.table.n_micro_batch[rows, None] * (seconds.sum(axis=1) @ stage_shares(plan))
+    seconds = (compute if schedule.overlaps_passes else compute + comm)[..., 0]  # [plan, kind, chunk]
+    shares = schedule.stage_shares(pp, layout.virtual_stages)
+    busy = cost.table.n_micro_batch[rows, None] * (seconds.sum(axis=1) @ shares)
     end = (cost.end.compute_s + cost.end.exposed_s)[rows]
-    fill = _before(seconds[:, 0, :pp]) if plan.schedule in _ONE_WAY else 0.0
+    fill = _before(seconds[:, 0, :pp]) if schedule.fills_one_way else 0.0
     drain = _before(seconds[:, 1, :pp] + seconds[:, 2, :pp])
-    last = np.maximum(end, drain + end[:, :1]) if plan.schedule in _PLAIN else end
+    last = np.maximum(end, drain + end[:, :1]) if schedule.drains_one_way else end
     return (fill + busy + last).max(axis=1)
-
-
-def stage_shares(plan: ParallelPlan) -> Floats:
-    """[chunk, stage] share of a chunk's micro-batches that a stage runs: 1, or half where two stages share it."""
-    held = np.zeros((plan.n_chunk, plan.pp))
-    for stage in range(plan.pp):
-        held[[*chunks_of_stage(plan, stage)], stage] = 1.0
-    return held / held.sum(axis=1, keepdims=True)
 
 
 def _before(seconds: Floats) -> Floats:

@@ -51,19 +51,9 @@ def broken_rules(table: PlanTable, model: Workload) -> Reasons:
         (table.dp * table.cp) % table.ep != 0,
         hsdp & (table.dp % np.maximum(table.dp_shard, 1) != 0),
         table.dp % table.tied != 0,
-        _too_few_micro_batches(m, layout.schedule, layout.pp),
+        ~layout.pipeline_schedule.enough_micro_batches(layout.pp, m, layout.virtual_stages),
     ]
     reason = np.zeros(len(table), dtype=np.uint8)
     for number, broken in reversed([*enumerate(rules, start=1)]):
         reason[broken] = number
     return reason
-
-
-def _too_few_micro_batches(m: NDArray[np.int64], schedule: str, pp: int) -> NDArray[np.bool_]:
-    match schedule:
-        case "interleaved":
-            return m < pp
-        case "dualpipe":
-            return (m % 2 != 0) | (m < 2 * pp) | (pp % 2 != 0)
-        case _:
-            return m < 1

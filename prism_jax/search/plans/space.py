@@ -7,14 +7,14 @@ sharding without replicas) is left out where the group has one member.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from ...errors import PlanError
 from ...job import Job
-from ...plan.plan import RECOMPUTE, SCHEDULES, SHARDING, ParallelPlan
-from ...rules.check import STAGES_PER_DEVICE
+from ...plan.plan import DEFAULT_SCHEDULE, RECOMPUTE, SHARDING, ParallelPlan
+from ...schedule import SCHEDULES, PipelineSchedule, resolve_schedule
 from ...workload.base import Workload, n_body
 from .table import COLUMNS, Layout, PlanTable
 
@@ -43,7 +43,7 @@ class PlanSpace:
     ep: tuple[int, ...]
     micro_batch: tuple[int, ...]
     virtual_stages: tuple[int, ...] = VIRTUAL_STAGES
-    schedule: tuple[str, ...] = SCHEDULES
+    schedule: tuple[str | PipelineSchedule, ...] = field(default_factory=lambda: SCHEDULES.names)
     recompute: tuple[str, ...] = RECOMPUTE
     zero_stage: tuple[int, ...] = (0, 1, 2, 3)
     sharding: tuple[str, ...] = ("none", "fsdp")
@@ -54,23 +54,24 @@ class PlanSpace:
     overlap_pp: tuple[int, ...] = SWITCH
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            values = getattr(self, field.name)
-            if field.name != "dp_shard" and not values:
-                raise PlanError(f"space: {field.name} has no value. Give one at least, or leave it out.")
+        for knob in fields(self):
+            values = getattr(self, knob.name)
+            if knob.name != "dp_shard" and not values:
+                raise PlanError(f"space: {knob.name} has no value. Give one at least, or leave it out.")
             if len(set(values)) < len(values):
-                raise PlanError(f"space: {field.name} = {list(values)} names a value twice")
+                raise PlanError(f"space: {knob.name} = {list(values)} names a value twice")
 
     def layouts(self, model: Workload) -> Iterator[Layout]:
         """Every pipeline that can hold the model's layers."""
         for pp in self.pp:
             if pp == 1:
-                yield Layout(1, "1f1b", 1)  # one stage runs every schedule alike
+                yield Layout(1, DEFAULT_SCHEDULE, 1)  # one stage runs every schedule alike
                 continue
             for schedule in self.schedule:
-                fixed = STAGES_PER_DEVICE.get(schedule)
+                found = resolve_schedule(schedule)
+                fixed = found.fixed_virtual_stages
                 for v in self.virtual_stages if fixed is None else (fixed,):
-                    if (fixed is not None or v > 1) and pp * v <= n_body(model) + 2:
+                    if not found.layout_problem(pp, v) and pp * v <= n_body(model) + 2:
                         yield Layout(pp, schedule, v)
 
     def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:

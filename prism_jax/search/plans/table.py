@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plan.plan import RECOMPUTE, SHARDING, Overlap, ParallelPlan
+from ...schedule import PipelineSchedule, resolve_schedule
 
 Column = NDArray[np.int64]
 
@@ -17,13 +18,22 @@ class Layout(NamedTuple):
     """What decides the shape of a pipeline: plans that share it are evaluated together."""
 
     pp: int
-    schedule: str
+    schedule: str | PipelineSchedule
     virtual_stages: int
 
     @property
     def n_chunk(self) -> int:
         """Model chunks of all stages."""
         return self.pp * self.virtual_stages
+
+    @property
+    def pipeline_schedule(self) -> PipelineSchedule:
+        """`schedule` as an object.
+
+        Raises:
+            PlanError: an unknown name.
+        """
+        return resolve_schedule(self.schedule)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from prism_jax.cli.app import main
 from prism_jax.cli.catalogue import SHELVES, readable
 from prism_jax.framework import FRAMEWORKS
-from prism_jax.plan.plan import SCHEDULES
+from prism_jax.schedule import SCHEDULES
 
 
 @pytest.mark.parametrize("kind", list(SHELVES))
@@ -48,7 +48,7 @@ def test_unknown_kind_gets_a_hint(capsys):
 
 
 def test_all_schedules_of_a_plan_are_on_the_shelf():
-    assert set(SHELVES["schedules"]().names) == set(SCHEDULES)
+    assert set(SHELVES["schedules"]().names) == set(SCHEDULES.names)
 
 
 def test_every_framework_that_a_job_may_name_is_on_the_shelf():

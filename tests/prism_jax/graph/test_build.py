@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from prism_jax.errors import PlanError
 from prism_jax.graph.build import build_graph
 from prism_jax.graph.timeline import Timeline, timeline
-from prism_jax.schedule import Op, Schedule, make_schedule
+from prism_jax.schedule import Op, ScheduleOrder, make_schedule
 from tests.support.oracle import simulate, waits_for
 from tests.support.pipelines import compute_only, op_seconds, random_cost, schedule_parts, schedules, simulate_cost
 
@@ -24,7 +24,7 @@ def lane_order(values: np.ndarray, label: np.ndarray) -> list[float]:
 
 
 @given(schedules(), SEEDS, st.booleans())
-def test_noise_free_times_equal_the_event_simulator(schedule: Schedule, seed: int, blocking: bool) -> None:
+def test_noise_free_times_equal_the_event_simulator(schedule: ScheduleOrder, seed: int, blocking: bool) -> None:
     cost = random_cost(schedule, seed, blocking)
     graph, slow = build_graph(schedule, cost), simulate_cost(schedule, cost)
     fast = timeline(graph)
@@ -36,7 +36,7 @@ def test_noise_free_times_equal_the_event_simulator(schedule: Schedule, seed: in
 
 @given(schedules(), SEEDS, st.integers(1, 3), st.integers(1, 3))
 def test_random_times_of_members_and_replicas_equal_the_event_simulator(
-    schedule: Schedule, seed: int, n_member: int, n_replica: int
+    schedule: ScheduleOrder, seed: int, n_member: int, n_replica: int
 ) -> None:
     """An op lasts as long as its slowest member, a step as long as its slowest replica."""
     cost = random_cost(schedule, seed)
@@ -75,7 +75,7 @@ def test_random_times_of_members_and_replicas_equal_the_event_simulator(
     assert max(replica(r).step_s for r in range(n_replica)) == pytest.approx(slow.step_s, rel=1e-12)
 
 
-def results_from_elsewhere(schedule: Schedule, stage: int, op: Op) -> Iterator[tuple[str, int, int]]:
+def results_from_elsewhere(schedule: ScheduleOrder, stage: int, op: Op) -> Iterator[tuple[str, int, int]]:
     """Parts on other stages that `op` waits for, in the order of its own parts."""
     for part in op.parts:
         need = waits_for(part, schedule.n_chunk)
@@ -84,7 +84,7 @@ def results_from_elsewhere(schedule: Schedule, stage: int, op: Op) -> Iterator[t
 
 
 @given(schedules(), SEEDS)
-def test_all_seconds_of_the_cost_are_in_the_graph(schedule: Schedule, seed: int) -> None:
+def test_all_seconds_of_the_cost_are_in_the_graph(schedule: ScheduleOrder, seed: int) -> None:
     """Every part once per micro-batch; communication is hidden only where a forward runs beside a backward."""
     cost = random_cost(schedule, seed)
     graph = build_graph(schedule, cost)
@@ -117,7 +117,7 @@ def test_nothing_is_sent_within_a_stage() -> None:
 
 
 @given(schedules(), SEEDS)
-def test_blocking_sends_are_time_of_the_sender(schedule: Schedule, seed: int) -> None:
+def test_blocking_sends_are_time_of_the_sender(schedule: ScheduleOrder, seed: int) -> None:
     free, blocking = (build_graph(schedule, random_cost(schedule, seed, block)) for block in (False, True))
     assert blocking.lag_s.max(initial=0.0) == free.send_s.max(initial=0.0) == 0.0
     assert blocking.send_s.sum() == pytest.approx(free.lag_s.sum(), rel=1e-12)

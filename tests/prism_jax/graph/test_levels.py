@@ -8,25 +8,26 @@ from hypothesis import given
 
 from prism_jax.errors import PlanError
 from prism_jax.graph.levels import level_table
-from prism_jax.schedule import Op, Part, Schedule, make_schedule
-from prism_jax.schedule.base import backward, forward, input_gradient, straight
+from prism_jax.schedule import Op, Part, ScheduleOrder, backward, forward, input_gradient, make_schedule
 from tests.support.oracle import waits_for
 from tests.support.pipelines import schedules
 
 
-def pipeline(*orders: tuple[Op, ...], n_micro_batch: int = 1) -> Schedule:
-    return Schedule("by hand", len(orders), n_micro_batch, 1, orders, straight(len(orders)))
+def pipeline(*orders: tuple[Op, ...], n_micro_batch: int = 1) -> ScheduleOrder:
+    return ScheduleOrder(
+        "by hand", len(orders), n_micro_batch, 1, orders, lambda chunk, micro_batch: chunk % len(orders)
+    )
 
 
 @given(schedules())
-def test_every_op_stands_once_and_in_the_order_of_its_lane(schedule: Schedule) -> None:
+def test_every_op_stands_once_and_in_the_order_of_its_lane(schedule: ScheduleOrder) -> None:
     op = level_table(schedule).op
     for stage, order in enumerate(schedule.orders):
         assert op[op[:, stage] >= 0, stage].tolist() == list(range(len(order)))
 
 
 @given(schedules())
-def test_remote_predecessors_are_exactly_those_of_the_rules_and_stand_earlier(schedule: Schedule) -> None:
+def test_remote_predecessors_are_exactly_those_of_the_rules_and_stand_earlier(schedule: ScheduleOrder) -> None:
     table = level_table(schedule)
     at = {
         part: (int(level), int(lane))
@@ -51,7 +52,7 @@ def test_remote_predecessors_are_exactly_those_of_the_rules_and_stand_earlier(sc
 
 
 @given(schedules())
-def test_only_dualpipe_needs_two_predecessors(schedule: Schedule) -> None:
+def test_only_dualpipe_needs_two_predecessors(schedule: ScheduleOrder) -> None:
     assert level_table(schedule).dep_level.shape[2] <= (2 if schedule.name == "dualpipe" else 1)
 
 

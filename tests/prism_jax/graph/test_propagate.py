@@ -17,7 +17,7 @@ from prism_jax.graph.random import key_words
 from prism_jax.graph.score import residual_map, standardised
 from prism_jax.graph.step_graph import StepGraph
 from prism_jax.kernels import NETWORK_AXES
-from prism_jax.schedule import Part, Schedule, make_schedule
+from prism_jax.schedule import Part, ScheduleOrder, make_schedule
 from prism_jax.simulate.explicit import unit_network, unit_step
 from prism_jax.simulate.program import graph_arrays
 from prism_jax.variability.families import LogNormal
@@ -56,7 +56,7 @@ def random_network(graph: StepGraph, n_column: int = N_COLUMN) -> Network:
 
 
 def simulated_s(
-    schedule: Schedule, graph: StepGraph, chip: np.ndarray, network: Network, score: int, column: int
+    schedule: ScheduleOrder, graph: StepGraph, chip: np.ndarray, network: Network, score: int, column: int
 ) -> float:
     """The event simulator on the same seconds, op by op and member by member."""
     regime = np.asarray(network.regime)[score]

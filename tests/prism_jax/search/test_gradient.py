@@ -9,7 +9,7 @@ import pytest
 
 from prism_jax.errors import DataError, PlanError
 from prism_jax.io.job.load_job import load_job
-from prism_jax.plan.plan import SCHEDULES
+from prism_jax.schedule import SCHEDULES
 from prism_jax.search import search
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.gradient.knobs import CHOICES, DEGREES, NOWHERE, Knobs
@@ -106,10 +106,10 @@ def test_estimates_are_close_to_simulated_times(job):
         table = table.take(feasibility(table, evaluator.costs)[0] == FEASIBLE)
         if len(table):
             exact = evaluator.step_times(table)
-            ratios.setdefault(layout.schedule, []).extend(
+            ratios.setdefault(layout.pipeline_schedule.name, []).extend(
                 estimate_s(table_cost(table, evaluator.costs), evaluator.costs) / exact
             )
-    assert set(ratios) == set(SCHEDULES)
+    assert set(ratios) == set(SCHEDULES.names)
     for own in ratios.values():
         assert np.median(np.abs(np.array(own) - 1.0)) < 0.05
         assert np.abs(np.array(own) - 1.0).max() < 0.15

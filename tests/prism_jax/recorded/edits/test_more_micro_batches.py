@@ -17,7 +17,7 @@ from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.trace.dependencies import Links
 from prism_jax.recorded.trace.trace import Trace
 from prism_jax.recorded.unseen_steps import predict_job
-from prism_jax.schedule import Schedule, make_schedule
+from prism_jax.schedule import ScheduleOrder, make_schedule
 from tests.support import trace_oracle
 from tests.support.trace_oracle import PipelineJob, Task
 from tests.support.traces import TYPICAL_S, Law, measured, planted, record, skeleton, timed
@@ -28,10 +28,10 @@ ENDS_S = TYPICAL_S["params-all-gather"] + sum(TYPICAL_S[name] for name in ENDS) 
 
 
 @pytest.fixture
-def as_schedule(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | Callable[..., Schedule]], None]:
+def as_schedule(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | Callable[..., ScheduleOrder]], None]:
     """From now on the event simulator runs its jobs in the order of another schedule."""
 
-    def choose(name: str | Callable[..., Schedule]) -> None:
+    def choose(name: str | Callable[..., ScheduleOrder]) -> None:
         made = name if callable(name) else lambda _, *degrees: make_schedule(name, *degrees)
         monkeypatch.setattr(trace_oracle, "make_schedule", made)
 
@@ -220,7 +220,7 @@ def test_several_chunks_per_stage_are_refused() -> None:
 def test_an_order_of_its_own_is_refused(as_schedule) -> None:
     """The last stage runs two forwards before its first backward, as no schedule of ours does."""
 
-    def eager(_: str, *degrees: int) -> Schedule:
+    def eager(_: str, *degrees: int) -> ScheduleOrder:
         made = make_schedule("1f1b", *degrees)
         *before, last = made.orders
         first, backward, second, *rest = last
@@ -228,7 +228,7 @@ def test_an_order_of_its_own_is_refused(as_schedule) -> None:
 
     as_schedule(eager)
     job = fit_job(record(PipelineJob(2, 1, 4), 1, exact).trace())
-    with pytest.raises(DataError, match="neither 1F1B nor GPipe"):
+    with pytest.raises(DataError, match="no known schedule \\(gpipe, 1f1b"):
         with_micro_batches(job, 8)
 
 
