@@ -13,12 +13,13 @@ import pandas as pd
 
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
+from prism_jax.progress import Progress, silent
 
 from .data import Measurements, read_measurements, tidy
 from .engine.diagnostics import verdict
 from .engine.importance import GOOD_K
 from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
-from .engine.nuts import Progress, sample
+from .engine.nuts import sample
 from .engine.program import program
 from .engine.sampled import Sampled
 from .engine.svi import fit_svi
@@ -42,7 +43,7 @@ def fit(
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
     settings: Settings | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     resume: str | Path | None = None,
     record: Mapping[str, Any] | None = None,
 ) -> Fit:
@@ -123,7 +124,7 @@ def posterior(
     key: jax.Array,
     *,
     settings: Settings | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     resume: Path | None = None,
     near: np.ndarray | None = None,
 ) -> Sampled:

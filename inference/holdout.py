@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pandas as pd
 
 from prism_jax.errors import DataError, FitError
 from prism_jax.hints import did_you_mean
+from prism_jax.progress import Progress, silent
 
 from .data import Measurements
 from .engine.threads import one_blas_thread
@@ -63,7 +64,7 @@ def holdout(
     method: str | None = None,
     n_split: int | None = None,
     settings: Settings | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress = silent,
 ) -> Holdout:
     """Leaves whole groups of `column` out and scores their prediction.
 
@@ -94,8 +95,7 @@ def holdout(
         sampled = posterior(chosen, data, method, split_key, settings=settings, near=everything.flat)
         draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
         scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)
-        if progress is not None:
-            progress((index + 1) / len(splits))
+        progress((index + 1) / len(splits))
     return Holdout(column, len(names), tuple(scores))
 
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
+from prism_jax.progress import Progress, part_of, silent
 from prism_jax.validation import group_of
 
 from .calibrate import calibrate
-from .step_rows import Progress, row_data, usable
+from .step_rows import row_data, usable
 from .step_thin import MOST, few_of_each, rows_of
 from .step_times_data import StepTimesData
 
@@ -29,7 +30,7 @@ FOLDS_KEPT = 10  # after as many, what was compiled is dropped: memory must not 
 
 
 def step_folds(
-    rows: Sequence[StepRow], by: str, *, key: jax.Array, progress: Progress = lambda _: None
+    rows: Sequence[StepRow], by: str, *, key: jax.Array, progress: Progress = silent
 ) -> dict[str, Calibration]:
     """Group -> the calibration that its rows have had no part in; groups are those of all rows that can be simulated.
 
@@ -52,7 +53,7 @@ def step_folds(
         raise DataError(
             f"all rows are of one {by}, {groups[0]}: nothing remains to calibrate with. Leave out another way."
         )
-    data = row_data(kept, lambda share: progress(PREPARED * share))
+    data = row_data(kept, part_of(progress, 0.0, PREPARED))
     found: dict[str, Calibration] = {}
     whole: Calibration | None = None
     for done, group in enumerate(groups, 1):

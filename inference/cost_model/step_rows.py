@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from prism_jax.calibration.key import Setting
 from prism_jax.calibration.surrogate import outline, stack
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.io.tables.steps.table import StepRow
+from prism_jax.progress import Progress, part_of, silent
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.validation import job_of_row, typical_s
@@ -19,15 +20,13 @@ from .step_times_data import StepTimesData, step_times_data
 
 MOST_SIMULATED = 150  # rows; of more, these many stand for all
 
-Progress = Callable[[float], None]
-
 
 def usable(rows: Sequence[StepRow], *, with_defects: bool = False) -> list[StepRow]:
     """Rows that became jobs and hold a time; those with a known defect only if asked for."""
     return [row for row in rows if row.model is not None and row.measured_s and (with_defects or not row.defect)]
 
 
-def row_data(rows: Sequence[StepRow], progress: Progress = lambda _: None) -> StepTimesData:
+def row_data(rows: Sequence[StepRow], progress: Progress = silent) -> StepTimesData:
     """Outlines and memberships of usable rows.
 
     Args:
@@ -38,7 +37,7 @@ def row_data(rows: Sequence[StepRow], progress: Progress = lambda _: None) -> St
         model, cluster, plan = row.job
         outlines.append(outline(model, cluster, plan, efficiency(cluster.device.generation)))
         progress(0.5 * done / len(rows))
-    straggling = stragglers(rows, lambda share: progress(0.5 + 0.5 * share))
+    straggling = stragglers(rows, part_of(progress, 0.5, 1.0))
     return step_times_data(
         stack(outlines),
         [row.measured_s or np.nan for row in rows],
@@ -49,7 +48,7 @@ def row_data(rows: Sequence[StepRow], progress: Progress = lambda _: None) -> St
     )
 
 
-def stragglers(rows: Sequence[StepRow], progress: Progress = lambda _: None) -> np.ndarray:
+def stragglers(rows: Sequence[StepRow], progress: Progress = silent) -> np.ndarray:
     """[row] logarithm of the median step over the noise-free one, under the default variability of the device.
 
     Notes:

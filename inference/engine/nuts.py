@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.hmc import hmc
 
+from prism_jax.progress import Progress, silent
+
 from ..checkpoint import Checkpoint
 from ..settings import Settings
 from .laplace import Mode, mode, start_widths
@@ -30,11 +32,10 @@ JITTER = (
 DENSE_UP_TO = (
     64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
 )
-Progress = Callable[[float], None]
 
 
 def sample(
-    made: Program, settings: Settings, key: jax.Array, *, progress: Progress | None = None, partial: Path | None = None
+    made: Program, settings: Settings, key: jax.Array, *, progress: Progress = silent, partial: Path | None = None
 ) -> Sampled:
     """Draws by NUTS; `partial` names the file in which an interrupted run is found and continued.
 
@@ -58,8 +59,7 @@ def sample(
                 kept.append(jax.tree.map(lambda *parts: np.stack(parts), *(out for _, out in results)))
             if checkpoint is not None:
                 checkpoint.save(states, kept, done)
-            if progress is not None:
-                progress(done / settings.n_block)
+            progress(done / settings.n_block)
     return _collect(made, near, kept)
 
 

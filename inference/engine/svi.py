@@ -12,9 +12,10 @@ import jax
 import numpy as np
 import optax
 
+from prism_jax.progress import Progress, silent
+
 from ..settings import Settings
 from .laplace import Mode, mode, weighted
-from .nuts import Progress
 from .program import Program
 from .sampled import Sampled
 
@@ -23,7 +24,7 @@ FIRST_RATE = 0.02  # of Adam, in units of the standard deviations at the mode
 REPORT = 50  # steps between two reports of progress
 
 
-def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Progress | None = None) -> Sampled:
+def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Progress = silent) -> Sampled:
     """Weighted draws around the best normal approximation."""
     found = mode(made)
     fit_key, draw_key = jax.random.split(key)
@@ -31,7 +32,7 @@ def fit_svi(made: Program, settings: Settings, key: jax.Array, *, progress: Prog
     return weighted(made, guide, settings.n_approximate_draw, draw_key)
 
 
-def _optimised(made: Program, near: Mode, n_step: int, key: jax.Array, progress: Progress | None) -> Mode:
+def _optimised(made: Program, near: Mode, n_step: int, key: jax.Array, progress: Progress) -> Mode:
     """The guide, begun at `near` and optimised in the coordinates that its scale whitens.
 
     Gradients are those of the energy at a draw, by the reparametrisation z = near + scale (shift + lower noise), so that the
@@ -46,7 +47,7 @@ def _optimised(made: Program, near: Mode, n_step: int, key: jax.Array, progress:
     for step in range(n_step):
         half = rng.standard_normal((N_PAIR, n_dim))
         law, state = update(_slope(made, near, law, np.concatenate([half, -half])), state, law)
-        if progress is not None and step % REPORT == REPORT - 1:
+        if step % REPORT == REPORT - 1:
             progress((step + 1) / n_step)
     best = {name: np.asarray(value) for name, value in law.items()}
     return Mode(near.at + near.scale @ best["shift"], near.scale @ _lower(best))

@@ -31,7 +31,7 @@ class FittedVariability:
 
         from ..report.summary import QUANTILES
         from ..simulate.epistemic import epistemic_band
-        from .spinner import spinner
+        from .spinner import shown, spinner
 
         key = jax.random.key(seed)
         with spinner("posterior draws") as tell:
@@ -41,7 +41,7 @@ class FittedVariability:
                 QUANTILES,
                 key=key,
                 n_samples=n_samples,
-                progress=lambda f: tell(f"posterior draws, {f:.0%}"),
+                progress=shown(tell, "posterior draws"),
             )
         return {name: {"low": low, "high": high} for name, (low, high) in found.items()}
 

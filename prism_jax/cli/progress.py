@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..progress import Progress, silent
 from .verbosity import TALK
 
 
 @contextmanager
-def progress(text: str, total: float = 1.0) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr; yields a function that takes how much of `total` is done."""
+def progress(text: str) -> Iterator[Progress]:
+    """A bar on stderr; yields what the computation calls with the share that is done."""
     if TALK.quiet or not sys.stderr.isatty():
-        yield lambda done: None
+        yield silent
         return
+    from rich import progress as rich_progress
     from rich.console import Console
-    from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(text, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    with rich_progress.Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=1.0)
+        yield lambda done, what="", /: bar.update(task, completed=done, description=what or text)

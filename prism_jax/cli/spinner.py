@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..progress import Progress
 from .verbosity import TALK
 
 
@@ -19,3 +20,8 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(text) as status:
         yield lambda new: status.update(new)
+
+
+def shown(tell: Callable[[str], None], text: str = "") -> Progress:
+    """Progress as a text of `spinner`: what is being done, or `text` where that is not said, and the share that is done."""
+    return lambda done, what="", /: tell(f"{what or text}, {done:.0%}")

@@ -7,7 +7,7 @@ fresh draws     what is reported, paired                 nothing is chosen here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -17,6 +17,7 @@ from jax import Array
 
 from .._typing import Floats
 from ..job import Job
+from ..progress import Progress, part_of, silent
 from .draws import N_SHARED, Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of
@@ -46,7 +47,7 @@ STEPS_PER_NODE = 4  # of an annealing chain, at least
 MOST_RELAXED = 512  # nodes; a matrix of more is too large to be worth it
 TOO_MANY = f"more than {MOST_RELAXED} nodes: the relaxation was left out"
 N_BATCH, N_FRESH = 8, 1024
-Progress = Callable[[str], None]
+SEARCHED, SEARCHED_WITH_SPLITS = 0.9, 0.4  # share of the work that is done when candidates are found
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,6 @@ class Effort:
     n_exhaustive: int = MAX_EXHAUSTIVE
 
 
-def silent(_: str) -> None:
-    """Progress that nobody watches."""
-
-
 def place(
     job: Job,
     slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
@@ -95,7 +92,7 @@ def place(
         spares: nodes to leave out.
         splits: also choose how many layers every stage and how many micro-batches every replica gets.
         effort: how long to search.
-        progress: called with what is being done.
+        progress: called with the share that is done, and what is being done.
 
     Raises:
         DataError: nodes and slots do not match, or an unknown objective.
@@ -106,13 +103,14 @@ def place(
     check_counts(fleet, slots_of(job).n_slot, spares)
     problem = problem_of(job, fleet)
     effort = replace(effort, n_step=max(effort.n_step, STEPS_PER_NODE * fleet.n_node))
-    found = candidates(problem, objective, key, effort, progress)
-    progress("choosing")
+    searched = SEARCHED_WITH_SPLITS if splits else SEARCHED
+    found = candidates(problem, objective, key, effort, part_of(progress, 0.0, searched))
+    progress(searched, "choosing")
     chosen, method = choose(problem, found, objective, key)
     choice = None
     if splits:
-        choice = choose_splits(problem, found, chosen, objective, key, effort, progress)
-    progress("scoring on fresh draws")
+        choice = choose_splits(problem, found, chosen, objective, key, effort, part_of(progress, searched, SEARCHED))
+    progress(SEARCHED, "scoring on fresh draws")
     return report(problem, chosen, method, objective, key, effort, choice)
 
 
@@ -135,15 +133,15 @@ def candidates(problem: Problem, objective: str, key: Array, effort: Effort, pro
     """What every method offers, on kept draws."""
     kept = stored(problem, Draws(named(key, "kept"), effort.n_kept))
     rng = np.random.default_rng(crc32(np.asarray(jax.random.key_data(key)).tobytes()))
-    progress("random assignments")
+    progress(0.0, "random assignments")
     best, median = _random(problem, objective, key, effort.n_random, rng)
     by_sorting = np.concatenate([sorted_assignments(problem, w) for w in (busy_seconds(problem),)])
     found = {"as_given": as_given(problem)[None], "random_best_of_1000": best, "sorted": by_sorting}
     every = all_assignments(problem, effort.n_exhaustive)
     if every is not None:
-        progress("every assignment")
+        progress(0.1, "every assignment")
         found["brute_force"] = every[np.argsort(_values(problem, kept, every, objective), kind="stable")[:N_BEST]]
-    progress("annealing")
+    progress(0.2, "annealing")
     starts = [*by_sorting, best[0]]
     chains = [
         anneal(problem.tables, kept, start, key=named(key, f"chain {i}"), objective=objective, n_step=effort.n_step)
@@ -151,13 +149,13 @@ def candidates(problem: Problem, objective: str, key: Array, effort: Effort, pro
     ]
     found["annealed"] = np.stack([chain.assignment for chain in chains])
     if effort.n_relaxed > 0 and problem.fleet.n_node <= MOST_RELAXED:
-        progress("relaxing")
+        progress(0.5, "relaxing")
         rounded = relaxed(problem, kept, by_sorting[0], objective, key=named(key, "relaxed"), n_step=effort.n_relaxed)
         polished = anneal(
             problem.tables, kept, rounded, key=named(key, "polish"), objective=objective, n_step=effort.n_step
         )
         found["relaxed"] = np.stack([rounded, polished.assignment])
-    progress("annealing on from the best")
+    progress(0.7, "annealing on from the best")
     offered = np.concatenate(list(found.values()))
     best_so_far = offered[np.argmin(_values(problem, kept, offered, objective))]
     chain = anneal(
@@ -191,9 +189,11 @@ def choose_splits(
 ) -> SplitChoice | None:
     """The best choice with uneven splits on validation draws; None if even splits are better."""
     starts = [chosen[OPTIMISED], *found.by_method["sorted"]]
-    choices = with_splits(problem, starts, objective, named(key, "splits"), effort.n_step, effort.n_kept, progress)
+    choices = with_splits(
+        problem, starts, objective, named(key, "splits"), effort.n_step, effort.n_kept, part_of(progress, 0.0, 0.9)
+    )
     draws = Draws(named(key, "validation"), N_VALIDATION)
-    progress("choosing splits")
+    progress(0.9, "choosing splits")
     reached = [values(score(c.problem, c.assignment[None], draws), objective)[0] for c in choices]
     even = values(score(problem, chosen[OPTIMISED][None], draws), objective)[0]
     return choices[int(np.argmin(reached))] if min(reached) < even else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -16,6 +16,7 @@ from ..cost.efficiency import Efficiency
 from ..errors import PlanError
 from ..job import Job
 from ..plan.plan import ParallelPlan
+from ..progress import Progress, silent
 from ..workload.base import Workload
 from .pipeline import end_times, pipeline
 from .plans.block import TableCost, chunk_seconds, feasibility, table_cost
@@ -25,12 +26,7 @@ from .plans.plan_cache import Rows
 from .plans.rules import FEASIBLE, REASONS, Reasons
 from .plans.table import Layout, PlanTable, distinct
 
-Progress = Callable[[float, str], None]
 N_SEEDS = 256  # plans of least bound that are simulated first, to have a time that others must beat
-
-
-def silent(_fraction: float, _what: str) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ..job import Job
+from ..progress import Progress, silent
 from ..rules.check import problems
 from ..variability.tree import Variability
-from .evaluate import Evaluator, Progress, Screen, efficiency_of_plans, silent
+from .evaluate import Evaluator, Screen, efficiency_of_plans
 from .journal import Journal, fingerprint
 from .objective import Objective
 from .plans.rules import Reasons

@@ -20,7 +20,7 @@ import numpy as np
 from .._files import atomic_path
 from .._typing import Floats
 from ..errors import DataError
-from .evaluate import Progress
+from ..progress import Progress
 from .plans.cost_cache import Rows
 
 CHUNK = 256  # plans scored between two looks at the clock

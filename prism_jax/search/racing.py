@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 
 from .._typing import Floats
-from .evaluate import Evaluator, Progress, Screen, silent
+from ..progress import Progress, silent
+from .evaluate import Evaluator, Screen
 from .objective import Objective
 from .plans.plan_cache import Rows
 from .tail import TailScorer

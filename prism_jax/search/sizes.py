@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..job import Job
-from .evaluate import Progress, silent
+from ..progress import Progress, silent
 from .exhaustive import search
 from .pareto import front
 from .plans.space import PlanSpace, default_space

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -12,6 +10,7 @@ from scipy.special import ndtri
 
 from .._typing import Floats
 from ..graph.random import MAX_COLUMNS, key_words
+from ..progress import Progress, silent
 from ..result import StepTimeDistribution
 from .columns import Chunk, column_times
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
@@ -24,13 +23,6 @@ CHUNKS_PER_CALL = 32
 COLUMNS_PER_CALL = CHUNKS_PER_CALL * N_COLUMN
 N_BATCH = 8
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
-
-
-Progress = Callable[[float], None]
-
-
-def silent(_: float) -> None:
-    """Progress that nobody watches."""
 
 
 def brute_force(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax import Array
 
 from ..graph.score import ScoreChain
 from ..job import Job
+from ..progress import Progress, silent
 from ..variability.tree import Variability
 from .predict import columns_or_full
 from .program import Program, lower
@@ -28,7 +29,7 @@ def epistemic_band(
     *,
     key: Array,
     n_samples: int,
-    progress: Callable[[float], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> dict[str, tuple[float, float]]:
     """90 % interval of each quantile of the step time, seconds, over `draws` of the job's variability.
 

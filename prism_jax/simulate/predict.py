@@ -13,10 +13,11 @@ from .._typing import Floats
 from ..errors import DataError
 from ..job import Job
 from ..kernels import COMPUTE_CLASSES
+from ..progress import Progress, silent
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Variability
-from .brute import TAIL_PROB, Progress, brute_force, silent
+from .brute import TAIL_PROB, brute_force
 from .columns import Chunk, ColumnInputs, column_times
 from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
@@ -62,7 +63,7 @@ def predict(
             "brute_force" draws every GPU of every replica.
         known: persistent slowdowns of GPUs that were measured; all others are drawn.
         pad: pad the graph to a common shape, for sweeps over many jobs: fewer compilations, the same numbers.
-        progress: called with the fraction done, 0-1, while brute force runs.
+        progress: called with the share that is done while brute force runs.
 
     Raises:
         DataError: unknown method.

@@ -20,6 +20,7 @@ from ..cost.efficiency import efficiency
 from ..errors import PrismError
 from ..job import Job
 from ..metrics import mfu
+from ..progress import Progress, silent
 from ..simulate.inputs import deterministic
 from ..simulate.program import lower
 from .baseline import with_baseline
@@ -42,7 +43,7 @@ def validate_steps(
     left_out: str = "",
     deterministic_only: bool = False,
     seed: int = 0,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Progress = silent,
 ) -> Validation:
     """Predicts every supported row and scores it.
 
@@ -53,12 +54,12 @@ def validate_steps(
         left_out: by what rows were grouped when the calibrations were fitted without them: source, gpu, model, or nothing.
         deterministic_only: leave variability out, so that the share of waiting for the slowest shows.
         seed: of the predictions.
-        progress: called with the number of rows done.
+        progress: called with the share of the rows that is done.
     """
     found = []
     for done, row in enumerate(rows, start=1):
         found.append(_validate(row, calibration_of, left_out, deterministic_only, seed))
-        progress(done)
+        progress(done / len(rows))
     if left_out:
         kinds = [
             "" if one.error is None else row.job[1].device.generation for one, row in zip(found, rows, strict=True)

@@ -5,7 +5,6 @@ Errors are relative, predicted over measured minus one. No run counts towards th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
@@ -19,11 +18,10 @@ from prism_jax.calibration.band import row_factors
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.residual_gp import parts_of
 from prism_jax.calibration.surrogate import outline_seconds
+from prism_jax.progress import Progress, silent
 
 from .calibrate_site import calibrate_site
 from .runs import SiteRuns, only
-
-Progress = Callable[[float], None]
 
 FEW = 12  # runs up to which several choices of the same number are averaged; of more, the first ones of the file count
 MOST_CHOICES = 12  # of the runs that are seen, per number of runs
@@ -61,7 +59,7 @@ def bands(calibration: Calibration, runs: SiteRuns, seed: int = SEED) -> tuple[F
 
 
 def learning_curve(
-    calibration: Calibration, runs: SiteRuns, *, key: jax.Array, progress: Progress = lambda _: None
+    calibration: Calibration, runs: SiteRuns, *, key: jax.Array, progress: Progress = silent
 ) -> list[CurvePoint]:
     """Errors after 0, 1, ... runs; of many runs, after 1 to 12 and then powers of two."""
     points = [CurvePoint(0, 1, float(np.median(np.abs(errors(calibration, runs)))))]
@@ -77,9 +75,7 @@ def learning_curve(
     return points
 
 
-def left_out_errors(
-    calibration: Calibration, runs: SiteRuns, *, key: jax.Array, progress: Progress = lambda _: None
-) -> Floats:
+def left_out_errors(calibration: Calibration, runs: SiteRuns, *, key: jax.Array, progress: Progress = silent) -> Floats:
     """[run] error of every run when it was left out; of many runs, when its fold was. One run: before calibration."""
     found = errors(calibration, runs)
     n_fold = min(runs.n_run, MOST_FOLDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, linked, shipped
 from prism_jax.io.tables.job_table import MeasuredRun
+from prism_jax.progress import Progress, part_of, silent
 
 from ..store import save
 from .calibrate_site import SitePosterior, of_site, posterior
@@ -22,7 +23,6 @@ from .prior import SitePrior, site_prior
 from .read_runs import SiteTable, read_site_runs
 from .runs import SiteRuns, site_runs
 
-Progress = Callable[[float], None]
 Source = str | Path | Sequence[MeasuredRun]
 
 
@@ -113,7 +113,7 @@ def calibrate_runs(
     key: jax.Array,
     framework: str = "",
     calibration: Calibration | None = None,
-    progress: Progress = lambda _: None,
+    progress: Progress = silent,
     record: Mapping[str, Any] | None = None,
 ) -> SiteFit:
     """The shipped calibration, updated by measured runs of one cluster; three to five tell much.
@@ -133,12 +133,12 @@ def calibrate_runs(
     started = time.perf_counter()
     before = shipped() if calibration is None else calibration
     table = read_site_runs(runs) if isinstance(runs, (str, Path)) else SiteTable(tuple(runs), {})
-    made = site_runs(table.runs, before, framework, progress=lambda share: progress(0.6 * share))
+    made = site_runs(table.runs, before, framework, progress=part_of(progress, 0.0, 0.6))
     prior = site_prior(before, made.setting)
     found = posterior(prior, made, before.n_draw, key)
     after = of_site(before, found, made, record)
-    curve = learning_curve(before, made, key=key, progress=lambda share: progress(0.6 + 0.3 * share))
-    left_out = left_out_errors(before, made, key=key, progress=lambda share: progress(0.9 + 0.1 * share))
+    curve = learning_curve(before, made, key=key, progress=part_of(progress, 0.6, 0.9))
+    left_out = left_out_errors(before, made, key=key, progress=part_of(progress, 0.9, 1.0))
     fit = SiteFit(after, before, table, made, prior, found, tuple(curve), left_out, 0.0)
     return replace(fit, elapsed_s=time.perf_counter() - started)
 

@@ -21,9 +21,8 @@ from prism_jax.framework import FRAMEWORKS, Framework
 from prism_jax.hints import did_you_mean
 from prism_jax.io.tables.job_table import MeasuredRun
 from prism_jax.job import Job
+from prism_jax.progress import Progress, silent
 from prism_jax.validation import typical_s
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def site_runs(
     calibration: Calibration,
     framework: str = "",
     left_out: Floats | None = None,
-    progress: Progress = lambda _: None,
+    progress: Progress = silent,
 ) -> SiteRuns:
     """Outlines of runs of one site.
 

@@ -71,7 +71,7 @@ def _run(runs: str, framework: str, seed: int) -> tuple[dict[str, Any], Any]:
     """Everything that needs JAX, with a spinner on a terminal."""
     from ..._inference_loader import inference
     from ...start_jax import start_jax
-    from ..spinner import spinner
+    from ..spinner import shown, spinner
 
     start_jax()
     with spinner("loading JAX") as tell:
@@ -85,7 +85,7 @@ def _run(runs: str, framework: str, seed: int) -> tuple[dict[str, Any], Any]:
             runs,
             key=jax.random.key(seed),
             framework=framework,
-            progress=lambda share: tell(f"calibrating, {share:.0%}"),
+            progress=shown(tell, "calibrating"),
             record=run_record({"runs": runs, "framework": framework}, seed),
         )
         return fitted.summary(), fitted

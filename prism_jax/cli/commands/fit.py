@@ -112,7 +112,7 @@ def _run(
 
     from ..._inference_loader import inference
     from ...start_jax import start_jax
-    from ..spinner import spinner
+    from ..spinner import shown, spinner
 
     start_jax()
     with spinner("loading JAX") as tell:
@@ -131,7 +131,7 @@ def _run(
             method=method,
             key=jax.random.key(seed),
             settings=settings,
-            progress=lambda share: tell(f"fitting, {share:.0%}"),
+            progress=shown(tell, "fitting"),
             resume=None if out is None else Path(f"{out}.partial"),
             record=run_record({"files": files, "model": model, "method": method, **options}, seed),
         )
@@ -146,7 +146,7 @@ def _run(
                 method=None if method == "nuts" else method,  # as often as there are groups, nuts takes too long
                 n_split=n_split,
                 settings=settings,
-                progress=lambda share: tell(f"leaving out groups of {column}, {share:.0%}"),
+                progress=shown(tell, f"leaving out groups of {column}"),
             )
             summary["holdout"] = scored.as_dict()
     return summary, fitted

@@ -86,7 +86,7 @@ def _run(
 ) -> PlacementResult:
     """Everything that needs JAX, with a spinner while it runs on a terminal."""
     from ...start_jax import start_jax
-    from ..spinner import spinner
+    from ..spinner import shown, spinner
 
     start_jax()
     with spinner("loading JAX") as tell:
@@ -101,5 +101,5 @@ def _run(
             objective=objective,
             spares=spares,
             splits=splits,
-            progress=tell,
+            progress=shown(tell),
         )

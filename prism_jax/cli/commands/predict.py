@@ -95,7 +95,7 @@ def _run(
 ) -> tuple[dict[str, Any], StepTimeDistribution, Any]:
     """Everything that needs JAX, with a spinner while it runs on a terminal."""
     from ...start_jax import start_jax
-    from ..spinner import spinner
+    from ..spinner import shown, spinner
 
     start_jax()
     started = time.perf_counter()
@@ -122,7 +122,7 @@ def _run(
                 n_samples=count,
                 method=method,
                 known=known,
-                progress=lambda f: tell(f"simulating, {f:.0%}"),
+                progress=shown(tell, "simulating"),
             )
         ran = time.perf_counter()
         tell("explaining")

@@ -140,7 +140,7 @@ def _sizes(
     from ...io.write import run_record
     from ...search.plans.space import default_space
     from ...start_jax import start_jax
-    from ..spinner import spinner
+    from ..spinner import shown, spinner
 
     values = None if space is None else read_space(space, default_space(job))
     start_jax()
@@ -154,7 +154,7 @@ def _sizes(
             price_per_hour=price,
             objective=objective,
             seed=seed,
-            progress=lambda fraction, what: tell(f"{what}, {fraction:.0%}"),
+            progress=shown(tell),
         )
     kept = best_sizes(sizes, "value_s", "n_devices", "energy_j", "cost")
     summary = {
@@ -191,14 +191,10 @@ def _run(
 ) -> Study:
     """Everything that needs JAX, with a spinner while it runs on a terminal."""
     from ...start_jax import start_jax
-    from ..spinner import spinner
+    from ..spinner import shown, spinner
 
     start_jax()
     with spinner("loading JAX") as tell:
-
-        def progress(fraction: float, what: str) -> None:
-            tell(f"{what}, {fraction:.0%}")
-
         common: dict[str, Any] = {"objective": objective, "seed": seed, "top": top, "posterior": posterior}
         run: Callable[..., Study]
         if method == "gradient":
@@ -207,4 +203,4 @@ def _run(
             from ...search.exhaustive import search as run
 
             common["journal"] = resume
-        return run(job, space, progress=progress, **common)
+        return run(job, space, progress=shown(tell), **common)

@@ -114,7 +114,7 @@ def _outcome(rows: list[StepRow], leave_out: str, fit: str | None, deterministic
             refuse_other_device(given, row.job[1].device, str(fit))
         return given
 
-    with progress("predicting", len(rows)) as advance:
+    with progress("predicting") as advance:
         return validate_steps(
             rows,
             calibration_of=calibration_of,

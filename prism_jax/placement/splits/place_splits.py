@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
 from jax import Array
 
+from ...progress import Progress
 from ..draws import Draws
 from ..evaluator import Assignments, Problem, stored
 from ..optimisers.anneal import anneal
@@ -42,7 +42,7 @@ def with_splits(
     key: Array,
     n_step: int,
     n_kept: int,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> list[SplitChoice]:
     """What every start leads to, and the best of them annealed on; the choice is left to other draws."""
     space = split_space(problem)
@@ -52,7 +52,8 @@ def with_splits(
     for index, start in enumerate(starts):
         assignment, splits = start, space.even
         for turn in range(N_ROUND):
-            progress(f"splits, start {index + 1} of {len(starts)}, round {turn + 1} of {N_ROUND}")
+            done = (N_ROUND * index + turn) / (N_ROUND * len(starts) + LONGER)
+            progress(done, f"splits, start {index + 1} of {len(starts)}, round {turn + 1} of {N_ROUND}")
             splits = split_micro_batches(space, splits, space.tables(splits), kept, assignment, objective)
             splits = split_layers(space, splits, few, assignment, objective)
             own_key = jax.random.fold_in(jax.random.fold_in(key, 2 + index), turn)
@@ -61,7 +62,7 @@ def with_splits(
             )
             assignment = chain.assignment
         found.append((chain.value_s, assignment, splits))
-    progress("splits, annealing on from the best")
+    progress(N_ROUND * len(starts) / (N_ROUND * len(starts) + LONGER), "splits, annealing on from the best")
     _, assignment, splits = min(found, key=lambda one: one[0])
     own_key = jax.random.fold_in(key, 0)
     longer = anneal(

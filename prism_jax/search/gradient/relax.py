@@ -17,7 +17,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from ..._typing import Floats
-from ..evaluate import Progress, silent
+from ...progress import Progress, silent
 from ..plans.plan_cache import Rows
 from ..plans.rules import FEASIBLE, broken_rules
 from .knobs import DEGREES, Knobs

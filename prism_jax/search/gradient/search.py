@@ -16,8 +16,9 @@ import numpy as np
 
 from ...errors import PlanError
 from ...job import Job
+from ...progress import Progress, silent
 from ...variability.tree import Variability
-from ..evaluate import Evaluator, Progress, Screen, silent
+from ..evaluate import Evaluator, Screen
 from ..exhaustive import study_of
 from ..journal import Journal
 from ..objective import Objective
