@@ -57,15 +57,15 @@ def tail(job_name: str) -> None:
     import jax
 
     from prism_jax.io.job.load_job import load_job
+    from prism_jax.objective import OBJECTIVES, PlanObjective
     from prism_jax.search.evaluate import Evaluator
-    from prism_jax.search.objective import Objective
     from prism_jax.search.plans.space import default_space
     from prism_jax.search.racing import ROUNDS
     from prism_jax.search.tail import TailScorer
     from prism_jax.simulate import predict
 
     job = load_job(job_name)
-    evaluator, p95 = Evaluator(job, default_space(job)), Objective("p95")
+    evaluator, p95 = Evaluator(job, default_space(job)), PlanObjective(OBJECTIVES.named("p95"))
     screen = evaluator.bounds()
     evaluator.simulate(screen, 1.1 * evaluator.fastest(screen))
     numbers = screen.order()[:N_SCORED]
@@ -113,14 +113,14 @@ def promise(job_name: str) -> None:
     """Searches with different seeds; the truth of each winner's gain from many more draws."""
 
     from prism_jax.io.job.load_job import load_job
+    from prism_jax.objective import OBJECTIVES, PlanObjective
     from prism_jax.search.evaluate import Evaluator
     from prism_jax.search.exhaustive import search
-    from prism_jax.search.objective import Objective
     from prism_jax.search.plans.space import default_space
     from prism_jax.search.plans.table import PlanTable
     from prism_jax.search.tail import TailScorer
 
-    job, p95 = load_job(job_name), Objective("p95")
+    job, p95 = load_job(job_name), PlanObjective(OBJECTIVES.named("p95"))
     small = replace(
         default_space(job),
         tp=(4, 8),

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 from prism_jax import Job
+from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score
 from prism_jax.placement.fleet import fleet_of
-from prism_jax.placement.objective import values
 
 N_BATCH = 8  # of the draws, so that few are in memory at once
 
@@ -53,5 +53,6 @@ def by_stage(job: Job, slowdown: float, n_sample: int, seed: int) -> Stages:
     draws = Draws(jax.random.key(seed), n_sample)
     alike = problem_of(job, fleet_of(np.ones(n_node), job.cluster.node_size))
     size = max(8, n_sample // N_BATCH)
-    base = values(score(alike, np.arange(n_node, dtype=np.int32)[None], draws, chunk=size), "p95")[0]
-    return Stages(slowdown, values(score(problem, np.stack(seats), draws, chunk=size), "p95") / base)
+    p95 = PlanObjective(OBJECTIVES.named("p95"))
+    base = p95.of(score(alike, np.arange(n_node, dtype=np.int32)[None], draws, chunk=size))[0]
+    return Stages(slowdown, p95.of(score(problem, np.stack(seats), draws, chunk=size)) / base)

@@ -134,6 +134,20 @@ def frameworks() -> Shelf:
     return Shelf(known, ("framework", "kernels", "what it is"), row, entry)
 
 
+def objectives() -> Shelf:
+    """What a search or a placement can minimise."""
+    from ..objective import OBJECTIVES
+
+    def entry(name: str) -> Entry:
+        found = OBJECTIVES.named(name)
+        return {"name": found.name, "description": found.about, "unit": found.unit}
+
+    def row(name: str) -> Sequence[str]:
+        return tuple(entry(name).values())
+
+    return Shelf(OBJECTIVES.names, ("objective", "what it is", "unit"), row, entry)
+
+
 def variabilities() -> Shelf:
     """How much hardware varies."""
     from ..variability.catalog import preset, preset_names
@@ -170,6 +184,7 @@ SHELVES: Mapping[str, Callable[[], Shelf]] = {
     "clusters": clusters,
     "schedules": schedules,
     "frameworks": frameworks,
+    "objectives": objectives,
     "variability": variabilities,
     "examples": examples,
 }

@@ -17,11 +17,12 @@ from jax import Array
 
 from .._typing import Floats
 from ..job import Job
+from ..objective import Objective, PlanObjective, plan_objective
 from ..progress import Progress, part_of, silent
+from .batches import mean_and_error
 from .draws import N_SHARED, Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of
-from .objective import OBJECTIVES, check_objective, mean_and_error, values
 from .optimisers.anneal import N_STEP, anneal
 from .optimisers.baselines import (
     MAX_EXHAUSTIVE,
@@ -32,7 +33,7 @@ from .optimisers.baselines import (
     sorted_assignments,
 )
 from .optimisers.sinkhorn import relaxed
-from .result import AS_GIVEN, EVEN_SPLITS, OPTIMISED, SPLITS, Gain, PlacementResult
+from .result import AS_GIVEN, EVEN_SPLITS, OPTIMISED, SPLITS, Gain, PlacementResult, asked, reported
 from .slots import slots_of
 from .splits.place_splits import SplitChoice, with_splits
 from .splits.splits import exact_problem
@@ -76,7 +77,8 @@ def place(
     slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
     *,
     key: Array,
-    objective: str = "p95",
+    objective: str | Objective = "p95",
+    price_per_gpu_hour: float | None = None,
     spares: int = 0,
     splits: bool = False,
     effort: Effort | None = None,
@@ -88,30 +90,31 @@ def place(
         job: model, cluster, plan; of its variability what differs between GPUs and nodes is replaced by `slowdown`.
         slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor (`io.tables.slowdowns`).
         key: typed PRNG key; the same key gives the same answer.
-        objective: p50, p95, p99 or cvar95 (mean of the slowest 5 %) of the step time.
+        objective: one of `OBJECTIVES`, by name or as it is.
+        price_per_gpu_hour: for objectives in money.
         spares: nodes to leave out.
         splits: also choose how many layers every stage and how many micro-batches every replica gets.
         effort: how long to search.
         progress: called with the share that is done, and what is being done.
 
     Raises:
-        DataError: nodes and slots do not match, or an unknown objective.
+        DataError: nodes and slots do not match, an unknown objective, or one that needs a price without one.
     """
-    check_objective(objective)
+    wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
     effort = Effort() if effort is None else effort
     fleet = fleet_of(slowdown, job.cluster.node_size)
     check_counts(fleet, slots_of(job).n_slot, spares)
     problem = problem_of(job, fleet)
     effort = replace(effort, n_step=max(effort.n_step, STEPS_PER_NODE * fleet.n_node))
     searched = SEARCHED_WITH_SPLITS if splits else SEARCHED
-    found = candidates(problem, objective, key, effort, part_of(progress, 0.0, searched))
+    found = candidates(problem, wanted, key, effort, part_of(progress, 0.0, searched))
     progress(searched, "choosing")
-    chosen, method = choose(problem, found, objective, key)
+    chosen, method = choose(problem, found, wanted, key)
     choice = None
     if splits:
-        choice = choose_splits(problem, found, chosen, objective, key, effort, part_of(progress, searched, SEARCHED))
+        choice = choose_splits(problem, found, chosen, wanted, key, effort, part_of(progress, searched, SEARCHED))
     progress(SEARCHED, "scoring on fresh draws")
-    return report(problem, chosen, method, objective, key, effort, choice)
+    return report(problem, chosen, method, wanted, key, effort, choice)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,9 @@ class Candidates:
     exact: bool
 
 
-def candidates(problem: Problem, objective: str, key: Array, effort: Effort, progress: Progress) -> Candidates:
+def candidates(
+    problem: Problem, objective: PlanObjective, key: Array, effort: Effort, progress: Progress
+) -> Candidates:
     """What every method offers, on kept draws."""
     kept = stored(problem, Draws(named(key, "kept"), effort.n_kept))
     rng = np.random.default_rng(crc32(np.asarray(jax.random.key_data(key)).tobytes()))
@@ -165,11 +170,13 @@ def candidates(problem: Problem, objective: str, key: Array, effort: Effort, pro
     return Candidates(found, median, every is not None)
 
 
-def choose(problem: Problem, found: Candidates, objective: str, key: Array) -> tuple[dict[str, Assignments], str]:
+def choose(
+    problem: Problem, found: Candidates, objective: PlanObjective, key: Array
+) -> tuple[dict[str, Assignments], str]:
     """Every method's best on validation draws, with the best of all as "optimised", and the method it came from."""
     methods = [method for method, offered in found.by_method.items() for _ in offered]
     offered = np.concatenate(list(found.by_method.values()))
-    reached = values(score(problem, offered, Draws(named(key, "validation"), N_VALIDATION)), objective)
+    reached = objective.of(score(problem, offered, Draws(named(key, "validation"), N_VALIDATION)))
     best: dict[str, int] = {}
     for index in np.argsort(reached, kind="stable").tolist():
         best.setdefault(methods[index], index)
@@ -182,7 +189,7 @@ def choose_splits(
     problem: Problem,
     found: Candidates,
     chosen: dict[str, Assignments],
-    objective: str,
+    objective: PlanObjective,
     key: Array,
     effort: Effort,
     progress: Progress,
@@ -194,8 +201,8 @@ def choose_splits(
     )
     draws = Draws(named(key, "validation"), N_VALIDATION)
     progress(0.9, "choosing splits")
-    reached = [values(score(c.problem, c.assignment[None], draws), objective)[0] for c in choices]
-    even = values(score(problem, chosen[OPTIMISED][None], draws), objective)[0]
+    reached = [objective.of(score(c.problem, c.assignment[None], draws))[0] for c in choices]
+    even = objective.of(score(problem, chosen[OPTIMISED][None], draws))[0]
     return choices[int(np.argmin(reached))] if min(reached) < even else None
 
 
@@ -203,7 +210,7 @@ def report(
     problem: Problem,
     chosen: dict[str, Assignments],
     method: str,
-    objective: str,
+    objective: PlanObjective,
     key: Array,
     effort: Effort,
     choice: SplitChoice | None = None,
@@ -224,7 +231,7 @@ def report(
         left_out=tuple(sorted(seats[n_slot:].tolist())),
         objective=objective,
         batches_s=batches,
-        random_s={name: _median_of(steps[len(chosen) - 1 :], name) for name in OBJECTIVES},
+        random_s={name: _median_of(steps[len(chosen) - 1 :], asked(objective, name)) for name in reported(objective)},
         method=method if choice is None else SPLITS,
         slowness=problem.slowness,
         seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
@@ -268,7 +275,7 @@ def named(key: Array, name: str) -> Array:
 
 
 def _random(
-    problem: Problem, objective: str, key: Array, n: int, rng: np.random.Generator
+    problem: Problem, objective: PlanObjective, key: Array, n: int, rng: np.random.Generator
 ) -> tuple[Assignments, Assignments]:
     """The best of `n` random assignments, and those around the median, screened on few draws."""
     tried = random_assignments(problem, n, rng)
@@ -280,10 +287,10 @@ def _random(
     return tried[order[:N_BEST]], tried[around]
 
 
-def _values(problem: Problem, kept: Stored, assignments: Assignments, objective: str) -> Floats:
-    return values(step_times(problem.tables, kept, assignments), objective)
+def _values(problem: Problem, kept: Stored, assignments: Assignments, objective: PlanObjective) -> Floats:
+    return objective.of(step_times(problem.tables, kept, assignments))
 
 
-def _median_of(steps: Floats, objective: str) -> tuple[float, float]:
+def _median_of(steps: Floats, objective: PlanObjective) -> tuple[float, float]:
     """Median over assignments of the objective and its error; steps [assignment, batch, step]."""
-    return mean_and_error(np.median(values(steps, objective), axis=0))
+    return mean_and_error(np.median(objective.of(steps), axis=0))

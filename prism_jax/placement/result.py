@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from .objective import OBJECTIVES, fresh_interval, mean_and_error, values
+from ..objective import OBJECTIVES, PlanObjective
+from .batches import fresh_interval, mean_and_error
 from .splits.splits import Splits
 
 OPTIMISED, AS_GIVEN = "optimised", "as_given"
 EVEN_SPLITS, SPLITS = "even_splits", "splits"
+REPORTED = ("p50", "p95", "p99", "cvar95")  # objectives that are reported whatever was minimised
 BASELINES = (AS_GIVEN, "random_best_of_1000", "sorted", "annealed")
 
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much the objective falls, seconds.
+    """By how much the objective falls, in its unit.
 
     Attributes:
         value_s: on these draws.
@@ -39,9 +41,9 @@ class PlacementResult:
     Attributes:
         assignment: node of every slot; a slot is `node_size` consecutive devices in the plan's axis order.
         left_out: nodes without a slot.
-        objective: name of what was minimised.
+        objective: what was minimised.
         batches_s: method -> [batch, step] steps under its assignment, on draws that chose nothing; paired between methods.
-        random_s: objective -> its median over random assignments and the error, on the same draws.
+        random_s: name of an objective -> its median over random assignments and the error, on the same draws.
         method: the method whose assignment was chosen.
         slowness: [node] factor of a node's slowest GPU.
         seat: [slot, 2] first lane and replica of every slot.
@@ -52,7 +54,7 @@ class PlacementResult:
 
     assignment: tuple[int, ...]
     left_out: tuple[int, ...]
-    objective: str
+    objective: PlanObjective
     batches_s: dict[str, Float[np.ndarray, "batch step"]]
     random_s: dict[str, tuple[float, float]]
     method: str
@@ -63,8 +65,8 @@ class PlacementResult:
     notes: tuple[str, ...] = field(default=())
 
     def value(self, method: str = OPTIMISED, objective: str | None = None) -> tuple[float, float]:
-        """Objective of a method and its Monte Carlo error, seconds."""
-        return mean_and_error(values(self.batches_s[method], objective or self.objective))
+        """Objective of a method and its Monte Carlo error, in the unit of the objective; by default the one minimised."""
+        return mean_and_error(asked(self.objective, objective).of(self.batches_s[method]))
 
     @property
     def p95_s(self) -> dict[str, tuple[float, float]]:
@@ -78,7 +80,7 @@ class PlacementResult:
 
     def gain_over(self, method: str, chosen: str = OPTIMISED) -> Gain:
         """What the choice is worth against `method`, from paired steps."""
-        fall = values(self.batches_s[method], self.objective) - values(self.batches_s[chosen], self.objective)
+        fall = self.objective.of(self.batches_s[method]) - self.objective.of(self.batches_s[chosen])
         value, error = mean_and_error(fall)
         return Gain(value, error, *fresh_interval(value, error, len(fall)))
 
@@ -90,7 +92,7 @@ class PlacementResult:
     def to_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
         found: dict[str, Any] = {}
-        for name in OBJECTIVES:
+        for name in self.random_s:
             every = {method: self.value(method, name) for method in self.batches_s} | {
                 "random_median": self.random_s[name]
             }
@@ -98,7 +100,8 @@ class PlacementResult:
             found[f"{name}_error_s"] = {method: error for method, (_, error) in every.items()}
         gain, baseline = self.gain, self.gain_over(self.best_baseline)
         return {
-            "objective": self.objective,
+            "objective": self.objective.name,
+            "objective_unit": self.objective.unit,
             **found,
             "gain": gain.value_s,
             "gain_interval": [gain.low_s, gain.high_s],
@@ -115,3 +118,15 @@ class PlacementResult:
             "splits": None if self.splits is None else asdict(self.splits),
             "notes": list(self.notes),
         }
+
+
+def reported(minimised: PlanObjective) -> tuple[str, ...]:
+    """Names of the objectives that a result states."""
+    return (*REPORTED, *(() if minimised.name in REPORTED else (minimised.name,)))
+
+
+def asked(minimised: PlanObjective, name: str | None) -> PlanObjective:
+    """The objective called `name` of the same plans; the one that was minimised if there is no name."""
+    if name is None or name == minimised.name:
+        return minimised
+    return replace(minimised, objective=OBJECTIVES.named(name))

@@ -85,4 +85,4 @@ def plot_methods(result: PlacementResult, *, ax: Axes | None = None) -> Axes:
 
 def _headline(result: PlacementResult) -> str:
     gain, base = result.gain, result.value(AS_GIVEN)[0]
-    return f"{result.objective} {gain.value_s / base:.1%} lower (90 %: {gain.low_s:.4g} to {gain.high_s:.4g} s)"
+    return f"{result.objective.name} {gain.value_s / base:.1%} lower (90 %: {gain.low_s:.4g} to {gain.high_s:.4g} s)"

@@ -53,7 +53,7 @@ def _methods(summary: Mapping[str, Any]) -> list[str]:
     lines = [f"{objective} of the step time, and how far it lies above the chosen one"]
     for name in order:
         value = found[name]
-        text = "{} ± {} s".format(*with_error(value, errors[name]))
+        text = "{} ± {} {}".format(*with_error(value, errors[name]), summary["objective_unit"])
         share = (value - best) / max(worst - best, 1e-12)
         lines.append(
             f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()

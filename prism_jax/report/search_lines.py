@@ -21,12 +21,13 @@ def study_lines(found: Found) -> list[str]:
 
 def size_lines(found: Found) -> list[str]:
     """The best plan of every cluster size, and which sizes nothing else beats."""
+    timed = found["objective_unit"] == "s"
     head = ("GPUs", found["objective"], "GPU-s per step", "energy", "cost", "memory", "plan")
     rows = [
         (
             f"{'*' if size['n_devices'] in found['front'] else ' '} {size['n_devices']:,}",
-            format_s(size["value_s"]),
-            f"{size['n_devices'] * size['value_s']:,.0f}",
+            format_s(size["value_s"]) if timed else f"{size['value_s']:.4g} {found['objective_unit']}",
+            f"{size['n_devices'] * (size['value_s'] if timed else size['p50_s']):,.0f}",
             f"{size['energy_j'] / 3.6e6:.4g} kWh",
             f"{size['cost']:.4g}" if size["cost"] else "-",
             format_bytes(size["memory_bytes"]),
@@ -72,13 +73,16 @@ def _best(found: Found) -> list[str]:
     lines = [
         f"best: {plan_words(best['plan'])}",
         f"  p50 {best['p50_s']:.{digits}f} s, p95 {best['p95_s']:.{digits}f} s, p99 {best['p99_s']:.{digits}f} s; "
-        f"{found['objective']} {value} ± {error} s; without variability {best['step_s']:.{digits}f} s",
+        f"{found['objective']} {value} ± {error} {found['objective_unit']}; without variability {best['step_s']:.{digits}f} s",
         f"  memory {format_bytes(best['memory_bytes'])} of {format_bytes(found['job']['hbm_bytes'])} per device",
         f"  it is the best of the finalists with probability {prob(best['prob_best'])}",
     ]
     if gain is not None:
         low, high = gain["gain_interval"]
+        unit = found["objective_unit"]
         times = f"{gain['base_s']:.{digits}f} -> {gain['best_s']:.{digits}f} s"
+        if unit != "s":
+            times = f"{gain['base_s']:.4g} -> {gain['best_s']:.4g} {unit}"
         lines += [
             f"  gain over the job's own plan: {gain['gain']:.2%} of {found['objective']} (90 % interval {low:.2%} to {high:.2%})",
             f"    {times}, on draws that the search has not seen",
@@ -92,7 +96,7 @@ def _best(found: Found) -> list[str]:
 def _table(found: Found) -> list[str]:
     top = found["top"]
     head = ("", found["objective"], "behind", "P(best)", "memory", "plan")
-    rows = [_row(number, candidate, top[0]) for number, candidate in enumerate(top, start=1)]
+    rows = [_row(number, candidate, top[0], found["objective_unit"]) for number, candidate in enumerate(top, start=1)]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [_joined(row, widths) for row in (head, *rows)]
     if sum(candidate["tied"] for candidate in top) > 1:
@@ -100,13 +104,13 @@ def _table(found: Found) -> list[str]:
     return lines
 
 
-def _row(number: int, candidate: Found, best: Found) -> tuple[str, ...]:
+def _row(number: int, candidate: Found, best: Found, unit: str) -> tuple[str, ...]:
     value, _ = with_error(candidate["value_s"], candidate["value_error_s"])
     behind = candidate["behind_s"] / best["value_s"]
     tie = "=" if candidate["tied"] and number > 1 else " "
     return (
         f"{number}{tie}",
-        f"{value} s",
+        f"{value} {unit}",
         f"+{behind:.2%}" if number > 1 else "",
         prob(candidate["prob_best"]),
         format_bytes(candidate["memory_bytes"]),

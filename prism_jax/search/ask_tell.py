@@ -24,19 +24,18 @@ import numpy as np
 from ..errors import DataError, PlanError
 from ..job import Job
 from ..memory.breakdown import memory
+from ..objective import Objective, plan_objective
 from ..plan.plan import Overlap, ParallelPlan
 from ..rules.check import check_plan
 from ..units import format_bytes
 from .evaluate import Evaluator, Screen
-from .objective import Objective
 from .plans.space import PlanSpace, default_space
-from .plans.table import PlanTable
 from .racing import ROUNDS
 from .tail import TailScorer
 
 
 class Told(NamedTuple):
-    """A plan and its objective in seconds."""
+    """A plan and its value, in the unit of the objective."""
 
     plan: ParallelPlan
     value_s: float
@@ -46,7 +45,7 @@ class AskTell:
     """Plans on request, scores on request, and the best of what was told.
 
     Args:
-        job, space, objective, seed: as in `search`.
+        job, space, objective, price_per_gpu_hour, seed: as in `search`.
         n_column: replica columns per score, a power of two; 256 err as much as 1,000 plain draws.
     """
 
@@ -55,12 +54,14 @@ class AskTell:
         job: Job,
         space: PlanSpace | None = None,
         *,
-        objective: str = "p95",
+        objective: str | Objective = "p95",
+        price_per_gpu_hour: float | None = None,
         seed: int = 0,
         n_column: int = ROUNDS[-1],
     ) -> None:
         self.job, self.space = job, default_space(job) if space is None else space
-        self.objective, self._n_column = Objective(objective), n_column
+        self.objective = plan_objective(objective, job.plan, price_per_gpu_hour)
+        self._n_column = n_column
         self._evaluator = Evaluator(job, self.space)
         self._scorer = TailScorer(self._evaluator, seed)
         self._told: dict[ParallelPlan, float] = {}
@@ -121,7 +122,7 @@ class AskTell:
         return [self._evaluator.plan(int(number)) for number in some]
 
     def tell(self, plan: ParallelPlan, value_s: float | None = None) -> float:
-        """Records the objective of a plan, seconds: `value_s` if it was measured, else its score.
+        """Records the value of a plan, in the unit of the objective: `value_s` if it was measured, else its score.
 
         Raises:
             PlanError: the plan is to be scored and cannot run; says why.
@@ -129,7 +130,7 @@ class AskTell:
         """
         if value_s is None:
             check_plan(plan, self.job.model, self.job.cluster.of_size(plan.n_devices))
-            value_s = float(self.objective.of(self._scorer.samples_of(PlanTable.of(plan), self._n_column))[0])
+            value_s = self._scorer.value(self.objective, plan, self._n_column)
         if not (np.isfinite(value_s) and value_s > 0.0):
             raise DataError(f"value_s = {value_s}, but it must be a positive number of seconds")
         self._told[plan] = value_s

@@ -38,12 +38,14 @@ class Screen:
         memory_bytes: peak of the worst stage; NaN where a rule is broken.
         bound_s: lower bound of the step time; NaN where infeasible.
         step_s: exact noise-free step time; NaN where infeasible or out of reach of the best by its bound.
+        n_devices: GPUs.
     """
 
     reason: Reasons
     memory_bytes: Floats
     bound_s: Floats
     step_s: Floats
+    n_devices: Rows
 
     @property
     def n_plans(self) -> int:
@@ -124,17 +126,21 @@ class Evaluator:
             PlanError: no plan of the space is feasible; says what is in the way.
         """
         found = [self._bounds(i, progress) for i in range(len(self.layouts))]
-        columns = [np.concatenate(part) for part in zip(*found, strict=True)] or [np.zeros(0)] * 3
-        reason, memory, bound = columns
-        screen = Screen(reason.astype(np.uint8), memory, bound, np.full(len(reason), np.nan))
+        columns = [np.concatenate(part) for part in zip(*found, strict=True)] or [np.zeros(0)] * 4
+        reason, memory, bound, n_devices = columns
+        unknown = np.full(len(reason), np.nan)
+        screen = Screen(reason.astype(np.uint8), memory, bound, unknown, n_devices.astype(np.intp))
         if screen.n_feasible == 0:
             raise PlanError(f"no plan of the space is feasible: {nothing_feasible(screen)}")
         return screen
 
     def simulate(self, screen: Screen, limit_s: float = np.inf, progress: Progress = silent) -> None:
         """Fills in the noise-free times of all plans whose bound is at most `limit_s`."""
-        wanted = (screen.bound_s <= limit_s) & np.isnan(screen.step_s)
-        self._simulate(screen, np.flatnonzero(wanted), progress)
+        self.simulate_plans(screen, np.flatnonzero(screen.bound_s <= limit_s), progress)
+
+    def simulate_plans(self, screen: Screen, numbers: Rows, progress: Progress = silent) -> None:
+        """Fills in the noise-free times of plans by number, feasible ones, where they are not known yet."""
+        self._simulate(screen, numbers[np.isnan(screen.step_s[numbers])], progress)
 
     def fastest(self, screen: Screen) -> float:
         """Least noise-free time of all plans, seconds: found by running plans in the order of their bounds."""
@@ -143,7 +149,7 @@ class Evaluator:
         self.simulate(screen, float(np.nanmin(screen.step_s)))
         return float(np.nanmin(screen.step_s))
 
-    def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats]:
+    def _bounds(self, index: int, progress: Progress) -> tuple[Reasons, Floats, Floats, Rows]:
         table = self._block(index)
         reason, memory = feasibility(table, self.costs)
         bound = np.full(len(table), np.nan)
@@ -152,7 +158,7 @@ class Evaluator:
             cost = table_cost(table.take(rows), self.costs)
             bound[rows] = lower_bound(cost, self.costs.eff.overlap_slowdown)
         progress((index + 1) / len(self.layouts), "costs of all plans")
-        return reason, memory, bound
+        return reason, memory, bound, table.n_devices
 
     def _simulate(self, screen: Screen, numbers: Rows, progress: Progress) -> None:
         """Exact times of some plans, in place."""

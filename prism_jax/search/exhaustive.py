@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from ..job import Job
+from ..objective import Objective, PlanObjective, plan_objective
 from ..progress import Progress, silent
 from ..rules.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, Screen, efficiency_of_plans
 from .journal import Journal, fingerprint
-from .objective import Objective
 from .plans.rules import Reasons
 from .plans.space import PlanSpace, default_space
 from .racing import Finalists, race
@@ -26,7 +26,8 @@ def search(
     job: Job,
     space: PlanSpace | None = None,
     *,
-    objective: str = "p95",
+    objective: str | Objective = "p95",
+    price_per_gpu_hour: float | None = None,
     seed: int = 0,
     top: int = 10,
     posterior: Sequence[Variability] = (),
@@ -38,7 +39,8 @@ def search(
     Args:
         job: its own plan gives what the space does not vary, and is what gains are measured against.
         space: `default_space(job)` if not given.
-        objective: mean, p50, p90, p95, p99 or cvar95 of the step time.
+        objective: one of `OBJECTIVES`, by name or as it is.
+        price_per_gpu_hour: for objectives in money.
         seed: same seed, same answer.
         top: how many plans are to be told apart.
         posterior: draws of the variability from a fit, for the interval of the gain.
@@ -47,10 +49,11 @@ def search(
 
     Raises:
         PlanError: no plan of the space is feasible.
-        DataError: unknown objective, or a journal of another search.
+        DataError: unknown objective, one that needs a price without one, or a journal of another search.
     """
     started = time.perf_counter()
-    wanted, space = Objective(objective), default_space(job) if space is None else space
+    wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
+    space = default_space(job) if space is None else space
     evaluator = Evaluator(job, space)
     kept = Journal(None if journal is None else Path(journal), _fingerprint(job, space, wanted, seed, top))
     screen = _screen(evaluator, kept, progress)
@@ -66,7 +69,7 @@ def study_of(
     evaluator: Evaluator,
     screen: Screen,
     found: Finalists,
-    objective: Objective,
+    objective: PlanObjective,
     seed: int,
     method: str,
     posterior: Sequence[Variability],
@@ -92,11 +95,22 @@ def study_of(
 def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Screen:
     def make() -> dict[str, np.ndarray]:
         screen = evaluator.bounds(progress)
-        return {"reason": screen.reason, "memory": screen.memory_bytes, "bound": screen.bound_s}
+        return {
+            "reason": screen.reason,
+            "memory": screen.memory_bytes,
+            "bound": screen.bound_s,
+            "n_devices": screen.n_devices,
+        }
 
     kept = journal.keep("screen", make)
     reason: Reasons = np.asarray(kept["reason"], dtype=np.uint8)
-    return Screen(reason, kept["memory"], kept["bound"], np.full(len(reason), np.nan))
+    return Screen(
+        reason,
+        kept["memory"],
+        kept["bound"],
+        np.full(len(reason), np.nan),
+        np.asarray(kept["n_devices"], dtype=np.intp),
+    )
 
 
 def _candidates(evaluator: Evaluator, screen: Screen, found: Finalists) -> tuple[Candidate, ...]:
@@ -120,7 +134,7 @@ def _candidates(evaluator: Evaluator, screen: Screen, found: Finalists) -> tuple
 
 
 def _promise(
-    evaluator: Evaluator, best: Candidate, objective: Objective, seed: int, posterior: Sequence[Variability]
+    evaluator: Evaluator, best: Candidate, objective: PlanObjective, seed: int, posterior: Sequence[Variability]
 ) -> tuple[Promise | None, tuple[str, ...]]:
     job = evaluator.job
     wrong = [str(problem) for problem in problems(job.plan, job.model, job.cluster)]
@@ -131,7 +145,7 @@ def _promise(
     return promise(evaluator, job.plan, best.plan, objective, seed, posterior), ()
 
 
-def _fingerprint(job: Job, space: PlanSpace, objective: Objective, seed: int, top: int) -> str:
+def _fingerprint(job: Job, space: PlanSpace, objective: PlanObjective, seed: int, top: int) -> str:
     eff = efficiency_of_plans(job)
-    rules = job.software.memory
-    return fingerprint(job.model, job.cluster, job.plan, job.variability, eff, rules, space, objective, seed, top)
+    rules, question = job.software.memory, objective.text
+    return fingerprint(job.model, job.cluster, job.plan, job.variability, eff, rules, space, question, seed, top)

@@ -1,22 +1,23 @@
 """Racing: many plans scored with few draws, fewer plans with more, the finalists on several independent sets of draws.
 
 Which plans enter: factors have mean one and a step waits for its slowest part, so a plan's tail is above its noise-free time.
-A pilot measures by how much for this job (the least ratio), and by how much scores of few draws err. A plan whose noise-free time
-already exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out.
+A plan's nominal value is the objective of a step that always takes the noise-free time. A pilot measures by how much values lie
+above nominal ones for this job (the least ratio), and by how much scores of few draws err. A plan whose nominal value already
+exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from .._typing import Floats
+from ..objective import OBJECTIVES, PlanObjective
 from ..progress import Progress, silent
 from .evaluate import Evaluator, Screen
-from .objective import Objective
 from .plans.plan_cache import Rows
 from .tail import TailScorer
 
@@ -37,7 +38,7 @@ class Finalists:
 
     Attributes:
         numbers: [plan] best first.
-        values_s: [plan, seed] objective on independent sets of draws, shared by all plans.
+        values_s: [plan, seed] objective, in its unit, on independent sets of draws, shared by all plans.
         quantiles_s: [plan, (p50, p95, p99)].
         prob_best: [plan] probability that it has the least objective of all finalists.
         n_raced: plans that were scored on their tail.
@@ -67,7 +68,13 @@ class Finalists:
 
 
 def race(
-    evaluator: Evaluator, screen: Screen, objective: Objective, seed: int, top: int, scores: Scores, progress: Progress
+    evaluator: Evaluator,
+    screen: Screen,
+    objective: PlanObjective,
+    seed: int,
+    top: int,
+    scores: Scores,
+    progress: Progress,
 ) -> Finalists:
     """Finds the `top` plans by `objective`; fills in noise-free times of `screen` as it needs them.
 
@@ -76,36 +83,51 @@ def race(
     """
     evaluator.fastest(screen)
     noise, ratio = _pilot(evaluator, screen, objective, seed, scores)
-    first = without_twins(evaluator, screen, screen.order())[: max(N_PILOT, 2 * top)]
-    value = scores("first", first, partial(_values, evaluator, objective, seed, ROUNDS[0]), progress)
+    first = _by_nominal(objective, screen, without_twins(evaluator, screen, screen.order()))[: max(N_PILOT, 2 * top)]
+    value = scores("first", first, partial(_values, evaluator, screen, objective, seed, ROUNDS[0]), progress)
     reach = float(np.sort(value)[min(top, len(value)) - 1]) / (1.0 + CAUTION * (ratio - 1.0))
-    evaluator.simulate(screen, reach, progress)
+    within = nominal(objective, screen.bound_s, screen.n_devices) <= reach
+    evaluator.simulate_plans(screen, np.flatnonzero(within), progress)
     numbers = screen.order()
-    numbers = numbers[(screen.step_s[numbers] <= reach) | np.isin(numbers, first)]
-    numbers = without_twins(evaluator, screen, numbers)
+    known = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
+    numbers = numbers[(known <= reach) | np.isin(numbers, first)]
+    numbers = _by_nominal(objective, screen, without_twins(evaluator, screen, numbers))
     n_raced = len(numbers)
     for columns in ROUNDS:
-        value = scores(f"{columns}", numbers, partial(_values, evaluator, objective, seed, columns), progress)
+        value = scores(f"{columns}", numbers, partial(_values, evaluator, screen, objective, seed, columns), progress)
         numbers = numbers[_kept(value, top, noise * np.sqrt(ROUNDS[0] / columns))]
-    return _final(evaluator, objective, seed, numbers[: max(4 * top, 32)], n_raced, scores, progress)
+    return _final(evaluator, screen, objective, seed, numbers[: max(4 * top, 32)], n_raced, scores, progress)
 
 
-def _values(evaluator: Evaluator, objective: Objective, seed: int, columns: int, numbers: Rows) -> Floats:
-    return objective.of(TailScorer(evaluator, seed).samples(numbers, columns))
+def nominal(objective: PlanObjective, time_s: Floats, n_devices: Rows) -> Floats:
+    """Value [plan] of steps that always take `time_s` [plan], seconds."""
+    return objective.of(time_s[:, None], n_devices)
+
+
+def _by_nominal(objective: PlanObjective, screen: Screen, numbers: Rows) -> Rows:
+    """Plans with a noise-free time, least nominal value first."""
+    return numbers[np.argsort(nominal(objective, screen.step_s[numbers], screen.n_devices[numbers]), kind="stable")]
+
+
+def _values(
+    evaluator: Evaluator, screen: Screen, objective: PlanObjective, seed: int, columns: int, numbers: Rows
+) -> Floats:
+    return objective.of(TailScorer(evaluator, seed).samples(numbers, columns), screen.n_devices[numbers])
 
 
 def _pilot(
-    evaluator: Evaluator, screen: Screen, objective: Objective, seed: int, scores: Scores
+    evaluator: Evaluator, screen: Screen, objective: PlanObjective, seed: int, scores: Scores
 ) -> tuple[float, float]:
-    """(relative error of a first-round score, least ratio of the objective to the noise-free time)."""
+    """(relative error of a first-round score, least ratio of the value to the nominal one)."""
     numbers = screen.order()
     numbers = numbers[np.linspace(0, len(numbers) - 1, min(N_PILOT, len(numbers))).astype(int)]
     value = np.stack([
-        scores(f"pilot {k}", numbers, partial(_values, evaluator, objective, seed + 1 + k, ROUNDS[0]), silent)
+        scores(f"pilot {k}", numbers, partial(_values, evaluator, screen, objective, seed + 1 + k, ROUNDS[0]), silent)
         for k in range(N_PILOT_SEEDS)
     ])  # fmt: skip
+    expected = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
     noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
-    return noise, max(1.0, float((value.mean(axis=0) / screen.step_s[numbers]).min()))
+    return noise, max(1.0, float((value.mean(axis=0) / expected).min()))
 
 
 def _kept(value: Floats, top: int, noise: float) -> Rows:
@@ -117,7 +139,8 @@ def _kept(value: Floats, top: int, noise: float) -> Rows:
 
 def _final(
     evaluator: Evaluator,
-    objective: Objective,
+    screen: Screen,
+    objective: PlanObjective,
     seed: int,
     numbers: Rows,
     n_raced: int,
@@ -126,14 +149,14 @@ def _final(
 ) -> Finalists:
     """Every finalist on draws that no round before has seen."""
     names = ("p50", "p95", "p99")
-    statistics = (objective, *(Objective(name) for name in names))
+    statistics = (objective, *(replace(objective, objective=OBJECTIVES.named(name)) for name in names))
     columns = []
     for k in range(N_FINAL_SEEDS):
         scorer = TailScorer(evaluator, seed + 1000 + k)
 
         def several(some: Rows, scorer: TailScorer = scorer) -> Floats:
             samples = scorer.samples(some, FINAL_COLUMNS)
-            return np.stack([statistic.of(samples) for statistic in statistics], axis=1)
+            return np.stack([statistic.of(samples, screen.n_devices[some]) for statistic in statistics], axis=1)
 
         columns.append(scores(f"final {k}", numbers, several, progress))
         progress((k + 1) / N_FINAL_SEEDS, "finalists on fresh draws")

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..job import Job
+from ..objective import Objective
 from ..progress import Progress, silent
 from .exhaustive import search
 from .pareto import front
@@ -31,7 +32,7 @@ class Size:
     Attributes:
         study: of that size.
         n_devices: GPUs.
-        value_s: objective of the best plan, seconds.
+        value_s: objective of the best plan, in its unit.
         memory_bytes: peak per device.
         energy_j: joules of all devices.
         cost: in the currency of the price; 0 without one.
@@ -46,7 +47,8 @@ class Size:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain object."""
-        return {**{name: getattr(self, name) for name in CRITERIA}, "plan": plan_dict(self.study.best.plan)}
+        numbers = {name: getattr(self, name) for name in CRITERIA}
+        return {**numbers, "p50_s": self.study.best.p50_s, "plan": plan_dict(self.study.best.plan)}
 
 
 def search_sizes(
@@ -55,7 +57,7 @@ def search_sizes(
     space: PlanSpace | None = None,
     *,
     price_per_hour: float = 0.0,
-    objective: str = "p95",
+    objective: str | Objective = "p95",
     seed: int = 0,
     top: int = 1,
     progress: Progress = silent,
@@ -79,7 +81,15 @@ def search_sizes(
     for n in sorted(n_devices):
         sized = replace(job, cluster=job.cluster.of_size(n))
         values = default_space(sized) if space is None else replace(space, n_devices=(n,))
-        study = search(sized, values, objective=objective, seed=seed, top=top, progress=progress)
+        study = search(
+            sized,
+            values,
+            objective=objective,
+            price_per_gpu_hour=price_per_hour or None,
+            seed=seed,
+            top=top,
+            progress=progress,
+        )
         device_s = n * study.best.p50_s
         found.append(
             Size(

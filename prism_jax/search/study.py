@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..job import Job
+from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from .evaluate import Screen
-from .objective import Objective
 from .pareto import front
 from .verify import Promise
 
@@ -28,7 +28,7 @@ class Candidate:
         plan: as an object.
         step_s: without any variability.
         p50_s, p95_s, p99_s: quantiles of the step time, seconds.
-        value_s, value_error_s: objective and its Monte Carlo standard error.
+        value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
         prob_best: probability that it is the best of all finalists.
         memory_bytes: peak of the worst stage.
@@ -72,7 +72,7 @@ class Study:
     """
 
     job: Job
-    objective: Objective
+    objective: PlanObjective
     seed: int
     method: str
     screen: Screen
@@ -111,6 +111,7 @@ class Study:
         """Plain object, as `--json` prints it."""
         return {
             "objective": self.objective.name,
+            "objective_unit": self.objective.unit,
             "method": self.method,
             "best": self.best.to_dict(),
             "top": [candidate.to_dict() for candidate in self.top(top)],

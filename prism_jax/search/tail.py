@@ -23,6 +23,7 @@ from ..cost.step import collective_classes
 from ..graph.score import residual_map
 from ..graph.signatures import signature_seconds
 from ..kernels import COMM_AXES, COMPUTE_CLASSES, NETWORK_AXES
+from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
 from ..simulate.predict import persistent_spread
@@ -116,6 +117,11 @@ class TailScorer:
                     for own, plan in zip(times, shared, strict=True)
                 ]
         return found
+
+    def value(self, objective: PlanObjective, plan: ParallelPlan, n_column: int) -> float:
+        """Value of one plan, in the unit of the objective."""
+        table = PlanTable.of(plan)
+        return float(objective.of(self.samples_of(table, n_column), table.n_devices)[0])
 
     def _steps(self, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> Floats:
         rng = np.random.default_rng(self.seed)

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from ..variability.tree import Variability
 from .evaluate import Evaluator
-from .objective import Objective
-from .plans.table import PlanTable
 from .tail import TailScorer
 
 N_SEEDS = 8
@@ -52,7 +51,7 @@ def promise(
     evaluator: Evaluator,
     base: ParallelPlan,
     best: ParallelPlan,
-    objective: Objective,
+    objective: PlanObjective,
     seed: int,
     posterior: Sequence[Variability] = (),
 ) -> Promise:
@@ -73,9 +72,9 @@ def _pair(
     evaluator: Evaluator,
     base: ParallelPlan,
     best: ParallelPlan,
-    objective: Objective,
+    objective: PlanObjective,
     seed: int,
     variability: Variability | None,
 ) -> np.ndarray:
     scorer = TailScorer(evaluator, seed, variability)
-    return np.array([float(objective.of(scorer.samples_of(PlanTable.of(p), N_COLUMN))[0]) for p in (base, best)])
+    return np.array([scorer.value(objective, plan, N_COLUMN) for plan in (base, best)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..load_fits import calibrated_job, fitted_variability
-from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
+from ..options import Fits, Force, JobFile, Json, ObjectiveName, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..result import leave
 from ..verbosity import talks
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ...search.study import Study
     from ...variability.tree import Variability
 
-Objective = Annotated[
-    str, typer.Option("--objective", help="mean, p50, p90, p95, p99 or cvar95 (mean of the slowest 5 %).")
-]
 Space = Annotated[
     str | None,
     typer.Option("--space", metavar="FILE", help="YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]."),
@@ -42,7 +39,10 @@ Gpus = Annotated[
     ),
 ]
 Price = Annotated[
-    float, typer.Option("--price", min=0.0, help="Of one GPU for an hour, for the cost of a step (--gpus).")
+    float,
+    typer.Option(
+        "--price", min=0.0, help="Of one GPU for an hour: for the cost of a step (--gpus) and objectives in money."
+    ),
 ]
 METHODS = ("exhaustive", "gradient")
 
@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
 def search(
     job: JobFile,
     overrides: Overrides = None,
-    objective: Objective = "p95",
+    objective: ObjectiveName = "p95",
     space: Space = None,
     method: Method = "exhaustive",
     top: Top = 10,
@@ -75,7 +75,7 @@ def search(
     from ...io.job.load_job import load_job
     from ...io.space import read_space
     from ...io.write import check_target, run_record
-    from ...search.objective import Objective as Wanted
+    from ...objective import plan_objective
     from ...search.plans.space import default_space
 
     check_picture(plot)
@@ -91,8 +91,8 @@ def search(
         raise DataError(
             "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
         )
-    Wanted(objective)
     loaded, fits = calibrated_job(load_job(job, overrides or []), fit or [])
+    plan_objective(objective, loaded.plan, price or None)
     values = default_space(loaded) if space is None else read_space(space, default_space(loaded))
     fitted = fitted_variability(loaded.variability, fits, seed, force)
     if fitted is not None:
@@ -101,7 +101,7 @@ def search(
         _sizes(loaded, space, gpus, price, objective, seed, {"job": job, "set": overrides or [], "gpus": gpus}, json)
         return
     posterior = () if fitted is None else fitted.draws
-    study = _run(loaded, values, method, objective, seed, top, resume, posterior)
+    study = _run(loaded, values, method, objective, price or None, seed, top, resume, posterior)
     inputs = {
         "job": job,
         "set": overrides or [],
@@ -160,6 +160,7 @@ def _sizes(
     summary = {
         "job": _facts(job),
         "objective": objective,
+        "objective_unit": sizes[0].study.objective.unit,
         "sizes": [size.to_dict() for size in sizes],
         "front": [size.n_devices for size in kept],
         **run_record({**inputs, "space": space, "price": price, "objective": objective}, seed),
@@ -184,6 +185,7 @@ def _run(
     space: PlanSpace,
     method: str,
     objective: str,
+    price: float | None,
     seed: int,
     top: int,
     resume: str | None,
@@ -195,7 +197,8 @@ def _run(
 
     start_jax()
     with spinner("loading JAX") as tell:
-        common: dict[str, Any] = {"objective": objective, "seed": seed, "top": top, "posterior": posterior}
+        common: dict[str, Any] = {"seed": seed, "top": top, "posterior": posterior}
+        common |= {"objective": objective, "price_per_gpu_hour": price}
         run: Callable[..., Study]
         if method == "gradient":
             from ...search.gradient.search import gradient_search as run

@@ -24,7 +24,7 @@ def show(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about one of them.")] = None,
     json: Json = False,
 ) -> None:
-    """List the shipped models, devices, clusters, schedules, frameworks, variabilities or example jobs."""
+    """List the shipped models, devices, clusters, schedules, frameworks, objectives, variabilities or example jobs."""
     if kind not in shelves.SHELVES:
         hint = did_you_mean(kind, shelves.SHELVES, f"; there are {', '.join(shelves.SHELVES)}")
         raise SpecError(f"unknown kind {kind!r}{hint}")

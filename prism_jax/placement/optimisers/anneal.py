@@ -16,8 +16,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int32, Key
 
+from ...objective import PlanObjective
 from ..evaluator import Assignments, Stored, Tables, column, columns, finished
-from ..objective import value, weights
 
 N_STEP = 3000
 HOT, COLD = (
@@ -32,7 +32,7 @@ class Annealed:
 
     Attributes:
         assignment: [seat].
-        value_s: the objective there, on the draws it was found with: optimistic.
+        value_s: the objective there, in its unit, on the draws it was found with: optimistic.
     """
 
     assignment: Assignments
@@ -53,14 +53,13 @@ def anneal(
     start: Assignments,
     *,
     key: Key[Array, ""],
-    objective: str,
+    objective: PlanObjective,
     n_step: int = N_STEP,
     hot: float = HOT,
 ) -> Annealed:
     """The best assignment of one chain from `start`; `hot = 0` accepts improvements only."""
-    weight = jnp.asarray(weights(objective, kept.shared.times.size), float)
     heat = np.geomspace(hot, COLD, n_step) if hot > 0 else np.zeros(n_step)
-    best, best_s = _run(tables, kept, jnp.asarray(start, jnp.int32), key, weight, jnp.asarray(heat, float))
+    best, best_s = _run(tables, kept, jnp.asarray(start, jnp.int32), key, objective, jnp.asarray(heat, float))
     return Annealed(np.asarray(best), float(best_s))
 
 
@@ -70,11 +69,11 @@ def _run(
     kept: Stored,
     start: Int32[Array, " seat"],
     key: Key[Array, ""],
-    weight: Float[Array, " step"],
+    objective: PlanObjective,
     heat: Float[Array, " proposal"],
 ) -> tuple[Int32[Array, " seat"], Float[Array, ""]]:
     columns_s = columns(tables, kept, start)
-    value_s = value(finished(columns_s, kept.shared), weight)
+    value_s = objective.of(finished(columns_s, kept.shared))
     temperature_s = heat * value_s
 
     def propose(chain: _Chain, x: tuple[Array, Array]) -> tuple[_Chain, None]:
@@ -84,8 +83,8 @@ def _run(
         j = jax.random.randint(other, (), 0, chain.assignment.shape[0], jnp.int32)
         swapped = chain.assignment.at[i].set(chain.assignment[j]).at[j].set(chain.assignment[i])
         moved_s = _renewed(tables, kept, swapped, chain.columns_s, i, j)
-        moved_value_s = value(finished(moved_s, kept.shared), weight)
-        gamble_s = -own_heat_s * jnp.log(jnp.maximum(jax.random.uniform(accept, dtype=weight.dtype), 1e-30))
+        moved_value_s = objective.of(finished(moved_s, kept.shared))
+        gamble_s = -own_heat_s * jnp.log(jnp.maximum(jax.random.uniform(accept, dtype=heat.dtype), 1e-30))
         taken = moved_value_s <= chain.value_s + gamble_s
         better = moved_value_s < chain.best_s
         return _Chain(

@@ -15,8 +15,8 @@ from jax import Array, lax
 from jaxtyping import Float, Key
 from scipy.optimize import linear_sum_assignment
 
+from ...objective import PlanObjective
 from ..evaluator import Assignments, Problem, Stored, Tables, columns, finished
-from ..objective import smooth_weights, value
 from ..tables import NodeTables
 from .descend import descend
 
@@ -29,17 +29,16 @@ N_SAMPLE = 32  # simulated steps a gradient is taken on
 
 
 def relaxed(
-    problem: Problem, kept: Stored, start: Assignments, objective: str, *, key: Key[Array, ""], n_step: int
+    problem: Problem, kept: Stored, start: Assignments, objective: PlanObjective, *, key: Key[Array, ""], n_step: int
 ) -> Assignments:
     """The rounded assignment after `n_step` gradient steps from `start` [seat]."""
     n = problem.fleet.n_node
     few = few_samples(kept)
-    weight = jnp.asarray(smooth_weights(objective, few.shared.times.size), float)
     logits = jnp.asarray(START_SCORE * (np.asarray(start)[:, None] == np.arange(n)), float)
     heat = jnp.asarray(np.geomspace(WARM, COOL, max(n_step, 1)), float)
 
     def gradient(scores: Array, step: int) -> Array:
-        return _gradient(problem.tables, few, scores, weight, heat[step], jax.random.fold_in(key, step))
+        return _gradient(problem.tables, few, scores, objective, heat[step], jax.random.fold_in(key, step))
 
     logits = descend(gradient, logits, n_step, LEARNING_RATE)
     _, node = linear_sum_assignment(-np.asarray(logits, np.float64))
@@ -67,19 +66,19 @@ def _gradient(
     tables: Tables,
     kept: Stored,
     logits: Float[Array, "seat node"],
-    weight: Float[Array, " step"],
+    objective: PlanObjective,
     temperature: Float[Array, ""],
     key: Key[Array, ""],
 ) -> Float[Array, "seat node"]:
     """Gradient of the log of the smoothed objective."""
     noise = GUMBEL * jax.random.gumbel(key, logits.shape, logits.dtype)
 
-    def objective(logits: Array) -> Array:
+    def log_value(logits: Array) -> Array:
         mixed = eqx.tree_at(lambda t: t.nodes, tables, _mixed(tables.nodes, sinkhorn((logits + noise) / temperature)))
         seats = jnp.arange(logits.shape[0], dtype=jnp.int32)
-        return jnp.log(value(finished(columns(mixed, kept, seats), kept.shared), weight))
+        return jnp.log(objective.smoothed(finished(columns(mixed, kept, seats), kept.shared)))
 
-    gradient = jax.grad(objective)(logits)
+    gradient = jax.grad(log_value)(logits)
     return gradient / jnp.maximum(jnp.abs(gradient).max(), 1e-20)
 
 

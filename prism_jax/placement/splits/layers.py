@@ -17,9 +17,9 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from ..._typing import Floats
+from ...objective import PlanObjective
 from ...partition.chunks import chunks_of_stage
 from ..evaluator import Assignments, Stored, Tables, columns, finished, step_times
-from ..objective import smooth_weights, value, values
 from ..optimisers.descend import descend
 from .micro_batches import rounded
 from .splits import Splits, SplitSpace, layers_fit, with_layers
@@ -47,22 +47,23 @@ class Slopes(eqx.Module):
     end_comm_s: Float[Array, " lane"]
 
 
-def split_layers(space: SplitSpace, splits: Splits, kept: Stored, assignment: Assignments, objective: str) -> Splits:
+def split_layers(
+    space: SplitSpace, splits: Splits, kept: Stored, assignment: Assignments, objective: PlanObjective
+) -> Splits:
     """The best layer split that was found for an assignment and its micro-batches."""
     if not space.movable:
         return splits
     tables, seats = space.tables(splits), jnp.asarray(assignment, jnp.int32)
-    weight = jnp.asarray(smooth_weights(objective, kept.shared.times.size), float)
     slopes = _slopes(space, splits)
     moved = descend(
-        lambda x, _: _gradient(tables, slopes, x, kept, seats, weight), jnp.zeros(len(splits.layers)), N_STEP, RATE
+        lambda x, _: _gradient(tables, slopes, x, kept, seats, objective), jnp.zeros(len(splits.layers)), N_STEP, RATE
     )
     relaxed = rounded(np.asarray(splits.layers) + np.asarray(moved), max(splits.layers) * 2 + 2)
     starts = {splits.layers, tuple(int(n) for n in relaxed)}
     fitting = [Splits(layers, splits.micro_batches) for layers in sorted(starts) if _allowed(space, splits, layers)]
     reached = {start: _value(space, start, kept, seats, objective) for start in fitting or [splits]}
     best = min(reached, key=lambda start: reached[start])
-    return _polished(space, best, reached[best], slopes, kept, seats, weight, objective)
+    return _polished(space, best, reached[best], slopes, kept, seats, objective)
 
 
 def _polished(
@@ -72,13 +73,12 @@ def _polished(
     slopes: Slopes,
     kept: Stored,
     seats: Array,
-    weight: Array,
-    objective: str,
+    objective: PlanObjective,
 ) -> Splits:
     """Moves of one layer from where it hurts most to where it hurts least, by the gradient, while they help."""
     nowhere = jnp.zeros(len(splits.layers))
     for _ in range(MAX_MOVES):
-        gradient = np.asarray(_gradient(space.tables(splits), slopes, nowhere, kept, seats, weight), np.float64)
+        gradient = np.asarray(_gradient(space.tables(splits), slopes, nowhere, kept, seats, objective), np.float64)
         moves = [layers for layers in _moves(splits.layers, gradient) if _allowed(space, splits, layers)]
         found = {layers: _value(space, replace(splits, layers=layers), kept, seats, objective) for layers in moves}
         if not found or min(found.values()) >= best_s:
@@ -106,9 +106,9 @@ def _allowed(space: SplitSpace, splits: Splits, layers: tuple[int, ...]) -> bool
     )
 
 
-def _value(space: SplitSpace, splits: Splits, kept: Stored, seats: Array, objective: str) -> float:
+def _value(space: SplitSpace, splits: Splits, kept: Stored, seats: Array, objective: PlanObjective) -> float:
     times_s = step_times(space.tables(splits), kept, np.asarray(seats)[None])
-    return float(values(times_s, objective)[0])
+    return float(objective.of(times_s)[0])
 
 
 def _slopes(space: SplitSpace, splits: Splits) -> Slopes:
@@ -139,14 +139,14 @@ def _gradient(
     more: Float[Array, " chunk"],
     kept: Stored,
     seats: Array,
-    weight: Float[Array, " step"],
+    objective: PlanObjective,
 ) -> Float[Array, " chunk"]:
     """Gradient of the smoothed objective with `more` layers per chunk, the sum held; its largest entry is one."""
 
     base_s = columns(tables, kept, seats).mean(axis=-1)
     slowest = lax.top_k(base_s, min(MOST_REPLICAS, base_s.shape[0]))[1].astype(jnp.int32)
 
-    def objective(more: Array) -> Array:
+    def log_value(more: Array) -> Array:
         own, lane = slopes.share @ more, slopes.lane_share @ more
         step = tables.step
         changed = (
@@ -156,8 +156,8 @@ def _gradient(
             step.end_comm_s + lane * slopes.end_comm_s,
         )
         new = eqx.tree_at(lambda t: (t.step.busy_s, t.step.comm_s, t.step.end_s, t.step.end_comm_s), tables, changed)
-        return jnp.log(value(finished(columns(new, kept, seats, slowest), kept.shared), weight))
+        return jnp.log(objective.smoothed(finished(columns(new, kept, seats, slowest), kept.shared)))
 
-    gradient = jax.grad(objective)(more)
+    gradient = jax.grad(log_value)(more)
     gradient = gradient - gradient.mean()
     return gradient / jnp.maximum(jnp.abs(gradient).max(), 1e-20)

@@ -14,8 +14,8 @@ from jax import Array, lax
 from jaxtyping import Float, Int32
 
 from ..._typing import Floats
+from ...objective import PlanObjective
 from ..evaluator import Assignments, Stored, Tables, finished
-from ..objective import smooth_weights, value, values
 from ..optimisers.descend import descend
 from ..step import replica_time
 from ..tables import group_factors
@@ -27,7 +27,7 @@ MAX_MOVES = 400
 
 
 def split_micro_batches(
-    space: SplitSpace, splits: Splits, tables: Tables, kept: Stored, assignment: Assignments, objective: str
+    space: SplitSpace, splits: Splits, tables: Tables, kept: Stored, assignment: Assignments, objective: PlanObjective
 ) -> Splits:
     """The best numbers of micro-batches that were found for an assignment and a layer split."""
     if len(space.micro_batches) == 1:
@@ -35,9 +35,8 @@ def split_micro_batches(
     order = np.argsort(space.micro_batches)
     counts = np.array(space.micro_batches)[order]
     times_s = _every(tables, kept, jnp.asarray(assignment, jnp.int32))[jnp.asarray(order)]
-    weight = jnp.asarray(smooth_weights(objective, kept.shared.times.size), float)
     first = jnp.asarray(np.array(splits.micro_batches) - counts[0], float)
-    relaxed = descend(lambda x, _: _gradient(x, times_s, kept, weight), first, N_STEP, RATE)
+    relaxed = descend(lambda x, _: _gradient(x, times_s, kept, objective), first, N_STEP, RATE)
     host_s = np.asarray(times_s, np.float64)
     starts = [np.array(splits.micro_batches) - counts[0], rounded(np.asarray(relaxed), len(counts))]
     polished = [_polished(start, host_s, kept, objective) for start in starts]
@@ -65,19 +64,19 @@ def _gradient(
     count: Float[Array, " replica"],
     times_s: Float[Array, "variant replica sample"],
     kept: Stored,
-    weight: Float[Array, " step"],
+    objective: PlanObjective,
 ) -> Float[Array, " replica"]:
     """Gradient of the smoothed objective with the sum held, at fractional counts (interpolated)."""
 
-    def objective(count: Array) -> Array:
+    def log_value(count: Array) -> Array:
         place = jnp.clip(count, 0.0, times_s.shape[0] - 1.0)
         low = jnp.clip(lax.stop_gradient(place).astype(jnp.int32), 0, times_s.shape[0] - 2)
         share = (place - low.astype(place.dtype))[:, None]
         replica = jnp.arange(times_s.shape[1], dtype=jnp.int32)
         columns_s = times_s[low, replica] * (1.0 - share) + times_s[low + 1, replica] * share
-        return jnp.log(value(finished(columns_s, kept.shared), weight))
+        return jnp.log(objective.smoothed(finished(columns_s, kept.shared)))
 
-    gradient = jax.grad(objective)(count)
+    gradient = jax.grad(log_value)(count)
     gradient = gradient - gradient.mean()
     return gradient / jnp.maximum(jnp.abs(gradient).max(), 1e-20)
 
@@ -94,7 +93,7 @@ def rounded(relaxed: Floats, n_count: int) -> np.ndarray:
     return found
 
 
-def _polished(start: np.ndarray, times_s: Floats, kept: Stored, objective: str) -> tuple[np.ndarray, float]:
+def _polished(start: np.ndarray, times_s: Floats, kept: Stored, objective: PlanObjective) -> tuple[np.ndarray, float]:
     """Local moves of one micro-batch from a slow replica to a fast one, while they help."""
     count, replicas = start.copy(), np.arange(len(start))
     best = _value(times_s[count, replicas].max(axis=0)[None], kept, objective)[0]
@@ -121,7 +120,7 @@ def _polished(start: np.ndarray, times_s: Floats, kept: Stored, objective: str) 
     return count, float(best)
 
 
-def _value(core_s: Floats, kept: Stored, objective: str) -> Floats:
+def _value(core_s: Floats, kept: Stored, objective: PlanObjective) -> Floats:
     """Objective [move] of slowest replicas [move, sample]."""
     add_s, times = np.asarray(kept.shared.add_s), np.asarray(kept.shared.times)
-    return values(((core_s[:, :, None] + add_s) * times).reshape(len(core_s), -1), objective)
+    return objective.of(((core_s[:, :, None] + add_s) * times).reshape(len(core_s), -1))

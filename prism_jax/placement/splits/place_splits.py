@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import jax
 from jax import Array
 
+from ...objective import PlanObjective
 from ...progress import Progress
 from ..draws import Draws
 from ..evaluator import Assignments, Problem, stored
@@ -38,7 +39,7 @@ class SplitChoice:
 def with_splits(
     problem: Problem,
     starts: list[Assignments],
-    objective: str,
+    objective: PlanObjective,
     key: Array,
     n_step: int,
     n_kept: int,

@@ -16,14 +16,13 @@ import numpy as np
 
 from ...errors import PlanError
 from ...job import Job
+from ...objective import Objective, plan_objective
 from ...progress import Progress, silent
 from ...variability.tree import Variability
 from ..evaluate import Evaluator, Screen
 from ..exhaustive import study_of
 from ..journal import Journal
-from ..objective import Objective
 from ..plans.space import PlanSpace, default_space
-from ..plans.table import PlanTable
 from ..racing import race
 from ..study import Study
 from ..tail import TailScorer
@@ -42,7 +41,8 @@ def gradient_search(
     job: Job,
     space: PlanSpace | None = None,
     *,
-    objective: str = "p95",
+    objective: str | Objective = "p95",
+    price_per_gpu_hour: float | None = None,
     seed: int = 0,
     top: int = 10,
     posterior: Sequence[Variability] = (),
@@ -53,7 +53,8 @@ def gradient_search(
     Args:
         job: its own plan gives what the space does not vary, and is what gains are measured against.
         space: `default_space(job)` if not given.
-        objective: mean, p50, p90, p95, p99 or cvar95 of the step time.
+        objective: one of `OBJECTIVES`, by name or as it is.
+        price_per_gpu_hour: for objectives in money.
         seed: same seed, same answer.
         top: how many plans are to be told apart.
         posterior: draws of the variability from a fit, for the interval of the gain.
@@ -61,13 +62,14 @@ def gradient_search(
 
     Raises:
         PlanError: no feasible plan was found.
-        DataError: unknown objective.
+        DataError: unknown objective, or one that needs a price without one.
 
     Notes:
         `screen` of the study holds the plans that were looked at, not the whole space.
     """
     started = time.perf_counter()
-    wanted, space = Objective(objective), default_space(job) if space is None else space
+    wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
+    space = default_space(job) if space is None else space
     knobs = Knobs(space, job.plan, job.model)
     first = Evaluator(job, space)
     known = Known(knobs, first.costs)
@@ -92,10 +94,7 @@ def gap(study: Study, reference: Study) -> tuple[float, float]:
     ratios = []
     for k in range(N_SEEDS):
         scorer = TailScorer(evaluator, study.seed + GAP_SEEDS + k)
-        own, other = (
-            float(study.objective.of(scorer.samples_of(PlanTable.of(s.best.plan), N_COLUMN))[0])
-            for s in (study, reference)
-        )
+        own, other = (scorer.value(study.objective, s.best.plan, N_COLUMN) for s in (study, reference))
         ratios.append(own / other - 1.0)
     return float(np.mean(ratios)), float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))
 
@@ -117,4 +116,4 @@ def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator,
     short = {*knobs.codes(known.best(N_SHORT, WITHIN)).texts()}
     listed = codes.take(np.concatenate([rows for _, rows in tables]))
     bound = np.where([key in short for key in listed.texts()], screen.bound_s, np.nan)
-    return evaluator, Screen(screen.reason, screen.memory_bytes, bound, screen.step_s)
+    return evaluator, Screen(screen.reason, screen.memory_bytes, bound, screen.step_s, screen.n_devices)

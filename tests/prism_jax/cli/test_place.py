@@ -60,7 +60,7 @@ def test_a_person_reads_methods_and_a_map(job, tmp_path, capsys):
         (7, (), "7 nodes, but the job runs on 8"),
         (10, (), "--spares 2"),
         (9, ("--spares", "3"), "--spares 1"),
-        (8, ("--objective", "p90"), "objective 'p90' is unknown"),
+        (8, ("--objective", "p59"), "objective 'p59' is unknown"),
         (8, ("--set", "plan.dp=1", "--set", "plan.tp=1"), "do not fill whole nodes"),
     ],
 )

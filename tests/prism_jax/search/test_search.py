@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError, PlanError
+from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.search import AskTell, search
-from prism_jax.search.objective import Objective
 from prism_jax.search.pareto import front
 from prism_jax.search.tail import TailScorer
 
@@ -28,7 +28,7 @@ def test_no_other_plan_is_better_on_fresh_draws(study, evaluator):
     evaluator.simulate(screen, reach)
     numbers = np.flatnonzero(screen.step_s <= reach)
     assert len(numbers) > 20
-    objective = Objective("p95")
+    objective = PlanObjective(OBJECTIVES.named("p95"))
     scores = np.stack(
         [objective.of(TailScorer(evaluator, 9_000 + s).samples(numbers, 256)) for s in range(N_SEED)], axis=1
     )

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.search.objective import Objective
+from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.search.plans.table import PlanTable
 from prism_jax.search.tail import TailScorer
 from prism_jax.simulate import predict
@@ -26,7 +26,12 @@ def feasible(evaluator, n, seed=0):
 def test_scores_are_those_of_predict(evaluator, job, name):
     """4.5 standard errors of both for 4 plans: a false alarm once in 40,000 runs; 0.1 % for what averages out over a step."""
     numbers = feasible(evaluator, 4, seed=3)
-    scores = np.stack([Objective(name).of(TailScorer(evaluator, s).samples(numbers, 512)) for s in range(N_SEED)])
+    scores = np.stack(
+        [
+            PlanObjective(OBJECTIVES.named(name)).of(TailScorer(evaluator, s).samples(numbers, 512))
+            for s in range(N_SEED)
+        ]
+    )
     for number, own in zip(numbers, scores.T, strict=True):
         plan = evaluator.plan(int(number))
         found = predict(replace(job, plan=plan), key=jax.random.key(1), n_samples=4096, pad=True)
@@ -60,7 +65,10 @@ def test_without_variability_every_sample_is_the_noise_free_time(evaluator):
 def test_more_variability_makes_a_longer_tail(evaluator):
     numbers = feasible(evaluator, 6)
     tree = preset("a100-default")
-    p95 = [Objective("p95").of(TailScorer(evaluator, 0, tree.scaled(k)).samples(numbers, 256)) for k in (0.5, 1.0, 2.0)]
+    p95 = [
+        PlanObjective(OBJECTIVES.named("p95")).of(TailScorer(evaluator, 0, tree.scaled(k)).samples(numbers, 256))
+        for k in (0.5, 1.0, 2.0)
+    ]
     assert (p95[0] < p95[1]).all()
     assert (p95[1] < p95[2]).all()
 
@@ -74,8 +82,10 @@ def test_large_groups_are_scored_too(evaluator, job):
 
 def test_objectives_order_as_they_should():
     samples = np.sort(np.random.default_rng(0).gamma(4.0, size=(3, 4000)), axis=1)
-    p50, p95, p99, tail = (Objective(name).of(samples) for name in ("p50", "p95", "p99", "cvar95"))
+    p50, p95, p99, tail = (
+        PlanObjective(OBJECTIVES.named(name)).of(samples) for name in ("p50", "p95", "p99", "cvar95")
+    )
     assert (p50 < p95).all()
     assert (p95 < tail).all()
     assert (p95 < p99).all()
-    assert Objective("mean").of(samples) == pytest.approx([4.0] * 3, abs=5 * 2.0 / np.sqrt(4000))
+    assert PlanObjective(OBJECTIVES.named("mean")).of(samples) == pytest.approx([4.0] * 3, abs=5 * 2.0 / np.sqrt(4000))

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.placement import Effort, place
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score, step_times, stored
@@ -17,6 +18,8 @@ from prism_jax.placement.splits.layers import split_layers
 from prism_jax.placement.splits.micro_batches import rounded, split_micro_batches
 from prism_jax.placement.splits.splits import Splits, exact_problem, split_space, with_layers, with_micro_batches
 from prism_jax.simulate.explicit import step_time
+
+P95 = PlanObjective(OBJECTIVES.named("p95"))
 
 QUICK = Effort(n_random=50, n_step=200, n_relaxed=2, n_fresh=256, n_kept=32, n_exhaustive=1000)
 
@@ -50,7 +53,7 @@ def test_micro_batches_leave_the_slow_replica(job_of):
     space = split_space(problem_of(job, fleet_of(slow, 8)))
     kept = stored(space.problem, Draws(jax.random.key(0), 2))
     seats = as_given(problem)
-    found = split_micro_batches(space, space.even, space.tables(space.even), kept, seats, "p95")
+    found = split_micro_batches(space, space.even, space.tables(space.even), kept, seats, P95)
     assert sum(found.micro_batches) == 64
     times = {}
     for m in range(28, 37):
@@ -67,7 +70,7 @@ def test_layers_leave_the_slow_stage(job_of):
     slow[problem.slots.slot[1, :, 0]] = 1.3
     space = split_space(problem_of(job, fleet_of(slow, 8)))
     kept = stored(space.problem, Draws(jax.random.key(0), 2))
-    found = split_layers(space, space.even, kept, as_given(problem), "p95")
+    found = split_layers(space, space.even, kept, as_given(problem), P95)
     assert sum(found.layers) == 32
     assert found.layers[1] == min(found.layers[1:3]) < 8
     even, uneven = (
@@ -84,7 +87,7 @@ def test_layers_stay_where_memory_is_full(job_of):
     slow[2:4] = 1.3
     space = split_space(problem_of(job, fleet_of(slow, 8)))
     kept = stored(space.problem, Draws(jax.random.key(0), 2))
-    found = split_layers(space, space.even, kept, as_given(space.problem), "p95")
+    found = split_layers(space, space.even, kept, as_given(space.problem), P95)
     assert with_layers(job, found.layers).memory.total_bytes <= full
 
 

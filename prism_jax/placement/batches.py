@@ -1,0 +1,25 @@
+"""Estimates from independent batches of steps: their mean, its standard error, and where fresh draws would fall."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import t as student_t
+
+from .._typing import Floats
+
+CONFIDENCE = 0.9
+
+
+def mean_and_error(of_batch: Floats) -> tuple[float, float]:
+    """Mean of independent batches [batch] and its standard error.
+
+    An estimate is the mean of its batches', so that differences between methods on the same draws are estimates like any other:
+    the tail's noise, which they share, cancels batch by batch.
+    """
+    return float(of_batch.mean()), float(of_batch.std(ddof=1) / np.sqrt(len(of_batch)))
+
+
+def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, float]:
+    """Where 90 % of estimates from as many fresh draws fall: both they and this estimate err."""
+    half = float(student_t.ppf(0.5 + 0.5 * CONFIDENCE, n_batch - 1)) * np.sqrt(2.0) * error
+    return float(estimate - half), float(estimate + half)
