@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..objective import OBJECTIVES, PlanObjective
+from ..result.html import html_table
 from .batches import fresh_interval, mean_and_error
 from .splits.splits import Splits
 
@@ -88,6 +89,16 @@ class PlacementResult:
     def gain(self) -> Gain:
         """What the choice is worth against the nodes as they were given."""
         return self.gain_over(AS_GIVEN)
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks: what every method reached."""
+        best = self.value()[0]
+        rows = []
+        for method in self.batches_s:
+            value, error = self.value(method)
+            rows.append((method, f"{value:.5g} ± {error:.1g} {self.objective.unit}", f"{value / best - 1.0:+.2%}"))
+        title = f"{len(self.assignment)} nodes placed, {len(self.left_out)} left out"
+        return html_table(title, ("method", self.objective.name, "above the chosen one"), rows, self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """What `--json` prints."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._typing import Floats
+from ..result.guarantee import Guarantee, refit_bound
+from ..result.step_times import SampleStatistics
 
 
 @dataclass(frozen=True)
-class TracePrediction:
+class TracePrediction(SampleStatistics):
     """Predicted steps.
 
     Attributes:
@@ -29,6 +31,14 @@ class TracePrediction:
         """All draws, sorted: the predictive distribution."""
         return np.sort(self.step_s, axis=None)
 
+    @property
+    def by_fleet_s(self) -> Floats:
+        """[refit, draw] step times, seconds: of the one recorded fleet, each row as one reweighting of its steps sees it.
+
+        Draws of a refit are independent of each other: the recorded order of steps is not kept.
+        """
+        return self.step_s
+
     def quantile(self, p: float) -> float:
         """Long-run quantile: mean over refits, seconds."""
         return float(np.quantile(self.step_s, p, axis=1).mean())
@@ -41,6 +51,10 @@ class TracePrediction:
         """Standard error of `quantile(p)` from the finite number of refits and draws, seconds."""
         found = np.quantile(self.step_s, p, axis=1)
         return float(found.std(ddof=1) / np.sqrt(len(found)))
+
+    def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
+        """Upper confidence bound of the long-run quantile, from the spread over refits."""
+        return refit_bound(np.quantile(self.step_s, p, axis=1), p, confidence)
 
     def expected(self, p: float, n_step: int) -> float:
         """What the p-quantile of the next `n_step` steps will be on average, seconds."""

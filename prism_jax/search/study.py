@@ -10,6 +10,8 @@ import numpy as np
 from ..job import Job
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
+from ..result.html import html_table
+from ..units import format_bytes
 from .evaluate import Screen
 from .pareto import front
 from .verify import Promise
@@ -17,6 +19,8 @@ from .verify import Promise
 if TYPE_CHECKING:
     import pandas as pd
 
+SHOWN = ("tp", "cp", "pp", "dp", "ep", "schedule", "micro_batch", "recompute")  # of a plan, in a notebook
+N_SHOWN = 10
 TIED_SD = 2.0  # standard errors within which a plan may as well be the best
 
 
@@ -106,6 +110,17 @@ class Study:
 
         rows = [candidate.to_dict() for candidate in self.candidates]
         return pd.DataFrame([{**row.pop("plan"), **row} for row in rows])
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks: the best plans."""
+        head = ("", self.objective.name, "behind", "P(best)", "memory", *SHOWN)
+        rows = []
+        for number, candidate in enumerate(self.top(N_SHOWN), start=1):
+            value = f"{candidate.value_s:.4g} ± {candidate.value_error_s:.1g} {self.objective.unit}"
+            behind = f"{candidate.behind_s / self.best.value_s:.2%}"
+            facts = (f"{candidate.prob_best:.2f}", format_bytes(candidate.memory_bytes))
+            rows.append((str(number), value, behind, *facts, *(str(getattr(candidate.plan, name)) for name in SHOWN)))
+        return html_table(f"{self.job.name}: best of {self.screen.n_feasible:,} feasible plans", head, rows, self.notes)
 
     def to_dict(self, top: int = 10) -> dict[str, Any]:
         """Plain object, as `--json` prints it."""

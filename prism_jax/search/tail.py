@@ -206,6 +206,7 @@ class TailScorer:
                     n_devices=int(table.n_devices[row]),
                     end_s=exposed.max() * end_regime,
                     end_call=tree.of(names[-1]).call,
+                    step_ar1=tree.step_ar1,
                 )
             )
         return found

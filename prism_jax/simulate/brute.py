@@ -16,7 +16,7 @@ from .columns import Chunk, column_times
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import KnownGpus
 from .program import Program
-from .replica_maximum import finish
+from .replica_maximum import Shared, before_stalls, draw_stalls, with_stalls
 
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
 CHUNKS_PER_CALL = 32
@@ -33,67 +33,90 @@ def brute_force(
     progress: Progress = silent,
     *,
     explicit: bool = True,
+    steps_per_fleet: int = 1,
 ) -> StepTimeDistribution:
-    """`n_steps` independent steps, at least 16, each the maximum over all its replicas' columns.
+    """`n_steps` steps of 16 fleets or more, each the maximum over all its replicas' columns.
 
     Args:
         program: lowered job.
         key: typed PRNG key.
-        n_steps: of the sample; the error comes from its eighths.
+        n_steps: of the sample, rounded up to whole fleets; the error comes from eighths of the fleets.
         known: persistent slowdowns of GPUs that were measured; all others are drawn.
-        progress: called with the fraction done.
+        progress: called with the share that is done.
         explicit: draw the residual of every member of however large a group; otherwise large groups draw their maximum directly.
+        steps_per_fleet: steps that follow each other on one fleet; with one, all steps are independent.
     """
-    n_steps = max(n_steps, 2 * N_BATCH)
+    n_fleet = max(-(-n_steps // steps_per_fleet), 2 * N_BATCH)
     rng = np.random.default_rng(np.asarray(key_words(key)).tolist())
-    network_u = rng.random(n_steps)
+    network_u = rng.random((n_fleet, steps_per_fleet))
     core = replica_maxima(program, key, network_u, known, progress, explicit)
     shared = shared_of(program, np.zeros(1))
-    scores = ndtri(network_u)
+    scores = ndtri(network_u.ravel())
     end_s = shared.end_s[0] * regime_factors(program, scores)[:, -1] / regime_factors(program, np.zeros(1))[0, -1]
-    usable = n_steps - n_steps % N_BATCH
+    end_s = end_s.reshape(core.shape)
+    usable = n_fleet - n_fleet % N_BATCH
     batches = [
-        finish(part, end, shared, rng)
-        for part, end in zip(
-            core[:usable].reshape(N_BATCH, -1), end_s[:usable].reshape(N_BATCH, -1), strict=True
-        )
-    ]  # fmt: skip
+        _sorted_steps(part, end, shared, rng)[0]
+        for part, end in zip(*(x[:usable].reshape(N_BATCH, -1, steps_per_fleet) for x in (core, end_s)), strict=True)
+    ]
+    samples, unstalled = _sorted_steps(core, end_s, shared, rng)
     return StepTimeDistribution(
-        samples_s=finish(core, end_s, shared, rng),
+        samples_s=samples,
         batches_s=np.stack(batches),
         deterministic_s=deterministic(program),
         method="brute_force",
-        n_samples=n_steps,
-        tail_columns=n_steps * (1.0 - TAIL_PROB),
+        n_samples=core.size,
+        tail_columns=core.size * (1.0 - TAIL_PROB),
+        fleets_s=draw_stalls(unstalled, shared, rng),
     )
+
+
+def _sorted_steps(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Sorted step times [sample], and the same without stalls in their places [fleet, step]."""
+    unstalled = before_stalls(core_s, end_s, shared, rng)
+    return with_stalls(np.sort(unstalled, axis=None), shared), unstalled
 
 
 def replica_maxima(
     program: Program, key: Array, network_u: Floats, known: KnownGpus | None, progress: Progress, explicit: bool
 ) -> Floats:
-    """Slowest replica of every step, seconds [step]; `network_u` [step] is the step's network score as a probability."""
-    n_steps = len(network_u)
-    total = n_steps * program.n_replica
-    n_chunk = -(-total // N_COLUMN)
+    """Slowest replica of every step, seconds [fleet, step]; `network_u` is the step's network score as a probability.
+
+    Columns are replicas of fleets, side by side in blocks; chunks are a block at one step, blocks counting fastest.
+    """
+    n_fleet, n_step = network_u.shape
+    n_cell = n_fleet * program.n_replica
+    n_block = -(-n_cell // N_COLUMN)
+    n_chunk = n_block * n_step
     per_call = min(CHUNKS_PER_CALL, n_chunk + n_chunk % 2)
-    factors = regime_factors(program, ndtri(np.clip(network_u, 1e-12, 1 - 1e-12))) if program.varying_regime else None
+    factors = _regime(program, network_u) if program.varying_regime else None
     inputs = column_inputs(program, np.ones((1, len(program.regime))), explicit=explicit)
     times = []
     for first in range(0, n_chunk, per_call):
         index = np.arange(first, first + per_call)
-        step = np.minimum((index[:, None] * N_COLUMN + np.arange(N_COLUMN)) // program.n_replica, n_steps - 1)
-        regime = None if factors is None else jnp.asarray(factors[step].transpose(0, 2, 1), float)
-        chunks = Chunk(jnp.asarray(index), regime=regime, known=_known_columns(program, known, index))
-        times.append(np.asarray(column_times(inputs, key, chunks, N_COLUMN), dtype=np.float64).ravel())
+        step, block = np.minimum(index // n_block, n_step - 1), index % n_block
+        cell = block[:, None] * N_COLUMN + np.arange(N_COLUMN)
+        fleet = np.minimum(cell // program.n_replica, n_fleet - 1)
+        regime = None if factors is None else jnp.asarray(factors[fleet, step[:, None]].transpose(0, 2, 1), float)
+        of_fleet = None if n_step == 1 else jnp.asarray(block)
+        chunks = Chunk(jnp.asarray(index), None, regime, _known_columns(program, known, cell), of_fleet)
+        times.append(np.asarray(column_times(inputs, key, chunks, N_COLUMN), dtype=np.float64).reshape(per_call, -1))
         progress(min(1.0, (first + per_call) / n_chunk))
-    return np.concatenate(times)[:total].reshape(n_steps, program.n_replica).max(axis=1)
+    of_step = np.concatenate(times)[:n_chunk].reshape(n_step, -1)[:, :n_cell]
+    return of_step.reshape(n_step, n_fleet, program.n_replica).max(axis=-1).T
 
 
-def _known_columns(program: Program, known: KnownGpus | None, index: NDArray[np.int64]) -> Array | None:
-    """Known factors [chunk, class, member, lane, column] of the replicas in some chunks."""
+def _regime(program: Program, network_u: Floats) -> Floats:
+    """Regime factors [fleet, step, axis] of network scores that are given as probabilities [fleet, step]."""
+    scores = ndtri(np.clip(network_u, 1e-12, 1 - 1e-12))
+    return regime_factors(program, scores.ravel()).reshape(*scores.shape, -1)
+
+
+def _known_columns(program: Program, known: KnownGpus | None, cell: NDArray[np.int64]) -> Array | None:
+    """Known factors [chunk, class, member, lane, column] of the replicas that the cells [chunk, column] are."""
     if known is None:
         return None
-    replica = (index[:, None] * N_COLUMN + np.arange(N_COLUMN)) % program.n_replica
+    replica = cell % program.n_replica
     return jnp.asarray(np.moveaxis(known.by_replica(program.job.plan)[..., replica], -2, 0), float)
 
 

@@ -50,6 +50,7 @@ def shared_of(program: Program, scores: Floats) -> Shared:
         n_devices=program.job.plan.n_devices,
         end_s=end_s,
         end_call=program.end_call,
+        step_ar1=tree.step_ar1,
     )
 
 

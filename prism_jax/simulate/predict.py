@@ -41,6 +41,7 @@ MANY_KNOWN = (
     f"more than {MAX_KNOWN_REPLICAS} replicas hold known GPUs: {FALLBACK_STEPS} steps were simulated in full "
     "(brute force)"
 )
+FLEETS_NEED = 'or more with method="brute_force": the symmetric method draws another fleet with every column'
 
 
 def predict(
@@ -50,6 +51,7 @@ def predict(
     n_samples: int = DEFAULT_COLUMNS,
     method: str = "symmetric",
     known: KnownGpus | None = None,
+    steps_per_fleet: int = 1,
     pad: bool = False,
     progress: Progress = silent,
 ) -> StepTimeDistribution:
@@ -62,11 +64,13 @@ def predict(
         method: "symmetric" simulates replica columns and raises their distribution to the number of replicas;
             "brute_force" draws every GPU of every replica.
         known: persistent slowdowns of GPUs that were measured; all others are drawn.
+        steps_per_fleet: steps that follow each other on one fleet, for sums over steps (`by_fleet_s`); more than one needs
+            "brute_force", since the symmetric method draws another fleet with every column.
         pad: pad the graph to a common shape, for sweeps over many jobs: fewer compilations, the same numbers.
         progress: called with the share that is done while brute force runs.
 
     Raises:
-        DataError: unknown method.
+        DataError: unknown method, or several steps per fleet of a method that cannot tell fleets apart.
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
@@ -74,10 +78,12 @@ def predict(
     """
     if method not in METHODS:
         raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
+    if steps_per_fleet < 1 or (steps_per_fleet > 1 and method != "brute_force"):
+        raise DataError(f"steps_per_fleet = {steps_per_fleet}, but it must be 1, {FLEETS_NEED}")
     program = lower(job, pad) if known is None else by_class(lower(job, pad))
     many = known is not None and len(known.replicas(job.plan)) > MAX_KNOWN_REPLICAS
     if method == "brute_force":
-        return brute_force(program, key, n_samples, known, progress)
+        return brute_force(program, key, n_samples, known, progress, steps_per_fleet=steps_per_fleet)
     if many:
         return replace(_in_full(program, key, known, progress), notes=(MANY_KNOWN,))
     return columns_or_full(program, key, n_samples, known, progress)

@@ -20,6 +20,7 @@ from .._typing import Floats
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
+from .step_regimes import step_regimes
 
 N_FINER = 4  # interpolated regime factors from one carried score to the next
 N_STALL_NODES = 72  # of the step time without stall
@@ -38,6 +39,7 @@ class Shared:
         n_devices: for the probability of a stall.
         end_s: [score] exposed communication that ends the step, of the busiest lane.
         end_call: its call residual.
+        step_ar1: lag-1 autocorrelation of the step factor's normal score.
     """
 
     scores: Floats
@@ -47,6 +49,7 @@ class Shared:
     n_devices: int
     end_s: Floats
     end_call: Family
+    step_ar1: float = 0.0
 
     def factor(self, score: Floats) -> Floats:
         """Mean regime factor at network scores."""
@@ -126,16 +129,33 @@ def finish(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generat
         shared: families of what is drawn here.
         rng: of the strata.
     """
-    u = latin_hypercube(2, len(core_s), rng)
+    return with_stalls(np.sort(before_stalls(core_s[:, None], end_s[:, None], shared, rng)[:, 0]), shared)
+
+
+def before_stalls(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generator) -> Floats:
+    """Step times [fleet, step] from the maximum over replicas, in the same places: all that is drawn but the stalls."""
+    u = latin_hypercube(2, core_s.size, rng).reshape(2, *core_s.shape)
     total = core_s
     if shared.end_call.cv > 0:
         total = total + end_s * (NormalScoreMap.from_family(shared.end_call)(ndtri(u[0])) - 1.0)
     if shared.step.cv > 0:
-        total = total * NormalScoreMap.from_family(shared.step)(ndtri(u[1]))
-    total = np.sort(total)
-    for stall in shared.stalls:
-        total = stalled(total, stall.prob(shared.n_devices), stall.mean_fraction)
+        total = total * step_regimes(shared.step, shared.step_ar1, u[1])
     return total
+
+
+def with_stalls(time_s: Floats, shared: Shared) -> Floats:
+    """Sorted step times with rare stalls, integrated exactly; time_s [sample] is sorted."""
+    for stall in shared.stalls:
+        time_s = stalled(time_s, stall.prob(shared.n_devices), stall.mean_fraction)
+    return time_s
+
+
+def draw_stalls(time_s: Floats, shared: Shared, rng: np.random.Generator) -> Floats:
+    """Step times [fleet, step] with rare stalls drawn step by step, in the same places."""
+    for stall in shared.stalls:
+        happens = rng.random(time_s.shape) < stall.prob(shared.n_devices)
+        time_s = time_s * (1.0 + happens * stall.mean_fraction * rng.standard_exponential(time_s.shape))
+    return time_s
 
 
 def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:

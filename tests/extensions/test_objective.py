@@ -54,6 +54,7 @@ def job():
 def test_search_minimises_it(job):
     study = search(job, SPACE, objective="mean_2sd", top=2)
     assert study.to_dict()["objective"] == "mean_2sd"
+    assert "<th>mean_2sd</th>" in study._repr_html_()
     best = study.best
     assert best.p50_s < best.value_s < best.p99_s + 3.0 * (best.p99_s - best.p50_s)
     values = [candidate.value_s for candidate in study.candidates]
@@ -89,6 +90,7 @@ def test_place_minimises_it(tmp_path):
     result = place(load_job(str(file)), slow, key=jax.random.key(0), objective="mean_2sd", effort=effort)
     found = result.to_dict()
     assert found["objective"] == "mean_2sd"
+    assert "<td>optimised</td>" in result._repr_html_()
     batches = result.batches_s["optimised"]
     assert found["mean_2sd_s"]["optimised"] == pytest.approx((batches.mean(-1) + 2.0 * batches.std(-1)).mean())
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from prism_jax.recorded.prediction import TracePrediction, ks_distance
+from prism_jax.result import StepTimes
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +85,24 @@ def test_ks_distance_of_a_sample_to_itself_is_zero() -> None:
     a = np.random.default_rng(5).normal(size=(4, 25))
     assert ks_distance(a, a.ravel()) == 0.0
     assert ks_distance(a, a + 100) == 1.0
+
+
+def test_a_prediction_answers_as_step_times_do(normal: TracePrediction) -> None:
+    assert isinstance(normal, StepTimes)
+    assert normal.by_fleet_s.shape == (200, 1000)
+    assert normal.mean_s == pytest.approx(10.0, abs=0.02)
+    assert normal.std_s == pytest.approx(1.0, abs=0.02)
+    assert normal.prob_above(normal.quantile(0.95)) == pytest.approx(0.05, abs=2e-3)
+    assert normal.prob_slower(0.1) == pytest.approx(stats.norm.sf(1.0), abs=5e-3)
+    assert "<td>p95</td>" in normal._repr_html_()
+
+
+def test_a_guarantee_covers_the_quantile_of_a_fresh_refit() -> None:
+    """With 95 % confidence in 95 % of 400 cases; five standard errors."""
+    rng, held = np.random.default_rng(4), 0
+    for _ in range(400):
+        middles = rng.normal(10.0, 0.3, 41)
+        bound = TracePrediction(middles[:40, None] + np.zeros((1, 3))).guarantee(0.95, 0.95)
+        held += middles[40] <= bound.bound_s
+    assert bound.kind == "refits"
+    assert held / 400 == pytest.approx(0.95, abs=5.0 * np.sqrt(0.95 * 0.05 / 400))

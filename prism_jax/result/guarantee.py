@@ -1,8 +1,9 @@
 """Confidence bounds for quantiles.
 
-Two kinds. From n independent draws of steps (brute force, measured steps) an order statistic bounds the quantile without any
+Three kinds. From n independent draws of steps (brute force, measured steps) an order statistic bounds the quantile without any
 assumption: the k-th smallest of n is at least the p-quantile with probability P(Binomial(n, p) < k). From a few independent
 randomisations of a weighted estimate there are no independent steps, and Student's t on their spread bounds the quantile.
+Refits to reweighted data are draws of the quantile itself: their spread bounds it, not that of their mean.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import bdtr, stdtrit
 
-from .errors import DataError
+from ..errors import DataError
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Guarantee:
     p: float
     confidence: float
     bound_s: float
-    kind: str  # order_statistic | randomisations
+    kind: str  # order_statistic | randomisations | refits
 
     def sentence(self) -> str:
         """The guarantee in words."""
@@ -61,3 +62,10 @@ def upper_bound(
     n = len(batches_s)
     error = np.quantile(batches_s, p, axis=1).std(ddof=1) / np.sqrt(n)
     return Guarantee(p, confidence, float(estimate_s + stdtrit(n - 1, confidence) * error), "randomisations")
+
+
+def refit_bound(quantiles_s: Float[np.ndarray, " refit"], p: float, confidence: float) -> Guarantee:
+    """One-sided Student bound of a quantile of which every refit to reweighted data gives one draw."""
+    n = len(quantiles_s)
+    spread = quantiles_s.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
+    return Guarantee(p, confidence, float(quantiles_s.mean() + stdtrit(n - 1, confidence) * spread), "refits")

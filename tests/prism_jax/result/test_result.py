@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.guarantee import order_statistic_bound
-from prism_jax.result import StepTimeDistribution
+from prism_jax.result import StepTimeDistribution, StepTimes
+from prism_jax.result.guarantee import order_statistic_bound
+from prism_jax.result.html import html_table
 
 
 def distribution(method: str = "symmetric", n: int = 8000) -> StepTimeDistribution:
@@ -53,3 +54,27 @@ def test_a_guarantee_beyond_what_order_statistics_can_give_rests_on_the_batches(
 def test_guarantee_lies_above_the_quantile_and_rises_with_confidence() -> None:
     bounds = [distribution().guarantee(0.95, c).bound_s for c in (0.9, 0.99, 0.999)]
     assert distribution().quantile(0.95) < bounds[0] < bounds[1] < bounds[2]
+
+
+def test_interval_is_a_student_interval_around_the_quantile() -> None:
+    result = distribution()
+    low, high = result.interval(0.95, 0.9)
+    assert (low + high) / 2 == pytest.approx(result.quantile(0.95))
+    assert high - low == pytest.approx(2 * 1.894579 * result.mc_error(0.95), rel=1e-5)  # t of 7 degrees of freedom
+
+
+def test_a_distribution_answers_as_step_times_do() -> None:
+    result = distribution()
+    assert isinstance(result, StepTimes)
+    np.testing.assert_array_equal(result.by_fleet_s[:, 0], result.samples_s)
+
+
+def test_tables_for_notebooks_are_escaped() -> None:
+    result = StepTimeDistribution(np.ones(8), np.ones((8, 2)), 1.0, "symmetric", 8, 1.0, notes=("p95 < 2 & rising",))
+    html = result._repr_html_()
+    assert "p95 &lt; 2 &amp; rising" in html
+    assert "<td>p95</td>" in html
+    assert html_table("<b>", ("a",), [("<script>",)]) == (
+        "<div><table><caption>&lt;b&gt;</caption><thead><tr><th>a</th></tr></thead>"
+        "<tbody><tr><td>&lt;script&gt;</td></tr></tbody></table></div>"
+    )

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from prism_jax.errors import DataError
-from prism_jax.guarantee import order_statistic_bound, smallest_sample, upper_bound
+from prism_jax.result.guarantee import order_statistic_bound, smallest_sample, upper_bound
 
 
 @pytest.mark.parametrize(

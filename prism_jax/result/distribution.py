@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import stdtrit
 
 from .guarantee import Guarantee, order_statistic_bound, smallest_sample, upper_bound
-
-QUANTILES = (0.05, 0.5, 0.95, 0.99, 0.999)
+from .step_times import SampleStatistics
 
 
 @dataclass(frozen=True)
-class StepTimeDistribution:
+class StepTimeDistribution(SampleStatistics):
     """Distribution of the step time over fleets and steps.
 
     Attributes:
@@ -24,6 +24,7 @@ class StepTimeDistribution:
         n_samples: simulated columns (symmetric) or steps (brute force).
         tail_columns: effective number of simulated columns (or steps) beyond the p95; how much the upper quantiles rest on.
         notes: what the user should know about how this was computed.
+        fleets_s: [fleet, step] steps of the same fleets in the order of time, of methods that know which steps belong together.
     """
 
     samples_s: Float[np.ndarray, " sample"]
@@ -33,16 +34,15 @@ class StepTimeDistribution:
     n_samples: int
     tail_columns: float
     notes: tuple[str, ...] = field(default=())
+    fleets_s: Float[np.ndarray, "fleet step"] | None = None
 
     @property
-    def mean_s(self) -> float:
-        """Mean step time, seconds."""
-        return float(self.samples_s.mean())
+    def by_fleet_s(self) -> Float[np.ndarray, "fleet step"]:
+        """Step times, seconds: each row the steps of one fleet in the order of time.
 
-    @property
-    def std_s(self) -> float:
-        """Standard deviation of the step time, seconds."""
-        return float(self.samples_s.std())
+        One step per fleet, which tells nothing of sums over steps, unless `predict` was asked for several (`steps_per_fleet`).
+        """
+        return self.samples_s[:, None] if self.fleets_s is None else self.fleets_s
 
     def quantile(self, p: float) -> float:
         """Step time that a fraction `p` of steps does not exceed, seconds."""
@@ -53,19 +53,17 @@ class StepTimeDistribution:
         estimates = np.quantile(self.batches_s, p, axis=1)
         return float(estimates.std(ddof=1) / np.sqrt(len(estimates)))
 
-    def prob_above(self, time_s: float) -> float:
-        """P(step > time_s)."""
-        return float((self.samples_s > time_s).mean())
-
-    def prob_slower(self, fraction: float) -> float:
-        """P(step > (1 + fraction) x median)."""
-        return self.prob_above((1.0 + fraction) * self.quantile(0.5))
+    def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
+        """Interval of the quantile `p` of the modelled distribution, seconds: Monte Carlo error alone."""
+        half = float(stdtrit(len(self.batches_s) - 1, 0.5 + 0.5 * level)) * self.mc_error(p)
+        return self.quantile(p) - half, self.quantile(p) + half
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
         """Upper confidence bound of a quantile of the *modelled* distribution.
 
         By order statistic where steps are independent (brute force) and numerous enough, else from the randomisations' spread.
         """
-        if self.method == "brute_force" and len(self.samples_s) >= smallest_sample(p, confidence):
+        independent = self.method == "brute_force" and self.by_fleet_s.shape[1] == 1
+        if independent and len(self.samples_s) >= smallest_sample(p, confidence):
             return order_statistic_bound(self.samples_s, p, confidence)
         return upper_bound(self.quantile(p), self.batches_s, p, confidence)

@@ -1,0 +1,5 @@
+"""Results: distributions of step times, what they have in common, and what they guarantee."""
+
+from .distribution import StepTimeDistribution as StepTimeDistribution
+from .guarantee import Guarantee as Guarantee
+from .step_times import StepTimes as StepTimes
