@@ -3,8 +3,7 @@
 At level t lane l starts when it is free and its predecessors' results have arrived, runs for its slowest member's compute plus
 its exposed communication, and writes its end time into a ring buffer of the last few levels:
 
-    start = max(end[t-1, l], max_d(end[dep_d] + lag_d))
-    end   = start + max_members(compute) + communication
+    start = max(end[t-1, l], max_d(end[dep_d] + lag_d))        end = start + max_members(compute) + communication
 
 Columns (last axis) are independent random draws of one replica. The `score` axis carries several values of the network regime
 at once: they share every random number, which costs next to nothing beside making those numbers.
@@ -12,11 +11,14 @@ at once: they share every random number, which costs next to nothing beside maki
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Complex64, Float, Int, Int32, UInt32
 
+from .cell import cell
 from .members import Members
 from .random import both, normal_pairs, word_pairs
 from .score import ScoreChain
@@ -129,17 +131,17 @@ def _scan(
         score_value = _comm_score(noise, words, dtype)
         residual = 1.0 if score_value is None else 1.0 + comm_sd[:, None] * score_value
         transfer = network.link[-2] * (1.0 if score_value is None else 1.0 + graph.p2p_sd * score_value)
+        together = partial(_with_replicas, meets[0], graph.n_replica) if meets else None
         starts, ends = [], []
         for score in range(n_score):
             op_s = duration_s + residual * _comm_seconds(graph.axes, comm_s, network, score)
-            start = free[:, score]
-            for d in range(dep.shape[1]):
-                lag = lag_s[:, d, None] * network.regime[score, -2] * transfer
-                start = jnp.maximum(start, ring[dep[:, d], score] + lag)
-            if meets:
-                start = jnp.where(meets[0][:, None], _last_replica(start, graph.n_replica), start)
+            arrivals = (
+                ring[dep[:, d], score] + lag_s[:, d, None] * network.regime[score, -2] * transfer
+                for d in range(dep.shape[1])
+            )
+            start, end = cell(free[:, score], arrivals, op_s, jnp.maximum, together)
             starts.append(start)
-            ends.append(start + op_s)
+            ends.append(end)
         end = jnp.stack(ends, axis=1)
         row = (level % graph.depth) * n_lane
         seen = (starts[0], ends[0], duration_s) if record else None
@@ -159,10 +161,13 @@ def _scan(
     return end_s, recorded
 
 
-def _last_replica(start_s: Float[Array, "lane column"], n_replica: int) -> Float[Array, "lane column"]:
-    """The latest start among the replicas of each sample, for all of them."""
+def _with_replicas(
+    meets: Bool[Array, " lane"], n_replica: int, start_s: Float[Array, "lane column"]
+) -> Float[Array, "lane column"]:
+    """Starts, those of ops that meet being the latest among the replicas of each sample."""
     by_replica = start_s.reshape(start_s.shape[0], n_replica, -1)
-    return jnp.broadcast_to(by_replica.max(axis=1, keepdims=True), by_replica.shape).reshape(start_s.shape)
+    last = jnp.broadcast_to(by_replica.max(axis=1, keepdims=True), by_replica.shape).reshape(start_s.shape)
+    return jnp.where(meets[:, None], last, start_s)
 
 
 def _row(rows: tuple[Array, ...], level: Array) -> tuple[Array, ...]:

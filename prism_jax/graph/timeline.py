@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._typing import Floats
+from .cell import cell
 from .step_graph import StepGraph
 
 
@@ -45,9 +46,10 @@ def timeline(
     start, end = np.zeros(busy_s.shape), np.zeros(busy_s.shape)
     lane_s = np.zeros(graph.n_lane)
     for level in range(graph.n_level):
-        dep = graph.dep_level[level]
-        arrived_s = np.where(dep >= 0, end[dep, graph.dep_lane[level]] + wait_s[level], 0.0).max(axis=-1)
         runs = graph.op[level] >= 0
-        start[level] = np.where(runs, np.maximum(lane_s, arrived_s), lane_s)
-        lane_s = end[level] = start[level] + np.where(runs, busy_s[level], 0.0)
+        dep = graph.dep_level[level]
+        waits = (dep >= 0) & runs[:, None]
+        arrived_s = np.where(waits, end[dep, graph.dep_lane[level]] + wait_s[level], 0.0)
+        start[level], end[level] = cell(lane_s, arrived_s.T, np.where(runs, busy_s[level], 0.0), np.maximum)
+        lane_s = end[level]
     return Timeline(start, end, float((lane_s + after_s).max()))

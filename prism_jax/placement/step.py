@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Int32
 
+from ..graph.cell import cell
 from .draws import ReplicaNoise
 from .tables import GroupFactors, StepTables
 
@@ -52,10 +53,8 @@ def replica_time(
         transfer = network[-2]
         if comm_residual is not None:
             transfer = transfer * (1.0 + step.p2p_sd * comm_residual)
-        start = free
-        for d in range(dep.shape[1]):
-            start = jnp.maximum(start, ring[dep[:, d]] + lag_s[:, d, None] * transfer)
-        end = start + op_s
+        arrivals = (ring[dep[:, d]] + lag_s[:, d, None] * transfer for d in range(dep.shape[1]))
+        _, end = cell(free, arrivals, op_s, jnp.maximum)
         row = (level % step.depth) * n_lane
         return (end, lax.dynamic_update_slice_in_dim(ring, end, row, 0)), None
 

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from .._typing import Floats, Ints
+from ..graph.cell import cell
 from ..graph.levels import level_table
 from ..graph.pad import padded_depth, padded_shape
 from ..graph.signatures import Signatures, signature_seconds, signatures
@@ -140,9 +141,8 @@ def _ends(
 
     def level(t: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         free, ring = state
-        for d in range(dep_row.shape[-1]):
-            free = jnp.maximum(free, ring[dep_row[t, :, d]] + lag[dep_edge[t, :, d]])
-        end = free + seconds[signature[t]]
+        arrivals = (ring[dep_row[t, :, d]] + lag[dep_edge[t, :, d]] for d in range(dep_row.shape[-1]))
+        _, end = cell(free, arrivals, seconds[signature[t]], jnp.maximum)
         return end, lax.dynamic_update_slice(ring, end, (t % depth * n_lane, 0))
 
     zeros = jnp.zeros((n_lane, width), seconds.dtype)
