@@ -26,7 +26,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 KNOWN = frozenset(  # `path:name` of what is wrong and will be mended; nothing may be added
     {
         "prism_jax/cli/commands/search.py:search",
-        "prism_jax:",
     }
 )
 

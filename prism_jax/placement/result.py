@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..objective import OBJECTIVES, PlanObjective
-from ..result.html import html_table
+from ..result.html_table import html_table
 from .batches import fresh_interval, mean_and_error
 from .splits.splits import Splits
 

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from .._typing import Floats
 from ..units import format_s
 from .guarantee import Guarantee
-from .html import html_table
+from .html_table import html_table
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99)  # that a notebook shows
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..job import Job
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
-from ..result.html import html_table
+from ..result.html_table import html_table
 from ..units import format_bytes
 from .evaluate import Screen
 from .pareto import front

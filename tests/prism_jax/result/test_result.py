@@ -7,7 +7,7 @@ import pytest
 
 from prism_jax.result import StepTimeDistribution, StepTimes
 from prism_jax.result.guarantee import order_statistic_bound
-from prism_jax.result.html import html_table
+from prism_jax.result.html_table import html_table
 
 
 def distribution(method: str = "symmetric", n: int = 8000) -> StepTimeDistribution:
