@@ -11,6 +11,7 @@ Glossary:
     device: GPU of the job, in the order of the plan's axis order.
     draw:   posterior draw.
     factor: group of kernel classes that are slowed by one factor per GPU.
+    fleet:  GPUs and nodes that a job gets; steps of one fleet share what persists.
     kind:   F, B, W.
     knot:   bend of a piecewise-linear function.
     lane:   pipeline stage of the spec front end, rank or stream of a trace.
@@ -26,6 +27,7 @@ Glossary:
     sample: Monte Carlo draw of a step; always the last axis.
     score:  value of the step's network score; all share every random number.
     stage:  pipeline stage.
+    step:   training step, in the order of time where steps belong to one fleet.
     used:   network axis that has any communication inside the ops.
     word:   row of packed random words of an op: one per member, one more for its communication.
 """

@@ -141,7 +141,7 @@ def _ends(
 
     def level(t: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         free, ring = state
-        arrivals = (ring[dep_row[t, :, d]] + lag[dep_edge[t, :, d]] for d in range(dep_row.shape[-1]))
+        arrivals = [ring[dep_row[t, :, d]] + lag[dep_edge[t, :, d]] for d in range(dep_row.shape[-1])]
         _, end = cell(free, arrivals, seconds[signature[t]], jnp.maximum)
         return end, lax.dynamic_update_slice(ring, end, (t % depth * n_lane, 0))
 
