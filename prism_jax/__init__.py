@@ -10,6 +10,18 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._inference_loader import calibrate as calibrate, fit as fit
+    from .app.calibrate import calibrate_site as calibrate_site, suggest_runs as suggest_runs
+    from .app.catalogue import show_catalogue as show_catalogue, show_entry as show_entry
+    from .app.check import check_job as check_job, peak_memory as peak_memory
+    from .app.fit import fit_variability as fit_variability, report_fit as report_fit
+    from .app.load_fits import load_fits as load_fits
+    from .app.place import place_nodes as place_nodes
+    from .app.predict import explain_step as explain_step, predict as predict
+    from .app.search import search_plans as search_plans, search_sizes as search_sizes
+    from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
+    from .app.trace.predict import predict_trace as predict_trace
+    from .app.trace.what_if import what_if as what_if
+    from .app.validate import validate_memory as validate_memory, validate_steps as validate_steps
     from .io.job.load_job import load_job as load_job
     from .io.traces.open_trace import open_trace as open_trace
     from .job import Job as Job
@@ -21,7 +33,7 @@ if TYPE_CHECKING:
     from .recorded.trace.trace import Trace as Trace
     from .recorded.unseen_steps import predict_job as predict_job
     from .result import StepTimeDistribution as StepTimeDistribution
-    from .simulate import predict as predict, step_time as step_time
+    from .simulate import step_time as step_time
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .variability.tree import Variability as Variability
     from .workload.transformer.spec import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSpec as TransformerSpec
@@ -42,15 +54,34 @@ _HOME = {
     "TransformerSpec": "workload.transformer.spec",
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
+    "calibrate_site": "app.calibrate",
     "calibrated": "recorded.match_moments",
+    "check_job": "app.check",
+    "describe_trace": "app.trace.info",
+    "explain_step": "app.predict",
     "fit": "_inference_loader",
     "fit_job": "recorded.recorded_job",
+    "fit_variability": "app.fit",
+    "load_fits": "app.load_fits",
     "load_job": "io.job.load_job",
     "open_trace": "io.traces.open_trace",
-    "predict": "simulate",
+    "peak_memory": "app.check",
+    "place_nodes": "app.place",
+    "predict": "app.predict",
     "predict_job": "recorded.unseen_steps",
+    "predict_trace": "app.trace.predict",
+    "replay_trace": "app.trace.info",
+    "report_fit": "app.fit",
+    "search_plans": "app.search",
+    "search_sizes": "app.search",
+    "show_catalogue": "app.catalogue",
+    "show_entry": "app.catalogue",
     "step_time": "simulate",
     "stragglers": "recorded.edits.what_if",
+    "suggest_runs": "app.calibrate",
+    "validate_memory": "app.validate",
+    "validate_steps": "app.validate",
+    "what_if": "app.trace.what_if",
 }
 
 __all__ = sorted(["__version__", *_HOME])  # pyright: ignore[reportUnsupportedDunderAll]

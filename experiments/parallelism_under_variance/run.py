@@ -24,10 +24,12 @@ from experiments.common import check, known, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
 from prism_jax.kernels import COLLECTIVES, KERNEL_CLASSES
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.report.search_lines import plan_words
+from prism_jax.report.codec import from_plain
+from prism_jax.report.text.study import plan_words
+from prism_jax.report.types.study import PlanFacts
 from prism_jax.search import default_space, search
 from prism_jax.search.evaluate import Evaluator
+from prism_jax.search.objective import Objective
 from prism_jax.search.plans.table import PlanTable
 from prism_jax.search.study import plan_dict
 from prism_jax.search.tail import TailScorer
@@ -56,14 +58,14 @@ def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) 
         found[f"{name} x{scale:g}"] = {"tail": tail, "ignoring": ignored_s / best_s - 1.0, "pp": plan.pp, "tp": plan.tp}
         print(
             f"  x{scale:<3g} p95 {best_s:7.3f} s ({tail - 1.0:6.2%} over noise-free), ignoring variability costs "
-            f"{ignored_s / best_s - 1.0:6.2%}: {plan_words(plan_dict(plan))}"
+            f"{ignored_s / best_s - 1.0:6.2%}: {plan_words(from_plain(PlanFacts, plan_dict(plan)))}"
         )
     return found
 
 
 def _p95(job: Job, plan: Any, seed: int) -> float:
     """p95 on draws that the search has not seen."""
-    evaluator, p95 = Evaluator(job, default_space(job)), PlanObjective(OBJECTIVES.named("p95"))
+    evaluator, p95 = Evaluator(job, default_space(job)), Objective("p95")
     scorers = [TailScorer(evaluator, 70_000 + seed + k) for k in range(N_SEEDS)]
     return float(np.mean([p95.of(scorer.samples_of(PlanTable.of(plan), N_COLUMN))[0] for scorer in scorers]))
 

@@ -17,26 +17,36 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError, PrismError
-from .commands import calibrate, check, fit, place, predict, search, show, validate
-from .commands.trace import group as trace
+from .lazy_group import Command, lazy_group, registry
 from .streams import prepare_streams
 from .verbosity import TALK, say
 
+HERE = "prism_jax.cli.commands"
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-COMMANDS = (
-    predict,
-    search,
-    place,
-    check,
-    trace,
-    fit,
-    calibrate,
-    validate,
-    show,
-)  # one module each, with `register(app)`; none imports JAX at its top
+SHIPPED = (
+    ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
+    ("search", "search:search", "Search the parallel plan that minimises the tail of the step time."),
+    ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
+    ("check", "check:check", "Validate a job and print what follows from it, without simulating anything."),
+    (
+        "calibrate",
+        "calibrate:calibrate",
+        "Calibrate the cost model with a few measured runs, and show how the error falls with each.",
+    ),
+    (
+        "show",
+        "show:show",
+        "List the shipped models, devices, clusters, schedules, frameworks, variabilities or example jobs.",
+    ),
+    ("trace", "trace.group:trace_app", "Recorded jobs: what they show, what comes next, what to change."),
+    ("fit", "fit:fit_app", "Fit variability to measurements; `predict --fit` uses it."),
+    ("validate", "validate:validate_app", "Compare predictions with measurements."),
+)  # name, where it is, and its line in `prism-jax --help`
+COMMANDS = registry(lambda: tuple(Command(name, f"{HERE}.{target}", text) for name, target, text in SHIPPED))
 
 app = typer.Typer(
     name="prism-jax",
+    cls=lazy_group(COMMANDS),
     help="The distribution of the step time of a distributed training job, from one YAML file.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -57,10 +67,6 @@ def _root(
     ] = False,
 ) -> None:
     """The distribution of the step time of a distributed training job, from one YAML file."""
-
-
-for _module in COMMANDS:
-    _module.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

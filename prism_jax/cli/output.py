@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from ..report.text.table import Facts, Table as TextTable
 from .streams import json_for_stdout
 
 UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines
@@ -21,29 +21,25 @@ def console() -> Console:
 
 
 def print_json(value: object) -> None:
-    """One JSON value."""
-    from ..io.write import to_json  # here, so that --help does not pay for numpy
-
-    print(json_for_stdout(to_json(value)))
+    """One JSON value, of plain types."""
+    print(json_for_stdout(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under `columns`; columns that hold numbers are aligned right."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        cells = [row[index] for row in rows if row[index]]
-        numeric = bool(cells) and all(cell[0].isdigit() or cell[0] in "-+" for cell in cells)
-        table.add_column(column, justify="right" if numeric and index else "left", overflow="fold")
-    for row in rows:
+def print_table(found: TextTable) -> None:
+    """Rows under headings; columns that hold numbers are aligned right."""
+    table = Table(title=found.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(found.columns):
+        table.add_column(column, justify="right" if found.is_numeric(index) else "left", overflow="fold")
+    for row in found.rows:
         table.add_row(*row)
     console().print(table)
 
 
-def print_facts(title: str, facts: Mapping[str, Any]) -> None:
+def print_facts(found: Facts) -> None:
     """Names and values of one thing."""
-    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    table = Table(title=found.title, title_justify="left", box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name, str(value))
+    for name, value in found.facts.items():
+        table.add_row(name, value)
     console().print(table)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._files import atomic_path, check_target
+from ..errors import DataError
+
 ENDINGS = ("png", "pdf", "svg")
 
 
@@ -13,9 +16,6 @@ def check_picture(path: str | None) -> None:
     Raises:
         DataError: another ending, no such folder, or a folder in its place.
     """
-    from ..errors import DataError
-    from ..io.write import check_target
-
     if path is None:
         return
     if _ending(path) not in ENDINGS:
@@ -25,10 +25,23 @@ def check_picture(path: str | None) -> None:
 
 def write_picture(path: str, figure: Any) -> None:
     """Writes a figure of `plot` in the format of the ending of `path`."""
-    from ..io.write import write_bytes
-    from ..plot import figure_bytes
+    from ..plot import figure_bytes  # matplotlib is heavy
 
-    write_bytes(path, figure_bytes(figure, _ending(path)))
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(figure_bytes(figure, _ending(path)))
+
+
+def check_timeline(option: str, path: str | None) -> None:
+    """Whether a timeline could be written at `path`, as `check_picture`.
+
+    Raises:
+        DataError: another ending, no such folder, or a folder in its place.
+    """
+    if path is None:
+        return
+    if not path.endswith((".json", ".json.gz")):
+        raise DataError(f"{option}: {path}: the name must end in .json or .json.gz")
+    check_target(path)
 
 
 def _ending(path: str) -> str:

@@ -1,6 +1,6 @@
-"""Predictions as plain data and as lines of text. Prints nothing.
+"""Reports: typed answers of use cases, and their text, JSON and HTML. Prints nothing.
 
-Names are imported when they are used: reports on jobs need what `explain` needs, reports on traces do without JAX.
+Names are imported when they are used, so that a command pays for its own report only.
 """
 
 from typing import TYPE_CHECKING
@@ -8,17 +8,43 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .lines import summary_lines as summary_lines
-    from .place_lines import placement_lines as placement_lines
-    from .search_lines import size_lines as size_lines, study_lines as study_lines
-    from .summary import summary_dict as summary_dict
+    from .report import Report as Report
+    from .types.catalogue import CatalogueReport as CatalogueReport, EntryReport as EntryReport
+    from .types.check import CheckReport as CheckReport
+    from .types.fit import FitReport as FitReport, KeptFitReport as KeptFitReport
+    from .types.placement import PlacementReport as PlacementReport
+    from .types.prediction import PredictionReport as PredictionReport
+    from .types.site import SiteReport as SiteReport, SuggestionReport as SuggestionReport
+    from .types.study import SizesReport as SizesReport, StudyReport as StudyReport
+    from .types.trace import (
+        TraceInfoReport as TraceInfoReport,
+        TracePredictionReport as TracePredictionReport,
+        TraceReplayReport as TraceReplayReport,
+        WhatIfReport as WhatIfReport,
+    )
+    from .types.validation import (
+        MemoryValidationReport as MemoryValidationReport,
+        StepsValidationReport as StepsValidationReport,
+    )
 
-_HOME = {
-    "placement_lines": "place_lines",
-    "size_lines": "search_lines",
-    "study_lines": "search_lines",
-    "summary_dict": "summary",
-    "summary_lines": "lines",
-}
+REPORTS = {
+    "CatalogueReport": "types.catalogue",
+    "CheckReport": "types.check",
+    "EntryReport": "types.catalogue",
+    "FitReport": "types.fit",
+    "KeptFitReport": "types.fit",
+    "MemoryValidationReport": "types.validation",
+    "PlacementReport": "types.placement",
+    "PredictionReport": "types.prediction",
+    "SiteReport": "types.site",
+    "SizesReport": "types.study",
+    "StepsValidationReport": "types.validation",
+    "StudyReport": "types.study",
+    "SuggestionReport": "types.site",
+    "TraceInfoReport": "types.trace",
+    "TracePredictionReport": "types.trace",
+    "TraceReplayReport": "types.trace",
+    "WhatIfReport": "types.trace",
+}  # the reports that ship with the package, and where they are
 
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__getattr__, __dir__ = lazy_names(__name__, {**REPORTS, "Report": "report"})

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from prism_jax.app.prediction_report import prediction_report
 from prism_jax.cost.step import step_cost
 from prism_jax.explain.types import Explanation
 from prism_jax.job import Job
 from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.report import summary_dict
+from prism_jax.report.types.prediction import Elapsed, PredictionReport
 from prism_jax.result import StepTimeDistribution
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.catalog import preset
@@ -56,16 +57,16 @@ def job(**changes: Any) -> Job:
     return Job(model("llama-3-8b"), cluster("dgx-h100", plan.n_devices), plan, preset("h100-default"), "a job")
 
 
-def summary(kind: str = "usual", **changes: Any) -> dict[str, Any]:
-    """Object of a prediction of `job(**changes)`."""
+def report(kind: str = "usual", **changes: Any) -> PredictionReport:
+    """Report of a prediction of `job(**changes)`."""
     of = job(**changes)
-    return summary_dict(
+    return prediction_report(
         of,
         distribution(kind),
         EXPLANATION,
         step_cost(of.model, of.cluster, of.plan, of.efficiency),
         memory(of.model, of.cluster, of.plan),
         seed=7,
-        elapsed_s={"compile": 3.2, "run": 0.08},
-        record={"seed": 7},
+        elapsed=Elapsed(3.2, 0.08, 0.5),
+        record={"versions": {}, "git_revision": None, "inputs": {}, "seed": 7},
     )

@@ -1,16 +1,19 @@
-"""`prism-jax fit MODEL FILE...`: a model of variability fitted to measurements, and how well it predicts what it has not seen."""
+"""`prism-jax fit MODEL FILE...`: a model of variability fitted to measurements; `prism-jax fit report FILE`: what it says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..options import Json, Seed
+from ... import app
+from ...errors import DataError
+from ..options import Json, Plot, Seed
+from ..pictures import check_picture
+from ..progress import working
 from ..result import leave
 from ..verbosity import say, talks
-from . import fit_report
 
 fit_app = typer.Typer(
     name="fit", help="Fit variability to measurements; `predict --fit` uses it.", no_args_is_help=True
@@ -51,12 +54,8 @@ Draws = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands to `app`."""
-    for model, text in HELP.items():
-        fit_app.command(model, help=text)(talks(_command(model)))
-    fit_app.command("report")(talks(fit_report.report))
-    app.add_typer(fit_app)
+FitFile = Annotated[str, typer.Argument(metavar="FILE", help="A fit kept by `prism-jax fit ... -o FILE`.")]
+Loo = Annotated[bool, typer.Option("--loo", help="Add the leave-one-out score (PSIS-LOO; needs ArviZ).")]
 
 
 def _command(model: str) -> Callable[..., None]:
@@ -74,107 +73,39 @@ def _command(model: str) -> Callable[..., None]:
         seed: Seed = 0,
         json: Json = False,
     ) -> None:
-        from ...io.write import check_target
-
-        if out is not None:
-            check_target(out)
-        options = {
-            "mapping": _pairs("--map", mapping),
-            "units": _pairs("--unit", unit),
-            "where": _pairs("--where", where),
-        }
-        summary, fitted = _run(model, files, options, out, method, holdout, splits, chains, draws, seed)
-
-        def lines() -> list[str]:
-            from ...report.fit_lines import fit_lines
-
-            return fit_lines(summary)
-
-        leave(summary, lines, json, None, lambda: None, lambda: _keep(fitted, out))
+        columns = app.Columns(_pairs("--map", mapping), _pairs("--unit", unit), _pairs("--where", where))
+        with working() as progress:
+            run = app.run_fit(
+                model,
+                files,
+                columns=columns,
+                method=method,
+                holdout=None if holdout is None else app.Holdout(holdout, splits),
+                n_chain=chains,
+                n_draw=draws,
+                out=out,
+                seed=seed,
+                progress=progress,
+            )
+        rows = run.report.fit.hygiene
+        say(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)
+        leave(run.report, json)
+        if run.kept is not None:
+            say(f"wrote {run.kept}")
 
     return command
 
 
-def _run(
-    model: str,
-    files: list[str],
-    options: dict[str, dict[str, str]],
-    out: str | None,
-    method: str | None,
-    column: str | None,
-    n_split: int | None,
-    n_chain: int,
-    n_draw: int,
-    seed: int,
-) -> tuple[dict[str, Any], Any]:
-    """Reads, fits, and leaves out: everything that needs JAX, with a spinner on a terminal."""
-    from pathlib import Path
-
-    from ..._inference_loader import inference
-    from ...start_jax import start_jax
-    from ..spinner import shown, spinner
-
-    start_jax()
-    with spinner("loading JAX") as tell:
-        module = inference()
-        import jax
-
-        from ...io.write import run_record
-
-        tell(f"reading {', '.join(files)}")
-        measured = module.measured(files, model, **options)
-        say(f"{measured.hygiene.n_kept:,} of {measured.hygiene.n_read:,} rows", detail=True)
-        settings = _settings(module, n_chain, n_draw)
-        fitted = module.fit(
-            measured,
-            model=model,
-            method=method,
-            key=jax.random.key(seed),
-            settings=settings,
-            progress=shown(tell, "fitting"),
-            resume=None if out is None else Path(f"{out}.partial"),
-            record=run_record({"files": files, "model": model, "method": method, **options}, seed),
-        )
-        summary = fitted.summary()
-        if column is not None:
-            tell(f"leaving out groups of {column}")
-            scored = module.holdout(
-                measured,
-                model=model,
-                column=column,
-                key=jax.random.key(seed),
-                method=None if method == "nuts" else method,  # as often as there are groups, nuts takes too long
-                n_split=n_split,
-                settings=settings,
-                progress=shown(tell, f"leaving out groups of {column}"),
-            )
-            summary["holdout"] = scored.as_dict()
-    return summary, fitted
-
-
-def _settings(module: Any, n_chain: int, n_draw: int) -> Any:
-    """Whole blocks of draws, and a warm-up that grows with them."""
-    block = module.Settings.block
-    whole = -(-n_draw // block) * block
-    return module.Settings(
-        n_chain=n_chain, n_draw=whole, n_warmup=max(module.Settings.n_warmup, -(-whole // (2 * block)) * block)
-    )
-
-
-def _keep(fitted: Any, out: str | None) -> None:
-    if out is None:
-        return
-    from pathlib import Path
-
-    fitted.save(out)
-    Path(f"{out}.partial").unlink(missing_ok=True)
-    say(f"wrote {out}")
+def report(file: FitFile, plot: Plot = None, loo: Loo = False, json: Json = False) -> None:
+    """What a kept fit says, and whether to trust it."""
+    check_picture(plot)
+    with working():
+        run = app.read_fit(file, loo=loo)
+    leave(run.report, json, plot=plot, figure=run.figure)
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     """{"duration": "time_ms"} of ["duration=time_ms"]."""
-    from ...errors import DataError
-
     found: dict[str, str] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
@@ -182,3 +113,8 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
             raise DataError(f"{option} {text}: write COLUMN=VALUE, such as {option} duration=time_ms")
         found[name.strip()] = value.strip()
     return found
+
+
+for _model, _help in HELP.items():
+    fit_app.command(_model, help=_help)(talks(_command(_model)))
+fit_app.command("report")(talks(report))

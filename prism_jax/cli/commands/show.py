@@ -6,33 +6,24 @@ from typing import Annotated
 
 import typer
 
-from ...errors import SpecError
-from ...hints import did_you_mean
-from .. import catalogue as shelves
+from ... import app
+from ...report.text.catalogue import table
+from ...report.text.entry import facts
 from ..options import Json
 from ..output import print_facts, print_json, print_table
-from ..verbosity import talks
 
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to `app`."""
-    app.command("show")(talks(show))
+KINDS = ("models", "devices", "clusters", "schedules", "frameworks", "variability", "examples")
 
 
 def show(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(shelves.SHELVES)}.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")],
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about one of them.")] = None,
     json: Json = False,
 ) -> None:
-    """List the shipped models, devices, clusters, schedules, frameworks, objectives, variabilities or example jobs."""
-    if kind not in shelves.SHELVES:
-        hint = did_you_mean(kind, shelves.SHELVES, f"; there are {', '.join(shelves.SHELVES)}")
-        raise SpecError(f"unknown kind {kind!r}{hint}")
-    shelf = shelves.SHELVES[kind]()
+    """List the shipped models, devices, clusters, schedules, frameworks, variabilities or example jobs."""
     if name is not None:
-        entry = shelf.entry(name)
-        print_json(entry) if json else print_facts(str(entry["name"]), shelves.readable(entry))
-    elif json:
-        print_json([shelf.entry(each) for each in shelf.names])
-    else:
-        print_table("", shelf.columns, [shelf.row(each) for each in shelf.names])
+        entry = app.show_entry(kind, name)
+        print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry))
+        return
+    found = app.show_catalogue(kind)
+    print_json(found.to_dict()["entries"]) if json else print_table(table(found))

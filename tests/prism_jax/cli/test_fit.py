@@ -172,7 +172,7 @@ def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):
 @pytest.mark.slow  # compiles most
 def test_predict_uses_a_fit_and_says_how_far_it_can_be_trusted(kept, job, capsys, monkeypatch):
     file, _ = kept
-    monkeypatch.setattr("prism_jax.cli.load_fits.N_DRAW", 4)
+    monkeypatch.setattr("prism_jax.app.load_fits.N_DRAW", 4)
     options = ["predict", job, "--json", "--samples", "200"]
     assert main(options) == 0
     without = json.loads(capsys.readouterr().out)

@@ -1,40 +1,42 @@
-"""`prism-jax show`: every shelf can be listed, every entry opened, in text and JSON."""
+"""`prism-jax show`: every catalogue can be listed, every entry opened, in text and JSON."""
 
 import json
 
 import pytest
 
+from prism_jax.app.catalogue import CATALOGUES
 from prism_jax.cli.app import main
-from prism_jax.cli.catalogue import SHELVES, readable
+from prism_jax.cli.commands.show import KINDS
 from prism_jax.framework import FRAMEWORKS
 from prism_jax.schedule import SCHEDULES
+from prism_jax.report.text.entry import readable
 
 
-@pytest.mark.parametrize("kind", list(SHELVES))
-def test_every_shelf_is_listed(kind, capsys):
+@pytest.mark.parametrize("kind", list(CATALOGUES))
+def test_every_catalogue_is_listed(kind, capsys):
     assert main(["show", kind]) == 0
     out = capsys.readouterr().out
-    for name in SHELVES[kind]().names:
+    for name in CATALOGUES[kind]().names:
         assert name in out
 
 
-@pytest.mark.parametrize("kind", list(SHELVES))
+@pytest.mark.parametrize("kind", list(CATALOGUES))
 def test_every_entry_opens_as_json(kind, capsys):
     assert main(["show", kind, "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in entries] == list(SHELVES[kind]().names)
+    assert [entry["name"] for entry in entries] == list(CATALOGUES[kind]().names)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SHELVES if SHELVES[kind]().names])
+@pytest.mark.parametrize("kind", [kind for kind in CATALOGUES if CATALOGUES[kind]().names])
 def test_one_entry_is_shown_with_all_its_facts(kind, capsys):
-    name = SHELVES[kind]().names[0]
+    name = CATALOGUES[kind]().names[0]
     assert main(["show", kind, name]) == 0
     assert name in capsys.readouterr().out
     assert main(["show", kind, name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == name
 
 
-@pytest.mark.parametrize("kind", list(SHELVES))
+@pytest.mark.parametrize("kind", list(CATALOGUES))
 def test_unknown_name_gets_a_remedy_and_exit_2(kind, capsys):
     assert main(["show", kind, "zzzzz"]) == 2
     captured = capsys.readouterr()
@@ -42,17 +44,21 @@ def test_unknown_name_gets_a_remedy_and_exit_2(kind, capsys):
     assert "unknown" in captured.err
 
 
+def test_help_names_every_catalogue():
+    assert tuple(CATALOGUES) == KINDS
+
+
 def test_unknown_kind_gets_a_hint(capsys):
     assert main(["show", "model"]) == 2
     assert "unknown kind 'model', did you mean models?" in capsys.readouterr().err
 
 
-def test_all_schedules_of_a_plan_are_on_the_shelf():
-    assert set(SHELVES["schedules"]().names) == set(SCHEDULES.names)
+def test_all_schedules_of_a_plan_are_in_the_catalogue():
+    assert set(CATALOGUES["schedules"]().names) == set(SCHEDULES.names)
 
 
-def test_every_framework_that_a_job_may_name_is_on_the_shelf():
-    assert set(SHELVES["frameworks"]().names) == set(FRAMEWORKS.names)
+def test_every_framework_that_a_job_may_name_is_in_the_catalogue():
+    assert set(CATALOGUES["frameworks"]().names) == set(FRAMEWORKS.names)
 
 
 def test_facts_carry_their_units():

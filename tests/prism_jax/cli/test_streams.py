@@ -16,7 +16,7 @@ import typer
 
 from prism_jax.cli import app as command_line
 from prism_jax.cli.app import main
-from prism_jax.report.quantity import bar
+from prism_jax.report.text.quantity import bar
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = """\
@@ -149,7 +149,7 @@ def test_files_are_written_though_the_reader_has_left(job):
     ],
 )
 def test_a_picture_that_cannot_be_written_is_refused_before_the_work(option, target, message, job, monkeypatch, capsys):
-    monkeypatch.setattr("prism_jax.io.job.load_job.load_job", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr("prism_jax.app.jobs.load_job", lambda *_: pytest.fail("work has begun"))
     (job.parent / "folder.png").mkdir()
     assert main(["predict", str(job), option, str(job.parent / target)]) == 2
     assert message in capsys.readouterr().err

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from prism_jax.calibration.calibration import KNOBS
-from prism_jax.report.calibrate_lines import MOST_RUNS, WORDS, calibrate_lines
+from prism_jax.report.text.site_calibration import MOST_RUNS, WORDS
+from prism_jax.report.types.site import SiteReport
 
 
-def summary(n_run: int = 3, **moved: tuple[float, float, float]) -> dict[str, Any]:
-    """An object with `n_run` runs; `moved`: knob -> before, after, shift."""
+def report(n_run: int = 3, **moved: tuple[float, float, float]) -> SiteReport:
+    """A report with `n_run` runs; `moved`: knob -> before, after, shift."""
     still = {"before": 1.0, "after": 1.0, "p5": 0.9, "p95": 1.1, "shift": 0.0}
     corrections = {knob: dict(still) for knob in KNOBS}
     for knob, (before, after, shift) in moved.items():
         corrections[knob] = {"before": before, "after": after, "p5": 0.9 * after, "p95": 1.1 * after, "shift": shift}
     run = {"measured_s": 12.0, "before_s": 10.0, "after_s": 11.9, "error_before": -1 / 6, "error_after": -0.008}
     score = {"median_ape": 0.1, "mape": 0.1, "bias": 0.1, "largest": 0.1}
-    return {
+    found: dict[str, Any] = {
+        "schema": SiteReport.schema(),
         "generation": "hopper",
         "device": "",
         "framework": "",
@@ -33,11 +36,12 @@ def summary(n_run: int = 3, **moved: tuple[float, float, float]) -> dict[str, An
         "elapsed_s": 3.0,
         "record": {},
     }
+    return SiteReport.from_dict(found)
 
 
 def test_what_moved_most_comes_first_in_words():
-    made = summary(network=(0.5, 0.65, 1.2), host=(1.0, 1.2, -2.0), hidden=(0.4, 0.6, 0.5), gemm=(1.0, 1.2, 0.1))
-    lines = calibrate_lines(made)
+    made = report(network=(0.5, 0.65, 1.2), host=(1.0, 1.2, -2.0), hidden=(0.4, 0.6, 0.5), gemm=(1.0, 1.2, 0.1))
+    lines = made.lines()
     first = next(i for i, line in enumerate(lines) if line.startswith("what moved most")) + 1
     assert lines[first].strip() == "starting kernels on the host: 20% slower (8% slower to 32% slower)"
     assert lines[first + 1].strip() == "network transfers: 30% slower (17% slower to 43% slower)"
@@ -48,17 +52,17 @@ def test_what_moved_most_comes_first_in_words():
 
 
 def test_large_factors_are_told_as_such():
-    made = summary(step_s=(1e-3, 2.6e-3, 1.0))
-    assert any("idle time per step: 2.6 times as long" in line for line in calibrate_lines(made))
+    made = report(step_s=(1e-3, 2.6e-3, 1.0))
+    assert any("idle time per step: 2.6 times as long" in line for line in made.lines())
 
 
 def test_rows_that_were_not_used_are_named():
-    assert "note: x is not used: no preset of device Abacus" in calibrate_lines(summary())
+    assert "note: x is not used: no preset of device Abacus" in report().lines()
 
 
 @pytest.mark.parametrize("n_run", [1, 2, 12, 100])
 def test_any_number_of_runs_fits_a_terminal(n_run: int):
-    lines = calibrate_lines(summary(n_run))
+    lines = report(n_run).lines()
     assert max(map(len, lines)) <= 110
     assert not any(line != line.rstrip() for line in lines)
     assert sum(line.startswith("run ") for line in lines) == min(n_run, MOST_RUNS) + 1  # with the heading
@@ -66,10 +70,9 @@ def test_any_number_of_runs_fits_a_terminal(n_run: int):
 
 
 def test_runs_without_error_have_a_curve_too():
-    made = summary()
-    for point in made["curve"]:
-        point["median_ape"] = 0.0
-    assert calibrate_lines(made)
+    made = report()
+    flat = tuple(replace(point, median_ape=0.0) for point in made.curve)
+    assert replace(made, curve=flat).lines()
 
 
 def test_there_are_words_for_every_knob():

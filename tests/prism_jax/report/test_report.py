@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from prism_jax.io.write import to_json
-from prism_jax.report import summary_lines
-from prism_jax.report.quantity import bar, prob, with_error
-from tests.support.synthetic import EXPLANATION, distribution, summary
+from prism_jax.report.text.quantity import bar, prob, with_error
+from prism_jax.report.types.prediction import ModelBand
+from tests.support.synthetic import EXPLANATION, distribution, report
 
 KEYS = {
     "step_time_s": {"mean", "std", "p5", "p50", "p95", "p99", "p999"},
@@ -34,14 +34,14 @@ PLAIN = (
 
 
 def test_the_object_has_every_promised_key_and_is_json():
-    made = json.loads(to_json(summary()))
+    made = json.loads(report().to_json())
     for name, inner in KEYS.items():
         assert inner <= made[name].keys(), name
     assert set(PLAIN) <= made.keys()
 
 
 def test_the_object_repeats_the_distribution():
-    made, of = summary(), distribution()
+    made, of = report().to_dict(), distribution()
     assert made["step_time_s"]["p99"] == of.quantile(0.99)
     assert made["mc_error_s"]["p95"] == of.mc_error(0.95)
     assert made["prob_slower"]["0.01"] == of.prob_slower(0.01)
@@ -49,7 +49,7 @@ def test_the_object_repeats_the_distribution():
 
 
 def test_rates_agree_with_each_other():
-    made = summary()
+    made = report().to_dict()
     tokens_per_step = 128 * 8192
     assert made["tokens_per_s_per_gpu"] == pytest.approx(tokens_per_step / made["step_time_s"]["p50"] / 64)
     assert made["mfu"] == pytest.approx(made["tflops_per_gpu"] / 989.4, rel=1e-3)  # H100 SXM, dense bf16
@@ -58,20 +58,20 @@ def test_rates_agree_with_each_other():
 @pytest.mark.parametrize("kind", ["usual", "constant", "narrow", "skewed", "long_tailed", "noisy"])
 @pytest.mark.parametrize("changes", [{}, {"pp": 2, "dp": 8, "recompute": "full"}, {"micro_batch": 8}])
 def test_lines_are_short_enough_for_a_terminal(kind: str, changes: dict[str, int]):
-    lines = summary_lines(summary(kind, **changes))
+    lines = report(kind, **changes).lines()
     assert max(map(len, lines)) <= 110
     assert not any(line != line.rstrip() for line in lines)
 
 
 def test_quantiles_come_with_their_error():
-    text = "\n".join(summary_lines(summary("noisy")))
+    text = "\n".join(report("noisy").lines())
     value, error = with_error(distribution("noisy").quantile(0.95), distribution("noisy").mc_error(0.95))
     assert f"p95   {value} ± {error} s" in text
     assert "with 99% confidence at least 95% of steps take at most" in text
 
 
 def test_the_mean_step_is_split_completely():
-    lines = summary_lines(summary())
+    lines = report().lines()
     first = lines.index("where the mean step goes, average GPU") + 1
     *parts, critical = lines[first : lines.index("", first)]
     shares = [float(line.split("%")[0].split()[-1]) for line in parts]
@@ -81,20 +81,20 @@ def test_the_mean_step_is_split_completely():
 
 
 def test_a_job_without_variability_says_so():
-    assert "every step takes 6.3 s: nothing varies" in summary_lines(summary("constant"))
+    assert "every step takes 6.3 s: nothing varies" in report("constant").lines()
 
 
 def test_memory_says_by_how_much_it_does_not_fit():
-    made = summary(micro_batch=8)
-    assert not made["fits"]
-    over = -made["memory_bytes_per_gpu"]["headroom"] / 2**30
-    line = next(line for line in summary_lines(made) if line.startswith("memory"))
+    made = report(micro_batch=8)
+    assert not made.fits
+    over = -made.memory_bytes_per_gpu.headroom / 2**30
+    line = next(line for line in made.lines() if line.startswith("memory"))
     assert line.endswith(f"DOES NOT FIT, {over:.1f} GiB over")
 
 
 def test_notes_reach_the_reader():
-    made = summary() | {"notes": ["the tail was simulated in full"]}
-    assert "note: the tail was simulated in full" in summary_lines(made)
+    made = replace(report(), notes=("the tail was simulated in full",))
+    assert "note: the tail was simulated in full" in made.lines()
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,20 @@ def test_probabilities_are_percentages():
 
 
 def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
-    made = summary()
-    band = made["model_band_s"]
-    assert band["p5"] < band["p50"] < band["p95"]
-    start = summary_lines(made).index("step time") + 1
-    first, second = summary_lines(made)[start : start + 2]
+    made = report()
+    band = made.model_band_s
+    assert band.p5 < band.p50 < band.p95
+    start = made.lines().index("step time") + 1
+    first, second = made.lines()[start : start + 2]
     assert first.startswith("  6.50 s, 90 % between ")
     assert "counting what the cost model does not know; ±0.05 s from step to step" in first
     assert "`framework: megatron-core`" in second
-    told = {**made, "job": {**made["job"], "framework": "megatron-core"}}
-    assert "framework" not in summary_lines(told)[start + 1]
+    told = replace(made, job=replace(made.job, framework="megatron-core"))
+    assert "framework" not in told.lines()[start + 1]
 
 
 def test_a_model_that_knows_everything_has_no_band():
-    made = summary()
-    sure = {**made, "model_band_s": dict.fromkeys(("p5", "p50", "p95"), made["step_time_s"]["p50"])}
-    assert "does not know" not in "\n".join(summary_lines(sure))
+    made = report()
+    median_s = made.step_time_s.p50
+    sure = replace(made, model_band_s=ModelBand(median_s, median_s, median_s))
+    assert "does not know" not in "\n".join(sure.lines())

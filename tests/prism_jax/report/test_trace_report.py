@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from prism_jax.app.trace.facts import check_facts, evidence_facts, prediction_facts, trace_facts, what_if_report
 from prism_jax.explain.types import Stragglers
 from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.io.write import to_json
 from prism_jax.recorded.criticality import trace_criticality
 from prism_jax.recorded.edits.what_if import stragglers
 from prism_jax.recorded.prediction import TracePrediction
@@ -20,9 +22,17 @@ from prism_jax.recorded.replay_recorded import replay_recorded
 from prism_jax.recorded.score import SplitScore
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.trace import Trace
-from prism_jax.report.quantity import with_error
-from prism_jax.report.trace_lines import info_lines, predict_lines, replay_lines, what_if_lines
-from prism_jax.report.trace_summary import evidence_dict, info_dict, prediction_dict, scores_dict, what_if_dict
+from prism_jax.report.codec import from_plain, to_plain
+from prism_jax.report.text.quantity import with_error
+from prism_jax.report.types.record import RunRecord
+from prism_jax.report.types.trace import (
+    Asked,
+    ReplayFacts,
+    TraceInfoReport,
+    TracePredictionReport,
+    TraceReplayReport,
+    WhatIfReport,
+)
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 
@@ -30,7 +40,7 @@ WIDEST = 120  # characters; lines that quote op names or files may be longer
 JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)
 LAW = Law(step=0.03, rank=0.05, micro_batch=0.1, own=0.03, last_stage=0.2)
 LOG = StepLog("a.log", "a run", np.arange(10, 40), np.linspace(1.0, 2.0, 30), np.ones(30, dtype=np.int32), ("a note",))
-ASKED = {"n_replica": None, "n_micro_batch": None}
+RECORD = RunRecord({}, None, {}, 0)
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +80,46 @@ def found(trace: Trace) -> Stragglers:
 
 
 @pytest.fixture(scope="module")
-def what_if(trace: Trace, job: RecordedJob, found: Stragglers, prediction: TracePrediction) -> dict:
+def what_if(trace: Trace, job: RecordedJob, found: Stragglers, prediction: TracePrediction) -> WhatIfReport:
     longer = TracePrediction(prediction.step_s * 1.1)
-    return what_if_dict(trace, found, trace_criticality(job), {"as recorded": prediction, "all slower": longer})
+    changes = {"as recorded": prediction, "all slower": longer}
+    return what_if_report(trace, found, trace_criticality(job), changes, RECORD)
 
 
-def summary(prediction: TracePrediction, job: RecordedJob, scores: list[SplitScore], **more: object) -> dict:
-    parts = {"steps_s": prediction_dict(prediction), "evidence": evidence_dict(job), **scores_dict(scores)}
-    return {"asked": ASKED, "fit_replicas": None, **parts, **more}
+def predicted(
+    recorded: Trace | StepLog, prediction: TracePrediction, scores: Sequence[SplitScore] = (), **more: Any
+) -> TracePredictionReport:
+    """A report with a check if there are scores."""
+    n_train, n_test, check = check_facts(scores) if scores else (len(recorded.step_s), 0, None)
+    return TracePredictionReport(
+        **{
+            "info": trace_facts(recorded),
+            "asked": Asked(),
+            "fit_replicas": None,
+            "n_train": n_train,
+            "n_test": n_test,
+            "steps_s": prediction_facts(prediction),
+            "record": RECORD,
+            "check": check,
+            **more,
+        }
+    )
+
+
+def replayed(trace: Trace) -> TraceReplayReport:
+    replay = from_plain(ReplayFacts, replay_recorded(trace))
+    return TraceReplayReport(
+        trace_facts(trace), replay, tuple(trace.steps.tolist()), tuple(trace.step_s.tolist()), RECORD
+    )
+
+
+def info_lines(recorded: Trace | StepLog) -> list[str]:
+    return TraceInfoReport(trace_facts(recorded)).lines()
+
+
+def as_json(part: Any) -> Any:
+    """What JSON says of a report or a part of one."""
+    return json.loads(json.dumps(to_plain(part), allow_nan=False))
 
 
 def check_lines(lines: list[str]) -> None:
@@ -91,7 +133,7 @@ def check_lines(lines: list[str]) -> None:
 
 
 def test_info_tells_degrees_steps_and_op_types(trace: Trace) -> None:
-    made = json.loads(to_json(info_dict(trace)))
+    made = as_json(trace_facts(trace))
     assert made["kind"] == "trace"
     expected = {"name": "synthetic", "dp": 3, "pp": 2, "tp": 1, "world_size": 6, "n_recorded_workers": 6}
     assert expected.items() <= made["job"].items()
@@ -105,40 +147,40 @@ def test_info_tells_degrees_steps_and_op_types(trace: Trace) -> None:
 
 
 def test_info_of_a_log_has_steps_and_no_ops() -> None:
-    made = json.loads(to_json(info_dict(LOG)))
+    made = as_json(trace_facts(LOG))
     assert (made["kind"], made["name"], made["n_steps"], made["last_step"]) == ("step log", "a run", 30, 39)
     assert made["notes"] == ["a note"]
     assert {"job", "op_types"}.isdisjoint(made)
 
 
 def test_notes_warn_of_a_warm_up_and_of_means() -> None:
-    assert info_dict(LOG)["notes"] == ["a note"]
+    assert trace_facts(LOG).notes == ("a note",)
     slow_s = np.r_[9.0, LOG.step_s[1:]]
-    (note,) = info_dict(replace(LOG, step_s=slow_s, notes=()))["notes"]
+    (note,) = trace_facts(replace(LOG, step_s=slow_s, notes=())).notes
     assert "first recorded step takes 5.87 times the median" in note
     counts = np.r_[np.full(29, 10), 7].astype(np.int32)
-    (note,) = info_dict(replace(LOG, n_steps=counts, notes=()))["notes"]
+    (note,) = trace_facts(replace(LOG, n_steps=counts, notes=())).notes
     assert "means over up to 10 steps" in note
 
 
 def test_partly_recorded_jobs_keep_their_size(trace: Trace) -> None:
-    made = info_dict(trace.choose(replicas=np.array([1])))
+    made = as_json(trace_facts(trace.choose(replicas=np.array([1]))))
     assert (made["job"]["dp"], made["job"]["world_size"], made["job"]["n_recorded_workers"]) == (3, 6, 2)
 
 
 def test_shares_of_variance_sum_to_one(job: RecordedJob) -> None:
-    made = evidence_dict(job)
+    made = as_json(evidence_facts(job))
     assert set(made["variance_shares"]) == {"position", "step", "rank", "micro_batch", "own"}
     assert sum(made["variance_shares"].values()) == pytest.approx(1.0)
     assert made["has_micro_batches"]
-    json.loads(to_json(made))
 
 
 def test_prediction_has_quantiles_with_both_kinds_of_error(prediction: TracePrediction) -> None:
-    made = prediction_dict(prediction)
+    found = prediction_facts(prediction)
+    made = to_plain(found)
     for name, p in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         assert made[name] == prediction.quantile(p)
-        assert made["interval"][name] == prediction.interval(p, made["level"])
+        assert getattr(found.interval, name) == prediction.interval(p, made["level"])
         assert made["mc_error"][name] == prediction.mc_error(p)
         assert made["interval"][name][0] < made[name] < made["interval"][name][1]
 
@@ -157,7 +199,8 @@ PROMISED = {
 
 
 def test_one_split_is_told_as_it_is(scores: list[SplitScore]) -> None:
-    made = scores_dict(scores[:1])
+    n_train, n_test, check = check_facts(scores[:1])
+    made = {"n_train": n_train, "n_test": n_test, **to_plain(check)}
     assert made.keys() >= PROMISED
     assert "splits" not in made
     assert made["measured_s"] == {"p50": scores[0].measured["p50"], "p95": scores[0].measured["p95"]}
@@ -167,7 +210,7 @@ def test_one_split_is_told_as_it_is(scores: list[SplitScore]) -> None:
 
 
 def test_several_splits_are_averaged_and_listed(scores: list[SplitScore]) -> None:
-    made = json.loads(to_json(scores_dict(scores)))
+    made = as_json(check_facts(scores)[2])
     assert made["p95_error"] == pytest.approx(0.02)
     assert (made["p95_error_median"], made["p95_abs_error_median"]) == (0.0, 0.04)
     assert made["p95_covered"] == pytest.approx(2 / 3)
@@ -176,8 +219,8 @@ def test_several_splits_are_averaged_and_listed(scores: list[SplitScore]) -> Non
         assert split.keys() >= PROMISED | {"measured_s", "predicted_s", "long_run_s"}
 
 
-def test_what_if_is_by_global_rank_from_the_worst(what_if: dict, trace: Trace, found: Stragglers) -> None:
-    made = json.loads(to_json(what_if))
+def test_what_if_is_by_global_rank_from_the_worst(what_if: WhatIfReport, trace: Trace, found: Stragglers) -> None:
+    made = json.loads(what_if.to_json())
     assert {"S", "M_W", "M_S", "by_op_type", "by_rank", "by_stage", "by_dp", "criticality", "changes"} <= made.keys()
     assert set(made["by_rank"]) == {str(rank) for rank in trace.rank.ravel()}
     for part in (made["by_rank"], made["by_op_type"], made["criticality"]["by_rank"]):
@@ -192,28 +235,28 @@ def test_what_if_is_by_global_rank_from_the_worst(what_if: dict, trace: Trace, f
 
 
 def test_replay_is_exact_with_waits_and_gaps(trace: Trace) -> None:
-    made = replay_recorded(trace)
-    assert made["with_host_gaps"]["median_abs_error"] < 1e-6
-    assert 0 <= made["median_abs_error"] <= made["p90_abs_error"]
+    made = replayed(trace).replay
+    assert made.with_host_gaps.median_abs_error < 1e-6
+    assert 0 <= made.median_abs_error <= made.p90_abs_error
 
 
 # --- Lines -----------------------------------------------------------------------------------------------------------
 
 
 def test_info_lines(trace: Trace) -> None:
-    lines = info_lines(info_dict(trace))
+    lines = info_lines(trace)
     check_lines(lines)
     assert lines[0].startswith("synthetic: 6 ")
     assert lines[0].endswith("dp 3 x pp 2")
     assert lines[2].startswith("16 steps between 10 and 25: p50 ")
-    one = info_lines(info_dict(trace.choose(steps=np.array([3]))))
+    one = info_lines(trace.choose(steps=np.array([3])))
     assert one[2].startswith("1 step, number 13: p50 ")
-    assert info_lines(info_dict(LOG))[0] == "a run: step times of a log, no ops (a.log)"
-    assert info_lines(info_dict(LOG))[-1] == "note: a note"
+    assert info_lines(LOG)[0] == "a run: step times of a log, no ops (a.log)"
+    assert info_lines(LOG)[-1] == "note: a note"
 
 
 def test_replay_lines_go_from_bad_to_good(trace: Trace) -> None:
-    lines = replay_lines(info_dict(trace), replay_recorded(trace))
+    lines = replayed(trace).lines()
     check_lines(lines)
     errors = [float(line.split()[-1].rstrip("%")) for line in lines if line.startswith("  ")]
     assert len(errors) == 3
@@ -223,14 +266,14 @@ def test_replay_lines_go_from_bad_to_good(trace: Trace) -> None:
 def test_predict_lines_show_quantiles_with_their_error(
     trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
 ) -> None:
-    lines = predict_lines(info_dict(trace), summary(prediction, job, scores[:1]))
+    lines = predicted(trace, prediction, scores[:1], evidence=evidence_facts(job)).lines()
     check_lines(lines)
     value, error = with_error(prediction.quantile(0.95), prediction.mc_error(0.95))
     low, high = prediction.interval(0.95)
     assert f"  p95   {value} ± {error} s   ({low:.4g} to {high:.4g} s at 90%, from 16 recorded steps)" in lines
     assert "check: fitted on 8 steps, 8 steps predicted" in lines
     assert any("(-4.00%)" in line and line.endswith("s covers it") for line in lines)
-    last = predict_lines(info_dict(trace), summary(prediction, job, scores[2:]))
+    last = predicted(trace, prediction, scores[2:], evidence=evidence_facts(job)).lines()
     assert any("(+10.00%)" in line and line.endswith("does not cover it") for line in last)
     assert any("micro-batch, shared by forward and backward on all stages" in line for line in lines)
     assert any("rank, persistent" in line for line in lines)
@@ -239,9 +282,8 @@ def test_predict_lines_show_quantiles_with_their_error(
 def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
     trace: Trace, job: RecordedJob, prediction: TracePrediction, scores: list[SplitScore]
 ) -> None:
-    asked = {"n_replica": 1000, "n_micro_batch": 16}
-    made = summary(prediction, job, scores, asked=asked, fit_replicas=2)
-    lines = predict_lines(info_dict(trace), made)
+    more = {"asked": Asked(1000, 16), "fit_replicas": 2, "evidence": evidence_facts(job)}
+    lines = predicted(trace, prediction, scores, **more).lines()
     check_lines(lines)
     assert "unrecorded steps with 1,000 data-parallel replicas and 16 micro-batches per replica" in lines
     assert "check: fitted on 8 steps of 2 replicas, 8 steps predicted, mean of 3 splits" in lines
@@ -250,17 +292,15 @@ def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
 
 def test_calibration_is_told_where_it_can_be_seen(trace: Trace, job: RecordedJob, prediction: TracePrediction) -> None:
     def text(agreement: Agreement) -> str:
-        evidence = evidence_dict(replace(job, agreement=agreement))
-        made = {"asked": ASKED, "steps_s": prediction_dict(prediction), "evidence": evidence}
-        return "\n".join(predict_lines(info_dict(trace), made))
+        evidence = evidence_facts(replace(job, agreement=agreement))
+        return "\n".join(predicted(trace, prediction, evidence=evidence).lines())
 
     assert "calibrated on the recorded steps: mean x 0.950, spread x 1.200" in text(Agreement(0.95, 1.2))
     assert "calibrated" not in text(Agreement(1.0004, 0.9996))
 
 
 def test_predict_lines_of_a_log_have_no_evidence(prediction: TracePrediction) -> None:
-    made = {"asked": ASKED, "fit_replicas": None, "steps_s": prediction_dict(prediction), "n_test": 0}
-    lines = predict_lines(info_dict(LOG), made)
+    lines = predicted(LOG, prediction).lines()
     check_lines(lines)
     assert not any("variance" in line or line.startswith("check") for line in lines)
 
@@ -269,47 +309,49 @@ def test_jobs_without_micro_batches_are_not_said_to_have_any(prediction: TracePr
     trace = open_trace(Path(__file__).parents[2] / "data" / "kineto_gloo")
     assert isinstance(trace, Trace)
     job = fit_job(trace)
-    made = {"asked": ASKED, "steps_s": prediction_dict(prediction), "evidence": evidence_dict(job)}
-    text = "\n".join(predict_lines(info_dict(trace), made))
+    text = "\n".join(predicted(trace, prediction, evidence=evidence_facts(job)).lines())
     assert "step of a replica, shared by its compute" in text
     assert "micro-batch" not in text
 
 
-def test_what_if_lines_name_the_worst_and_what_changes_bring(trace: Trace, what_if: dict) -> None:
-    lines = what_if_lines(info_dict(trace), what_if)
+def test_what_if_lines_name_the_worst_and_what_changes_bring(trace: Trace, what_if: WhatIfReport) -> None:
+    lines = what_if.lines()
     check_lines(lines)
     text = "\n".join(lines)
-    assert f"slowdown S = {what_if['S']:.5f}: " in text
-    assert f"the worst worker (rank {what_if['worst_ranks'][0]}) accounts for {what_if['M_W']:.1%} of the loss" in text
+    assert f"slowdown S = {what_if.slowdown:.5f}: " in text
+    assert (
+        f"the worst worker (rank {what_if.worst_ranks[0]}) accounts for {what_if.worst_workers_share:.1%} of the loss"
+        in text
+    )
     assert "  all slower: p50 " in text
     assert lines[-1].count("(+10.0%)") == 3
     assert "take care" not in text
 
 
-def test_many_workers_are_ranked_from_the_top_only(trace: Trace, what_if: dict) -> None:
+def test_many_workers_are_ranked_from_the_top_only(trace: Trace, what_if: WhatIfReport) -> None:
     by_rank = {str(rank): 2.0 - rank / 1000 for rank in range(500)}
-    lines = what_if_lines(info_dict(trace), {**what_if, "by_rank": by_rank, "worst_ranks": list(range(15))})
+    lines = replace(what_if, by_rank=by_rank, worst_ranks=tuple(range(15))).lines()
     check_lines(lines)
     assert "  ... 492 more" in lines
     assert any("the worst 15 workers (ranks 0, 1, 2, 3, 4, 5, 6, 7, ...) account for" in line for line in lines)
 
 
-def test_jobs_that_lose_nothing_are_said_to(trace: Trace, what_if: dict) -> None:
-    nothing = float("nan")
-    lines = what_if_lines(info_dict(trace), {**what_if, "S": 1.0, "M_W": nothing, "M_S": nothing})
+def test_jobs_that_lose_nothing_are_said_to(trace: Trace, what_if: WhatIfReport) -> None:
+    lines = replace(what_if, slowdown=1.0, worst_workers_share=None, last_stage_share=None).lines()
     check_lines(lines)
     assert "  nothing is lost to stragglers" in lines
 
 
 def test_steps_that_the_rules_replay_badly_are_pointed_out(trace: Trace, found: Stragglers, job: RecordedJob) -> None:
     far = replace(found, recorded_s=0.5 * found.recorded_s)
-    made = what_if_dict(trace, far, trace_criticality(job), {"as recorded": TracePrediction(np.ones((2, 2)))})
-    assert any("rules of the schedule explain" in line for line in what_if_lines(info_dict(trace), made))
-    some = trace.choose(replicas=np.array([0]))
-    assert any("4 workers that were not recorded" in line for line in what_if_lines(info_dict(some), made))
+    changes = {"as recorded": TracePrediction(np.ones((2, 2)))}
+    made = what_if_report(trace, far, trace_criticality(job), changes, RECORD)
+    assert any("rules of the schedule explain" in line for line in made.lines())
+    some = replace(made, info=trace_facts(trace.choose(replicas=np.array([0]))))
+    assert any("4 workers that were not recorded" in line for line in some.lines())
 
 
-def test_notes_reach_the_reader_of_every_report(trace: Trace, what_if: dict) -> None:
-    info = info_dict(replace(trace, notes=("the clocks disagree",)))
-    for lines in (info_lines(info), replay_lines(info, replay_recorded(trace)), what_if_lines(info, what_if)):
+def test_notes_reach_the_reader_of_every_report(trace: Trace, what_if: WhatIfReport) -> None:
+    noted = replace(trace, notes=("the clocks disagree",))
+    for lines in (info_lines(noted), replayed(noted).lines(), replace(what_if, info=trace_facts(noted)).lines()):
         assert lines[-1] == "note: the clocks disagree"

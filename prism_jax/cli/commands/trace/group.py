@@ -10,13 +10,8 @@ from . import export as trace_export, predict as trace_predict, show as trace_sh
 trace_app = typer.Typer(
     name="trace", help="Recorded jobs: what they show, what comes next, what to change.", no_args_is_help=True
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands to `app`."""
-    trace_app.command("info")(talks(trace_show.info))
-    trace_app.command("replay")(talks(trace_show.replay))
-    trace_app.command("predict")(talks(trace_predict.predict))
-    trace_app.command("what-if")(talks(trace_what_if.what_if))
-    trace_app.command("export")(talks(trace_export.export))
-    app.add_typer(trace_app)
+trace_app.command("info")(talks(trace_show.info))
+trace_app.command("replay")(talks(trace_show.replay))
+trace_app.command("predict")(talks(trace_predict.predict))
+trace_app.command("what-if")(talks(trace_what_if.what_if))
+trace_app.command("export")(talks(trace_export.export))

@@ -90,7 +90,7 @@ PICTURES = [
 def test_files_that_cannot_be_written_are_refused_before_the_work(
     command: str, option: str, target: str, message: str, table: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("prism_jax.io.traces.open_trace.open_trace", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr("prism_jax.app.trace.source.open_trace", lambda *_: pytest.fail("work has begun"))
     (tmp_path / "folder.png").mkdir()
     assert re.search(message, refused([command, table, option, str(tmp_path / target)], capsys))
 

@@ -1,6 +1,7 @@
-"""What `prism-jax show` can list: per kind the names, the columns of the table, and all facts of one entry.
+"""What ships with the package, and what `prism-jax show` can list.
 
-Each shelf imports what it lists when it is opened, so that a command pays only for the shelf it shows.
+A catalogue has names, columns of its table, and all facts of every entry. Each imports what it lists when it is opened, so that a
+command pays only for the one it shows.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any
 from .. import units
 from ..errors import SpecError
 from ..hints import did_you_mean
+from ..report.codec import to_plain
+from ..report.types.catalogue import CatalogueReport, EntryReport
 
 Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Catalogue:
     """One kind of shipped thing.
 
     Attributes:
@@ -33,7 +36,7 @@ class Shelf:
     entry: Callable[[str], Entry]
 
 
-def models() -> Shelf:
+def models() -> Catalogue:
     """Transformer architectures."""
     from ..workload.catalog import model, model_names
 
@@ -69,10 +72,10 @@ def models() -> Shelf:
         "attention",
         "MoE",
     )
-    return Shelf(model_names(), columns, row, entry)
+    return Catalogue(model_names(), columns, row, entry)
 
 
-def devices() -> Shelf:
+def devices() -> Catalogue:
     """Accelerators."""
     from ..system.catalog import device, device_names
 
@@ -86,10 +89,10 @@ def devices() -> Shelf:
         return name, *peaks, hbm, f"{found.hbm_bytes_per_s / 1e12:.3g}", f"{found.power_watts:g}", found.generation
 
     columns = ("device", "bf16 TFLOP/s", "fp16 TFLOP/s", "fp8 TFLOP/s", "HBM", "HBM TB/s", "W", "generation")
-    return Shelf(device_names(), columns, row, lambda name: asdict(device(name)))
+    return Catalogue(device_names(), columns, row, lambda name: asdict(device(name)))
 
 
-def clusters() -> Shelf:
+def clusters() -> Catalogue:
     """Reference clusters; the outermost tier grows with the job."""
     from ..system.catalog import cluster, cluster_names
 
@@ -104,20 +107,20 @@ def clusters() -> Shelf:
         return {key: value for key, value in found.items() if key not in ("n_devices", "notes")}
 
     columns = ("cluster", "device", "node size", "bandwidth per device and direction, inside out")
-    return Shelf(cluster_names(), columns, row, entry)
+    return Catalogue(cluster_names(), columns, row, entry)
 
 
-def schedules() -> Shelf:
+def schedules() -> Catalogue:
     """Pipeline schedules."""
     from ..schedule import SCHEDULES
 
     def entry(name: str) -> Entry:
         return {"name": name, "description": SCHEDULES.named(name).description}
 
-    return Shelf(SCHEDULES.names, ("schedule", "what it does"), lambda name: (name, SCHEDULES.named(name).about), entry)
+    return Catalogue(SCHEDULES.names, ("schedule", "what it does"), lambda name: (name, SCHEDULES.named(name).about), entry)
 
 
-def frameworks() -> Shelf:
+def frameworks() -> Catalogue:
     """Training software that a job may name."""
     from ..framework import FRAMEWORKS
 
@@ -131,24 +134,10 @@ def frameworks() -> Shelf:
         found = entry(name)
         return name, found["kernels"], found["description"]
 
-    return Shelf(known, ("framework", "kernels", "what it is"), row, entry)
+    return Catalogue(known, ("framework", "kernels", "what it is"), row, entry)
 
 
-def objectives() -> Shelf:
-    """What a search or a placement can minimise."""
-    from ..objective import OBJECTIVES
-
-    def entry(name: str) -> Entry:
-        found = OBJECTIVES.named(name)
-        return {"name": found.name, "description": found.about, "unit": found.unit}
-
-    def row(name: str) -> Sequence[str]:
-        return tuple(entry(name).values())
-
-    return Shelf(OBJECTIVES.names, ("objective", "what it is", "unit"), row, entry)
-
-
-def variabilities() -> Shelf:
+def variabilities() -> Catalogue:
     """How much hardware varies."""
     from ..variability.catalog import preset, preset_names
 
@@ -158,10 +147,10 @@ def variabilities() -> Shelf:
         return name, f"{100 * found.step.cv:.2g} %", ", ".join(spread), str(len(found.stalls))
 
     columns = ("variability", "step cv", "largest cv per kernel class", "stalls")
-    return Shelf(preset_names(), columns, row, lambda name: asdict(preset(name)))
+    return Catalogue(preset_names(), columns, row, lambda name: asdict(preset(name)))
 
 
-def examples() -> Shelf:
+def examples() -> Catalogue:
     """Shipped jobs."""
     from ..io.job.examples import example_files
 
@@ -175,53 +164,65 @@ def examples() -> Shelf:
         first = files[name].read_text(encoding="utf-8").partition("\n")[0]
         return name, first.lstrip("# ") if first.startswith("#") else ""
 
-    return Shelf(tuple(files), ("example", "what it is"), row, entry)
+    return Catalogue(tuple(files), ("example", "what it is"), row, entry)
 
 
-SHELVES: Mapping[str, Callable[[], Shelf]] = {
+CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "models": models,
     "devices": devices,
     "clusters": clusters,
     "schedules": schedules,
     "frameworks": frameworks,
-    "objectives": objectives,
     "variability": variabilities,
     "examples": examples,
 }
 
 
-def readable(entry: Entry) -> Entry:
-    """An entry as flat names and texts: nested names joined by dots, SI numbers with units, empty ones left out."""
-    flat: Entry = {}
-    _flatten(entry, "", flat)
-    return {name: value for name, value in flat.items() if value not in ("", None) and name != "name"}
+def show_catalogue(catalogue: str) -> CatalogueReport:
+    """Everything of one kind that ships with the package.
+
+    Args:
+        catalogue: one of `CATALOGUES`.
+
+    Raises:
+        SpecError: there is none of that name.
+
+    Example:
+        >>> "gpipe" in [entry["name"] for entry in show_catalogue("schedules").entries]
+        True
+    """
+    found = _catalogue(catalogue)
+    return CatalogueReport(
+        catalogue,
+        tuple(found.columns),
+        tuple(tuple(found.row(name)) for name in found.names),
+        tuple(to_plain(found.entry(name)) for name in found.names),
+    )
 
 
-def _flatten(value: Any, name: str, flat: Entry) -> None:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            _flatten(item, f"{name}.{key}" if name else str(key), flat)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _flatten(item, f"{name}.{index}", flat)
-    else:
-        flat[name] = _with_unit(name, value)
+def show_entry(catalogue: str, name: str) -> EntryReport:
+    """Everything known of one thing that ships with the package.
+
+    Args:
+        catalogue: one of `CATALOGUES`.
+        name: of the entry.
+
+    Raises:
+        SpecError: there is no such catalogue, or no such entry.
+
+    Example:
+        >>> show_entry("devices", "h100-sxm").entry["power_watts"]
+        700.0
+    """
+    entry = to_plain(_catalogue(catalogue).entry(name))
+    return EntryReport(catalogue, str(entry["name"]), entry)
 
 
-def _with_unit(name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    if "flops_per_s" in name:
-        return units.format_flops_per_s(value)
-    if name.endswith("bytes_per_s"):
-        return units.format_bytes_per_s(value)
-    if name.endswith("_bytes"):
-        return units.format_bytes(value)
-    if name.endswith("_watts"):
-        return units.format_watts(value)
-    if name.endswith("_s"):
-        return units.format_s(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+def _catalogue(name: str) -> Catalogue:
+    if name not in CATALOGUES:
+        hint = did_you_mean(name, CATALOGUES, f"; there are {', '.join(CATALOGUES)}")
+        raise SpecError(f"unknown kind {name!r}{hint}")
+    return CATALOGUES[name]()
 
 
 def _known(kind: str, name: str, names: Sequence[str]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from .._typing import Floats
+from ..._typing import Floats
+from ..types.placement import PlacementReport
 from .quantity import bar, decimals, with_error
 
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
@@ -31,29 +31,28 @@ WORDS = {
 }
 
 
-def placement_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Text of what `prism-jax place --json` prints."""
-    job, n = summary["job"], len(summary["assignment"])
-    head = f"{job['name']}: {n} nodes of {job['node_size']} on {n} slots"
-    if summary["left_out"]:
-        head += f", {len(summary['left_out'])} left out"
-    blocks = [[head], _methods(summary), _gains(summary), _splits(summary), _map(summary), _left_out(summary)]
+def lines(report: PlacementReport) -> list[str]:
+    """The report, line by line."""
+    job, n = report.job, len(report.assignment)
+    head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
+    if report.left_out:
+        head += f", {len(report.left_out)} left out"
+    blocks = [[head], _methods(report), _gains(report), _splits(report), _map(report), _left_out(report)]
     lines = [line for block in blocks if block for line in (*block, "")]
-    notes = [f"note: {note}" for note in summary["notes"]]
-    return [*lines, *notes, f"seed {summary['seed']}; {summary['elapsed_s']:.1f} s"]
+    notes = [f"note: {note}" for note in report.notes]
+    return [*lines, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
-def _methods(summary: Mapping[str, Any]) -> list[str]:
+def _methods(report: PlacementReport) -> list[str]:
     """One bar per method: how far above the chosen one it stays."""
-    objective = summary["objective"]
-    found, errors = summary[f"{objective}_s"], summary[f"{objective}_error_s"]
-    order = [name for name in WORDS if name in found]
-    best, worst = found[OPTIMISED], max(found[name] for name in order)
+    objective = report.objective
+    order = [name for name in WORDS if name in report.methods]
+    best, worst = report.value_s(OPTIMISED), max(map(report.value_s, order))
     width = max(len(WORDS[name]) for name in order)
     lines = [f"{objective} of the step time, and how far it lies above the chosen one"]
     for name in order:
-        value = found[name]
-        text = "{} ± {} {}".format(*with_error(value, errors[name]), summary["objective_unit"])
+        value = report.value_s(name)
+        text = "{} ± {} s".format(*with_error(value, report.value_error_s(name)))
         share = (value - best) / max(worst - best, 1e-12)
         lines.append(
             f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()
@@ -61,35 +60,35 @@ def _methods(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _gains(summary: Mapping[str, Any]) -> list[str]:
-    low, high = summary["gain_interval"]
-    base = summary[f"{summary['objective']}_s"][AS_GIVEN]
+def _gains(report: PlacementReport) -> list[str]:
+    low, high = report.gain_interval
+    base = report.value_s(AS_GIVEN)
     digits = decimals(max(high - low, 1e-6) / 10)
     lines = [
-        f"gain over the nodes as given: {summary['gain']:.{digits}f} s ({summary['gain'] / base:.2%}); "
+        f"gain over the nodes as given: {report.gain:.{digits}f} s ({report.gain / base:.2%}); "
         f"fresh draws show {low:.{digits}f} to {high:.{digits}f} s nine times out of ten"
     ]
-    low, high = summary["gain_over_best_baseline_interval"]
-    name = WORDS[summary["best_baseline"]]
+    low, high = report.gain_over_best_baseline_interval
+    name = WORDS[report.best_baseline]
     lines.append(
-        f"gain over the best baseline ({name}): {summary['gain_over_best_baseline']:.{digits}f} s "
+        f"gain over the best baseline ({name}): {report.gain_over_best_baseline:.{digits}f} s "
         f"({low:.{digits}f} to {high:.{digits}f} s)"
     )
     return lines
 
 
-def _splits(summary: Mapping[str, Any]) -> list[str]:
-    splits = summary["splits"]
+def _splits(report: PlacementReport) -> list[str]:
+    splits = report.splits
     if not splits:
         return []
     return [
         "splits",
-        f"  layers per model chunk       {_counts(splits['layers'])}",
-        f"  micro-batches per replica    {_counts(splits['micro_batches'])}",
+        f"  layers per model chunk       {_counts(splits.layers)}",
+        f"  micro-batches per replica    {_counts(splits.micro_batches)}",
     ]
 
 
-def _counts(values: list[int]) -> str:
+def _counts(values: Sequence[int]) -> str:
     """ "8 9 9 9", long lists in runs: "14x8 2x9"."""
     if len(values) <= MOST_LISTED * 2:
         return " ".join(map(str, values))
@@ -97,10 +96,10 @@ def _counts(values: list[int]) -> str:
     return " ".join(f"{b - a}x{values[a]}" for a, b in pairwise(edges))
 
 
-def _map(summary: Mapping[str, Any]) -> list[str]:
+def _map(report: PlacementReport) -> list[str]:
     """Slowness of the nodes by stage and replica, before and after, as shades."""
-    slowness = np.array(summary["node_slowdown"])
-    before, after = by_place(summary, slowness, summary["as_given"]), by_place(summary, slowness, summary["assignment"])
+    slowness = np.array(report.node_slowdown)
+    before, after = by_place(report, slowness, report.as_given), by_place(report, slowness, report.assignment)
     if before.shape[1] > MOST_COLUMNS or before.shape[0] > MOST_ROWS:
         return []
     low, high = float(slowness.min()), float(slowness.max())
@@ -116,9 +115,9 @@ def _map(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def by_place(summary: Mapping[str, Any], slowness: Floats, assignment: Sequence[int]) -> Floats:
+def by_place(report: PlacementReport, slowness: Floats, assignment: Sequence[int]) -> Floats:
     """Slowness of the slowest node in every place [lane, replica], NaN where no node starts."""
-    lane, replica = np.array(summary["slots"]["stage"]), np.array(summary["slots"]["replica"])
+    lane, replica = np.array(report.slots.stage), np.array(report.slots.replica)
     shown = np.full((lane.max() + 1, replica.max() + 1), -np.inf)
     np.maximum.at(shown, (lane, replica), slowness[list(assignment)])
     return np.where(np.isfinite(shown), shown, np.nan)
@@ -129,9 +128,9 @@ def _shades(row: Floats, low: float, high: float) -> str:
     return "".join(" " if np.isnan(v) else SHADES[round(steps * (v - low) / (high - low))] for v in row)
 
 
-def _left_out(summary: Mapping[str, Any]) -> list[str]:
-    out = summary["left_out"]
+def _left_out(report: PlacementReport) -> list[str]:
+    out = report.left_out
     if not out:
         return []
-    named = ", ".join(f"{node} ({summary['node_slowdown'][node]:.3f})" for node in out[:MOST_LISTED])
+    named = ", ".join(f"{node} ({report.node_slowdown[node]:.3f})" for node in out[:MOST_LISTED])
     return [f"left out: node {named}{', ...' if len(out) > MOST_LISTED else ''}"]

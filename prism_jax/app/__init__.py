@@ -1,0 +1,93 @@
+"""Use cases: everything that the command line does is one call here, and every answer is a typed report.
+
+`run_*` return the report with what it was made of, for pictures and other files; the other names return the report alone.
+Names are imported when they are used; none imports JAX before its arguments are known to be right.
+"""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .calibrate import (
+        calibrate_site as calibrate_site,
+        run_calibration as run_calibration,
+        suggest_runs as suggest_runs,
+    )
+    from .catalogue import CATALOGUES as CATALOGUES, show_catalogue as show_catalogue, show_entry as show_entry
+    from .check import check_job as check_job, peak_memory as peak_memory
+    from .fit import (
+        Columns as Columns,
+        Holdout as Holdout,
+        fit_variability as fit_variability,
+        read_fit as read_fit,
+        report_fit as report_fit,
+        run_fit as run_fit,
+    )
+    from .load_fits import load_fits as load_fits
+    from .place import place_nodes as place_nodes, run_placement as run_placement
+    from .predict import explain_step as explain_step, predict as predict, run_prediction as run_prediction
+    from .search import (
+        check_method as check_method,
+        run_search as run_search,
+        search_plans as search_plans,
+        search_sizes as search_sizes,
+    )
+    from .trace.export import export_trace as export_trace
+    from .trace.info import describe_trace as describe_trace, replay_trace as replay_trace
+    from .trace.predict import (
+        Check as Check,
+        predict_trace as predict_trace,
+        run_trace_prediction as run_trace_prediction,
+    )
+    from .trace.what_if import Changes as Changes, run_what_if as run_what_if, what_if as what_if
+    from .validate import (
+        StepsValidationRun as StepsValidationRun,
+        run_steps_validation as run_steps_validation,
+        shipped_rows_note as shipped_rows_note,
+        validate_memory as validate_memory,
+        validate_steps as validate_steps,
+    )
+
+_HOME = {
+    "CATALOGUES": "catalogue",
+    "Changes": "trace.what_if",
+    "Check": "trace.predict",
+    "Columns": "fit",
+    "Holdout": "fit",
+    "StepsValidationRun": "validate",
+    "calibrate_site": "calibrate",
+    "check_job": "check",
+    "check_method": "search",
+    "describe_trace": "trace.info",
+    "explain_step": "predict",
+    "export_trace": "trace.export",
+    "fit_variability": "fit",
+    "load_fits": "load_fits",
+    "peak_memory": "check",
+    "place_nodes": "place",
+    "predict": "predict",
+    "predict_trace": "trace.predict",
+    "read_fit": "fit",
+    "replay_trace": "trace.info",
+    "report_fit": "fit",
+    "run_calibration": "calibrate",
+    "run_fit": "fit",
+    "run_placement": "place",
+    "run_prediction": "predict",
+    "run_search": "search",
+    "run_steps_validation": "validate",
+    "run_trace_prediction": "trace.predict",
+    "run_what_if": "trace.what_if",
+    "search_plans": "search",
+    "search_sizes": "search",
+    "shipped_rows_note": "validate",
+    "show_catalogue": "catalogue",
+    "show_entry": "catalogue",
+    "suggest_runs": "calibrate",
+    "validate_memory": "validate",
+    "validate_steps": "validate",
+    "what_if": "trace.what_if",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

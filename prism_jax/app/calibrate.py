@@ -1,0 +1,102 @@
+"""Calibrating the cost model by measured runs, and which runs to measure first; what `prism-jax calibrate` does."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .._files import check_target
+from .._inference_loader import inference
+from ..io.write import run_record
+from ..report.codec import from_plain, to_plain
+from ..report.types.site import SiteReport, SuggestionReport
+from .progress import Progress, part, silent
+
+
+@dataclass(frozen=True)
+class SiteRunResult:
+    """A calibration with what its report is made of.
+
+    Attributes:
+        fit: what `prism_jax.calibrate` returns.
+        kept: where it was written; None if it was not.
+    """
+
+    report: SiteReport
+    fit: Any
+    kept: Path | None
+
+
+def calibrate_site(runs: str | Path, **options: Any) -> SiteReport:
+    """The shipped calibration updated by measured runs of one cluster; arguments as those of `run_calibration`.
+
+    Example:
+        >>> calibrate_site("runs.csv", out="my_cluster.nc").error.after.median_ape  # doctest: +SKIP
+    """
+    return run_calibration(runs, **options).report
+
+
+def run_calibration(
+    runs: str | Path,
+    *,
+    framework: str = "",
+    out: str | Path | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> SiteRunResult:
+    """Calibrates the cost model with a few measured runs.
+
+    Args:
+        runs: CSV with columns job (a job file) and measured_step_time_s, or in the schema of steps.csv.
+        framework: training software of all runs, where they do not say.
+        out: where to keep the calibration (netCDF), for `fits`.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        DataError: the runs cannot be read, or are of several device generations or frameworks; or `out` cannot be written.
+        FitError: no calibration describes them.
+    """
+    if out is not None:
+        check_target(out)
+    module = inference()
+    import jax  # here, so that mistakes above do not wait for it
+
+    progress(0.0, f"reading {runs}")
+    fitted = module.calibrate_runs(
+        str(runs),
+        key=jax.random.key(seed),
+        framework=framework,
+        progress=part(progress, "calibrating"),
+        record=run_record({"runs": runs, "framework": framework}, seed),
+    )
+    if out is not None:
+        fitted.save(str(out))
+    return SiteRunResult(from_plain(SiteReport, to_plain(fitted.summary())), fitted, None if out is None else Path(out))
+
+
+def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
+    """Which jobs of a table to measure first: those that stand for all others in what their steps are made of.
+
+    Args:
+        runs: CSV with a column job; measured times are not needed.
+        n: how many to suggest.
+
+    Raises:
+        DataError: the table cannot be read, or names no jobs.
+
+    Example:
+        >>> [job.id for job in suggest_runs("jobs.csv", 3).suggested]  # doctest: +SKIP
+    """
+    inference()
+    found = import_module("inference.cost_model.site.suggest").suggest_runs(str(runs), n)
+    return from_plain(
+        SuggestionReport,
+        {
+            "suggested": [asdict(one) for one in found],
+            "n_job": sum(one.stands_for for one in found),
+            **run_record({"runs": runs, "suggest": n}, 0),
+        },
+    )

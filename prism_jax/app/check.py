@@ -1,0 +1,74 @@
+"""Checking a job, and its memory, without simulating anything; what `prism-jax check` does. No JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..memory.breakdown import MemoryBreakdown
+from ..report.types.check import CheckReport
+from ..report.types.memory import MemoryFacts
+from .jobs import JobSource, loaded
+
+
+def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
+    """What follows from a job, and whether it fits into memory.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        overrides: "section.field=value" texts that replace fields of a file.
+
+    Raises:
+        ConfigError: everything that is wrong with a file.
+        PlanError: the plan is impossible.
+
+    Example:
+        >>> check_job("llama3_405b_16384").fits
+        True
+    """
+    own = loaded(job, overrides)
+    needed, plan = own.memory, own.plan
+    return CheckReport(
+        name=own.name,
+        model=own.model.name,
+        cluster=own.cluster.name,
+        device=own.cluster.device.name,
+        variability=own.variability.name,
+        framework=own.software.name,
+        n_params=own.model.n_params(),
+        n_params_active=own.model.n_params_active(),
+        n_devices=plan.n_devices,
+        tp=plan.tp,
+        cp=plan.cp,
+        pp=plan.pp,
+        dp=plan.dp,
+        ep=plan.ep,
+        schedule=plan.schedule_name,
+        n_micro_batch=plan.n_micro_batch,
+        n_chunk=plan.n_chunk,
+        n_member=plan.n_member,
+        n_replica=plan.n_replica,
+        tokens_per_step=plan.global_batch * plan.seq_len,
+        memory_bytes_per_gpu=MemoryFacts(**needed.as_dict()),
+        fits=needed.fits,
+        has_experts=own.model.has_experts,
+        memory_stage=needed.stage,
+        micro_batch=plan.micro_batch,
+        global_batch=plan.global_batch,
+        seq_len=plan.seq_len,
+    )
+
+
+def peak_memory(job: JobSource, *, overrides: Sequence[str] = ()) -> MemoryBreakdown:
+    """Peak memory of one device on every pipeline stage, bytes.
+
+    Args:
+        job, overrides: as in `check_job`.
+
+    Raises:
+        ConfigError, PlanError: as in `check_job`.
+
+    Example:
+        >>> round(peak_memory("llama3_405b_16384").total_bytes / 2**30)  # doctest: +SKIP
+        61
+    """
+    return loaded(job, overrides).memory

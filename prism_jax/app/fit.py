@@ -1,0 +1,217 @@
+"""Fitting variability to measurements, and reading a kept fit; what `prism-jax fit` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._files import check_target
+from .._inference_loader import inference
+from ..io.write import run_record
+from ..report.codec import from_plain, to_plain
+from ..report.types.fit import FitReport, KeptFitReport
+from .progress import Progress, part, silent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """A fit with what its report is made of.
+
+    Attributes:
+        fit: what `prism_jax.fit` returns; an `inference.Fit`.
+        kept: where it was written; None if it was not.
+    """
+
+    report: FitReport
+    fit: Any
+    kept: Path | None
+
+
+@dataclass(frozen=True)
+class KeptFitRun:
+    """A kept fit with what its report is made of.
+
+    Attributes:
+        summary: what the picture is drawn from.
+        checks: measured values against replicated ones; None where the model offers no replication.
+    """
+
+    report: KeptFitReport
+    summary: Mapping[str, Any]
+    checks: Any
+
+    def figure(self) -> Figure:
+        """Shares of variance, and fitted rows against replicated ones."""
+        from ..plot import plot_fit  # here, so that reports without a picture do not pay for it
+
+        return plot_fit(self.summary, self.checks)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How to read the files of a fit.
+
+    Attributes:
+        mapping: column -> what it is called in the files.
+        units: column -> its unit.
+        where: column -> the value of the rows to keep.
+    """
+
+    mapping: Mapping[str, str]
+    units: Mapping[str, str]
+    where: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Which groups to leave out.
+
+    Attributes:
+        column: whose groups.
+        n_split: random halves, or folds that each group is in once; None: what suits the model.
+    """
+
+    column: str
+    n_split: int | None = None
+
+
+NO_COLUMNS = Columns({}, {}, {})
+
+
+def fit_variability(model: str, files: Sequence[str], **options: Any) -> FitReport:
+    """A model of variability fitted to measurements; arguments as those of `run_fit`.
+
+    Example:
+        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.nc").fit.verdict.ok  # doctest: +SKIP
+    """
+    return run_fit(model, files, **options).report
+
+
+def run_fit(
+    model: str,
+    files: Sequence[str],
+    *,
+    columns: Columns = NO_COLUMNS,
+    method: str | None = None,
+    holdout: Holdout | None = None,
+    n_chain: int = 4,
+    n_draw: int = 500,
+    out: str | Path | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> FitRun:
+    """Fits a model of variability.
+
+    Args:
+        model: fleet, steps, collectives, kernels or overlap.
+        files: CSV, parquet or log; a table of runs may come with its steps.
+        columns: what columns are called and which rows to keep.
+        method: nuts, svi or map; None: what suits the model.
+        holdout: groups to leave out and score.
+        n_chain, n_draw: of nuts.
+        out: where to keep the fit (netCDF); an interrupted fit with the same file goes on where it stopped.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        DataError: the files cannot be read, or `out` cannot be written.
+        FitError: the fit cannot be made.
+    """
+    if out is not None:
+        check_target(out)
+    module = inference()
+    import jax  # here, so that mistakes above do not wait for it
+
+    key = jax.random.key(seed)
+    options = {"mapping": dict(columns.mapping), "units": dict(columns.units), "where": dict(columns.where)}
+    progress(0.0, f"reading {', '.join(files)}")
+    measured = module.measured(list(files), model, **options)
+    settings = _settings(module, n_chain, n_draw)
+    fitted = module.fit(
+        measured,
+        model=model,
+        method=method,
+        key=key,
+        settings=settings,
+        progress=part(progress, "fitting"),
+        resume=None if out is None else Path(f"{out}.partial"),
+        record=run_record({"files": list(files), "model": model, "method": method, **options}, seed),
+    )
+    found = fitted.summary()
+    if holdout is not None:
+        found["holdout"] = _left_out(module, measured, model, method, holdout, settings, key, progress)
+    return FitRun(from_plain(FitReport, to_plain(found)), fitted, _keep(fitted, out))
+
+
+def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
+    """What a kept fit says, and whether to trust it.
+
+    Args:
+        file: a fit kept by `prism-jax fit ... -o FILE`.
+        loo: add the leave-one-out score (PSIS-LOO; needs ArviZ).
+
+    Raises:
+        DataError: the file is no fit.
+        FitError: the model has no leave-one-out score, or ArviZ is not installed.
+
+    Example:
+        >>> report_fit("fleet.nc").fit.verdict.sentence  # doctest: +SKIP
+    """
+    return read_fit(file, loo=loo).report
+
+
+def read_fit(file: str | Path, *, loo: bool = False) -> KeptFitRun:
+    """A kept fit with its picture; arguments as those of `report_fit`."""
+    fitted = inference().Fit.load(str(file))
+    checked = fitted.check()
+    found = {**fitted.summary(), "checks": None if checked is None else checked.as_dict()}
+    if loo:
+        found["loo"] = fitted.loo()
+    return KeptFitRun(from_plain(KeptFitReport, to_plain(found)), found, checked)
+
+
+def _left_out(
+    module: Any,
+    measured: Any,
+    model: str,
+    method: str | None,
+    holdout: Holdout,
+    settings: Any,
+    key: Any,
+    progress: Progress,
+) -> dict[str, Any]:
+    what = f"leaving out groups of {holdout.column}"
+    progress(0.0, what)
+    scored = module.holdout(
+        measured,
+        model=model,
+        column=holdout.column,
+        key=key,
+        method=None if method == "nuts" else method,  # as often as there are groups, nuts takes too long
+        n_split=holdout.n_split,
+        settings=settings,
+        progress=part(progress, what),
+    )
+    return scored.as_dict()
+
+
+def _settings(module: Any, n_chain: int, n_draw: int) -> Any:
+    """Whole blocks of draws, and a warm-up that grows with them."""
+    block = module.Settings.block
+    whole = -(-n_draw // block) * block
+    return module.Settings(
+        n_chain=n_chain, n_draw=whole, n_warmup=max(module.Settings.n_warmup, -(-whole // (2 * block)) * block)
+    )
+
+
+def _keep(fitted: Any, out: str | Path | None) -> Path | None:
+    if out is None:
+        return None
+    fitted.save(str(out))
+    Path(f"{out}.partial").unlink(missing_ok=True)
+    return Path(out)

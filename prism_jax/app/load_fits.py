@@ -1,0 +1,129 @@
+"""Kept fits applied to a job: their posterior mean in place of what the job assumes, and the draws behind it.
+
+A file of `prism-jax fit` speaks of variability, one of `prism-jax calibrate` of the cost model; both are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from .._inference_loader import inference
+from ..calibration.calibration import Calibration
+from ..errors import DataError
+from ..job import Job
+from ..system.hardware import Device
+from ..variability.overlay import overlay
+from ..variability.tree import Variability
+from .progress import Progress, silent
+
+FitFiles: TypeAlias = Sequence[str | Path]
+N_DRAW = 24  # of the posterior, behind the band
+
+
+@dataclass(frozen=True)
+class FittedJob:
+    """A job after fits.
+
+    Attributes:
+        job: with the calibration of its site and the variability at the posterior means.
+        draws: posterior draws of its variability; empty where no fit speaks of that.
+    """
+
+    job: Job
+    draws: tuple[Variability, ...] = ()
+
+
+def load_fits(
+    job: Job, fits: FitFiles, *, seed: int = 0, force: bool = False, progress: Progress = silent
+) -> FittedJob:
+    """The job with what the fits say, one after the other.
+
+    Args:
+        fits: files of `prism-jax fit` or `calibrate`.
+        seed: of the posterior draws.
+        force: use a fit even where its verdict is failed.
+
+    Raises:
+        DataError: a file is no fit, or is one of another device or other software; or two calibrate the cost model.
+        FitError: a fit's verdict is failed and `force` is not set, or it describes a cost.
+    """
+    calibrated, rest = calibrated_job(job, fits)
+    return with_variability(calibrated, rest, seed=seed, force=force, progress=progress)
+
+
+def calibrated_job(job: Job, fits: FitFiles) -> tuple[Job, list[str]]:
+    """The job with the calibration among `fits`, if there is one, and the other files.
+
+    Raises:
+        DataError: two calibrations, a damaged one, or one of another device or other software.
+    """
+    files = [str(file) for file in fits]
+    if not files:
+        return job, []
+    store = _store()
+    found = [file for file in files if store.is_calibration(file)]
+    if len(found) > 1:
+        raise DataError(f"--fit: {found[0]} and {found[1]} both calibrate the cost model. Name one of them.")
+    if found:
+        job = _on_site(job, store.load(found[0]), found[0])
+    return job, [file for file in files if file not in found]
+
+
+def with_variability(
+    job: Job, fits: FitFiles, *, seed: int = 0, force: bool = False, progress: Progress = silent
+) -> FittedJob:
+    """The job with the variability that the fits describe; see `load_fits`."""
+    if not fits:
+        return FittedJob(job)
+    progress(0.0, "loading fits")
+    import jax  # here, so that jobs without fits do not pay for it
+
+    module = inference()
+    middle, draws = job.variability, [job.variability] * N_DRAW
+    for index, file in enumerate(fits):
+        fit: Any = module.Fit.load(str(file))
+        middle = overlay(middle, fit.to_variability(force=force))
+        found = fit.variability_draws(N_DRAW, key=jax.random.fold_in(jax.random.key(seed), index), force=force)
+        draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
+    return FittedJob(replace(job, variability=middle), tuple(draws))
+
+
+def kept_calibration(file: str | Path) -> Calibration:
+    """The calibration in a file.
+
+    Raises:
+        DataError: there is none, or it is damaged.
+    """
+    return _store().load(str(file))
+
+
+def refuse_other_device(calibration: Calibration, device: Device, file: str | Path) -> None:
+    """Calibrations of a site speak of one generation of devices only.
+
+    Raises:
+        DataError: the device is of another.
+    """
+    generation = str((calibration.record or {}).get("generation", ""))
+    if generation and generation != device.generation:
+        raise DataError(f"--fit {file}: calibrated on {generation}, but {device.name} is of {device.generation}.")
+
+
+def _store() -> Any:
+    inference()
+    return import_module("inference.cost_model.store")
+
+
+def _on_site(job: Job, calibration: Calibration, file: str) -> Job:
+    """The job with the calibration of its site; its framework is the site's if the job states none."""
+    refuse_other_device(calibration, job.cluster.device, file)
+    framework = str((calibration.record or {}).get("framework", ""))
+    own = job.software.name
+    if framework and own and framework != own:
+        raise DataError(
+            f"--fit {file}: calibrated with {framework}, but the job runs {own}. Calibrate with runs of that."
+        )
+    return replace(job, calibration=calibration, framework=job.framework or framework)

@@ -1,0 +1,159 @@
+"""Predicting a job: the distribution of its step time, and why; what `prism-jax predict` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..cost.step import step_cost
+from ..cost.step_cost import StepCost
+from ..errors import DataError, SpecError
+from ..io.tables.slowdowns import read_slowdowns
+from ..io.write import run_record
+from ..job import Job
+from ..report.types.prediction import PredictionReport
+from ..result import StepTimeDistribution
+from .jobs import JobSource, loaded, source_of
+from .load_fits import FitFiles, calibrated_job, load_fits, with_variability
+from .progress import Progress, silent
+
+if TYPE_CHECKING:
+    from jax import Array
+    from matplotlib.figure import Figure
+
+    from ..explain.types import Explanation
+
+FOREVER_S = 1e9  # 30 years for one operation
+METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
+Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class PredictionRun:
+    """A prediction with what its report was made of."""
+
+    report: PredictionReport
+    job: Job
+    distribution: StepTimeDistribution
+    explanation: Explanation
+
+    def figure(self) -> Figure:
+        """The distribution, and where the time goes."""
+        from ..plot import plot_prediction  # here, so that predictions without a picture do not pay for it
+
+        job = self.job
+        title = f"{job.name}: {job.model.name} on {job.plan.n_devices:,} x {job.cluster.device.name}"
+        return plot_prediction(self.distribution, self.explanation, title)
+
+    def write_timeline(self, path: str | Path) -> None:
+        """Perfetto timeline of a median and a p99 step.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        from .prediction_run import write_timeline
+
+        write_timeline(path, self.job, self.distribution, self.report.seed)
+
+
+def predict(
+    job: JobSource, *, key: Array, fits: FitFiles = (), force: bool = False, **options: Any
+) -> StepTimeDistribution:
+    """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
+        fits: files of `prism-jax fit` or `calibrate` to apply.
+        force: use a fit even where its verdict is failed.
+        options: `n_samples`, `method`, `known`, `pad`, `progress` of `prism_jax.simulate.predict`.
+
+    Raises:
+        ConfigError, DataError, FitError: a job, a fit or an option is wrong.
+
+    Example:
+        >>> predict("llama3_405b_16384", key=jax.random.key(0)).quantile(0.95)  # doctest: +SKIP
+    """
+    from ..simulate.predict import predict as simulate
+
+    return simulate(load_fits(loaded(job), fits, force=force).job, key=key, **options)
+
+
+def explain_step(job: JobSource, **options: Any) -> PredictionReport:
+    """The step time of a job, where it goes and what owns its tail; arguments as those of `run_prediction`.
+
+    Example:
+        >>> print(explain_step("llama3_405b_16384", seed=1))  # doctest: +SKIP
+    """
+    return run_prediction(job, **options).report
+
+
+def run_prediction(
+    job: JobSource,
+    *,
+    overrides: Sequence[str] = (),
+    fits: FitFiles = (),
+    force: bool = False,
+    slowdowns: Slowdowns | None = None,
+    method: str = "symmetric",
+    n_samples: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> PredictionRun:
+    """Predicts and explains a job.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        overrides: "section.field=value" texts that replace fields of a file.
+        fits: files of `prism-jax fit` or `calibrate` to apply.
+        force: use a fit even where its verdict is failed.
+        slowdowns: measured slowdowns of GPUs: a CSV file, or kernel class (or "all") -> device -> factor.
+        method: "symmetric" or "brute-force".
+        n_samples: replica columns (symmetric) or steps (brute force).
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        ConfigError: the job file is wrong.
+        DataError: unknown method, or a file cannot be used.
+        FitError: a fit cannot be used.
+        SpecError: an operation takes for ever.
+    """
+    if method not in METHODS:
+        raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
+    own, rest = calibrated_job(loaded(job, overrides), fits)
+    _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
+    known = None if slowdowns is None else _known(own, slowdowns)
+    fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
+    from .prediction_run import Simulation, simulated  # needs JAX, which mistakes above do not wait for
+
+    asked = Simulation(METHODS[method], n_samples, seed, known)
+    inputs = {
+        "job": source_of(job),
+        "set": list(overrides),
+        "slowdowns": slowdowns,
+        "fit": list(fits),
+        "method": METHODS[method],
+        "samples": asked.count,
+    }
+    report, distribution, explanation = simulated(fitted, asked, run_record(inputs, seed), progress)
+    return PredictionRun(report, fitted.job, distribution, explanation)
+
+
+def _known(job: Job, slowdowns: Slowdowns) -> Mapping[str, Mapping[int, float]]:
+    """Slowdowns as numbers."""
+    if isinstance(slowdowns, Mapping):
+        return slowdowns
+    return read_slowdowns(slowdowns, job.plan.n_devices, job.cluster.node_size)
+
+
+def _check_finite(cost: StepCost) -> None:
+    """Before times that single precision cannot hold reach the simulation."""
+    parts = (cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s)
+    longest_s = max(float(part.max(initial=0.0)) for part in parts)
+    if not longest_s < FOREVER_S:  # NaN too
+        raise SpecError(
+            f"one operation takes {longest_s:.3g} s. Look for a bandwidth, latency or size that is out of all proportion."
+        )

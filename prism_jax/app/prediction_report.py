@@ -1,0 +1,122 @@
+"""The report of a prediction from what was computed; seconds, bytes, fractions 0-1. No JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..calibration.band import model_factors
+from ..cost.step_cost import StepCost
+from ..job import Job
+from ..memory.breakdown import MemoryBreakdown
+from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
+from ..report.codec import from_plain
+from ..report.types.memory import MemoryFacts
+from ..report.types.prediction import (
+    Elapsed,
+    GuaranteeFacts,
+    JobFacts,
+    ModelBand,
+    PredictionReport,
+    StepTime,
+    StepTimeError,
+)
+from ..report.types.record import RunRecord
+from ..result import StepTimeDistribution
+
+if TYPE_CHECKING:
+    from ..explain.types import Explanation
+
+QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+BAND = ("p5", "p50", "p95")  # of the model
+SLOWER = (0.01, 0.02, 0.05, 0.1)  # fractions above the median
+
+
+def prediction_report(
+    job: Job,
+    distribution: StepTimeDistribution,
+    explanation: Explanation,
+    cost: StepCost,
+    memory: MemoryBreakdown,
+    *,
+    seed: int,
+    elapsed: Elapsed,
+    record: Mapping[str, Any],
+) -> PredictionReport:
+    """Everything that is known of a prediction.
+
+    Args:
+        record: versions, git revision and inputs, from `io.write.run_record`.
+    """
+    plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
+    guarantee = distribution.guarantee()
+    return PredictionReport(
+        job=job_facts(job),
+        step_time_s=step_time(distribution),
+        model_band_s=model_band(job, median_s, seed),
+        mc_error_s=StepTimeError(**{name: distribution.mc_error(p) for name, p in QUANTILES.items()}),
+        deterministic_s=distribution.deterministic_s,
+        mfu=mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),
+        hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
+        tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
+        tokens_per_s_per_gpu=tokens_per_s_per_gpu(plan.global_batch * plan.seq_len, median_s, n),
+        memory_bytes_per_gpu=MemoryFacts(**memory.as_dict(), stage=memory.stage),
+        fits=memory.fits,
+        breakdown_s=dict(explanation.breakdown_s),
+        criticality=dict(explanation.criticality),
+        p95_owner_s=dict(explanation.p95_owner_s),
+        fleet_share=explanation.fleet_share,
+        guarantee=GuaranteeFacts(
+            guarantee.p, guarantee.confidence, guarantee.bound_s, guarantee.kind, guarantee.sentence()
+        ),
+        prob_slower={f"{fraction:g}": distribution.prob_slower(fraction) for fraction in SLOWER},
+        method=distribution.method,
+        n_samples=distribution.n_samples,
+        tail_columns=distribution.tail_columns,
+        notes=tuple(distribution.notes),
+        seed=seed,
+        elapsed_s=elapsed,
+        record=from_plain(RunRecord, record),
+    )
+
+
+def step_time(distribution: StepTimeDistribution) -> StepTime:
+    """Mean, standard deviation and quantiles, seconds."""
+    quantiles = {name: distribution.quantile(p) for name, p in QUANTILES.items()}
+    return StepTime(mean=distribution.mean_s, std=distribution.std_s, **quantiles)
+
+
+def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
+    """5 %, 50 % and 95 % quantile of the median step that would be measured, seconds, given all the cost model does not know.
+
+    Notes:
+        Its `p50` is not the predicted median: corrections act on a step whose parts hide behind each other.
+    """
+    factors = model_factors(job.model, job.cluster, job.plan, job.calibrated, job.framework, seed)
+    return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
+
+
+def job_facts(job: Job) -> JobFacts:
+    """Names and sizes of a job."""
+    plan = job.plan
+    return JobFacts(
+        name=job.name,
+        model=job.model.name,
+        cluster=job.cluster.name,
+        device=job.cluster.device.name,
+        variability=job.variability.name,
+        framework=job.software.name,
+        n_devices=plan.n_devices,
+        tp=plan.tp,
+        cp=plan.cp,
+        pp=plan.pp,
+        dp=plan.dp,
+        ep=plan.ep,
+        schedule=plan.schedule_name,
+        virtual_stages=plan.virtual_stages,
+        n_micro_batch=plan.n_micro_batch,
+        tokens_per_step=plan.global_batch * plan.seq_len,
+        dtype=plan.dtype,
+    )

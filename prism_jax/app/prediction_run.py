@@ -1,0 +1,110 @@
+"""The part of a prediction that needs JAX: simulate, explain, and what fits leave open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..explain import explain
+from ..explain.timeline import timelines
+from ..explain.types import Explanation
+from ..io.perfetto import write_trace
+from ..job import Job
+from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport
+from ..result import StepTimeDistribution
+from ..simulate.brute import COLUMNS_PER_CALL
+from ..simulate.epistemic import epistemic_band
+from ..simulate.known import KnownGpus, known_gpus
+from ..simulate.predict import DEFAULT_COLUMNS, predict
+from ..simulate.program import lower
+from .load_fits import FittedJob
+from .prediction_report import QUANTILES, prediction_report
+from .progress import Progress, part
+
+MAX_WARM_COLUMNS = 16_384  # a second run of more would cost more than it tells
+DEFAULT_STEPS = 1000  # of brute force
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What is asked of a simulation.
+
+    Attributes:
+        method: "symmetric" or "brute_force".
+        n_samples: None for the default of the method.
+        known: kernel class (or "all") -> device -> measured slowdown.
+    """
+
+    method: str
+    n_samples: int | None
+    seed: int
+    known: Mapping[str, Mapping[int, float]] | None
+
+    @property
+    def count(self) -> int:
+        """Replica columns or steps."""
+        return self.n_samples or (DEFAULT_COLUMNS if self.method == "symmetric" else DEFAULT_STEPS)
+
+
+def simulated(
+    fitted: FittedJob, asked: Simulation, record: Mapping[str, Any], progress: Progress
+) -> tuple[PredictionReport, StepTimeDistribution, Explanation]:
+    """The report, and the distribution and explanation that it is made of."""
+    job, key = fitted.job, jax.random.key(asked.seed)
+    known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices)
+    started = time.perf_counter()
+    distribution, compiled = _distribution(job, asked, known, progress)
+    ran = time.perf_counter()
+    progress(0.0, "explaining")
+    explanation = explain(job, distribution, key=key)
+    elapsed = Elapsed(compiled - started, ran - compiled, time.perf_counter() - ran)
+    cost, needed = lower(job).cost, job.memory
+    report = prediction_report(
+        job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
+    )
+    if fitted.draws:
+        report = replace(report, epistemic_s=_band(fitted, asked.seed, report.n_samples, progress))
+    return report, distribution, explanation
+
+
+def write_timeline(path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int) -> None:
+    """Writes a Perfetto timeline of a median and a p99 step."""
+    write_trace(path, timelines(lower(job), distribution, jax.random.key(seed)), job.name)
+
+
+def _distribution(
+    job: Job, asked: Simulation, known: KnownGpus | None, progress: Progress
+) -> tuple[StepTimeDistribution, float]:
+    """The distribution, and when everything was compiled: a second run tells running from compiling."""
+    key, count = jax.random.key(asked.seed), asked.count
+    progress(0.0, "compiling and simulating")
+    compile_for = {"symmetric": count, "brute_force": min(count, COLUMNS_PER_CALL // job.plan.n_replica + 1)}
+    first = predict(job, key=key, n_samples=compile_for[asked.method], method=asked.method, known=known)
+    compiled = time.perf_counter()
+    if not _worth_a_warm_run(asked.method, first, count):
+        return first, compiled
+    told = part(progress, "simulating")
+    return predict(job, key=key, n_samples=count, method=asked.method, known=known, progress=told), compiled
+
+
+def _worth_a_warm_run(method: str, distribution: StepTimeDistribution, count: int) -> bool:
+    """Not where the first run was long or brute force stepped in."""
+    return method == "brute_force" or (distribution.method == method and count <= MAX_WARM_COLUMNS)
+
+
+def _band(fitted: FittedJob, seed: int, n_samples: int, progress: Progress) -> FitBand:
+    """90 % interval of each quantile of the step time, seconds, over posterior draws."""
+    found = epistemic_band(
+        fitted.job,
+        fitted.draws,
+        QUANTILES,
+        key=jax.random.key(seed),
+        n_samples=n_samples,
+        progress=part(progress, "posterior draws"),
+    )
+    return FitBand(**{name: Bounds(low, high) for name, (low, high) in found.items()})

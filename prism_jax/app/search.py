@@ -1,0 +1,206 @@
+"""Searching plans: the one with the smallest tail, or the best one of every cluster size; what `prism-jax search` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._files import check_target
+from ..errors import DataError
+from ..io.space import read_space
+from ..io.write import run_record
+from ..job import Job
+from ..report.codec import from_plain, to_plain
+from ..report.types.study import SearchedJob, SizesReport, StudyReport
+from ..search.objective import Objective
+from ..search.plans.space import PlanSpace, default_space
+from .jobs import JobSource, loaded, source_of
+from .load_fits import FitFiles, calibrated_job, with_variability
+from .progress import Progress, silent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..search.study import Study
+
+METHODS = ("exhaustive", "gradient")
+FRONT = ("value_s", "n_devices", "energy_j", "cost")
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """A search with the study that its report is made of."""
+
+    report: StudyReport
+    study: Study
+
+    def figure(self) -> Figure:
+        """Plans by objective and memory."""
+        from ..plot import plot_study  # here, so that searches without a picture do not pay for it
+
+        return plot_study(self.study, self.report.job.name, len(self.report.top))
+
+
+def search_plans(job: JobSource, **options: Any) -> StudyReport:
+    """The plans with the least objective; arguments as those of `run_search`.
+
+    Example:
+        >>> search_plans("llama3_405b_16384", objective="p99").best.plan.tp  # doctest: +SKIP
+    """
+    return run_search(job, **options).report
+
+
+def run_search(
+    job: JobSource,
+    *,
+    overrides: Sequence[str] = (),
+    fits: FitFiles = (),
+    force: bool = False,
+    space: str | Path | PlanSpace | None = None,
+    objective: str = "p95",
+    method: str = "exhaustive",
+    top: int = 10,
+    resume: str | Path | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> SearchRun:
+    """Searches the plan that minimises the tail of the step time.
+
+    Args:
+        job, overrides, fits, force, seed, progress: as in `run_prediction`.
+        space: values per knob, or a YAML or TOML file of them; `default_space(job)` if not given.
+        objective: mean, p50, p90, p95, p99 or cvar95 of the step time.
+        method: "exhaustive", or "gradient" for spaces too large to enumerate.
+        top: how many plans are to be told apart.
+        resume: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong.
+        PlanError: no plan is feasible.
+    """
+    check_method(method, resume)
+    Objective(objective)
+    own, values, draws = _asked(job, overrides, fits, force, space, seed, progress)
+    study = _study(own, values, method, resume, progress, objective=objective, seed=seed, top=top, posterior=draws)
+    inputs = {
+        "job": source_of(job),
+        "set": list(overrides),
+        "space": space,
+        "objective": objective,
+        "method": method,
+        "fit": list(fits),
+    }
+    found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
+    return SearchRun(from_plain(StudyReport, found), study)
+
+
+def search_sizes(
+    job: JobSource,
+    n_devices: Sequence[int],
+    *,
+    overrides: Sequence[str] = (),
+    fits: FitFiles = (),
+    force: bool = False,
+    space: str | Path | PlanSpace | None = None,
+    price_per_hour: float = 0.0,
+    objective: str = "p95",
+    seed: int = 0,
+    progress: Progress = silent,
+) -> SizesReport:
+    """The best plan of every cluster size, with its time, energy and cost per step; the batch stays.
+
+    Args:
+        n_devices: sizes of the cluster.
+        price_per_hour: of one device.
+        job, overrides, fits, force, space, objective, seed, progress: as in `run_search`.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong.
+        PlanError: a size has no feasible plan.
+
+    Example:
+        >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
+    """
+    Objective(objective)
+    own, _, _ = _asked(job, overrides, fits, force, space, seed, progress)
+    values = None if space is None else _space(space, own)
+    progress(0.0, "loading JAX")
+    from ..search.sizes import best_sizes, search_sizes as search  # needs JAX, which mistakes above do not wait for
+
+    sizes = search(
+        own, n_devices, values, price_per_hour=price_per_hour, objective=objective, seed=seed, progress=progress
+    )
+    inputs = {
+        "job": source_of(job),
+        "set": list(overrides),
+        "gpus": list(n_devices),
+        "space": space,
+        "price": price_per_hour,
+        "objective": objective,
+    }
+    found = {
+        "job": to_plain(_facts(own)),
+        "objective": objective,
+        "sizes": [size.to_dict() for size in sizes],
+        "front": [size.n_devices for size in best_sizes(sizes, *FRONT)],
+        **run_record(inputs, seed),
+    }
+    return from_plain(SizesReport, found)
+
+
+def check_method(method: str, resume: str | Path | None = None) -> None:
+    """Whether there is such a method and it can resume, asked before anything is read.
+
+    Raises:
+        DataError: no such method, or one that cannot resume; a file that cannot be written.
+    """
+    if resume is not None:
+        check_target(resume)
+    if method not in METHODS:
+        raise DataError(f"--method: {method!r} is unknown; known are {' and '.join(METHODS)}")
+    if resume is not None and method == "gradient":
+        raise DataError(
+            "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
+        )
+
+
+def _asked(
+    job: JobSource,
+    overrides: Sequence[str],
+    fits: FitFiles,
+    force: bool,
+    space: str | Path | PlanSpace | None,
+    seed: int,
+    progress: Progress,
+) -> tuple[Job, PlanSpace, Sequence[Any]]:
+    """The job after its fits, the space, and posterior draws of its variability."""
+    own, rest = calibrated_job(loaded(job, overrides), fits)
+    values = _space(space, own)
+    fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
+    return fitted.job, values, fitted.draws
+
+
+def _space(space: str | Path | PlanSpace | None, job: Job) -> PlanSpace:
+    if isinstance(space, PlanSpace):
+        return space
+    return default_space(job) if space is None else read_space(str(space), default_space(job))
+
+
+def _study(
+    job: Job, space: PlanSpace, method: str, journal: str | Path | None, progress: Progress, **common: Any
+) -> Study:
+    progress(0.0, "loading JAX")
+    if method == "gradient":
+        from ..search.gradient.search import gradient_search  # needs JAX, which mistakes do not wait for
+
+        return gradient_search(job, space, progress=progress, **common)
+    from ..search.exhaustive import search
+
+    return search(job, space, journal=journal, progress=progress, **common)
+
+
+def _facts(job: Job) -> SearchedJob:
+    device = job.cluster.device
+    return SearchedJob(job.name, job.model.name, job.cluster.name, device.name, job.cluster.n_devices, device.hbm_bytes)

@@ -1,0 +1,195 @@
+"""Results on recorded jobs as parts of reports. Times in seconds. No JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._typing import Floats
+from ...recorded.prediction import TracePrediction
+from ...recorded.recorded_job import RecordedJob
+from ...recorded.score import LEVEL, SplitScore, mean_of_splits
+from ...recorded.trace.step_log import StepLog
+from ...recorded.trace.trace import Trace
+from ...report.codec import from_plain
+from ...report.types.record import RunRecord
+from ...report.types.trace import (
+    CheckFacts,
+    CriticalShares,
+    EvidenceFacts,
+    HeldOutScore,
+    Intervals3,
+    MatchFacts,
+    MeasuredQuantiles,
+    NaiveScore,
+    OpTypeFacts,
+    PredictedSteps,
+    Quantiles3,
+    RecordedJobFacts,
+    RecordedTimes,
+    ShapeFacts,
+    SplitFacts,
+    TraceFacts,
+    WhatIfReport,
+)
+
+if TYPE_CHECKING:
+    from ...explain.types import Stragglers, TraceCriticality
+
+WARM_UP = 2.0  # times the median step
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+LEVELS = ("position", "step", "rank", "micro_batch", "own")
+
+
+def trace_facts(recorded: Trace | StepLog, more_notes: Sequence[str] = ()) -> TraceFacts:
+    """What was recorded."""
+    step_s = recorded.step_s
+    times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
+    is_log = isinstance(recorded, StepLog)
+    return TraceFacts(
+        what="step log" if is_log else "trace",
+        name=recorded.name if is_log else None,
+        job=None if is_log else job_facts(recorded),
+        source=recorded.source,
+        n_steps=len(step_s),
+        first_step=int(recorded.steps[0]),
+        last_step=int(recorded.steps[-1]),
+        step_s=RecordedTimes(**times, mean=float(step_s.mean()), cv=float(step_s.std() / step_s.mean())),
+        notes=(*recorded.notes, *_warm_up(step_s), *_means(recorded), *more_notes),
+        op_types=None if is_log else _op_types(recorded),
+    )
+
+
+def _warm_up(step_s: Floats) -> list[str]:
+    """A first step that is no step like the others; predictions would repeat it."""
+    ratio = float(step_s[0] / np.median(step_s))
+    if len(step_s) < 3 or ratio < WARM_UP:
+        return []
+    return [f"the first recorded step takes {ratio:.3g} times the median: if it is a warm-up, leave it out of the file"]
+
+
+def _means(recorded: Trace | StepLog) -> list[str]:
+    longest = int(recorded.n_steps.max()) if isinstance(recorded, StepLog) else 1
+    if longest == 1:
+        return []
+    return [
+        f"times are means over up to {longest:,} steps, and so are those that are predicted; single steps scatter more"
+    ]
+
+
+def job_facts(trace: Trace) -> RecordedJobFacts:
+    """Degrees of the job and how much of it was recorded."""
+    job = trace.job
+    return RecordedJobFacts(
+        **asdict(job),
+        world_size=job.world_size,
+        n_recorded_workers=trace.n_replica * trace.n_stage,
+        n_ops_per_replica=len(trace.ops),
+    )
+
+
+def _op_types(trace: Trace) -> dict[str, OpTypeFacts]:
+    """Per op type how many ops a replica has in a step, and their recorded seconds, waiting included."""
+    names = np.array([op.op_type for op in trace.ops])
+    seconds = trace.end_s - trace.start_s
+    return {
+        str(name): OpTypeFacts(
+            int((names == name).sum()), float(np.median(seconds[names == name])), float(seconds[names == name].max())
+        )
+        for name in np.unique(names)
+    }
+
+
+def evidence_facts(job: RecordedJob) -> EvidenceFacts:
+    """Which shared factors were found, and the waits that no rule states."""
+    found = job.effects.evidence if job.effects else None
+    return EvidenceFacts(
+        variance_shares={} if found is None else {name: getattr(found, name) for name in LEVELS},
+        p_values={} if found is None else {"step": found.step_p, "rank": found.rank_p},
+        strata={} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
+        shape=ShapeFacts() if found is None else ShapeFacts(found.shape.name, dict(found.shape.scores)),
+        has_micro_batches=any(op.micro_batch >= 0 for op in job.trace.ops),
+        agreement=MatchFacts(**job.agreement._asdict()),
+        observed_waits=tuple(job.waits.found),
+        unexplained_waits=int(job.waits.unexplained.sum()),
+    )
+
+
+def prediction_facts(prediction: TracePrediction) -> PredictedSteps:
+    """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
+    return PredictedSteps(
+        **{name: prediction.quantile(p) for name, p in QUANTILES.items()},
+        interval=Intervals3(**{name: prediction.interval(p, LEVEL) for name, p in QUANTILES.items()}),
+        mc_error=Quantiles3(**{name: prediction.mc_error(p) for name, p in QUANTILES.items()}),
+        level=LEVEL,
+    )
+
+
+def check_facts(scores: Sequence[SplitScore]) -> tuple[int, int, CheckFacts]:
+    """Steps fitted on, steps predicted, and scores: averages over splits, and the splits themselves if there are several."""
+    mean = mean_of_splits(scores)
+    if len(scores) == 1:
+        return mean["n_train"], mean["n_test"], CheckFacts(_score(mean))
+    errors = np.array([score.p95_error for score in scores])
+    check = CheckFacts(
+        score=_score(mean),
+        p95_error_median=float(np.median(errors)),
+        p95_abs_error_median=float(np.median(np.abs(errors))),
+        ks_distance_median=float(np.median([score.ks_distance for score in scores])),
+        splits=tuple(SplitFacts(score.n_train, score.n_test, _score(asdict(score))) for score in scores),
+    )
+    return mean["n_train"], mean["n_test"], check
+
+
+def _score(fields: Mapping[str, Any]) -> HeldOutScore:
+    return HeldOutScore(
+        p95_covered=fields["p95_covered"],
+        p50_error=fields["p50_error"],
+        p95_error=fields["p95_error"],
+        ks_distance=fields["ks_distance"],
+        ks_floor=fields["ks_floor"],
+        measured_s=MeasuredQuantiles(fields["measured"]["p50"], fields["measured"]["p95"]),
+        predicted_s=from_plain(Quantiles3, fields["predicted"]),
+        long_run_s=from_plain(Quantiles3, fields["long_run"]),
+        p95_interval_s=tuple(fields["p95_interval"]),
+        naive={way: NaiveScore(error, ks) for way, (error, ks) in fields["naive"].items()},
+    )
+
+
+def what_if_report(
+    trace: Trace,
+    found: Stragglers,
+    critical: TraceCriticality,
+    changes: Mapping[str, TracePrediction],
+    record: RunRecord,
+) -> WhatIfReport:
+    """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
+    rank = trace.rank
+    return WhatIfReport(
+        info=trace_facts(trace),
+        slowdown=found.slowdown,
+        worst_workers_share=None if isnan(found.m_w) else found.m_w,
+        last_stage_share=None if isnan(found.m_s) else found.m_s,
+        recorded_s=float(found.recorded_s.mean()),
+        ideal_s=float(found.ideal_s.mean()),
+        by_op_type=dict(found.by_op_type),
+        by_rank=_by_rank(rank, found.by_worker),
+        by_stage={str(stage): value for stage, value in found.by_stage.items()},
+        by_dp={str(replica): value for replica, value in found.by_dp.items()},
+        worst_ranks=tuple(int(rank[cell]) for cell in found.worst),
+        criticality=CriticalShares(dict(critical.by_op_type), _by_rank(rank, critical.by_worker)),
+        changes={
+            what: Quantiles3(**{name: p.quantile(q) for name, q in QUANTILES.items()}) for what, p in changes.items()
+        },
+        record=record,
+    )
+
+
+def _by_rank(rank: np.ndarray, values: Floats) -> dict[str, float]:
+    """Largest first."""
+    order = np.argsort(-values, axis=None, kind="stable")
+    return {str(int(rank.flat[i])): float(values.flat[i]) for i in order}

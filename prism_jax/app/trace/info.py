@@ -1,0 +1,53 @@
+"""What a trace or log holds, and how its dependencies explain its steps; `prism-jax trace info` and `trace replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...io.write import run_record
+from ...report.codec import from_plain
+from ...report.types.record import RunRecord
+from ...report.types.trace import ReplayFacts, TraceInfoReport, TraceReplayReport
+from .facts import trace_facts
+from .source import TraceSource, named, recorded, recorded_ops
+
+
+def describe_trace(source: TraceSource, *, meta: str | Path | None = None) -> TraceInfoReport:
+    """What a trace or log holds. No JAX.
+
+    Args:
+        source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
+        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+
+    Raises:
+        DataError, ConfigError: it cannot be read.
+
+    Example:
+        >>> describe_trace("local_cluster").info.n_steps
+        40
+    """
+    return TraceInfoReport(trace_facts(recorded(source, meta)))
+
+
+def replay_trace(source: TraceSource, *, meta: str | Path | None = None) -> TraceReplayReport:
+    """The recorded durations replayed, against the recorded steps.
+
+    Args:
+        source, meta: as in `describe_trace`.
+
+    Raises:
+        DataError: as `describe_trace`, or there are step times only.
+
+    Example:
+        >>> replay_trace("local_cluster").replay.with_host_gaps.median_abs_error  # doctest: +SKIP
+    """
+    trace = recorded_ops(source, meta)
+    from ...recorded.replay_recorded import replay_recorded  # needs JAX, which mistakes above do not wait for
+
+    return TraceReplayReport(
+        info=trace_facts(trace),
+        replay=from_plain(ReplayFacts, replay_recorded(trace)),
+        steps=tuple(trace.steps.tolist()),
+        recorded_s=tuple(trace.step_s.tolist()),
+        record=from_plain(RunRecord, run_record({"file": named(source), "meta": meta}, None)),
+    )

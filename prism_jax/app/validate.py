@@ -1,0 +1,195 @@
+"""Predictions against measurements: step times and peak memory; what `prism-jax validate` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._inference_loader import inference
+from ..calibration.calibration import Calibration, shipped
+from ..errors import DataError
+from ..hints import did_you_mean
+from ..io.tables.memory_table import MemorySummary, classify_rows
+from ..io.tables.steps.table import StepRow, read_step_rows
+from ..io.write import run_record
+from ..report.codec import from_plain
+from ..report.types.record import RunRecord
+from ..report.types.validation import MemoryValidationReport, OutcomeFacts, PeakErrors, StepsValidationReport
+from .load_fits import kept_calibration, refuse_other_device
+from .progress import Progress, part, silent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..validation import Validation
+
+WAYS = ("source", "gpu", "model")
+
+
+@dataclass(frozen=True)
+class StepsValidationRun:
+    """A comparison with the outcome that its report is made of."""
+
+    report: StepsValidationReport
+    outcome: Validation
+
+    def figure(self) -> Figure:
+        """Predicted against measured, and which share of rows has at most a given error."""
+        from ..plot import plot_accuracy  # here, so that comparisons without a picture do not pay for it
+
+        return plot_accuracy(self.outcome.rows)
+
+
+def validate_steps(file: str | Path, **options: Any) -> StepsValidationReport:
+    """Predicted against measured step times of a table; arguments as those of `run_steps_validation`.
+
+    Example:
+        >>> validate_steps("steps.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
+    """
+    return run_steps_validation(file, **options).report
+
+
+def run_steps_validation(
+    file: str | Path,
+    *,
+    leave_out: str | None = None,
+    fit: str | Path | None = None,
+    deterministic: bool = False,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> StepsValidationRun:
+    """Turns rows of a table into jobs, predicts their typical step (p50), and compares it with what was measured.
+
+    Args:
+        file: JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job.
+        leave_out: "source", "gpu" or "model": predict every such group by a calibration fitted to the other rows.
+        fit: a file of `prism-jax calibrate` to predict with instead of the shipped calibration.
+        deterministic: leave variability out of the prediction.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        DataError: the table or the calibration cannot be read, or options contradict each other.
+    """
+    _check_ways(leave_out, fit)
+    rows = read_step_rows(str(file))
+    outcome = _outcome(rows, leave_out or "", fit, deterministic, seed, progress)
+    inputs = {"file": file, "leave_out": leave_out, "fit": fit, "deterministic": deterministic}
+    found = {**asdict(outcome), **run_record(inputs, seed)}
+    return StepsValidationRun(from_plain(StepsValidationReport, found), outcome)
+
+
+def validate_memory(file: str | Path) -> MemoryValidationReport:
+    """Predicts which layouts run out of memory and how much the others need, and compares with what was measured. No JAX.
+
+    Args:
+        file: CSV in the schema of memory_oom.csv: one layout per line, Success or OOM.
+
+    Raises:
+        DataError: the file cannot be read.
+
+    Example:
+        >>> validate_memory("memory_oom.csv").overall.accuracy  # doctest: +SKIP
+    """
+    found = classify_rows(file)
+    return MemoryValidationReport(
+        overall=_outcome_facts(found),
+        by_model={name: _outcome_facts(found.of_model(name)) for name in found.by_model()},
+        record=from_plain(RunRecord, run_record({"file": file}, 0)),
+    )
+
+
+def shipped_rows_note(report: StepsValidationReport) -> str:
+    """A warning where rows are of sources that the shipped calibration was fitted to, which it was predicted by; else empty."""
+    if report.record.inputs["leave_out"] or report.record.inputs["fit"] is not None:
+        return ""
+    known = (shipped().record or {}).get("sources", {})
+    seen = sum(row.source in known for row in report.rows)
+    if not seen:
+        return ""
+    return (
+        f"note: {seen} of {len(report.rows)} rows are of sources that shaped the shipped calibration: no blind score. "
+        "`--leave-out source` gives one."
+    )
+
+
+def _check_ways(leave_out: str | None, fit: str | Path | None) -> None:
+    if leave_out is not None and leave_out not in WAYS:
+        raise DataError(
+            f"--leave-out: {leave_out!r} is unknown; known are {', '.join(WAYS)}{did_you_mean(leave_out, WAYS)}"
+        )
+    if leave_out is not None and fit is not None:
+        raise DataError("--fit names a calibration, --leave-out fits its own ones. Give one of them.")
+
+
+def _outcome(
+    rows: Sequence[StepRow], leave_out: str, fit: str | Path | None, deterministic: bool, seed: int, progress: Progress
+) -> Validation:
+    """Everything that needs JAX."""
+    from ..validation import validate_steps as validate  # here, so that mistakes above do not wait for JAX
+
+    calibration_of = _calibration_of(rows, leave_out, fit, seed, progress)
+    told = part(progress, "predicting")
+    return validate(
+        rows,
+        calibration_of=calibration_of,
+        left_out=leave_out,
+        deterministic_only=deterministic,
+        seed=seed,
+        progress=lambda done: told(done / len(rows)),
+    )
+
+
+def _calibration_of(
+    rows: Sequence[StepRow], leave_out: str, fit: str | Path | None, seed: int, progress: Progress
+) -> Callable[[Any], Calibration | None]:
+    """Row -> the calibration that it is predicted with; None: the shipped one."""
+    if fit is not None:
+        given = kept_calibration(fit)
+
+        def of_site(row: Any) -> Calibration:
+            refuse_other_device(given, row.job[1].device, fit)
+            return given
+
+        return of_site
+    if not leave_out:
+        return lambda row: None
+    import jax
+
+    from ..validation import group_of
+
+    told = part(progress, f"calibrating without each {leave_out}")
+    folds = inference().step_folds(rows, leave_out, key=jax.random.key(seed), progress=told)
+    return lambda row: folds[group_of(row, leave_out)]
+
+
+def _outcome_facts(found: MemorySummary) -> OutcomeFacts:
+    counts = found.overall
+    return OutcomeFacts(
+        n=counts.n,
+        accuracy=counts.accuracy,
+        majority_accuracy=counts.majority_accuracy,
+        fits_called_fits=counts.fits_fits,
+        fits_called_oom=counts.fits_oom,
+        oom_called_fits=counts.oom_fits,
+        oom_called_oom=counts.oom_oom,
+        peak_bytes=_peak(found),
+    )
+
+
+def _peak(found: MemorySummary) -> PeakErrors:
+    errors = np.array(found.reserved_errors())
+    if not errors.size:
+        return PeakErrors(0, None, None, None, None)
+    size = np.abs(errors)
+    return PeakErrors(
+        n=errors.size,
+        median_ape=float(np.median(size)),
+        mape=float(size.mean()),
+        bias=float(errors.mean()),
+        p90_ape=float(np.quantile(size, 0.9)),
+    )

@@ -1,0 +1,41 @@
+"""What follows from a job as text."""
+
+from __future__ import annotations
+
+from ...units import format_bytes, format_count
+from ..types.check import CheckReport
+from .table import Facts
+
+
+def lines(report: CheckReport) -> list[str]:
+    """The report, line by line."""
+    return facts(report).lines()
+
+
+def facts(report: CheckReport) -> Facts:
+    """Names and values."""
+    active = f", {format_count(report.n_params_active)} active" if report.has_experts else ""
+    verdict = "fits" if report.fits else "DOES NOT FIT"
+    memory = report.memory_bytes_per_gpu
+    total, capacity = format_bytes(memory.total), format_bytes(memory.capacity)
+    values = {
+        "model": f"{report.model}, {format_count(report.n_params)} parameters{active}",
+        "cluster": f"{report.cluster}, {report.n_devices:,} x {report.device}",
+        "plan": f"tp {report.tp} x cp {report.cp} x pp {report.pp} x dp {report.dp}, ep {report.ep}",
+        "schedule": f"{report.schedule}, {report.n_micro_batch} micro-batches of {report.micro_batch}, chunks: {report.n_chunk}",
+        "batch": f"{report.global_batch:,} sequences of {report.seq_len:,} tokens",
+        "groups": f"{report.n_replica:,} replicas of {report.pp} stages of {report.n_member} devices in step",
+        "framework": report.framework or "not stated",
+        "variability": report.variability,
+        "memory": f"{total} of {capacity} per device on stage {report.memory_stage}, the fullest: {verdict}",
+        **{f"  {name}": format_bytes(size) for name, size in memory.parts.items()},
+    }
+    return Facts(report.name, values)
+
+
+def warning(report: CheckReport) -> str:
+    """What is wrong with the job; empty if nothing is."""
+    if report.fits:
+        return ""
+    over = format_bytes(-report.memory_bytes_per_gpu.headroom)
+    return f"warning: does not fit: needs {over} more per device on stage {report.memory_stage}"

@@ -1,0 +1,54 @@
+"""One entry of a catalogue as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import units
+from ..types.catalogue import EntryReport
+from .table import Facts
+
+
+def lines(report: EntryReport) -> list[str]:
+    """The report, line by line."""
+    return facts(report).lines()
+
+
+def facts(report: EntryReport) -> Facts:
+    """Names and values with units."""
+    return Facts(report.name, {name: str(value) for name, value in readable(report.entry).items()})
+
+
+def readable(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as flat names and texts: nested names joined by dots, SI numbers with units, empty ones left out."""
+    flat: dict[str, Any] = {}
+    _flatten(entry, "", flat)
+    return {name: value for name, value in flat.items() if value not in ("", None) and name != "name"}
+
+
+def _flatten(value: Any, name: str, flat: dict[str, Any]) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _flatten(item, f"{name}.{key}" if name else str(key), flat)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _flatten(item, f"{name}.{index}", flat)
+    else:
+        flat[name] = _with_unit(name, value)
+
+
+def _with_unit(name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if "flops_per_s" in name:
+        return units.format_flops_per_s(value)
+    if name.endswith("bytes_per_s"):
+        return units.format_bytes_per_s(value)
+    if name.endswith("_bytes"):
+        return units.format_bytes(value)
+    if name.endswith("_watts"):
+        return units.format_watts(value)
+    if name.endswith("_s"):
+        return units.format_s(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -1,0 +1,68 @@
+"""A fit of variability as lines of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..types.fit import FitFacts, FitReport, RowsRead
+from .quantity import bar
+
+BAR_WIDTH = 24
+SKIPPED = ("variance_of", "variance_shares", "notes")
+
+
+def lines(report: FitReport) -> list[str]:
+    """The report, line by line."""
+    return [*fit_lines(report.fit), *scores("groups left out", report.holdout)]
+
+
+def fit_lines(fit: FitFacts) -> list[str]:
+    """Verdict, rows, shares of variance and parameters."""
+    found = [
+        f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {fit.verdict.sentence}",
+        *_rows_read(fit.hygiene),
+    ]
+    if fit.variance_shares:
+        found += ["", f"share of the variance of {fit.variance_of}"]
+        width = max(12, *map(len, fit.variance_shares))
+        for name, share in fit.variance_shares.items():
+            found.append(f"  {name:<{width}} {share:>6.1%}  {bar(share, BAR_WIDTH)}")
+    found += ["", "what it says (median, 90 % interval)"]
+    found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
+    return found + [f"note: {note}" for note in fit.about.get("notes", ())]
+
+
+def scores(title: str, figures: Mapping[str, Any] | None) -> list[str]:
+    """Figures under a title; nothing where there are none."""
+    return ["", title, *(f"  {line}" for line in _tree(figures))] if figures else []
+
+
+def _rows_read(rows: RowsRead) -> list[str]:
+    dropped = sorted(rows.dropped.items(), key=lambda item: -item[1])
+    return [
+        f"{rows.n_read:,} rows read, {rows.n_kept:,} kept",
+        *(f"  {n:,} dropped: {rule}" for rule, n in dropped),
+        *(f"note: {note}" for note in rows.notes),
+    ]
+
+
+def _tree(value: Mapping[str, Any]) -> Iterator[str]:
+    """Nested values, indented; an interval on one line."""
+    for name, part in value.items():
+        label = str(name).replace("_", " ")
+        if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
+            yield f"{label:<28} {part['median']:.4g}   ({part['p5']:.4g} to {part['p95']:.4g})"
+        elif isinstance(part, Mapping):
+            yield label
+            yield from (f"  {line}" for line in _tree(part))
+        elif isinstance(part, (list, tuple)):
+            yield f"{label:<28} {', '.join(_number(item) for item in part)}"
+        elif part is not None:
+            yield f"{label:<28} {_number(part)}"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

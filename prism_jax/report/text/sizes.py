@@ -1,0 +1,30 @@
+"""The best plan of every cluster size as lines of plain text."""
+
+from __future__ import annotations
+
+from ...units import format_bytes, format_s
+from ..types.study import SizesReport
+from .study import joined, plan_words
+
+
+def lines(report: SizesReport) -> list[str]:
+    """The best plan of every cluster size, and which sizes nothing else beats."""
+    head = ("GPUs", report.objective, "GPU-s per step", "energy", "cost", "memory", "plan")
+    rows = [
+        (
+            f"{'*' if size.n_devices in report.front else ' '} {size.n_devices:,}",
+            format_s(size.value_s),
+            f"{size.n_devices * size.value_s:,.0f}",
+            f"{size.energy_j / 3.6e6:.4g} kWh",
+            f"{size.cost:.4g}" if size.cost else "-",
+            format_bytes(size.memory_bytes),
+            plan_words(size.plan),
+        )
+        for size in report.sizes
+    ]
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    title = f"{report.job.name}: {report.job.model} on {report.job.device}, best plan by {report.objective}"
+    last = (
+        "* no other size is better in all of time, GPUs, energy and cost; energy and cost are those of the median step"
+    )
+    return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]

@@ -1,0 +1,98 @@
+"""Predicted against measured steps as text: worst rows first and why, rows without a prediction, sources, and all together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..types.validation import RowFacts, ScoreFacts, StepsValidationReport
+from .table import Table
+
+WORST_ROWS = 40
+NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
+FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %")
+
+
+def lines(report: StepsValidationReport) -> list[str]:
+    """The report, line by line."""
+    return [line for table in tables(report) for line in table.lines()]
+
+
+def tables(report: StepsValidationReport) -> list[Table]:
+    """All tables, in order."""
+    by_source = sorted(report.by_source.items(), key=lambda item: -(item[1].median_ape or 0.0))
+    overall = [("overall", report.overall), ("with known defects", report.overall_with_defects)]
+    if report.overall_baseline is not None:
+        overall.append(("typical utilisation (baseline)", report.overall_baseline))
+    return [
+        *_rows(_ranked(report)),
+        *_unsupported(report.rows),
+        Table("by source", ("source", *FIGURES), [_score(*group) for group in by_source]),
+        Table("overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
+    ]
+
+
+def n_unlisted(report: StepsValidationReport) -> int:
+    """Rows with a prediction that the table has no room for."""
+    return max(0, len(_ranked(report)) - WORST_ROWS)
+
+
+def _ranked(report: StepsValidationReport) -> list[RowFacts]:
+    """Rows with a prediction, worst first."""
+    return sorted((row for row in report.rows if row.error is not None), key=lambda row: -abs(row.error or 0.0))
+
+
+def _rows(ranked: Sequence[RowFacts]) -> list[Table]:
+    if not ranked:
+        return []
+    has_range = any(row.measured_range is not None for row in ranked)
+    columns = ("row", "source", "measured s", "predicted s", "error", "in 90 %", "defect or largest part")
+    return [
+        Table(
+            "rows, worst first; in 90 %: whether the measured time lies in its interval",
+            (*columns, "in range") if has_range else columns,
+            [_row(row, has_range) for row in ranked[:WORST_ROWS]],
+        )
+    ]
+
+
+def _unsupported(rows: Sequence[RowFacts]) -> list[Table]:
+    reasons = Counter(row.unsupported for row in rows if row.unsupported)
+    counted = [[str(n), reason] for reason, n in reasons.most_common()]
+    return [Table("rows without a prediction", ("rows", "why"), counted)] if counted else []
+
+
+def _row(row: RowFacts, has_range: bool) -> list[str]:
+    words = {None: "", True: "yes", False: "NO"}
+    cells = [
+        cut(row.id, NAME),
+        cut(row.source, SOURCE),
+        f"{row.measured_s:.4g}",
+        f"{row.predicted_s:.4g}",
+        f"{row.error:+.1%}",
+        words[row.inside],
+        cut(row.reason, REASON),
+    ]
+    return [*cells, words[row.in_range]] if has_range else cells
+
+
+def _score(name: str, score: ScoreFacts) -> list[str]:
+    def percent(value: float | None, sign: str = "") -> str:
+        return "-" if value is None else f"{value:{sign}.1%}"
+
+    return [
+        cut(name, GROUP),
+        str(score.n),
+        str(score.n_defect),
+        str(score.n_unsupported),
+        percent(score.median_ape),
+        percent(score.mape),
+        percent(score.bias, "+"),
+        percent(score.p90_ape),
+        percent(score.coverage_90),
+    ]
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` characters, the last of them an ellipsis where something is left out."""
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,119 @@
+"""A study as lines of plain text: the best plan, how sure that is, what it gains, and the plans behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...units import format_bytes, format_s
+from ..types.study import CandidateFacts, PlanFacts, StudyReport
+from .quantity import decimals, prob, with_error
+
+MOST_REASONS = 4
+
+
+def lines(report: StudyReport) -> list[str]:
+    """The report, line by line."""
+    blocks = [
+        _headline(report),
+        _best(report),
+        _table(report),
+        _infeasible(report),
+        [f"note: {n}" for n in report.notes],
+    ]
+    lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
+    return lines[:-1]
+
+
+def plan_words(plan: PlanFacts) -> str:
+    """A plan in one line."""
+    sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "dp": plan.dp}
+    degrees = " x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"
+    pipeline = f", {plan.schedule}" if plan.pp > 1 else ""
+    chunks = f" v {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    return ", ".join([
+        degrees + (f", ep {plan.ep}" if plan.ep > 1 else "") + pipeline + chunks,
+        f"micro-batch {plan.micro_batch} ({plan.n_micro_batch} of them)",
+        f"recompute {plan.recompute}",
+        _sharding(plan),
+        *(["sequence parallel"] if plan.sequence_parallel else []),
+        f"overlap {_overlap(plan)}",
+    ])  # fmt: skip
+
+
+def _headline(report: StudyReport) -> list[str]:
+    return [
+        f"{report.job.name}: {report.job.model} on {report.job.n_devices:,} x {report.job.device}",
+        f"{report.n_plans:,} plans, {report.n_feasible:,} feasible, {report.n_simulated:,} simulated, "
+        f"{report.n_raced:,} raced on {report.objective} in {format_s(report.elapsed_s)} ({report.method})",
+    ]
+
+
+def _best(report: StudyReport) -> list[str]:
+    best, gain = report.best, report.gain
+    digits = decimals(max(best.p99_s - best.p50_s, best.value_error_s) / 30)
+    value, error = with_error(best.value_s, best.value_error_s)
+    lines = [
+        f"best: {plan_words(best.plan)}",
+        f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
+        f"{report.objective} {value} ± {error} s; without variability {best.step_s:.{digits}f} s",
+        f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device",
+        f"  it is the best of the finalists with probability {prob(best.prob_best)}",
+    ]
+    if gain is not None:
+        low, high = gain.gain_interval
+        times = f"{gain.base_s:.{digits}f} -> {gain.best_s:.{digits}f} s"
+        lines += [
+            f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%})",
+            f"    {times}, on draws that the search has not seen",
+        ]
+        if gain.posterior_interval is not None:
+            low, high = gain.posterior_interval
+            lines.append(f"  over what the fit leaves open: {low:.2%} to {high:.2%}")
+    return lines
+
+
+def _table(report: StudyReport) -> list[str]:
+    top = report.top
+    head = ("", report.objective, "behind", "P(best)", "memory", "plan")
+    rows = [_row(number, candidate, top[0]) for number, candidate in enumerate(top, start=1)]
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = [joined(row, widths) for row in (head, *rows)]
+    if sum(candidate.tied for candidate in top) > 1:
+        lines.append("= the draws do not tell it from the best (2 standard errors)")
+    return lines
+
+
+def _row(number: int, candidate: CandidateFacts, best: CandidateFacts) -> tuple[str, ...]:
+    value, _ = with_error(candidate.value_s, candidate.value_error_s)
+    behind = candidate.behind_s / best.value_s
+    tie = "=" if candidate.tied and number > 1 else " "
+    return (
+        f"{number}{tie}",
+        f"{value} s",
+        f"+{behind:.2%}" if number > 1 else "",
+        prob(candidate.prob_best),
+        format_bytes(candidate.memory_bytes),
+        plan_words(candidate.plan),
+    )
+
+
+def joined(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Cells as a line: numbers to the right, words at the end."""
+    *numbers, words = row
+    return "  ".join([*(cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)), words])
+
+
+def _infeasible(report: StudyReport) -> list[str]:
+    reasons = sorted(report.infeasible.items(), key=lambda item: -item[1])[:MOST_REASONS]
+    return ["not feasible:", *(f"  {n:>12,}  {text}" for text, n in reasons)] if reasons else []
+
+
+def _sharding(plan: PlanFacts) -> str:
+    if plan.sharding == "none":
+        return f"ZeRO-{plan.zero_stage}" if plan.zero_stage else "states replicated"
+    return plan.sharding + (f" in groups of {plan.dp_shard}" if plan.sharding == "hsdp" else "")
+
+
+def _overlap(plan: PlanFacts) -> str:
+    """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
+    return " ".join(axis for axis, on in plan.overlap.items() if on and getattr(plan, axis) > 1) or "nothing"

@@ -1,0 +1,1 @@
+"""What reports are made of: plain data, one file per report."""

@@ -1,0 +1,154 @@
+"""PredictionReport: the distribution of the step time of a job, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..codec import WHERE_KNOWN
+from ..report import Report
+from .memory import MemoryFacts
+from .record import RunRecord
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """Names and sizes of a job."""
+
+    name: str
+    model: str
+    cluster: str
+    device: str
+    variability: str
+    framework: str
+    n_devices: int
+    tp: int
+    cp: int
+    pp: int
+    dp: int
+    ep: int
+    schedule: str
+    virtual_stages: int
+    n_micro_batch: int
+    tokens_per_step: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Mean, standard deviation and quantiles of the step time, in the unit of the field that holds them."""
+
+    mean: float
+    std: float
+    p5: float
+    p50: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@dataclass(frozen=True)
+class StepTimeError:
+    """Monte Carlo standard error of each quantile."""
+
+    p5: float
+    p50: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@dataclass(frozen=True)
+class ModelBand:
+    """Quantiles of the median step that would be measured, given all that the cost model does not know."""
+
+    p5: float
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class FitBand:
+    """90 % interval of each quantile over what a fit leaves open."""
+
+    p5: Bounds
+    p50: Bounds
+    p95: Bounds
+    p99: Bounds
+    p999: Bounds
+
+
+@dataclass(frozen=True)
+class GuaranteeFacts:
+    """With probability `confidence`, a fraction `p` of steps takes at most `bound_s`."""
+
+    p: float
+    confidence: float
+    bound_s: float
+    kind: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """Wall-clock seconds of the parts of a prediction."""
+
+    compile: float
+    run: float
+    explain: float
+
+
+@dataclass(frozen=True)
+class PredictionReport(Report):
+    """Distribution of the step time of a job, where the time goes, and what owns the tail.
+
+    Attributes:
+        step_time_s, mc_error_s: over fleets and steps, and the Monte Carlo error.
+        model_band_s: what the calibration of the cost model leaves open.
+        deterministic_s: without any variability.
+        mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step.
+        breakdown_s: part of the step -> seconds of the mean step, average GPU.
+        criticality: op class -> share of the critical path.
+        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability.
+        fleet_share: share of the variance that is decided by which GPUs the job gets.
+        prob_slower: fraction above the median, as text -> probability.
+        tail_columns: effective number of samples beyond the p95.
+        epistemic_s: what applied fits leave open; absent without fits of variability.
+    """
+
+    kind: ClassVar[str] = "prediction"
+
+    job: JobFacts
+    step_time_s: StepTime
+    model_band_s: ModelBand
+    mc_error_s: StepTimeError
+    deterministic_s: float
+    mfu: float
+    hfu: float
+    tflops_per_gpu: float
+    tokens_per_s_per_gpu: float
+    memory_bytes_per_gpu: MemoryFacts
+    fits: bool
+    breakdown_s: Mapping[str, float]
+    criticality: Mapping[str, float]
+    p95_owner_s: Mapping[str, float]
+    fleet_share: float
+    guarantee: GuaranteeFacts
+    prob_slower: Mapping[str, float]
+    method: str
+    n_samples: int
+    tail_columns: float
+    notes: tuple[str, ...]
+    seed: int
+    elapsed_s: Elapsed
+    record: RunRecord
+    epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None

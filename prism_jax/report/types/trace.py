@@ -1,0 +1,317 @@
+"""Reports on recorded jobs: what a trace holds, how it replays, what comes next, and what changes would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..codec import INLINE, WHERE_KNOWN, Key
+from ..report import Report
+from .record import RunRecord
+
+
+@dataclass(frozen=True)
+class RecordedJobFacts:
+    """Degrees of a recorded job and how much of it was recorded."""
+
+    name: str
+    dp: int
+    pp: int
+    tp: int
+    sp: int
+    virtual_stages: int
+    world_size: int
+    n_recorded_workers: int
+    n_ops_per_replica: int
+
+
+@dataclass(frozen=True)
+class RecordedTimes:
+    """Quantiles, mean and coefficient of variation of the recorded steps."""
+
+    p50: float
+    p95: float
+    p99: float
+    mean: float
+    cv: float
+
+
+@dataclass(frozen=True)
+class OpTypeFacts:
+    """How many ops of a type a replica has in a step, and their recorded seconds, waiting included."""
+
+    ops_per_step: int
+    median_s: float
+    max_s: float
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """What was recorded.
+
+    Attributes:
+        what: "trace" or "step log".
+        name, job: the one of a log, the other of a trace.
+        op_types: of a trace.
+    """
+
+    what: Annotated[str, Key("kind")]
+    source: str
+    n_steps: int
+    first_step: int
+    last_step: int
+    step_s: RecordedTimes
+    notes: tuple[str, ...]
+    name: Annotated[str | None, WHERE_KNOWN] = None
+    job: Annotated[RecordedJobFacts | None, WHERE_KNOWN] = None
+    op_types: Annotated[Mapping[str, OpTypeFacts] | None, WHERE_KNOWN] = None
+
+    @property
+    def title(self) -> str:
+        """Name of the job or of the log."""
+        return self.job.name if self.job is not None else self.name or ""
+
+
+@dataclass(frozen=True)
+class TraceInfoReport(Report):
+    """What a trace or log holds."""
+
+    kind: ClassVar[str] = "trace-info"
+
+    info: Annotated[TraceFacts, INLINE]
+
+
+@dataclass(frozen=True)
+class MedianError:
+    """Median absolute error of replayed steps, relative."""
+
+    median_abs_error: float
+
+
+@dataclass(frozen=True)
+class ReplayFacts:
+    """Relative errors of replayed steps against recorded ones.
+
+    Attributes:
+        median_abs_error, p90_abs_error: by the rules of the schedule alone, without host gaps.
+        with_observed_waits: with the waits that are read off the recording.
+        with_host_gaps: with host gaps too.
+    """
+
+    median_abs_error: float
+    p90_abs_error: float
+    with_observed_waits: MedianError
+    with_host_gaps: MedianError
+
+
+@dataclass(frozen=True)
+class TraceReplayReport(Report):
+    """The recorded durations replayed, against the recorded steps.
+
+    Attributes:
+        steps, recorded_s: [step] number and recorded seconds.
+    """
+
+    kind: ClassVar[str] = "trace-replay"
+
+    info: Annotated[TraceFacts, INLINE]
+    replay: ReplayFacts
+    steps: tuple[int, ...]
+    recorded_s: tuple[float, ...]
+    record: Annotated[RunRecord, INLINE]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The job that is predicted, where it is not the recorded one."""
+
+    n_replica: int | None = None
+    n_micro_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Quantiles3:
+    """p50, p95 and p99, in the unit of the field that holds them."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class Intervals3:
+    """Bounds of p50, p95 and p99."""
+
+    p50: tuple[float, float]
+    p95: tuple[float, float]
+    p99: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class PredictedSteps:
+    """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
+
+    p50: float
+    p95: float
+    p99: float
+    interval: Intervals3
+    mc_error: Quantiles3
+    level: float
+
+
+@dataclass(frozen=True)
+class ShapeFacts:
+    """Family chosen for the factor that micro-batches share, and how families fared; empty where there is none."""
+
+    chosen: Annotated[str | None, WHERE_KNOWN] = None
+    held_out_log_density: Annotated[Mapping[str, float] | None, WHERE_KNOWN] = None
+
+
+@dataclass(frozen=True)
+class MatchFacts:
+    """What drawn steps were multiplied by to match the recorded ones."""
+
+    mean: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class EvidenceFacts:
+    """Which shared factors were found, and the waits that no rule states.
+
+    Attributes:
+        variance_shares: level -> share of the variance of compute.
+        p_values: of a step effect and of ranks.
+        strata: level -> how many times as much its means vary as independent parts would make them.
+    """
+
+    variance_shares: Mapping[str, float]
+    p_values: Mapping[str, float]
+    strata: Mapping[str, float]
+    shape: ShapeFacts
+    has_micro_batches: bool
+    agreement: MatchFacts
+    observed_waits: tuple[str, ...]
+    unexplained_waits: int
+
+
+@dataclass(frozen=True)
+class MeasuredQuantiles:
+    """Of the held-out steps."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class NaiveScore:
+    """How a simpler way fared."""
+
+    p95_error: float
+    ks_distance: float
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """How a prediction fared on steps that were held out; errors relative and signed.
+
+    Attributes:
+        p95_covered: whether the interval holds the p95 of the held-out steps; of several splits, the share.
+        long_run_s: of the predicted distribution itself.
+        naive: simpler way -> how it fared.
+    """
+
+    p95_covered: bool | float
+    p50_error: float
+    p95_error: float
+    ks_distance: float
+    ks_floor: float
+    measured_s: MeasuredQuantiles
+    predicted_s: Quantiles3
+    long_run_s: Quantiles3
+    p95_interval_s: tuple[float, float]
+    naive: Mapping[str, NaiveScore]
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """One split."""
+
+    n_train: int
+    n_test: int
+    score: Annotated[HeldOutScore, INLINE]
+
+
+@dataclass(frozen=True)
+class CheckFacts:
+    """Averages over splits; what follows `score` is there where there are several."""
+
+    score: Annotated[HeldOutScore, INLINE]
+    p95_error_median: Annotated[float | None, WHERE_KNOWN] = None
+    p95_abs_error_median: Annotated[float | None, WHERE_KNOWN] = None
+    ks_distance_median: Annotated[float | None, WHERE_KNOWN] = None
+    splits: Annotated[tuple[SplitFacts, ...] | None, WHERE_KNOWN] = None
+
+
+@dataclass(frozen=True)
+class TracePredictionReport(Report):
+    """Distribution of the steps that were not recorded, and how predictions fared on steps held out.
+
+    Attributes:
+        fit_replicas: replicas that the check fits on; None for all.
+        n_train, n_test: steps that the check fits on and predicts; n_test is 0 without a check.
+        evidence, replay: of a trace.
+        check: absent without a check.
+    """
+
+    kind: ClassVar[str] = "trace-prediction"
+
+    info: Annotated[TraceFacts, INLINE]
+    asked: Asked
+    fit_replicas: int | None
+    n_train: int
+    n_test: int
+    steps_s: PredictedSteps
+    record: Annotated[RunRecord, INLINE]
+    evidence: Annotated[EvidenceFacts | None, WHERE_KNOWN] = None
+    replay: Annotated[ReplayFacts | None, WHERE_KNOWN] = None
+    check: Annotated[CheckFacts | None, INLINE, WHERE_KNOWN] = None
+
+
+@dataclass(frozen=True)
+class CriticalShares:
+    """Shares of the critical path of the recorded steps; each sums to one."""
+
+    by_op_type: Mapping[str, float]
+    by_rank: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class WhatIfReport(Report):
+    """Who slowed a recorded job down, and what changes would bring.
+
+    Attributes:
+        slowdown: mean recorded over mean ideal step.
+        worst_workers_share, last_stage_share: of the lost time; None if nothing is lost.
+        recorded_s, ideal_s: mean step as recorded without host gaps, and without stragglers.
+        by_op_type, by_rank, by_stage, by_dp: slowdown that each alone causes.
+        changes: what is changed -> step times; the first is the job as it is.
+    """
+
+    kind: ClassVar[str] = "what-if"
+
+    info: Annotated[TraceFacts, INLINE]
+    slowdown: Annotated[float, Key("S")]
+    worst_workers_share: Annotated[float | None, Key("M_W")]
+    last_stage_share: Annotated[float | None, Key("M_S")]
+    recorded_s: float
+    ideal_s: float
+    by_op_type: Mapping[str, float]
+    by_rank: Mapping[str, float]
+    by_stage: Mapping[str, float]
+    by_dp: Mapping[str, float]
+    worst_ranks: tuple[int, ...]
+    criticality: CriticalShares
+    changes: Mapping[str, Quantiles3]
+    record: Annotated[RunRecord, INLINE]
