@@ -13,6 +13,7 @@ from typing import Any
 from .. import units
 from ..errors import SpecError
 from ..hints import did_you_mean
+from ..report.catalogue import REPORTS, published_schema
 from ..report.codec import to_plain
 from ..report.types.catalogue import CatalogueReport, EntryReport
 
@@ -167,6 +168,18 @@ def examples() -> Catalogue:
     return Catalogue(tuple(files), ("example", "what it is"), row, entry)
 
 
+def schemas() -> Catalogue:
+    """JSON schemas of the reports."""
+
+    def entry(name: str) -> Entry:
+        return {"name": name, **published_schema(name)}
+
+    def row(name: str) -> Sequence[str]:
+        return name, REPORTS.named(name).schema(), str(published_schema(name)["description"])
+
+    return Catalogue(REPORTS.names, ("report", "schema", "what it is"), row, entry)
+
+
 CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "models": models,
     "devices": devices,
@@ -175,6 +188,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "frameworks": frameworks,
     "variability": variabilities,
     "examples": examples,
+    "schemas": schemas,
 }
 
 

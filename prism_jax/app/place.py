@@ -16,8 +16,7 @@ from .jobs import JobSource, loaded, source_of
 from .progress import Progress, silent
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+    from ...plot.figure import Figure
     from ..placement.result import PlacementResult
 
 MOST_NODES = 1_000_000

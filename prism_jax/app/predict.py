@@ -21,8 +21,8 @@ from .progress import Progress, silent
 
 if TYPE_CHECKING:
     from jax import Array
-    from matplotlib.figure import Figure
 
+    from ...plot.figure import Figure
     from ..explain.types import Explanation
 
 FOREVER_S = 1e9  # 30 years for one operation

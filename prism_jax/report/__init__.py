@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         StepsValidationReport as StepsValidationReport,
     )
 
-REPORTS = {
+_HOME = {
     "CatalogueReport": "types.catalogue",
     "CheckReport": "types.check",
     "EntryReport": "types.catalogue",
@@ -45,6 +45,7 @@ REPORTS = {
     "TracePredictionReport": "types.trace",
     "TraceReplayReport": "types.trace",
     "WhatIfReport": "types.trace",
-}  # the reports that ship with the package, and where they are
+    "Report": "report",
+}
 
-__getattr__, __dir__ = lazy_names(__name__, {**REPORTS, "Report": "report"})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -19,8 +19,7 @@ from .facts import what_if_report
 from .source import TraceSource, named, recorded_ops
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+    from ....plot.figure import Figure
     from ...explain.types import Stragglers
 
 MOST = 8  # ranks that a message lists

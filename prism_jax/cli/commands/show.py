@@ -12,7 +12,7 @@ from ...report.text.entry import facts
 from ..options import Json
 from ..output import print_facts, print_json, print_table
 
-KINDS = ("models", "devices", "clusters", "schedules", "frameworks", "variability", "examples")
+KINDS = ("models", "devices", "clusters", "schedules", "frameworks", "variability", "examples", "schemas")
 
 
 def show(

@@ -79,6 +79,10 @@ def test_wrong_usage_exits_with_2_and_says_so_on_stderr(arguments, capsys):
     + [
         ["show", "variability"],
         ["show", "examples"],
+        ["show", "schemas"],
+        ["predict", "--help"],
+        ["predict", "absent.yaml"],
+        ["search", "JOB", "--method", "absent.yaml"],
         ["check", "JOB"],
         ["check", "JOB", "--json"],
         ["check", "absent.yaml"],
