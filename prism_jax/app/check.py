@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..memory.breakdown import MemoryBreakdown
+from ..report.codec import from_plain
 from ..report.types.check import CheckReport
 from ..report.types.memory import MemoryFacts
 from .jobs import JobSource, loaded
@@ -48,7 +49,7 @@ def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
         n_member=plan.n_member,
         n_replica=plan.n_replica,
         tokens_per_step=plan.global_batch * plan.seq_len,
-        memory_bytes_per_gpu=MemoryFacts(**needed.as_dict()),
+        memory_bytes_per_gpu=from_plain(MemoryFacts, needed.as_dict()),
         fits=needed.fits,
         has_experts=own.model.has_experts,
         memory_stage=needed.stage,

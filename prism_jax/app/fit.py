@@ -15,7 +15,7 @@ from ..report.types.fit import FitReport, KeptFitReport
 from .progress import Progress, part, silent
 
 if TYPE_CHECKING:
-    from ...plot.figure import Figure
+    from ..plot.figure import Figure
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from .jobs import JobSource, loaded, source_of
 from .progress import Progress, silent
 
 if TYPE_CHECKING:
-    from ...plot.figure import Figure
     from ..placement.result import PlacementResult
+    from ..plot.figure import Figure
 
 MOST_NODES = 1_000_000
 

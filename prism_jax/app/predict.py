@@ -22,8 +22,8 @@ from .progress import Progress, silent
 if TYPE_CHECKING:
     from jax import Array
 
-    from ...plot.figure import Figure
     from ..explain.types import Explanation
+    from ..plot.figure import Figure
 
 FOREVER_S = 1e9  # 30 years for one operation
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}

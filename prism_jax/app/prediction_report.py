@@ -62,7 +62,7 @@ def prediction_report(
         hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
         tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
         tokens_per_s_per_gpu=tokens_per_s_per_gpu(plan.global_batch * plan.seq_len, median_s, n),
-        memory_bytes_per_gpu=MemoryFacts(**memory.as_dict(), stage=memory.stage),
+        memory_bytes_per_gpu=from_plain(MemoryFacts, {**memory.as_dict(), "stage": memory.stage}),
         fits=memory.fits,
         breakdown_s=dict(explanation.breakdown_s),
         criticality=dict(explanation.criticality),

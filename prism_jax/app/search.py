@@ -21,7 +21,7 @@ from .load_fits import FitFiles, calibrated_job, with_variability
 from .progress import Progress, silent
 
 if TYPE_CHECKING:
-    from ...plot.figure import Figure
+    from ..plot.figure import Figure
     from ..search.study import Study
 
 METHODS = ("exhaustive", "gradient")

@@ -23,7 +23,7 @@ from .load_fits import kept_calibration, refuse_other_device
 from .progress import Progress, part, silent
 
 if TYPE_CHECKING:
-    from ...plot.figure import Figure
+    from ..plot.figure import Figure
     from ..validation import Validation
 
 WAYS = ("source", "gpu", "model")

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ..report.text.table import Facts, Table as TextTable
+from ..report.table import Facts, Table as TextTable
 from .streams import json_for_stdout
 
 UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines

@@ -77,8 +77,9 @@ def to_plain(value: Any) -> Any:
         return {str(name): to_plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # arrays and numbers of NumPy, which is not imported for them
-        return to_plain(value.tolist())
+    to_list = getattr(value, "tolist", None)  # of arrays and numbers of NumPy, which is not imported for them
+    if to_list is not None:
+        return to_plain(to_list())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value

@@ -23,11 +23,13 @@ class Report:
     """Base of all reports.
 
     Attributes:
-        kind: name of the report; `report/text/<kind>.py` has its `lines`, hyphens being underscores there.
+        kind: name of the report.
+        renderer: module below `report/text` that has its `lines`; that of the kind, underscores for hyphens, if empty.
         version: raised when a key of its JSON changes its meaning or goes.
     """
 
     kind: ClassVar[str]
+    renderer: ClassVar[str] = ""
     version: ClassVar[int] = 1
 
     @classmethod
@@ -68,7 +70,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report as text for people, line by line, as the command line prints it."""
-        return import_module(f".text.{self.kind.replace('-', '_')}", __package__).lines(self)
+        return import_module(f".text.{self.renderer or self.kind.replace('-', '_')}", __package__).lines(self)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -21,7 +21,7 @@ from .facts import check_facts, evidence_facts, prediction_facts, trace_facts
 from .source import TraceSource, named, recorded
 
 if TYPE_CHECKING:
-    from ....plot.figure import Figure
+    from ...plot.figure import Figure
 
 FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 

@@ -19,8 +19,8 @@ from .facts import what_if_report
 from .source import TraceSource, named, recorded_ops
 
 if TYPE_CHECKING:
-    from ....plot.figure import Figure
     from ...explain.types import Stragglers
+    from ...plot.figure import Figure
 
 MOST = 8  # ranks that a message lists
 

@@ -1,1 +1,1 @@
-"""Reports as lines of plain text: one file per report, with `lines(report)`."""
+"""Reports as lines of plain text: one module per report, with `lines(report)`."""

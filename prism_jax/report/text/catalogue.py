@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..table import Table
 from ..types.catalogue import CatalogueReport
-from .table import Table
 
 
 def lines(report: CatalogueReport) -> list[str]:

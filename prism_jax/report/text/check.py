@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...units import format_bytes, format_count
+from ..table import Facts
 from ..types.check import CheckReport
-from .table import Facts
 
 
 def lines(report: CheckReport) -> list[str]:

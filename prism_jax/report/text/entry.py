@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import units
+from ..table import Facts
 from ..types.catalogue import EntryReport
-from .table import Facts
 
 
 def lines(report: EntryReport) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..quantity import bar
 from ..types.fit import FitFacts, FitReport, RowsRead
-from .quantity import bar
 
 BAR_WIDTH = 24
 SKIPPED = ("variance_of", "variance_shares", "notes")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..table import Table
 from ..types.validation import MemoryValidationReport, OutcomeFacts
-from .table import Table
 
 COLUMNS = (
     ("model", "n", "right", "majority", "fits: right", "fits: wrong", "oom: right", "oom: wrong")

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from ..._typing import Floats
+from ..quantity import bar, decimals, with_error
 from ..types.placement import PlacementReport
-from .quantity import bar, decimals, with_error
 
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
 BAR_WIDTH = 24

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from ...explain.words import words
 from ...units import format_bytes, format_s
+from ..quantity import bar, decimals, prob, with_error
 from ..types.prediction import PredictionReport, StepTime
-from .quantity import bar, decimals, prob, with_error
 
 BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..quantity import bar
 from ..types.site import BandByStage, CorrectionFacts, SiteReport, SiteRun
-from .quantity import bar
 
 BAR_WIDTH = 24
 MOST_RUNS = 20  # that are listed, worst first

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..table import Table
 from ..types.validation import RowFacts, ScoreFacts, StepsValidationReport
-from .table import Table
 
 WORST_ROWS = 40
 NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...units import format_bytes, format_s
+from ..quantity import decimals, prob, with_error
 from ..types.study import CandidateFacts, PlanFacts, StudyReport
-from .quantity import decimals, prob, with_error
 
 MOST_REASONS = 4
 

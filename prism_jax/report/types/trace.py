@@ -78,6 +78,7 @@ class TraceInfoReport(Report):
     """What a trace or log holds."""
 
     kind: ClassVar[str] = "trace-info"
+    renderer: ClassVar[str] = "trace.info"
 
     info: Annotated[TraceFacts, INLINE]
 
@@ -114,6 +115,7 @@ class TraceReplayReport(Report):
     """
 
     kind: ClassVar[str] = "trace-replay"
+    renderer: ClassVar[str] = "trace.replay"
 
     info: Annotated[TraceFacts, INLINE]
     replay: ReplayFacts
@@ -266,6 +268,7 @@ class TracePredictionReport(Report):
     """
 
     kind: ClassVar[str] = "trace-prediction"
+    renderer: ClassVar[str] = "trace.prediction"
 
     info: Annotated[TraceFacts, INLINE]
     asked: Asked
@@ -300,6 +303,7 @@ class WhatIfReport(Report):
     """
 
     kind: ClassVar[str] = "what-if"
+    renderer: ClassVar[str] = "trace.what_if"
 
     info: Annotated[TraceFacts, INLINE]
     slowdown: Annotated[float, Key("S")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ def cases() -> dict[str, Case]:
     }
 
 
-def write_table(path: Path, rows: list[dict[str, object]]) -> None:
+def write_table(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()

@@ -16,7 +16,7 @@ import typer
 
 from prism_jax.cli import app as command_line
 from prism_jax.cli.app import main
-from prism_jax.report.text.quantity import bar
+from prism_jax.report.quantity import bar
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = """\

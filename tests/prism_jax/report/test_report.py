@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.report.text.quantity import bar, prob, with_error
+from prism_jax.report.quantity import bar, prob, with_error
 from prism_jax.report.types.prediction import ModelBand
 from tests.support.synthetic import EXPLANATION, distribution, report
 

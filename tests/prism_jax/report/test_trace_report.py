@@ -23,7 +23,7 @@ from prism_jax.recorded.score import SplitScore
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.trace import Trace
 from prism_jax.report.codec import from_plain, to_plain
-from prism_jax.report.text.quantity import with_error
+from prism_jax.report.quantity import with_error
 from prism_jax.report.types.record import RunRecord
 from prism_jax.report.types.trace import (
     Asked,

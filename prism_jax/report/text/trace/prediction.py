@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ReplayFacts, ShapeFacts, TracePredictionReport
-from .quantity import bar, with_error
-from .trace import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines
+from ...quantity import bar, with_error
+from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ReplayFacts, ShapeFacts, TracePredictionReport
+from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines
 
 
 def lines(report: TracePredictionReport) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..types.trace import TraceInfoReport
-from .trace import headline, notes, step_lines
+from ...types.trace import TraceInfoReport
+from .shared import headline, notes, step_lines
 
 
 def lines(report: TraceInfoReport) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..types.trace import Quantiles3, WhatIfReport
-from .quantity import bar
-from .trace import BAR_WIDTH, FAR, SMALLEST_SHARE, headline, notes
+from ...quantity import bar
+from ...types.trace import Quantiles3, WhatIfReport
+from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, headline, notes
 
 MOST = 8  # lines of a ranking
 

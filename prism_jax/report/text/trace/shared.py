@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..types.trace import TraceFacts
+from ...types.trace import TraceFacts
 
 BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001

@@ -1,0 +1,1 @@
+"""Reports on recorded jobs as lines of plain text."""
