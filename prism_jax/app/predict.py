@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..explain.types import Explanation
     from ..plot.figure import Figure
+    from ..simulate.known import KnownGpus
 
 FOREVER_S = 1e9  # 30 years for one operation
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
@@ -59,7 +60,16 @@ class PredictionRun:
 
 
 def predict(
-    job: JobSource, *, key: Array, fits: FitFiles = (), force: bool = False, **options: Any
+    job: JobSource,
+    *,
+    key: Array,
+    fits: FitFiles = (),
+    force: bool = False,
+    n_samples: int | None = None,
+    method: str = "symmetric",
+    known: KnownGpus | None = None,
+    pad: bool = False,
+    progress: Callable[[float], None] | None = None,
 ) -> StepTimeDistribution:
     """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
 
@@ -68,7 +78,7 @@ def predict(
         key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
         fits: files of `prism-jax fit` or `calibrate` to apply.
         force: use a fit even where its verdict is failed.
-        options: `n_samples`, `method`, `known`, `pad`, `progress` of `prism_jax.simulate.predict`.
+        n_samples, method, known, pad, progress: as in `prism_jax.simulate.predict`, None for the default there.
 
     Raises:
         ConfigError, DataError, FitError: a job, a fit or an option is wrong.
@@ -76,9 +86,11 @@ def predict(
     Example:
         >>> predict("llama3_405b_16384", key=jax.random.key(0)).quantile(0.95)  # doctest: +SKIP
     """
-    from ..simulate.predict import predict as simulate
+    from ..simulate.predict import predict as simulate  # needs JAX, which importing this module does not
 
-    return simulate(load_fits(loaded(job), fits, force=force).job, key=key, **options)
+    options = {"n_samples": n_samples, "known": known, "progress": progress}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return simulate(load_fits(loaded(job), fits, force=force).job, key=key, method=method, pad=pad, **given)
 
 
 def explain_step(job: JobSource, **options: Any) -> PredictionReport:
