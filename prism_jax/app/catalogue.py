@@ -118,7 +118,9 @@ def schedules() -> Catalogue:
     def entry(name: str) -> Entry:
         return {"name": name, "description": SCHEDULES.named(name).description}
 
-    return Catalogue(SCHEDULES.names, ("schedule", "what it does"), lambda name: (name, SCHEDULES.named(name).about), entry)
+    return Catalogue(
+        SCHEDULES.names, ("schedule", "what it does"), lambda name: (name, SCHEDULES.named(name).about), entry
+    )
 
 
 def frameworks() -> Catalogue:

@@ -8,8 +8,8 @@ from prism_jax.app.catalogue import CATALOGUES
 from prism_jax.cli.app import main
 from prism_jax.cli.commands.show import KINDS
 from prism_jax.framework import FRAMEWORKS
-from prism_jax.schedule import SCHEDULES
 from prism_jax.report.text.entry import readable
+from prism_jax.schedule import SCHEDULES
 
 
 @pytest.mark.parametrize("kind", list(CATALOGUES))
