@@ -24,12 +24,12 @@ from experiments.common import check, known, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
 from prism_jax.kernels import COLLECTIVES, KERNEL_CLASSES
+from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.report.codec import from_plain
 from prism_jax.report.text.study import plan_words
 from prism_jax.report.types.study import PlanFacts
 from prism_jax.search import default_space, search
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.objective import Objective
 from prism_jax.search.plans.table import PlanTable
 from prism_jax.search.study import plan_dict
 from prism_jax.search.tail import TailScorer
@@ -65,7 +65,7 @@ def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) 
 
 def _p95(job: Job, plan: Any, seed: int) -> float:
     """p95 on draws that the search has not seen."""
-    evaluator, p95 = Evaluator(job, default_space(job)), Objective("p95")
+    evaluator, p95 = Evaluator(job, default_space(job)), PlanObjective(OBJECTIVES.named("p95"))
     scorers = [TailScorer(evaluator, 70_000 + seed + k) for k in range(N_SEEDS)]
     return float(np.mean([p95.of(scorer.samples_of(PlanTable.of(plan), N_COLUMN))[0] for scorer in scorers]))
 

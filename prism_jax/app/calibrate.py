@@ -10,9 +10,10 @@ from typing import Any
 from .._files import check_target
 from .._inference_loader import inference
 from ..io.write import run_record
+from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.site import SiteReport, SuggestionReport
-from .progress import Progress, part, silent
+from .progress import part
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,20 @@ def frameworks() -> Catalogue:
     return Catalogue(known, ("framework", "kernels", "what it is"), row, entry)
 
 
+def objectives() -> Catalogue:
+    """What a search or a placement can minimise."""
+    from ..objective import OBJECTIVES
+
+    def entry(name: str) -> Entry:
+        found = OBJECTIVES.named(name)
+        return {"name": found.name, "description": found.about, "unit": found.unit}
+
+    def row(name: str) -> Sequence[str]:
+        return tuple(entry(name).values())
+
+    return Catalogue(OBJECTIVES.names, ("objective", "what it is", "unit"), row, entry)
+
+
 def variabilities() -> Catalogue:
     """How much hardware varies."""
     from ..variability.catalog import preset, preset_names
@@ -188,6 +202,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "clusters": clusters,
     "schedules": schedules,
     "frameworks": frameworks,
+    "objectives": objectives,
     "variability": variabilities,
     "examples": examples,
     "schemas": schemas,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from .._files import check_target
 from .._inference_loader import inference
 from ..io.write import run_record
+from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.fit import FitReport, KeptFitReport
-from .progress import Progress, part, silent
+from .progress import part
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure

@@ -15,10 +15,10 @@ from .._inference_loader import inference
 from ..calibration.calibration import Calibration
 from ..errors import DataError
 from ..job import Job
+from ..progress import Progress, silent
 from ..system.hardware import Device
 from ..variability.overlay import overlay
 from ..variability.tree import Variability
-from .progress import Progress, silent
 
 FitFiles: TypeAlias = Sequence[str | Path]
 N_DRAW = 24  # of the posterior, behind the band

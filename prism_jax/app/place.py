@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..io.tables.slowdowns import read_slowdowns
 from ..io.write import run_record
+from ..objective import Objective
+from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.placement import PlacementReport
 from .jobs import JobSource, loaded, source_of
-from .progress import Progress, silent
 
 if TYPE_CHECKING:
     from ..placement.result import PlacementResult
@@ -52,7 +53,7 @@ def run_placement(
     slowdowns: str | Path | Mapping[str, Mapping[int, float]],
     *,
     overrides: Sequence[str] = (),
-    objective: str = "p95",
+    objective: str | Objective = "p95",
     spares: int = 0,
     splits: bool = False,
     seed: int = 0,
@@ -63,7 +64,7 @@ def run_placement(
     Args:
         job, overrides, seed, progress: as in `run_prediction`.
         slowdowns: of every GPU of every node: a CSV file, or kernel class (or "all") -> device -> factor.
-        objective: p50, p95, p99 or cvar95 of the step time.
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
         spares: nodes to leave out; that many more are listed.
         splits: also choose layers per stage and micro-batches per replica.
 
@@ -88,13 +89,13 @@ def run_placement(
         objective=objective,
         spares=spares,
         splits=splits,
-        progress=lambda what: progress(0.0, what),
+        progress=progress,
     )
     inputs = {
         "job": source_of(job),
         "set": list(overrides),
         "slowdowns": slowdowns,
-        "objective": objective,
+        "objective": objective if isinstance(objective, str) else objective.name,
         "spares": spares,
         "splits": splits,
     }

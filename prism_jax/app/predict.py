@@ -13,11 +13,11 @@ from ..errors import DataError, SpecError
 from ..io.tables.slowdowns import read_slowdowns
 from ..io.write import run_record
 from ..job import Job
+from ..progress import Progress, silent
 from ..report.types.prediction import PredictionReport
 from ..result import StepTimeDistribution
 from .jobs import JobSource, loaded, source_of
 from .load_fits import FitFiles, calibrated_job, load_fits, with_variability
-from .progress import Progress, silent
 
 if TYPE_CHECKING:
     from jax import Array

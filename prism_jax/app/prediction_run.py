@@ -15,6 +15,7 @@ from ..explain.timeline import timelines
 from ..explain.types import Explanation
 from ..io.perfetto import write_trace
 from ..job import Job
+from ..progress import Progress
 from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport
 from ..result import StepTimeDistribution
 from ..simulate.brute import COLUMNS_PER_CALL
@@ -24,7 +25,7 @@ from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from .load_fits import FittedJob
 from .prediction_report import QUANTILES, prediction_report
-from .progress import Progress, part
+from .progress import part
 
 MAX_WARM_COLUMNS = 16_384  # a second run of more would cost more than it tells
 DEFAULT_STEPS = 1000  # of brute force

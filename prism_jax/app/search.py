@@ -12,13 +12,13 @@ from ..errors import DataError
 from ..io.space import read_space
 from ..io.write import run_record
 from ..job import Job
+from ..objective import Objective, plan_objective
+from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
-from ..search.objective import Objective
 from ..search.plans.space import PlanSpace, default_space
 from .jobs import JobSource, loaded, source_of
 from .load_fits import FitFiles, calibrated_job, with_variability
-from .progress import Progress, silent
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure
@@ -58,7 +58,8 @@ def run_search(
     fits: FitFiles = (),
     force: bool = False,
     space: str | Path | PlanSpace | None = None,
-    objective: str = "p95",
+    objective: str | Objective = "p95",
+    price_per_gpu_hour: float | None = None,
     method: str = "exhaustive",
     top: int = 10,
     resume: str | Path | None = None,
@@ -70,7 +71,8 @@ def run_search(
     Args:
         job, overrides, fits, force, seed, progress: as in `run_prediction`.
         space: values per knob, or a YAML or TOML file of them; `default_space(job)` if not given.
-        objective: mean, p50, p90, p95, p99 or cvar95 of the step time.
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        price_per_gpu_hour: for objectives in money.
         method: "exhaustive", or "gradient" for spaces too large to enumerate.
         top: how many plans are to be told apart.
         resume: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
@@ -80,14 +82,15 @@ def run_search(
         PlanError: no plan is feasible.
     """
     check_method(method, resume)
-    Objective(objective)
-    own, values, draws = _asked(job, overrides, fits, force, space, seed, progress)
-    study = _study(own, values, method, resume, progress, objective=objective, seed=seed, top=top, posterior=draws)
+    own, values, draws = _asked(job, overrides, fits, force, space, seed, progress, objective, price_per_gpu_hour)
+    common: dict[str, Any] = {"objective": objective, "price_per_gpu_hour": price_per_gpu_hour}
+    common |= {"seed": seed, "top": top, "posterior": draws}
+    study = _study(own, values, method, resume, progress, **common)
     inputs = {
         "job": source_of(job),
         "set": list(overrides),
         "space": space,
-        "objective": objective,
+        "objective": objective if isinstance(objective, str) else objective.name,
         "method": method,
         "fit": list(fits),
     }
@@ -104,7 +107,7 @@ def search_sizes(
     force: bool = False,
     space: str | Path | PlanSpace | None = None,
     price_per_hour: float = 0.0,
-    objective: str = "p95",
+    objective: str | Objective = "p95",
     seed: int = 0,
     progress: Progress = silent,
 ) -> SizesReport:
@@ -122,8 +125,7 @@ def search_sizes(
     Example:
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
-    Objective(objective)
-    own, _, _ = _asked(job, overrides, fits, force, space, seed, progress)
+    own, _, _ = _asked(job, overrides, fits, force, space, seed, progress, objective, price_per_hour or None)
     values = None if space is None else _space(space, own)
     progress(0.0, "loading JAX")
     from ..search.sizes import best_sizes, search_sizes as search  # needs JAX, which mistakes above do not wait for
@@ -137,11 +139,12 @@ def search_sizes(
         "gpus": list(n_devices),
         "space": space,
         "price": price_per_hour,
-        "objective": objective,
+        "objective": objective if isinstance(objective, str) else objective.name,
     }
     found = {
         "job": to_plain(_facts(own)),
-        "objective": objective,
+        "objective": sizes[0].study.objective.name,
+        "objective_unit": sizes[0].study.objective.unit,
         "sizes": [size.to_dict() for size in sizes],
         "front": [size.n_devices for size in best_sizes(sizes, *FRONT)],
         **run_record(inputs, seed),
@@ -173,9 +176,12 @@ def _asked(
     space: str | Path | PlanSpace | None,
     seed: int,
     progress: Progress,
+    objective: str | Objective,
+    price_per_gpu_hour: float | None,
 ) -> tuple[Job, PlanSpace, Sequence[Any]]:
-    """The job after its fits, the space, and posterior draws of its variability."""
+    """The job after its fits, the space, and posterior draws of its variability; an unknown objective is refused."""
     own, rest = calibrated_job(loaded(job, overrides), fits)
+    plan_objective(objective, own.plan, price_per_gpu_hour)
     values = _space(space, own)
     fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
     return fitted.job, values, fitted.draws

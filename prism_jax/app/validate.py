@@ -16,11 +16,12 @@ from ..hints import did_you_mean
 from ..io.tables.memory_table import MemorySummary, classify_rows
 from ..io.tables.steps.table import StepRow, read_step_rows
 from ..io.write import run_record
+from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.record import RunRecord
 from ..report.types.validation import MemoryValidationReport, OutcomeFacts, PeakErrors, StepsValidationReport
 from .load_fits import kept_calibration, refuse_other_device
-from .progress import Progress, part, silent
+from .progress import part
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure
@@ -132,14 +133,13 @@ def _outcome(
     from ..validation import validate_steps as validate  # here, so that mistakes above do not wait for JAX
 
     calibration_of = _calibration_of(rows, leave_out, fit, seed, progress)
-    told = part(progress, "predicting")
     return validate(
         rows,
         calibration_of=calibration_of,
         left_out=leave_out,
         deterministic_only=deterministic,
         seed=seed,
-        progress=lambda done: told(done / len(rows)),
+        progress=part(progress, "predicting"),
     )
 
 

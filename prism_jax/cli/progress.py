@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import Progress
 
+from ..progress import Progress, silent
 from ..start_jax import start_jax
 from .verbosity import TALK
 
-Tell = Callable[[float, str], None]  # share that is done, 0-1, and of what
-
 
 @contextmanager
-def working(text: str = "loading JAX") -> Iterator[Tell]:
+def working(text: str = "loading JAX") -> Iterator[Progress]:
     """Gets JAX ready, and shows a line with a spinner on stderr; yields a function that changes the line."""
     start_jax()
     if TALK.quiet or not sys.stderr.isatty():
-        yield _silent
+        yield silent
         return
     with Console(stderr=True).status(text) as status:
-        yield lambda share, what: status.update(f"{what}, {share:.0%}" if share else what)
+        yield lambda done, what="", /: status.update(f"{what or text}, {done:.0%}" if done else what or text)
 
 
 @contextmanager
-def counting(text: str = "loading JAX") -> Iterator[Tell]:
+def counting(text: str = "loading JAX") -> Iterator[Progress]:
     """Gets JAX ready, and shows a bar on stderr; yields a function that moves the bar."""
     start_jax()
     if TALK.quiet or not sys.stderr.isatty():
-        yield _silent
+        yield silent
         return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with rich_progress.Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
-        yield lambda share, what: bar.update(task, completed=share, description=what)
-
-
-def _silent(share: float, what: str) -> None:
-    """Where nobody looks."""
+        yield lambda done, what="", /: bar.update(task, completed=done, description=what or text)

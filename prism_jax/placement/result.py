@@ -109,10 +109,14 @@ class PlacementResult:
             }
             found[f"{name}_s"] = {method: value for method, (value, _) in every.items()}
             found[f"{name}_error_s"] = {method: error for method, (_, error) in every.items()}
+        reached = {method: self.value(method) for method in self.batches_s}
+        reached["random_median"] = self.random_s[self.objective.name]
         gain, baseline = self.gain, self.gain_over(self.best_baseline)
         return {
             "objective": self.objective.name,
             "objective_unit": self.objective.unit,
+            "value": {method: value for method, (value, _) in reached.items()},
+            "value_error": {method: error for method, (_, error) in reached.items()},
             **found,
             "gain": gain.value_s,
             "gain_interval": [gain.low_s, gain.high_s],

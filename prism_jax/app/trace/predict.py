@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ..._typing import Floats
 from ...errors import DataError
 from ...io.write import run_record
+from ...progress import Progress, silent
 from ...recorded.prediction import TracePrediction
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import Asked, ReplayFacts, TracePredictionReport
-from ..progress import Progress, silent
 from .facts import check_facts, evidence_facts, prediction_facts, trace_facts
 from .source import TraceSource, named, recorded
 

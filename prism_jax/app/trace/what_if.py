@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError
 from ...io.write import run_record
+from ...progress import Progress, silent
 from ...recorded.recorded_job import RecordedJob
 from ...recorded.trace.trace import Trace
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import WhatIfReport
-from ..progress import Progress, silent
 from .facts import what_if_report
 from .source import TraceSource, named, recorded_ops
 

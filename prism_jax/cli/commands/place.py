@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ... import app
-from ..options import JobFile, Json, Overrides, Plot, Seed
+from ..options import JobFile, Json, ObjectiveName, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import leave
@@ -20,7 +20,6 @@ Slowdowns = Annotated[
         help="Measured slowdowns of every node: node or gpu, slowdown (1.05 = 5 % slower) or gemm, attention, memory.",
     ),
 ]
-Objective = Annotated[str, typer.Option("--objective", help="p50, p95, p99 or cvar95 (mean of the slowest 5 %).")]
 Spares = Annotated[int, typer.Option("--spares", min=0, help="Nodes to leave out; the table lists that many more.")]
 Splits = Annotated[
     bool,
@@ -32,7 +31,7 @@ def place(
     job: JobFile,
     slowdowns: Slowdowns,
     overrides: Overrides = None,
-    objective: Objective = "p95",
+    objective: ObjectiveName = "p95",
     spares: Spares = 0,
     splits: Splits = False,
     seed: Seed = 0,

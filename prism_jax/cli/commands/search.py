@@ -8,14 +8,11 @@ import typer
 
 from ... import app
 from ...errors import DataError
-from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
+from ..options import Fits, Force, JobFile, Json, ObjectiveName, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import leave
 
-Objective = Annotated[
-    str, typer.Option("--objective", help="mean, p50, p90, p95, p99 or cvar95 (mean of the slowest 5 %).")
-]
 Space = Annotated[
     str | None,
     typer.Option("--space", metavar="FILE", help="YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]."),
@@ -35,14 +32,17 @@ Gpus = Annotated[
     ),
 ]
 Price = Annotated[
-    float, typer.Option("--price", min=0.0, help="Of one GPU for an hour, for the cost of a step (--gpus).")
+    float,
+    typer.Option(
+        "--price", min=0.0, help="Of one GPU for an hour: for the cost of a step (--gpus) and objectives in money."
+    ),
 ]
 
 
 def search(
     job: JobFile,
     overrides: Overrides = None,
-    objective: Objective = "p95",
+    objective: ObjectiveName = "p95",
     space: Space = None,
     method: Method = "exhaustive",
     top: Top = 10,
@@ -70,5 +70,6 @@ def search(
         leave(report, json)
         return
     with working() as progress:
-        run = app.run_search(job, method=method, top=top, resume=resume, progress=progress, **common)
+        own: dict[str, Any] = {"method": method, "top": top, "resume": resume, "price_per_gpu_hour": price or None}
+        run = app.run_search(job, progress=progress, **own, **common)
     leave(run.report, json, plot=plot, figure=run.figure)

@@ -47,12 +47,12 @@ def _methods(report: PlacementReport) -> list[str]:
     """One bar per method: how far above the chosen one it stays."""
     objective = report.objective
     order = [name for name in WORDS if name in report.methods]
-    best, worst = report.value_s(OPTIMISED), max(map(report.value_s, order))
+    best, worst = report.value[OPTIMISED], max(report.value[name] for name in order)
     width = max(len(WORDS[name]) for name in order)
     lines = [f"{objective} of the step time, and how far it lies above the chosen one"]
     for name in order:
-        value = report.value_s(name)
-        text = "{} ± {} s".format(*with_error(value, report.value_error_s(name)))
+        value = report.value[name]
+        text = "{} ± {} {}".format(*with_error(value, report.value_error[name]), report.objective_unit)
         share = (value - best) / max(worst - best, 1e-12)
         lines.append(
             f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()
@@ -62,7 +62,7 @@ def _methods(report: PlacementReport) -> list[str]:
 
 def _gains(report: PlacementReport) -> list[str]:
     low, high = report.gain_interval
-    base = report.value_s(AS_GIVEN)
+    base = report.value[AS_GIVEN]
     digits = decimals(max(high - low, 1e-6) / 10)
     lines = [
         f"gain over the nodes as given: {report.gain:.{digits}f} s ({report.gain / base:.2%}); "

@@ -55,13 +55,15 @@ def _best(report: StudyReport) -> list[str]:
     lines = [
         f"best: {plan_words(best.plan)}",
         f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
-        f"{report.objective} {value} ± {error} s; without variability {best.step_s:.{digits}f} s",
+        f"{report.objective} {value} ± {error} {report.objective_unit}; without variability {best.step_s:.{digits}f} s",
         f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device",
         f"  it is the best of the finalists with probability {prob(best.prob_best)}",
     ]
     if gain is not None:
         low, high = gain.gain_interval
         times = f"{gain.base_s:.{digits}f} -> {gain.best_s:.{digits}f} s"
+        if report.objective_unit != "s":
+            times = f"{gain.base_s:.4g} -> {gain.best_s:.4g} {report.objective_unit}"
         lines += [
             f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%})",
             f"    {times}, on draws that the search has not seen",
@@ -75,7 +77,7 @@ def _best(report: StudyReport) -> list[str]:
 def _table(report: StudyReport) -> list[str]:
     top = report.top
     head = ("", report.objective, "behind", "P(best)", "memory", "plan")
-    rows = [_row(number, candidate, top[0]) for number, candidate in enumerate(top, start=1)]
+    rows = [_row(number, candidate, top[0], report.objective_unit) for number, candidate in enumerate(top, start=1)]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [joined(row, widths) for row in (head, *rows)]
     if sum(candidate.tied for candidate in top) > 1:
@@ -83,13 +85,13 @@ def _table(report: StudyReport) -> list[str]:
     return lines
 
 
-def _row(number: int, candidate: CandidateFacts, best: CandidateFacts) -> tuple[str, ...]:
+def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str) -> tuple[str, ...]:
     value, _ = with_error(candidate.value_s, candidate.value_error_s)
     behind = candidate.behind_s / best.value_s
     tie = "=" if candidate.tied and number > 1 else " "
     return (
         f"{number}{tie}",
-        f"{value} s",
+        f"{value} {unit}",
         f"+{behind:.2%}" if number > 1 else "",
         prob(candidate.prob_best),
         format_bytes(candidate.memory_bytes),

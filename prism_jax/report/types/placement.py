@@ -42,6 +42,8 @@ class PlacementReport(Report):
 
     Attributes:
         objective: what was minimised.
+        value, value_error: method -> the objective that it reaches on draws that chose nothing, in its unit, and its Monte Carlo
+            error.
         p50_s, p95_s, p99_s, cvar95_s: method -> step time on draws that chose nothing; `*_error_s` their Monte Carlo error.
         gain, gain_interval, gain_error: seconds of the objective against the nodes as given.
         gain_over_best_baseline, gain_over_best_baseline_interval: against the best method that moves nodes only.
@@ -56,6 +58,9 @@ class PlacementReport(Report):
 
     job: PlacedJob
     objective: str
+    objective_unit: str
+    value: Mapping[str, float]
+    value_error: Mapping[str, float]
     p50_s: Mapping[str, float]
     p50_error_s: Mapping[str, float]
     p95_s: Mapping[str, float]
@@ -81,18 +86,7 @@ class PlacementReport(Report):
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
 
-    def value_s(self, method: str) -> float:
-        """Objective that a method reaches, seconds."""
-        return self._of_objective("s")[method]
-
-    def value_error_s(self, method: str) -> float:
-        """Its Monte Carlo error, seconds."""
-        return self._of_objective("error_s")[method]
-
     @property
     def methods(self) -> tuple[str, ...]:
         """Everything that was tried."""
-        return tuple(self._of_objective("s"))
-
-    def _of_objective(self, what: str) -> Mapping[str, float]:
-        return getattr(self, f"{self.objective}_{what}")
+        return tuple(self.value)

@@ -55,7 +55,7 @@ class CandidateFacts:
 
     Attributes:
         step_s: without any variability.
-        value_s, value_error_s: objective and its Monte Carlo standard error.
+        value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
         prob_best: probability that it is the best of all finalists.
         memory_bytes: peak of the worst stage.
@@ -108,6 +108,7 @@ class StudyReport(Report):
 
     job: SearchedJob
     objective: str
+    objective_unit: str
     method: str
     best: CandidateFacts
     top: tuple[CandidateFacts, ...]
@@ -128,7 +129,7 @@ class SizeFacts:
     """Best plan of one cluster size, per step.
 
     Attributes:
-        value_s: objective of the best plan.
+        value_s: objective of the best plan, in its unit.
         memory_bytes: peak per device.
         energy_j: of all devices.
         cost: in the currency of the price; 0 without one.
@@ -139,6 +140,7 @@ class SizeFacts:
     memory_bytes: float
     energy_j: float
     cost: float
+    p50_s: float
     plan: PlanFacts
 
 
@@ -154,6 +156,7 @@ class SizesReport(Report):
 
     job: SearchedJob
     objective: str
+    objective_unit: str
     sizes: tuple[SizeFacts, ...]
     front: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
