@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ def content_hash(*values: object) -> str:
     """Text that is the same for the same content, in every process and on every machine.
 
     Args:
-        values: dataclasses (by type and the fields that they compare), mappings, tuples, lists, arrays, numbers, texts, None.
+        values: dataclasses (by type and the fields that they compare), mappings, tuples, lists, arrays, numbers, texts, None, and
+            functions that a module defines by name.
 
     Raises:
         TypeError: something among them has no content that can be written down, such as a function or a traced value.
@@ -74,6 +76,8 @@ def _parts(value: Any) -> Iterator[bytes]:
             for item in fields(value):
                 if item.compare:
                     yield from _parts(getattr(value, item.name))
+        case FunctionType() if "<" not in value.__qualname__:
+            yield f"{value.__module__}.{value.__qualname__}".encode()
         case type():
             yield f"{value.__module__}.{value.__qualname__}".encode()
         case _:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from ._content import ByContent
 from .calibration.calibration import Calibration, shipped
 from .cost.efficiency import Efficiency
 from .framework import FRAMEWORKS, Framework, PlanDefaults, framework_of
@@ -20,8 +21,8 @@ Filled = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """What one training step is made of; compared by identity, so that what is derived from it can be cached.
+class Job(ByContent):
+    """What one training step is made of; equal and hashed by content, in every process, and picklable.
 
     Attributes:
         plan: fields that the given plan leaves open (None) hold what the framework does.

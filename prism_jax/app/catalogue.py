@@ -38,16 +38,19 @@ class Catalogue:
 
 
 def models() -> Catalogue:
-    """Transformer architectures."""
-    from ..workload.catalog import model, model_names
+    """Models of all kinds."""
+    from ..workload.catalog import workload, workload_names
+    from ..workload.transformer.spec import TransformerSpec
 
     def entry(name: str) -> Entry:
-        spec = model(name)
+        spec = workload(name)
         counts = {"n_params": spec.n_params(), "n_params_active": spec.n_params_active()}
-        return asdict(spec) | counts
+        return asdict(spec) | counts  # pyright: ignore[reportArgumentType]  (workloads are dataclasses)
 
     def row(name: str) -> Sequence[str]:
-        spec = model(name)
+        spec = workload(name)
+        if not isinstance(spec, TransformerSpec):
+            return name, units.format_count(spec.n_params()), *[""] * 9
         moe = f"{spec.moe.n_experts} experts, top {spec.moe.top_k}" if spec.moe else ""
         sizes = (spec.n_layers, spec.hidden, spec.n_heads, spec.kv_heads, spec.ffn_hidden, spec.vocab)
         attention = "MLA" if spec.mla else "GQA" if spec.kv_heads < spec.n_heads else "MHA"
@@ -73,7 +76,7 @@ def models() -> Catalogue:
         "attention",
         "MoE",
     )
-    return Catalogue(model_names(), columns, row, entry)
+    return Catalogue(workload_names(), columns, row, entry)
 
 
 def devices() -> Catalogue:

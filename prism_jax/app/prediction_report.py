@@ -61,7 +61,7 @@ def prediction_report(
         mfu=mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),
         hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
         tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
-        tokens_per_s_per_gpu=tokens_per_s_per_gpu(plan.global_batch * plan.seq_len, median_s, n),
+        tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
         memory_bytes_per_gpu=from_plain(MemoryFacts, {**memory.as_dict(), "stage": memory.stage}),
         fits=memory.fits,
         breakdown_s=dict(explanation.breakdown_s),
@@ -117,6 +117,7 @@ def job_facts(job: Job) -> JobFacts:
         schedule=plan.schedule_name,
         virtual_stages=plan.virtual_stages,
         n_micro_batch=plan.n_micro_batch,
-        tokens_per_step=plan.global_batch * plan.seq_len,
+        tokens_per_step=job.model.units_per_step(plan),
+        sample_unit=job.model.sample_unit,
         dtype=plan.dtype,
     )

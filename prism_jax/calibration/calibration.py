@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._content import ByContent
 from .._typing import Floats
 from ..cost.correction import NEUTRAL, Correction
 from ..cost.efficiency import Efficiency, efficiency
@@ -42,8 +43,8 @@ def linked(knob: str, value: Any, xp: Any = np) -> Any:
     return 1.0 / (1.0 + xp.exp(-value)) if knob == "hidden" else xp.exp(value)
 
 
-@dataclass(frozen=True)
-class Term:
+@dataclass(frozen=True, eq=False)
+class Term(ByContent):
     """One knob's deviations at one level.
 
     Attributes:
@@ -59,8 +60,8 @@ class Term:
     value: Floats
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, eq=False)
+class Calibration(ByContent):
     """Draws of a posterior.
 
     Attributes:

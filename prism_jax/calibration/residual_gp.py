@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from .._content import ByContent
 from .._typing import Floats
 from ..cost.correction import Correction
 from .surrogate import Outline, outline_seconds
@@ -25,8 +26,8 @@ MOST = 400  # measured runs that are remembered: all pairs of them are held agai
 _STEP = 1e-3  # of a knob, relative, in its derivative
 
 
-@dataclass(frozen=True)
-class Nearby:
+@dataclass(frozen=True, eq=False)
+class Nearby(ByContent):
     """The measured runs of a site.
 
     Attributes:

@@ -19,6 +19,7 @@ Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ class Group:
     @property
     def size(self) -> int:
         """Members of all tiers together."""
-        return int(np.prod(self.members))
+        return prod(self.members)
 
     @property
     def in_node(self) -> int:

@@ -89,7 +89,7 @@ class Program:
 
 @lru_cache(maxsize=32)
 def lower(job: Job, pad: bool = False) -> Program:
-    """The program of `job`; jobs are compared by identity, so lowering the same object again is free.
+    """The program of `job`; jobs are compared by content, so lowering an equal job again is free.
 
     Args:
         job: model, cluster, plan and variability.

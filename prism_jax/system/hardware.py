@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .._content import ByContent
 from ..errors import Problem, SpecError
 
 
@@ -18,8 +19,8 @@ def _positive(owner: str, **values: float) -> None:
             raise SpecError.of(Problem(name, f"{value}, but it must be finite and greater than 0"), owner)
 
 
-@dataclass(frozen=True)
-class Device:
+@dataclass(frozen=True, eq=False)
+class Device(ByContent):
     """One accelerator: dense peak rates per dtype, memory, power."""
 
     name: str
@@ -87,8 +88,8 @@ class Tier:
         return self.bytes_per_s / self.oversubscription
 
 
-@dataclass(frozen=True)
-class Cluster:
+@dataclass(frozen=True, eq=False)
+class Cluster(ByContent):
     """`n_devices` equal devices under `tiers`, innermost first; the last tier spans them all."""
 
     name: str

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.app.load_fits import calibrated_job
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import Setting
-from prism_jax.cli.load_fits import calibrated_job
 from prism_jax.errors import PlanError, SpecError
 from prism_jax.explain import explain
 from prism_jax.framework import FRAMEWORKS, Framework, PlanDefaults

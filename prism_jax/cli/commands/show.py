@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from ... import app
+from ...app.catalogue import CATALOGUES
 from ...report.text.catalogue import table
 from ...report.text.entry import facts
 from ..options import Json
 from ..output import print_facts, print_json, print_table
 
-KINDS = ("models", "devices", "clusters", "schedules", "frameworks", "variability", "examples", "schemas")
+KINDS = tuple(CATALOGUES)
 
 
 def show(

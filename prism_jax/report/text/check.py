@@ -23,7 +23,7 @@ def facts(report: CheckReport) -> Facts:
         "cluster": f"{report.cluster}, {report.n_devices:,} x {report.device}",
         "plan": f"tp {report.tp} x cp {report.cp} x pp {report.pp} x dp {report.dp}, ep {report.ep}",
         "schedule": f"{report.schedule}, {report.n_micro_batch} micro-batches of {report.micro_batch}, chunks: {report.n_chunk}",
-        "batch": f"{report.global_batch:,} sequences of {report.seq_len:,} tokens",
+        "batch": _batch(report),
         "groups": f"{report.n_replica:,} replicas of {report.pp} stages of {report.n_member} devices in step",
         "framework": report.framework or "not stated",
         "variability": report.variability,
@@ -39,3 +39,10 @@ def warning(report: CheckReport) -> str:
         return ""
     over = format_bytes(-report.memory_bytes_per_gpu.headroom)
     return f"warning: does not fit: needs {over} more per device on stage {report.memory_stage}"
+
+
+def _batch(report: CheckReport) -> str:
+    """Sequences and their length, or samples that are none."""
+    if not report.seq_len:
+        return f"{report.global_batch:,} {report.sample_unit}"
+    return f"{report.global_batch:,} sequences of {report.seq_len:,} {report.sample_unit}"

@@ -43,7 +43,7 @@ def _headline(report: PredictionReport) -> list[str]:
     n = job.n_micro_batch
     return [
         f"{job.name}: {job.model} on {job.n_devices:,} x {job.device} ({job.cluster})",
-        f"{axes}{expert}{schedule}, {n:,} micro-batch{'es' if n > 1 else ''}, {job.tokens_per_step:,} tokens per step",
+        f"{axes}{expert}{schedule}, {n:,} micro-batch{'es' if n > 1 else ''}, {job.tokens_per_step:,} {job.sample_unit} per step",
     ]
 
 
@@ -106,7 +106,7 @@ def _band(report: PredictionReport, name: str) -> str:
 
 
 def _rates(report: PredictionReport) -> list[str]:
-    rates = f"{report.tflops_per_gpu:.0f} TFLOP/s per GPU, {report.tokens_per_s_per_gpu:,.0f} tokens/s per GPU"
+    rates = f"{report.tflops_per_gpu:.0f} TFLOP/s per GPU, {report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU"
     recompute = f" (HFU {report.hfu:.1%})" if report.hfu > 1.001 * report.mfu else ""
     return [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
 

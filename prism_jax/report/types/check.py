@@ -42,6 +42,7 @@ class CheckReport(Report):
     n_member: int
     n_replica: int
     tokens_per_step: int
+    sample_unit: str
     memory_bytes_per_gpu: MemoryFacts
     fits: bool
     has_experts: bool

@@ -32,6 +32,7 @@ class JobFacts:
     virtual_stages: int
     n_micro_batch: int
     tokens_per_step: int
+    sample_unit: str
     dtype: str
 
 

@@ -47,6 +47,7 @@ class PlanCosts:
         self._weights = PlanCache(lambda plan: held_weights(model, plan))
         self._in_flight = PlanCache(lambda plan: held_activations(model, plan))
         self._ends = PlanCache(self._ends_of)
+        self._end_work: dict[bytes, PlanCache[EndWork]] = {}
         self._sends = PlanCache(lambda plan: np.append(tier_seconds(model, cluster, plan, eff.fix), 0.0))
         self._tiers = PlanCache(lambda plan: edge_tiers(cluster, plan))
 
@@ -97,13 +98,15 @@ class PlanCosts:
         """[stage] of one plan; stages that hold the same parameters share their work."""
         held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
         weights = stage_weights(self.model, plan, chunk_blocks(self.model, plan), held)
-        splits, made = group_splits(self.model, plan), dict[bytes, EndWork]()
-        for own in weights:
-            key = _key(own)
-            if key not in made:
-                made[key] = end_work(self.cluster, plan, splits, own, self.eff)
-        return stacked([made[_key(own)] for own in weights])
+        keys = [b"".join(part.tobytes() for part in own) for own in weights]
+        made = {key: self._end_of(key, own).of(plan) for key, own in dict(zip(keys, weights, strict=True)).items()}
+        return stacked([made[key] for key in keys])
 
-
-def _key(weights: StageWeights) -> bytes:
-    return b"".join(part.tobytes() for part in weights)
+    def _end_of(self, key: bytes, weights: StageWeights) -> PlanCache[EndWork]:
+        """Work of a stage that holds these parameters, whatever the layout."""
+        if key not in self._end_work:
+            model, cluster, eff = self.model, self.cluster, self.eff
+            self._end_work[key] = PlanCache(
+                lambda plan: end_work(cluster, plan, group_splits(model, plan), weights, eff)
+            )
+        return self._end_work[key]

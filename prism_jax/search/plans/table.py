@@ -140,13 +140,18 @@ class PlanTable:
         )
 
 
+MAX_CODE = 2**62  # combinations that a code can tell apart
 COLUMNS = tuple(field.name for field in fields(PlanTable) if field.name not in ("base", "layout"))
 
 
 def distinct(*columns: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(first, which): a row that stands for each distinct combination of the columns, and every row's combination."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
+    code, n_code = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
-        code = code * (int(column.max(initial=0)) + 1) + column
+        n_value = int(column.max(initial=0)) + 1
+        if n_code * n_value > MAX_CODE:
+            code = np.unique(code, return_inverse=True)[1]
+            n_code = int(code.max(initial=0)) + 1
+        code, n_code = code * n_value + column, n_code * n_value
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     return first, which

@@ -44,8 +44,11 @@ def test_unknown_name_gets_a_remedy_and_exit_2(kind, capsys):
     assert "unknown" in captured.err
 
 
-def test_help_names_every_catalogue():
+def test_help_names_every_catalogue(capsys):
     assert tuple(CATALOGUES) == KINDS
+    assert main(["show", "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(kind in printed for kind in KINDS)
 
 
 def test_unknown_kind_gets_a_hint(capsys):
