@@ -53,7 +53,8 @@ class RecordedJob:
 
 def fit_job(trace: Trace) -> RecordedJob:
     """What `trace` tells about steps that were not recorded. Where fewer replicas are at hand than the job has, meetings of all
-    replicas are counted without the wait for the missing ones."""
+    replicas are counted without the wait for the missing ones.
+    """
     waits = observed_waits(trace, dependencies(trace))
     run_s, gap_s = work(trace, waits)
     run_s = _without_absent(run_s, waits.needs, trace.n_replica / trace.job.dp)

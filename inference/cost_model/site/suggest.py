@@ -69,7 +69,8 @@ def suggest_runs(path: str | Path, n: int) -> list[Suggestion]:
 
 def unalike(parts: Floats, n: int) -> NDArray[np.intp]:
     """At most `n` rows, in order, of `parts` [row, knob], to which all rows are near: the sum of the distances to the nearest
-    is small (medoids, by exchange)."""
+    is small (medoids, by exchange).
+    """
     apart = _apart(parts)
     chosen: list[int] = []
     for at in [*range(min(n, len(parts)))] * PASSES:

@@ -29,7 +29,7 @@ BLOCKS = ("level", "shape", "roofline", "waves")
 
 
 def family(op: str) -> str:
-    """ "gemm" or "attention": which axes an op has."""
+    """As "gemm" or "attention": which axes an op has."""
     return "attention" if any(word in op for word in ("attention", "sdp", "attn", "fmha")) else "gemm"
 
 

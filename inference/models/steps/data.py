@@ -106,7 +106,7 @@ def key_of(run: Run) -> str:
 
 
 def kind_of(labels: dict[str, str] | Run) -> str:
-    """ "metric | benchmark" of a run or of its labels."""
+    """As "metric | benchmark" of a run or of its labels."""
     found = labels.labels if isinstance(labels, Run) else labels
     return f"{found['metric']} | {found['benchmark']}"
 

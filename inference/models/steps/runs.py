@@ -92,7 +92,7 @@ class RunTable:
 
 
 def gpu_class(name: str) -> str:
-    """ "H100" of "NVIDIA H100-SXM5-80GB"; the name itself where no model number is found."""
+    """As "H100" of "NVIDIA H100-SXM5-80GB"; the name itself where no model number is found."""
     found = GPU_CLASS.search(name.upper())
     return found.group(0) if found else name
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from ...errors import Mistake
 from ...hints import did_you_mean
 from .document import Document, Path, short
-from .schema import NotOneOf
+from .schema import NotOneOfError
 
 _MUST_BE = {
     "int_type": "an integer, in digits only",
@@ -64,7 +64,7 @@ def _message(item: Mapping[str, Any], known: list[str]) -> str:
         return f"{short(value)}, but it must be {words} {context[key]:g}"
     if kind == "value_error":
         error = context["error"]
-        return f"{short(value)} {error}" if isinstance(error, NotOneOf) else str(error)
+        return f"{short(value)} {error}" if isinstance(error, NotOneOfError) else str(error)
     if value is None:
         return f"is empty; it must be {_MUST_BE.get(kind, 'given')}"
     return f"{short(value)}, but it must be {_MUST_BE[kind]}" if kind in _MUST_BE else f"{short(value)}: {item['msg']}"

@@ -34,7 +34,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 
 
-class NotOneOf(ValueError):
+class NotOneOfError(ValueError):
     """What a value must be; a message puts the value in front."""
 
 
@@ -45,7 +45,7 @@ def one_of(names: Iterable[str] | Registry[Any]) -> Any:
     def check(value: str) -> str:
         known = names.names if isinstance(names, Registry) else fixed
         if value not in known:
-            raise NotOneOf(f"must be one of {', '.join(known)}{did_you_mean(value, known, '')}")
+            raise NotOneOfError(f"must be one of {', '.join(known)}{did_you_mean(value, known, '')}")
         return value
 
     return Annotated[str, AfterValidator(check)]

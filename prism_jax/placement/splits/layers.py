@@ -142,7 +142,6 @@ def _gradient(
     objective: PlanObjective,
 ) -> Float[Array, " chunk"]:
     """Gradient of the smoothed objective with `more` layers per chunk, the sum held; its largest entry is one."""
-
     base_s = columns(tables, kept, seats).mean(axis=-1)
     slowest = lax.top_k(base_s, min(MOST_REPLICAS, base_s.shape[0]))[1].astype(jnp.int32)
 

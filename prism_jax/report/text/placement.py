@@ -89,7 +89,7 @@ def _splits(report: PlacementReport) -> list[str]:
 
 
 def _counts(values: Sequence[int]) -> str:
-    """ "8 9 9 9", long lists in runs: "14x8 2x9"."""
+    """As "8 9 9 9", long lists in runs: "14x8 2x9"."""
     if len(values) <= MOST_LISTED * 2:
         return " ".join(map(str, values))
     edges = [0, *(i for i in range(1, len(values)) if values[i] != values[i - 1]), len(values)]

@@ -87,7 +87,7 @@ def _model_band(report: PredictionReport) -> list[str]:
 
 
 def _beside(share: float) -> str:
-    """ "1.4% above"; a skewed factor of mean one, such as a network regime, can put the median below."""
+    """As "1.4% above"; a skewed factor of mean one, such as a network regime, can put the median below."""
     return f"{abs(share):.1%} {'above' if share >= 0.0 else 'below'}"
 
 

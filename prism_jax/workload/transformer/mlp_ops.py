@@ -28,7 +28,6 @@ def mlp_ops(model: TransformerSizes, shard: Shard, name: str, width: int) -> lis
 
 def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     """Router, dispatch and combine copies, routed and shared experts of one layer and micro-batch."""
-
     moe = model.moe
     assert moe is not None
     ops = [op._replace(dtype="bf16") for op in gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard)]

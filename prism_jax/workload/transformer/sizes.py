@@ -168,7 +168,8 @@ class TransformerSizes:
     @property
     def kv_dim(self) -> int:
         """Width of all keys together, as large as that of all values; MLA: keys, expanded to every head (values are
-        `attention_out_dim` wide)."""
+        `attention_out_dim` wide).
+        """
         return self.n_heads * self.qk_head_dim if self.mla is not None else self.kv_heads * self.qk_head_dim
 
     @property

@@ -101,7 +101,7 @@ def _has_long_number(text: bytes) -> bool:
     )
 
 
-def _scan(stream: _Stream, header: Header) -> Iterator[tuple[int, Event, Event]]:
+def _scan(stream: _Stream, header: Header) -> Iterator[tuple[int, Event, Event]]:  # noqa: C901  (millions of tokens, one pass)
     """Number, content and args of every event."""
     depth = number = 0
     key = area = inner = ""

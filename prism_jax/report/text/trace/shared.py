@@ -43,5 +43,5 @@ def _steps(info: TraceFacts) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """ "1 gap", "2 gaps"."""
+    """As "1 gap", "2 gaps"."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
