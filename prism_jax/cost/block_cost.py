@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from .._arrays import Values, namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, PASSES
 from ..partition.weights import block_parameters
@@ -51,11 +53,12 @@ class BlockCost:
 
     def __add__(self, other: BlockCost) -> BlockCost:
         """Both; the first gathering is that of the one that comes first."""
+        xp = namespace(self.first_gather_s, other.first_gather_s)
         return BlockCost(
             self.compute_s + other.compute_s,
             self.n_launch + other.n_launch,
             self.comm_s + other.comm_s,
-            np.where(self.first_gather_s > 0.0, self.first_gather_s, other.first_gather_s),
+            xp.where(self.first_gather_s > 0.0, self.first_gather_s, other.first_gather_s),
         )
 
     def times(self, count: int) -> BlockCost:
@@ -84,6 +87,11 @@ class BlockCostModel:
     cluster: Cluster
     plan: ParallelPlan
     eff: Efficiency
+
+    @cached_property
+    def xp(self) -> Any:
+        """Array library of the hardware's numbers."""
+        return namespace(self.cluster, self.eff)
 
     def whole(self, kind: str) -> BlockCost:
         """A block with the gathering of its parameters; `kind` as in `Workload.layout`."""
@@ -114,8 +122,8 @@ class BlockCostModel:
         """What sharded parameters add to each of several kinds, along a leading axis."""
         return stack_blocks([self.gathering(kind) for kind in kinds])
 
-    def comm_seconds(self, comm: Comm) -> float:
-        """All collectives of a `Comm`; items that fan out cross the network once per node, not once per member."""
+    def comm_seconds(self, comm: Comm) -> Values:
+        """Seconds of all collectives of a `Comm`; items that fan out cross the network once per node, not per member."""
         group = Group.of(self.cluster, comm.stride, comm.size)
         n_bytes = comm.n_bytes * (dispatch_share(group.n_node, comm.fan_out) if comm.fan_out else 1.0)
         seconds = collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
@@ -129,15 +137,15 @@ class BlockCostModel:
 
     def _communicating(self, block: BlockCost, comms: Sequence[Comm]) -> BlockCost:
         """`block` with the seconds and the launches of its communication."""
-        launches, seconds = block.n_launch.copy(), block.comm_s.copy()
+        launches, seconds = block.n_launch.copy(), [0.0] * len(SLOTS)
         for comm in comms:
             launches[PASSES.index(comm.phase)] += comm.count
             seconds[SLOTS.index((comm.phase, comm.axis, comm.beside))] += self.comm_seconds(comm)
-        return replace(block, n_launch=launches, comm_s=seconds)
+        return replace(block, n_launch=launches, comm_s=block.comm_s + self.xp.asarray(seconds, dtype=float))
 
     def _first_gather_s(self, comms: Sequence[Comm]) -> Floats:
         gathers = [comm for comm in comms if comm.phase == "F" and comm.beside]
-        return np.array(self.comm_seconds(gathers[0]) if gathers else 0.0)
+        return self.xp.asarray(self.comm_seconds(gathers[0]) if gathers else 0.0, dtype=float)
 
 
 def dispatch_share(n_node: int, top_k: int) -> float:

@@ -19,19 +19,27 @@ Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
-from typing import NamedTuple
+from functools import cached_property, reduce
+from math import ceil, log2, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import namespace
 from .._typing import Floats
 from ..system.hardware import Cluster, Tier
 from . import nccl
 
+_TRACED = "cheapest"  # which one that is depends on traced numbers
+_BANDWIDTH, _BASE_RING_S, _BASE_TREE_S, _SCALE_UP_HOP, _NETWORK_HOP, _FILL_BYTES = (
+    np.array([getattr(protocol, name) for protocol in nccl.PROTOCOLS])
+    for name in ("bandwidth", "base_ring_s", "base_tree_s", "scale_up_hop", "network_hop", "fill_bytes")
+)  # [protocol]
+
 
 class CollectiveTime(NamedTuple):
-    """Seconds of one collective and how it is done."""
+    """Seconds of one collective and how it is done ("cheapest" where that depends on traced numbers)."""
 
     seconds: float
     algorithm: str
@@ -62,6 +70,11 @@ class Group:
             members.append(-(-within // inside))
             inside = within
         return cls(cluster.tiers, tuple(members), nccl.GENERATION_NETWORK_SHARE.get(cluster.device.generation, 1.0))
+
+    @cached_property
+    def xp(self) -> Any:
+        """Array library of the tiers' numbers."""
+        return namespace(self.tiers)
 
     @property
     def size(self) -> int:
@@ -94,14 +107,17 @@ def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size:
     """
     if size <= 1 or n_bytes <= 0.0:
         return CollectiveTime(0.0, "none")
-    options = candidates(kind, n_bytes, Group.of(cluster, stride, size))
+    group = Group.of(cluster, stride, size)
+    options = candidates(kind, n_bytes, group)
+    if group.xp is not np:
+        return CollectiveTime(reduce(group.xp.minimum, options.values()), _TRACED)
     name = min(options, key=lambda key: float(options[key]))
     return CollectiveTime(float(options[name]), name)
 
 
 def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Floats]:
     """Seconds of every algorithm that `kind` has on this group, each with its best protocol; arrays over `n_bytes`."""
-    size = np.asarray(n_bytes, dtype=np.float64)
+    size = namespace(n_bytes).asarray(n_bytes, dtype=float)
     if kind == "p2p":
         return {"direct": _best(kind, group, 1, 1, *_direct(size, group))}
     if kind == "all_to_all":
@@ -126,28 +142,23 @@ def _best(
     kind: str, group: Group, hops: int, net_hops: int, scale_up: Floats, network: Floats, tree: bool = False
 ) -> Floats:
     """Latency plus the longer of the two concurrent wires, for the fastest protocol; wires are bytes over link rate."""
-    inner, outer = group.tiers[0], group.outermost
-    alone = group.n_node == 1
+    inner, outer, xp = group.tiers[0], group.outermost, group.xp
     network = network / (nccl.NETWORK_SHARE[kind] * group.network_share)
     scale_up = scale_up / nccl.SCALE_UP_SHARE[kind]
     fill_s = 1.0 / (inner.effective_bytes_per_s * nccl.SCALE_UP_SHARE[kind]) if group.in_node > 1 else 0.0
-    seconds: Floats | None = None
-    for protocol in nccl.PROTOCOLS:
-        base = protocol.base_tree_s if tree else protocol.base_ring_s
-        scale_up_hops = hops - net_hops
-        latency = base + scale_up_hops * inner.latency_s * protocol.scale_up_hop
-        latency += 0.0 if alone else net_hops * outer.latency_s * protocol.network_hop
-        wire = np.maximum(scale_up + protocol.fill_bytes * fill_s, network) / protocol.bandwidth
-        seconds = latency + wire if seconds is None else np.minimum(seconds, latency + wire)
-    assert seconds is not None
-    return seconds
+    base = _BASE_TREE_S if tree else _BASE_RING_S
+    latency = base + (hops - net_hops) * inner.latency_s * _SCALE_UP_HOP
+    if group.n_node > 1:
+        latency = latency + net_hops * outer.latency_s * _NETWORK_HOP
+    wire = xp.maximum(scale_up[..., None] + _FILL_BYTES * fill_s, network[..., None]) / _BANDWIDTH
+    return (latency + wire).min(axis=-1)
 
 
 def _rails(size: Floats, group: Group) -> tuple[Floats, Floats]:
     """Wire seconds of one ring per member of the node, each with its own port; domains further out share their uplinks."""
     n, k = group.size, group.in_node
     scale_up = size * (k - 1) / k / group.tiers[0].effective_bytes_per_s
-    network, inside = np.zeros_like(size), k
+    network, inside = 0.0 * size, k
     for tier, count in zip(group.tiers[1:], group.members[1:], strict=True):
         if count > 1:  # a ring leaves a domain of `inside` members once
             network = network + size * (n - 1) / n / inside / tier.effective_bytes_per_s
@@ -163,18 +174,18 @@ def _flat(size: Floats, group: Group) -> tuple[Floats, Floats]:
 
 def _direct(size: Floats, group: Group) -> tuple[Floats, Floats]:
     seconds = size / group.outermost.effective_bytes_per_s
-    return (seconds, np.zeros_like(size)) if group.n_node == 1 else (np.zeros_like(size), seconds)
+    return (seconds, 0.0 * size) if group.n_node == 1 else (0.0 * size, seconds)
 
 
 def _chain(size: Floats, group: Group) -> tuple[Floats, Floats]:
-    scale_up = size / group.tiers[0].effective_bytes_per_s if group.in_node > 1 else np.zeros_like(size)
-    network = size / group.outermost.effective_bytes_per_s if group.n_node > 1 else np.zeros_like(size)
+    scale_up = size / group.tiers[0].effective_bytes_per_s if group.in_node > 1 else 0.0 * size
+    network = size / group.outermost.effective_bytes_per_s if group.n_node > 1 else 0.0 * size
     return scale_up, network
 
 
 def _pairwise(size: Floats, group: Group) -> Floats:
     """All-to-all: to each tier goes the share of peers that are first met there; peers are served a few at a time."""
-    scale_up, network, inside = np.zeros_like(size), np.zeros_like(size), 1
+    scale_up, network, inside = 0.0 * size, 0.0 * size, 1
     for i, (tier, count) in enumerate(zip(group.tiers, group.members, strict=True)):
         seconds = size * (inside * count - inside) / group.size / tier.effective_bytes_per_s
         if i == 0:
@@ -190,8 +201,7 @@ def _pairwise(size: Floats, group: Group) -> Floats:
 def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
     if group.n_node == 1:
         return {}
-    depth = int(np.ceil(np.log2(group.n_node)))
-    net_hops = 2 * depth
+    net_hops = 2 * ceil(log2(group.n_node))
     hops = 2 * (group.in_node - 1) + net_hops
     scale_up, network = _rails(2.0 * size, group)
     options = {"tree": _best("all_reduce", group, hops, net_hops, scale_up, network, tree=True)}
@@ -215,8 +225,9 @@ def _in_switch_options(size: Floats, group: Group) -> dict[str, Floats]:
     if group.n_node == 1:
         return {"in_switch": nccl.IN_SWITCH_BASE_S + link}
     _, network = _rails(2.0 * size, group)
-    net_hops = 2 * int(np.ceil(np.log2(group.n_node)))
+    net_hops = 2 * ceil(log2(group.n_node))
     base = nccl.IN_SWITCH_BASE_S + net_hops * group.outermost.latency_s * nccl.PROTOCOLS[-1].network_hop
     return {
-        "in_switch_tree": base + np.maximum(link, network / (nccl.NETWORK_SHARE["all_reduce"] * group.network_share))
+        "in_switch_tree": base
+        + group.xp.maximum(link, network / (nccl.NETWORK_SHARE["all_reduce"] * group.network_share))
     }

@@ -4,14 +4,18 @@
 
 For a matrix product, `FLOPs / e` is the time of whole waves of output tiles over the multiprocessors, each tile with
 `k + k_half` steps, for the best of a few tile shapes and of a few ways to split `k`: tile and wave quantisation as in NVIDIA's
-"Matrix Multiplication Background User's Guide". Every function is arithmetic on arrays of any (broadcastable) shape.
+"Matrix Multiplication Background User's Guide". Every function is arithmetic on arrays of any (broadcastable) shape. Sizes of
+kernels are plain numbers; peaks, bandwidths and constants of the device may be traced by JAX.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import Values, namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, PASSES
 from ..system.hardware import Device
@@ -39,18 +43,20 @@ def gemm_s(
         Where tiles are too few to fill the device the inner dimension is split (split-K): each part writes its sums in fp32, and
         a second kernel adds them up.
     """
+    xp = namespace(peak_flops_per_s, device, eff)
     m, n, k, batch = (np.asarray(x, dtype=np.float64) for x in (m, n, k, batch))
-    per_sm = np.asarray(peak_flops_per_s, dtype=np.float64) * eff.gemm_max / device.n_sm
-    ways = [1] * np.broadcast(m, n, k, batch, per_sm).ndim
+    per_sm = xp.asarray(peak_flops_per_s, dtype=float) * eff.gemm_max / device.n_sm
+    ways = [1] * max(m.ndim, n.ndim, k.ndim, batch.ndim, per_sm.ndim)
+    per_sm = per_sm.reshape(*([1] * (2 + len(ways) - per_sm.ndim)), *per_sm.shape)
     rows, columns, relative = np.array(eff.gemm_tiles).T.reshape(3, -1, 1, *ways)
-    parts = np.array(SPLITS, dtype=np.float64).reshape(-1, *ways)
+    parts = np.array(SPLITS, dtype=np.float64).reshape(1, -1, *ways)
     n_wave = np.ceil(np.ceil(m / rows) * np.ceil(n / columns) * batch * parts / device.n_sm)
     tiled = n_wave * 2.0 * rows * columns * (k / parts + eff.gemm_k_half) / (per_sm * relative)
     added = parts * 4.0 * m * n * batch / (device.hbm_bytes_per_s * eff.memory) + eff.launch_s
-    best = (tiled + np.where(parts > 1.0, added, 0.0)).min(axis=(0, 1))
+    best = (tiled + xp.where(parts > 1.0, added, 0.0)).min(axis=(0, 1))
     odd = (np.mod(n, ALIGNED) > 0.0) | (np.mod(k, ALIGNED) > 0.0)
-    best = best * np.where(odd, eff.gemm_misaligned, 1.0)
-    return np.where(m * n * k * batch > 0.0, best, 0.0)
+    best = best * xp.where(odd, eff.gemm_misaligned, 1.0)
+    return xp.where(m * n * k * batch > 0.0, best, 0.0)
 
 
 def attention_s(
@@ -64,16 +70,17 @@ def attention_s(
     eff: Efficiency,
 ) -> Floats:
     """Compute-bound seconds of fused attention over `heads` (times sequences) of `rows` queries and `width` dimensions."""
+    xp = namespace(peak_flops_per_s, eff)
     waves = np.ceil(np.asarray(rows, dtype=np.float64) / _BLOCK_ROWS) * np.asarray(heads, dtype=np.float64) / n_sm
     backward = np.asarray(backward, dtype=bool)
-    top = np.where(backward, eff.attention_backward, eff.attention_forward)
-    half = np.where(backward, eff.attention_backward_half_waves, eff.attention_forward_half_waves)
+    top = xp.where(backward, eff.attention_backward, eff.attention_forward)
+    half = xp.where(backward, eff.attention_backward_half_waves, eff.attention_forward_half_waves)
     width = np.asarray(width, dtype=np.float64)
     narrow = width / (width + eff.attention_half_width) * (_FULL_WIDTH + eff.attention_half_width) / _FULL_WIDTH
-    reached = top * np.minimum(narrow, 1.0) * waves / (waves + half)
+    reached = top * xp.minimum(narrow, 1.0) * waves / (waves + half)
     flops = np.asarray(flops, dtype=np.float64)
-    peak = np.asarray(peak_flops_per_s, dtype=np.float64)
-    return np.where(flops > 0.0, flops / (peak * np.where(reached > 0.0, reached, 1.0)), 0.0)
+    peak = xp.asarray(peak_flops_per_s, dtype=float)
+    return xp.where(flops > 0.0, flops / (peak * xp.where(reached > 0.0, reached, 1.0)), 0.0)
 
 
 def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, eff: Efficiency) -> Floats:
@@ -83,34 +90,41 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
         `bytes / (B e s / (s + s_half))` with s the bytes of one kernel, which is `(bytes + n_launch s_half) / (B e)`. Of a
         kernel of s bytes a share `1 - s / cache` was left in the cache by the one before, and is read `cache_speed` as fast.
     """
+    xp = namespace(hbm_bytes_per_s, eff)
     size = np.asarray(hbm_bytes, dtype=np.float64)
     launches = np.asarray(n_launch, dtype=np.float64)
-    cached = np.clip(1.0 - size / np.maximum(launches, 1.0) / eff.cache_bytes, 0.0, 1.0)
+    cached = xp.clip(1.0 - size / np.maximum(launches, 1.0) / eff.cache_bytes, 0.0, 1.0)
     filled = size * (1.0 - cached * (1.0 - 1.0 / eff.cache_speed)) + launches * eff.memory_half_bytes
-    return np.where(size > 0.0, filled / (hbm_bytes_per_s * eff.memory), 0.0)
+    return xp.where(size > 0.0, filled / (hbm_bytes_per_s * eff.memory), 0.0)
 
 
 def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
     """Seconds of every op of `table` inside a step, nothing beside it, shape [op]; `dtype` is the plan's."""
     if not len(table):
         return np.zeros(0)
+    xp = namespace(device, eff)
     kernel = table.kernel_index
     flops, hbm = table.column("flops"), table.column("hbm_bytes")
     m, n, k, batch = (table.column(name) for name in ("m", "n", "k", "batch"))
     launches = table.column("n_launch")
     dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
-    peak = np.array([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in dtypes])
+    peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
-    busy = np.select(
-        [kernel == COMPUTE_CLASSES.index("gemm"), kernel == COMPUTE_CLASSES.index("attention")], [product, fused], 0.0
-    )
+    is_gemm, is_attention = kernel == COMPUTE_CLASSES.index("gemm"), kernel == COMPUTE_CLASSES.index("attention")
+    busy = xp.where(is_gemm, product, xp.where(is_attention, fused, 0.0))
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    factor = np.array([eff.fix.gemm, eff.fix.attention, eff.fix.memory])[kernel]
-    factor = factor * np.where(
-        [name == "fp8" for name in dtypes] & (kernel == COMPUTE_CLASSES.index("gemm")), eff.fix.fp8, 1.0
-    )
-    return (np.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
+    factor = xp.asarray([eff.fix.gemm, eff.fix.attention, eff.fix.memory], dtype=float)[kernel]
+    in_fp8 = np.array([name == "fp8" for name in dtypes])
+    factor = factor * xp.where(in_fp8 & is_gemm, eff.fix.fp8, 1.0)
+    return (xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
+
+
+def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
+    """[op] FLOP/s that products reach at most, by the dtype of each op."""
+    names = sorted(set(dtypes))
+    own = xp.asarray([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in names], dtype=float)
+    return own[np.array([names.index(name) for name in dtypes])]
 
 
 def _dtype_of(op: Kernel, device: Device, dtype: str) -> str:
@@ -132,7 +146,9 @@ def launch_counts(table: KernelTable) -> Floats:
 
 def class_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
     """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `StepCost.compute_s`."""
-    total = np.zeros((len(PASSES), len(COMPUTE_CLASSES)))
-    if len(table):
-        np.add.at(total, (table.phase_index, table.kernel_index), op_seconds(table, device, dtype, eff))
-    return total
+    if not len(table):
+        return np.zeros((len(PASSES), len(COMPUTE_CLASSES)))
+    seconds = op_seconds(table, device, dtype, eff)
+    cell = table.phase_index * len(COMPUTE_CLASSES) + table.kernel_index
+    own = np.arange(len(PASSES) * len(COMPUTE_CLASSES))[:, None] == cell
+    return namespace(seconds).where(own, seconds[None, :], 0.0).sum(axis=-1).reshape(len(PASSES), len(COMPUTE_CLASSES))

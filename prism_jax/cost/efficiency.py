@@ -15,6 +15,8 @@ from .correction import NEUTRAL, Correction
 class Efficiency:
     """Constants of one GPU generation; shares of the datasheet peak unless the name says otherwise.
 
+    Every number may be traced by JAX (`_arrays`), the knobs of the correction included; the tiles may not.
+
     Attributes:
         gemm_max: of a large matrix product with perfectly filled waves.
         gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Values, namespace
 from .._typing import Floats
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -15,7 +16,8 @@ from .correction import NEUTRAL, Correction
 
 def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Floats:
     """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
-    return np.append(tier_seconds(model, cluster, plan, fix), 0.0)[edge_tiers(cluster, plan)]
+    seconds = tier_seconds(model, cluster, plan, fix)
+    return namespace(seconds).append(seconds, 0.0)[edge_tiers(cluster, plan)]
 
 
 def edge_tiers(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
@@ -42,7 +44,8 @@ def tier_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Cor
     if plan.tp > 1 and not plan.sequence_parallel:
         gather = collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds * fix.scale_up
     sends = [_send_s(activation / plan.tp, cluster, plan, tier) for tier in range(len(cluster.tiers))]
-    return np.array([seconds * fix.comm(tier > 0)[0] + gather for tier, seconds in enumerate(sends)])
+    whole = [seconds * fix.comm(tier > 0)[0] + gather for tier, seconds in enumerate(sends)]
+    return namespace(whole).asarray(whole, dtype=float)
 
 
 def stages(plan: ParallelPlan) -> tuple[int, ...]:
@@ -50,7 +53,7 @@ def stages(plan: ParallelPlan) -> tuple[int, ...]:
     return plan.pipeline_schedule.placements(plan.pp, plan.virtual_stages)[0]
 
 
-def _send_s(n_bytes: float, cluster: Cluster, plan: ParallelPlan, level: int) -> float:
+def _send_s(n_bytes: Values, cluster: Cluster, plan: ParallelPlan, level: int) -> Values:
     """A message between the same position of two stages that meet at tier `level`.
 
     Notes:
@@ -59,8 +62,8 @@ def _send_s(n_bytes: float, cluster: Cluster, plan: ParallelPlan, level: int) ->
     stride, tier = plan.stride("pp"), cluster.tiers[level]
     if level > 0:
         crossing = min(1.0, stride / cluster.tiers[level - 1].n_devices)
-        rate = min(tier.bytes_per_s, tier.effective_bytes_per_s / crossing)
-        n_bytes *= tier.effective_bytes_per_s / rate
+        rate = namespace(tier).minimum(tier.bytes_per_s, tier.effective_bytes_per_s / crossing)
+        n_bytes = n_bytes * (tier.effective_bytes_per_s / rate)
     members = tuple(2 if i == level else 1 for i in range(len(cluster.tiers)))
     group = Group(cluster.tiers, members, Group.of(cluster, stride, 2).network_share)
-    return float(candidates("p2p", n_bytes, group)["direct"])
+    return candidates("p2p", n_bytes, group)["direct"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from .._arrays import namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, PASSES
 from ..partition.chunks import chunk_blocks, chunks_of_stage
@@ -25,19 +27,21 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
     """Cost of one training step.
 
     Args:
+        cluster: its rates and latencies may be traced by JAX; so may the constants of `eff`.
         eff: constants of the device, corrected by a calibration or not.
 
     Raises:
         SpecError: no constants for the device, or it lacks the plan's dtype.
         PlanError: `layer_split` does not fit.
     """
-    chunks = _chunk_costs(model, cluster, plan, eff)
+    xp = namespace(cluster, eff)
+    chunks = _chunk_costs(model, cluster, plan, eff, xp)
     p2p_s = edge_seconds(model, cluster, plan, eff.fix)
-    end = _stage_end(model, cluster, plan, eff, chunks)
+    end = _stage_end(model, cluster, plan, eff, chunks, xp)
     return StepCost(
-        compute_s=_beside_sends(np.stack([chunk.compute_s for chunk in chunks], axis=1), p2p_s, plan, eff),
-        comm_s=np.stack([chunk.comm_s for chunk in chunks], axis=1),
-        hidden_comm_s=np.stack([chunk.hidden_s for chunk in chunks], axis=1),
+        compute_s=_beside_sends(xp.stack([chunk.compute_s for chunk in chunks], axis=1), p2p_s, plan, eff, xp),
+        comm_s=xp.stack([chunk.comm_s for chunk in chunks], axis=1),
+        hidden_comm_s=xp.stack([chunk.hidden_s for chunk in chunks], axis=1),
         p2p_s=p2p_s,
         p2p_blocking=not plan.overlap.pp,
         end_compute_s=end.compute_s,
@@ -61,31 +65,31 @@ def collective_classes(plan: ParallelPlan) -> dict[str, str]:
     }
 
 
-def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Efficiency) -> Floats:
+def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Efficiency, xp: Any) -> Floats:
     """`compute_s` slowed by the activations and gradients that are on their way beside it."""
     if not plan.overlap.pp:
         return compute_s
-    slowed = compute_s.copy()
-    gemm = COMPUTE_CLASSES.index("gemm")
-    slowed[PASSES.index("F"), :, gemm] += eff.overlap_slowdown * p2p_s
-    slowed[PASSES.index("B"), 1:, gemm] += eff.overlap_slowdown * p2p_s[:-1]
-    return slowed
+    beside = {"F": p2p_s, "B": xp.append(0.0 * p2p_s[:1], p2p_s[:-1])}  # what is sent, and what is received
+    transfer_s = xp.stack([beside.get(name, 0.0 * p2p_s) for name in PASSES])
+    is_gemm = np.array([name == "gemm" for name in COMPUTE_CLASSES], dtype=float)
+    return compute_s + eff.overlap_slowdown * transfer_s[..., None] * is_gemm[None, None]
 
 
-def _chunk_costs(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[ChunkCost]:
+def _chunk_costs(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, xp: Any) -> list[ChunkCost]:
     """Cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
     block, kinds = lru_cache(BlockCostModel(model, cluster, plan, eff).whole), kinds_of(model)
-    of_chunk = lru_cache(lambda chunk: chunk_cost(blocks_of(chunk, kinds, block), plan.tp, plan.cp, eff))
+    tp, cp = float(plan.tp), float(plan.cp)
+    of_chunk = lru_cache(lambda chunk: chunk_cost(blocks_of(chunk, kinds, block), tp, cp, eff, xp))
     return [of_chunk(chunk) for chunk in chunk_blocks(model, plan)]
 
 
 def _stage_end(
-    model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: list[ChunkCost]
+    model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: list[ChunkCost], xp: Any
 ) -> StageEnd:
     """[stage] what every stage does at the end of the step."""
     held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
     weights = stage_weights(model, plan, chunk_blocks(model, plan), held)
     work = [end_work(cluster, plan, group_splits(model, plan), own, eff) for own in weights]
-    backward = np.array([sum(float(chunks[chunk].backward_s) for chunk in own) for own in held])
-    forward = np.array([sum(float(chunks[chunk].forward_s) for chunk in own) for own in held])
-    return stage_end(EndWork(*np.array(work).T), backward, forward, eff)
+    backward = xp.stack([sum(chunks[chunk].backward_s for chunk in own) for own in held])
+    forward = xp.stack([sum(chunks[chunk].forward_s for chunk in own) for own in held])
+    return stage_end(EndWork(*map(xp.stack, zip(*work, strict=True))), backward, forward, eff, xp)

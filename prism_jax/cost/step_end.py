@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arrays import Values, namespace
 from .._typing import Floats
 from ..partition.weights import StageWeights, sharded, state_ranks
 from ..plan.plan import ParallelPlan
@@ -55,16 +56,17 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
         splits: [group] as in `partition.weights.group_splits`.
         weights: what the stage holds.
     """
+    xp = namespace(cluster, eff)
     factor, _ = eff.fix.comm(Group.of(cluster, *plan.data_group).n_node > 1)
     update_s = OPTIMIZER_BYTES * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
     idle_s = eff.fix.step_s + eff.fix.network_step_s * log2(max(cluster.n_devices / cluster.node_size, 1.0))
     n_bucket = float(weights.count.sum()) // plan.grad_bucket if plan.overlap.dp else 0.0
     return EndWork(
-        np.asarray(_reduction_s(cluster, plan, splits, weights) * factor),
-        np.asarray(_gathering_s(cluster, plan, splits, weights) * factor),
-        np.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor),
-        np.asarray(update_s * eff.fix.optimizer + idle_s),
-        np.asarray(n_bucket),
+        xp.asarray(_reduction_s(cluster, plan, splits, weights) * factor, dtype=float),
+        xp.asarray(_gathering_s(cluster, plan, splits, weights) * factor, dtype=float),
+        xp.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor, dtype=float),
+        xp.asarray(update_s * eff.fix.optimizer + idle_s, dtype=float),
+        xp.asarray(n_bucket, dtype=float),
     )
 
 
@@ -89,7 +91,7 @@ def _updated(plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float
     return sharded(weights.count, splits, state_ranks(plan)) if plan.zero_stage >= 1 else float(weights.count.sum())
 
 
-def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
+def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> Values:
     """All-reduce of gradients, or reduce-scatter if the optimizer is sharded; HSDP: between copies of the sharding group."""
     stride, _ = plan.data_group
     wide = gradient_bytes(plan)
@@ -101,7 +103,7 @@ def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: 
     return _in_buckets(kind, wide, cluster, plan, splits, weights)
 
 
-def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
+def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> Values:
     """Updated parameters back to every rank (ZeRO-1 and 2)."""
     if plan.shard_group > 1 or plan.zero_stage == 0:
         return 0.0
@@ -110,7 +112,7 @@ def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: 
 
 def _in_buckets(
     kind: str, wide: float, cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights
-) -> float:
+) -> Values:
     """Parameters of `wide` bytes, one collective per bucket and group; without overlap one per group."""
     stride, size = plan.data_group
     total = 0.0
@@ -121,7 +123,7 @@ def _in_buckets(
     return total
 
 
-def _copies_s(cluster: Cluster, plan: ParallelPlan, count: float) -> float:
+def _copies_s(cluster: Cluster, plan: ParallelPlan, count: float) -> Values:
     """Gradients of shared tensors are added up between the first and the last stage."""
     n_bytes = gradient_bytes(plan) * count
     return collective_s("all_reduce", n_bytes, cluster, plan.stride("pp") * (plan.pp - 1), 2).seconds if count else 0.0

@@ -2,6 +2,9 @@
 
 A cluster is a homogeneous set of devices under a stack of tiers, innermost first. A tier is described by how many
 devices one of its domains spans and by what one device can send into it.
+
+Rates, sizes in bytes, latencies and powers may be JAX arrays or tracers: costs can then be differentiated in them (`_arrays`).
+Checks of values leave those out. Counts and names are always plain.
 """
 
 from __future__ import annotations
@@ -9,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .._arrays import is_traced
 from .._content import ByContent
 from ..errors import Problem, SpecError
 
 
 def _positive(owner: str, **values: float) -> None:
     for name, value in values.items():
-        if not 0 < value < float("inf"):
+        if not is_traced(value) and not 0 < value < float("inf"):
             raise SpecError.of(Problem(name, f"{value}, but it must be finite and greater than 0"), owner)
 
 
@@ -38,7 +42,7 @@ class Device(ByContent):
             text = "is empty. Give the dense peak of at least one dtype, such as bf16."
             raise SpecError(f"{owner}: peak_flops_per_s {text}", ("peak_flops_per_s",), text)
         for dtype, peak in self.peak_flops_per_s.items():
-            if not 0 < peak < float("inf"):
+            if not is_traced(peak) and not 0 < peak < float("inf"):
                 text = f"{peak}, but it must be finite and greater than 0"
                 raise SpecError(f"{owner}: peak of {dtype} = {text}", ("peak_flops_per_s", dtype), text)
         _positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s)
@@ -75,10 +79,10 @@ class Tier:
     def __post_init__(self) -> None:
         owner = f"tier {self.name}"
         _positive(owner, n_devices=self.n_devices, bytes_per_s=self.bytes_per_s)
-        if not 0 <= self.latency_s < float("inf"):
+        if not is_traced(self.latency_s) and not 0 <= self.latency_s < float("inf"):
             text = f"{self.latency_s}, but it must be finite and not negative"
             raise SpecError.of(Problem("latency_s", text), owner)
-        if self.oversubscription < 1:
+        if not is_traced(self.oversubscription) and self.oversubscription < 1:
             text = f"{self.oversubscription}, but it divides the bandwidth. Use 1.0 (none) or more."
             raise SpecError.of(Problem("oversubscription", text), owner)
 

@@ -1,0 +1,60 @@
+"""Which array library a formula runs on: NumPy, or JAX where one of its numbers is a JAX array or is being traced.
+
+Costs are arithmetic on peaks, bandwidths and latencies. On plain floats it runs in NumPy; where a caller differentiates or
+compiles a function of such a number, the same arithmetic runs on the traced values. JAX is not imported here: its arrays know
+their own library (`__array_namespace__` of the array API standard).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Values: TypeAlias = Any
+"""Real numbers in an array of NumPy or of JAX, or one number."""
+
+_PLAIN = frozenset({float, int, str, bool, type(None), np.float64, np.ndarray})
+
+
+def namespace(*things: Any) -> Any:
+    """`numpy`, or `jax.numpy` if any number in `things` is a JAX array or tracer.
+
+    Args:
+        things: numbers, arrays, and tuples, mappings or dataclasses that hold such.
+    """
+    found = _foreign(things)
+    return np if found is None else found.__array_namespace__()
+
+
+def is_traced(value: Any) -> bool:
+    """Whether `value` belongs to JAX, so that it cannot be checked, compared or hashed on the host."""
+    return type(value) not in _PLAIN and _foreign((value,)) is not None
+
+
+def _foreign(things: Iterable[Any]) -> Any | None:
+    """The first array in `things` that is not of NumPy."""
+    for thing in things:
+        if type(thing) in _PLAIN:
+            continue
+        inner = _inside(thing)
+        found = _foreign(inner) if inner is not None else _own(thing)
+        if found is not None:
+            return found
+    return None
+
+
+def _inside(thing: Any) -> Iterable[Any] | None:
+    """What a container holds; None for anything else."""
+    if isinstance(thing, (tuple, list)):
+        return thing
+    if isinstance(thing, Mapping):
+        return thing.values()
+    return vars(thing).values() if is_dataclass(thing) else None
+
+
+def _own(thing: Any) -> Any | None:
+    """`thing` if it is an array of another library than NumPy."""
+    return thing if hasattr(thing, "__array_namespace__") and not isinstance(thing, (np.ndarray, np.generic)) else None
