@@ -16,14 +16,14 @@ it is a lag between the ops; with `p2p_blocking` it is time of the sender, the s
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._typing import Floats, Ints
+from .._typing import Ints
 from ..cost.step_cost import StepCost
 from ..errors import PlanError
 from ..schedule.order import Op, ScheduleOrder
 from .levels import LevelTable, level_table as level_table
-from .signatures import signature_seconds, signatures
+from .seconds import graph_seconds
+from .signatures import signatures
 from .step_graph import StepGraph
 
 
@@ -40,26 +40,13 @@ def build_graph(schedule: ScheduleOrder, cost: StepCost) -> StepGraph[Op]:
     _check_shapes(schedule, cost)
     table = level_table(schedule)
     sigs = signatures(schedule, table)
-    compute_s, comm_s = signature_seconds(sigs, cost.compute_s, cost.comm_s, cost.hidden_comm_s)
-    p2p_s = np.append(cost.p2p_s, 0.0)  # edge -1: nothing is sent
-    send_s = p2p_s[sigs.edge].sum(axis=-1) if cost.p2p_blocking else np.zeros(len(sigs.edge))
     return StepGraph(
-        compute_s=_placed(compute_s, sigs.of_op),
-        comm_s=_placed(comm_s, sigs.of_op),
         dep_level=table.dep_level,
         dep_lane=table.dep_lane,
-        lag_s=np.zeros(table.dep_edge.shape) if cost.p2p_blocking else p2p_s[table.dep_edge],
         op=_numbered(schedule, table),
         ops=tuple([op for order in schedule.orders for op in order]),
-        end_compute_s=np.array(cost.end_compute_s, dtype=np.float64),
-        end_comm_s=np.array(cost.end_comm_s, dtype=np.float64),
-        send_s=_placed(send_s, sigs.of_op),
+        **graph_seconds(cost, sigs, table)._asdict(),
     )
-
-
-def _placed(seconds: Floats, of_op: NDArray[np.intp]) -> Floats:
-    """[level, lane, ...] of values [signature, ...]; zero where a lane idles."""
-    return np.concatenate([seconds, np.zeros_like(seconds[:1])])[of_op]
 
 
 def _check_shapes(schedule: ScheduleOrder, cost: StepCost) -> None:

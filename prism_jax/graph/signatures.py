@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Floats
+from .._arrays import Values, namespace
 from ..kernels import PASSES
 from ..schedule.order import ScheduleOrder
 from .levels import LevelTable
@@ -84,12 +84,12 @@ def _edges(schedule: ScheduleOrder) -> Callable[[str, int, int], int]:
     return edge
 
 
-def signature_seconds(sigs: Signatures, compute_s: Floats, comm_s: Floats, hidden_s: Floats) -> tuple[Floats, Floats]:
+def signature_seconds(sigs: Signatures, compute_s: Values, comm_s: Values, hidden_s: Values) -> tuple[Values, Values]:
     """Compute [*plan, signature, class] and exposed communication [*plan, signature, axis] seconds.
 
     Args:
         sigs: of the schedule.
-        compute_s, comm_s, hidden_s: as in `StepCost`, [*plan, kind, chunk, class or axis].
+        compute_s, comm_s, hidden_s: as in `StepCost`, [*plan, kind, chunk, class or axis]; may be traced by JAX.
 
     Notes:
         Where an op holds a forward and a backward part, the communication of each runs beside what compute the other has free.
@@ -102,25 +102,32 @@ def signature_seconds(sigs: Signatures, compute_s: Floats, comm_s: Floats, hidde
     both = sides[0].any(axis=1) & sides[1].any(axis=1)
     if not both.any():
         return compute[0] + compute[1], comm[0] + comm[1]
+    xp = namespace(compute_s, comm_s)
     free = [
-        np.maximum(own.sum(axis=-1) - _total(hidden_s, sigs, side).sum(axis=-1), 0.0)
+        xp.maximum(own.sum(axis=-1) - _total(hidden_s, sigs, side).sum(axis=-1), 0.0)
         for own, side in zip(compute, sides, strict=True)
     ]
     exposed = [
         own * _exposed_share(own.sum(axis=-1), beside)[..., None] for own, beside in zip(comm, free[::-1], strict=True)
     ]
-    return compute[0] + compute[1], np.where(both[:, None], exposed[0] + exposed[1], comm[0] + comm[1])
+    return compute[0] + compute[1], xp.where(both[:, None], exposed[0] + exposed[1], comm[0] + comm[1])
 
 
-def _total(values: Floats, sigs: Signatures, chosen: NDArray[np.bool_]) -> Floats:
+def _total(values: Values, sigs: Signatures, chosen: NDArray[np.bool_]) -> Values:
     """Sum of the chosen parts [*plan, signature, class] of values [*plan, kind, chunk, class]."""
-    total = np.zeros((*values.shape[:-3], len(sigs.kind), values.shape[-1]))
+    xp = namespace(values)
+    total = xp.zeros((*values.shape[:-3], len(sigs.kind), values.shape[-1]))
     for part in range(sigs.kind.shape[1]):
         rows = np.flatnonzero(chosen[:, part])
-        total[..., rows, :] += values[..., sigs.kind[rows, part], sigs.chunk[rows, part], :]
+        own = values[..., sigs.kind[rows, part], sigs.chunk[rows, part], :]
+        if xp is np:
+            total[..., rows, :] += own
+        else:
+            total = total.at[..., rows, :].add(own)
     return total
 
 
-def _exposed_share(comm_s: Floats, beside_s: Floats) -> Floats:
+def _exposed_share(comm_s: Values, beside_s: Values) -> Values:
     """Share of `comm_s` that does not fit beside `beside_s` of compute; 0 where there is no communication."""
-    return np.divide(np.maximum(comm_s - beside_s, 0.0), comm_s, out=np.zeros_like(comm_s), where=comm_s > 0)
+    xp = namespace(comm_s, beside_s)
+    return xp.maximum(comm_s - beside_s, 0.0) / xp.where(comm_s > 0.0, comm_s, 1.0)
