@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._arrays import Values
 from .._typing import Floats
 from ..errors import DataError
 from ..job import Job
@@ -110,44 +111,81 @@ def _in_full(program: Program, key: Array, known: KnownGpus | None, progress: Pr
 
 def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | None = None) -> StepTimeDistribution:
     """Replica columns by importance-sampled Sobol points, raised to the number of replicas."""
-    n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples / N_RANDOMISATION, 1.0)))))
-    seed = int(jax.random.randint(key, (), 0, 1 << 30, jnp.int32))
-    design = column_design(program, n_column, seed)
-    scores = REGIME_SCORES if program.varying_regime else np.zeros(1)
-    inputs = column_inputs(program, regime_factors(program, scores))
-    peak = jnp.asarray(design.peak_score, float) if program.has_persistent else None
-    time_s = _randomised_times(inputs, key, peak, n_column)
-    shared = shared_of(program, scores)
+    columns = replica_columns(program, key, n_samples)
+    chunk_s = column_times(columns.inputs, key, columns.chunks, columns.width)
+    time_s = columns.by_randomisation(np.asarray(chunk_s, dtype=np.float64))
+    scores = columns.scores
     known_s = None if known is None else known_times(program, known, key, scores)
     n_alike = program.n_replica - (0 if known_s is None else len(known_s))
-    rng = np.random.default_rng(seed)
-    pooled = time_s.transpose(1, 0, 2).reshape(len(scores), -1)
-    samples = step_samples(pooled, design.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s)
+    shared, rng = shared_of(program, scores), np.random.default_rng(columns.seed)
+    samples = step_samples(
+        columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s
+    )
     batches = np.stack([
         step_samples(t, w, n_alike, shared, N_STEP_SAMPLES // N_RANDOMISATION, rng, known_s)
-        for t, w in zip(time_s, design.weight, strict=True)
+        for t, w in zip(time_s, columns.weight, strict=True)
     ])  # fmt: skip
-    weight, middle = design.weight.ravel(), pooled[len(scores) // 2]
+    weight, middle = columns.weight.ravel(), time_s[:, len(scores) // 2].ravel()
     tail_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([TAIL_PROB]))[0]
     return StepTimeDistribution(
         samples_s=samples,
         batches_s=batches,
         deterministic_s=deterministic(program),
         method="symmetric",
-        n_samples=N_RANDOMISATION * n_column,
+        n_samples=columns.weight.size,
         tail_columns=effective_tail(weight, middle, tail_s),
     )
 
 
-def _randomised_times(inputs: ColumnInputs, key: Array, peak: Array | None, n_column: int) -> Floats:
-    """Times [randomisation, score, column]; chunks hold columns of several randomisations, or one takes several chunks."""
-    total = N_RANDOMISATION * n_column
-    width = min(CHUNK_COLUMNS, total // MIN_CHUNKS)
-    if peak is not None:
-        flat = jnp.moveaxis(peak, 0, -2).reshape(*peak.shape[1:-1], -1, width)
-        peak = jnp.moveaxis(flat, -2, 0)
-    times = np.asarray(column_times(inputs, key, Chunk(jnp.arange(total // width), peak), width), dtype=np.float64)
-    return times.transpose(1, 0, 2).reshape(-1, N_RANDOMISATION, n_column).transpose(1, 0, 2)
+@dataclass(frozen=True, eq=False)
+class ReplicaColumns:
+    """Columns of the symmetric method: what is drawn, and how much every column weighs.
+
+    Attributes:
+        inputs: lowered job.
+        chunks: columns of several randomisations each, or several chunks per randomisation.
+        width: columns of a chunk.
+        scores: network scores that every column carries.
+        weight: [randomisation, column] importance weights.
+        seed: of the strata of the steps.
+    """
+
+    inputs: ColumnInputs
+    chunks: Chunk
+    width: int
+    scores: Floats
+    weight: Floats
+    seed: int
+
+    def by_randomisation(self, time_s: Values) -> Values:
+        """Times [randomisation, score, column] of those of the chunks [chunk, score, column]."""
+        flat = time_s.transpose(1, 0, 2).reshape(len(self.scores), *self.weight.shape)
+        return flat.transpose(1, 0, 2)
+
+    def pooled(self, time_s: Values) -> Values:
+        """Times [score, column] of all randomisations together, of [randomisation, score, column]."""
+        return time_s.transpose(1, 0, 2).reshape(len(self.scores), -1)
+
+
+def replica_columns(program: Program, key: Array, n_samples: int) -> ReplicaColumns:
+    """Importance-sampled columns of a program, `n_samples` rounded up to a power of two per randomisation."""
+    n_column = max(16, 1 << int(np.ceil(np.log2(max(n_samples / N_RANDOMISATION, 1.0)))))
+    seed = int(jax.random.randint(key, (), 0, 1 << 30, jnp.int32))
+    design = column_design(program, n_column, seed)
+    scores = REGIME_SCORES if program.varying_regime else np.zeros(1)
+    width = min(CHUNK_COLUMNS, design.weight.size // MIN_CHUNKS)
+    peak = None
+    if program.has_persistent:
+        flat = jnp.moveaxis(jnp.asarray(design.peak_score, float), 0, -2)
+        peak = jnp.moveaxis(flat.reshape(*flat.shape[:-2], -1, width), -2, 0)
+    return ReplicaColumns(
+        inputs=column_inputs(program, regime_factors(program, scores)),
+        chunks=Chunk(jnp.arange(design.weight.size // width), peak),
+        width=width,
+        scores=scores,
+        weight=design.weight,
+        seed=seed,
+    )
 
 
 def column_design(program: Program, n_column: int, seed: int) -> Design:

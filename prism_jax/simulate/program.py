@@ -1,7 +1,6 @@
 """Program: a job lowered to arrays, the one place where the host's graph meets the device's code.
 
-Kernel classes that vary between GPUs in the same way share one factor; a class that does not vary joins the constant part. The
-residuals of an op's kernel classes become one residual: its standard deviation is exact per op, its shape that of the job's mix.
+Kernel classes that vary between GPUs in the same way share one factor; a class that does not vary joins the constant part.
 """
 
 from __future__ import annotations
@@ -12,20 +11,22 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
+from .._arrays import Values, namespace
 from .._typing import Floats
 from ..cost.step import step_cost
 from ..cost.step_cost import StepCost
 from ..graph.build import build_graph
 from ..graph.pad import pad_graph, padded_depth
 from ..graph.propagate import GraphArrays
-from ..graph.score import ScoreChain, family_chain, map_sd, residual_map, standardised
+from ..graph.score import ScoreChain, family_chain
 from ..graph.step_graph import StepGraph, ring_rows
 from ..job import Job
-from ..kernels import COMM_AXES, COMPUTE_CLASSES, NETWORK_AXES
-from ..schedule import make_schedule
-from ..variability.combine import combine
-from ..variability.families import CONSTANT, Family, Normal
+from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..plan.plan import ParallelPlan
+from ..schedule import ScheduleOrder, make_schedule
+from ..variability.families import Family
 from ..variability.tree import Variability
+from .residuals import call_residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +102,12 @@ def lower(job: Job, pad: bool = False) -> Program:
     job.check()
     plan = job.plan
     cost = step_cost(job.model, job.cluster, plan, job.efficiency)
-    schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
-    return program_of(job, cost, build_graph(schedule, cost), pad=pad)
+    return program_of(job, cost, build_graph(order_of(plan), cost), pad=pad)
+
+
+def order_of(plan: ParallelPlan) -> ScheduleOrder:
+    """Order of the ops of every stage."""
+    return make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
 
 
 def program_of(job: Job, cost: StepCost, graph: StepGraph, *, pad: bool = False) -> Program:
@@ -160,7 +165,7 @@ def graph_arrays(
         p2p_sd=jnp.asarray(p2p_sd, float),
         dep=jnp.asarray(ring_rows(graph.dep_level, graph.dep_lane, depth), jnp.int32),
         lag_s=jnp.asarray(graph.lag_s, float),
-        end_compute_s=jnp.asarray(by_factor(end_by_class(graph), groups), float),
+        end_compute_s=jnp.asarray(by_factor(end_by_class(graph.end_compute_s), groups), float),
         end_comm_s=jnp.asarray(graph.end_comm_s, float),
         n_used=None if n_used is None else jnp.asarray(n_used, jnp.int32),
         depth=depth,
@@ -205,55 +210,15 @@ def by_class(program: Program) -> Program:
     )
 
 
-def end_by_class(graph: StepGraph) -> Floats:
+def end_by_class(end_compute_s: Values) -> Values:
     """Work after the last op per compute class [lane, compute_class]: the optimizer is memory-bound."""
-    return graph.end_compute_s[:, None] * (np.array(COMPUTE_CLASSES) == "memory")
+    is_memory = np.array([name == "memory" for name in COMPUTE_CLASSES], dtype=float)
+    return end_compute_s[:, None] * is_memory[None]
 
 
-def by_factor(compute_s: Floats, groups: list[list[int]]) -> Floats:
+def by_factor(compute_s: Values, groups: list[list[int]]) -> Values:
     """[..., compute_class] -> [..., factor + 1], the last being what does not vary between GPUs."""
     used = {index for members in groups for index in members}
     rest = [index for index in range(compute_s.shape[-1]) if index not in used]
-    return np.stack([compute_s[..., members].sum(axis=-1) for members in [*groups, rest]], axis=-1)
-
-
-@dataclass(frozen=True)
-class CallResidual:
-    """Standard deviation over mean, per op or one number, and the common shape."""
-
-    sd: Floats
-    chain: ScoreChain | None
-
-
-def call_residuals(
-    tree: Variability, cost: StepCost, graph: StepGraph
-) -> tuple[CallResidual, CallResidual, CallResidual]:
-    """Residual of compute [level, lane], of communication inside ops [level, lane], and of transfers between stages."""
-    compute = _mixed_residual([tree.of(name).call for name in COMPUTE_CLASSES], graph.compute_s)
-    axes = [tree.of(cost.collective_of.get(axis, "all_reduce")).call for axis in COMM_AXES]
-    transfer = tree.of(cost.collective_of["pp"]).call
-    lag = np.where(graph.dep_level >= 0, graph.lag_s, 0.0).sum(axis=-1)
-    seconds = np.concatenate([graph.comm_s, np.stack([graph.send_s, lag], axis=-1)], axis=-1)
-    comm = _mixed_residual([*axes, transfer, transfer], seconds, skip_last=True)
-    p2p_sd = np.asarray(map_sd(residual_map(transfer)) if transfer.cv > 0 and lag.any() else 0.0)
-    return compute, comm, CallResidual(p2p_sd, comm.chain)
-
-
-def _mixed_residual(families: list[Family], seconds: Floats, *, skip_last: bool = False) -> CallResidual:
-    """Residual of `sum_c seconds_c X_c`; `skip_last` lets the last part shape the residual without adding to an op's sd."""
-    own = slice(None, -1) if skip_last else slice(None)
-    sds = np.array([map_sd(residual_map(f)) if f.cv > 0 else 0.0 for f in families])
-    total = seconds[..., own].sum(axis=-1)
-    part_sd = seconds[..., own] * sds[own]
-    sd = np.sqrt((part_sd**2).sum(axis=-1)) / np.where(total > 0, total, 1.0)
-    share = seconds.sum(axis=(0, 1))
-    varying = [(f, s) for f, s, w in zip(families, share, sds, strict=True) if s > 0 and w > 0]
-    if not varying:
-        return CallResidual(np.zeros_like(sd), None)
-    if len(varying) == 1 or all(isinstance(f, Normal) for f, _ in varying):
-        shape = residual_map(varying[0][0])
-    else:
-        rest = 1.0 - sum(s for _, s in varying) / share.sum()
-        weights = [s / share.sum() for _, s in varying]
-        shape = combine([*(f for f, _ in varying), CONSTANT], [*weights, max(rest, 0.0)])
-    return CallResidual(sd, standardised(shape))
+    chosen = [np.array(members, dtype=int) for members in [*groups, rest]]
+    return namespace(compute_s).stack([compute_s[..., own].sum(axis=-1) for own in chosen], axis=-1)

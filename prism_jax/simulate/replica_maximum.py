@@ -4,7 +4,7 @@
 
 Columns carry times at a few scores g; between them a column's time is interpolated in the regime's mean factor, in
 which it is nearly linear. Steps are then drawn by Latin hypercubes over g, the maximum, step factor and the
-end-of-step call, in float64; rare stalls are integrated exactly.
+end-of-step call, in float64; rare stalls are integrated exactly. Times may be traced by JAX: what is drawn stays on the host.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from .._arrays import Values, namespace
 from .._typing import Floats
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 from .step_regimes import step_regimes
+from .traced_maximum import traced_quantiles
 
 N_FINER = 4  # interpolated regime factors from one carried score to the next
 N_STALL_NODES = 72  # of the step time without stall
@@ -47,7 +49,7 @@ class Shared:
     step: Family
     stalls: tuple[Stall, ...]
     n_devices: int
-    end_s: Floats
+    end_s: Values
     end_call: Family
     step_ar1: float = 0.0
 
@@ -65,14 +67,14 @@ class Shared:
 
 
 def step_samples(
-    time_s: Floats,
-    weight: Floats,
+    time_s: Values,
+    weight: Values,
     n_replica: int,
     shared: Shared,
     n: int,
     rng: np.random.Generator,
     known_s: Floats | None = None,
-) -> Floats:
+) -> Values:
     """`n` equally likely step times, seconds, sorted.
 
     Args:
@@ -91,11 +93,11 @@ def step_samples(
     for own_s in () if known_s is None else known_s:
         u = latin_hypercube(1, n, rng)[0]
         maxima = np.maximum(maxima, _maximum_given(factor, u, own_s, np.ones(own_s.shape[1]), 1, shared))
-    end_s = np.interp(factor, shared.factor(shared.scores), shared.end_s)
+    end_s = namespace(shared.end_s).interp(factor, shared.factor(shared.scores), shared.end_s)
     return finish(maxima, end_s, shared, rng)
 
 
-def _maximum_given(factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_replica: int, shared: Shared) -> Floats:
+def _maximum_given(factor: Floats, u: Floats, time_s: Values, weight: Values, n_replica: int, shared: Shared) -> Values:
     """Quantile u of the maximum of `n_replica` columns in steps of the given mean regime factors [n].
 
     Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles
@@ -104,9 +106,13 @@ def _maximum_given(factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_
     carried = shared.factor(shared.scores)
     share = np.arange(N_FINER) / N_FINER
     grid = np.append((carried[:-1, None] + np.diff(carried)[:, None] * share).ravel(), carried[-1])
-    tables = [survival_table(_between(time_s, *at), weight) for at in zip(*interpolation(grid, carried), strict=True)]
+    times = [_between(time_s, *at) for at in zip(*interpolation(grid, carried), strict=True)]
     wanted = -np.expm1(np.log(u) / n_replica)
     low, fraction = interpolation(factor, grid)
+    xp = namespace(time_s)
+    if xp is not np:
+        return traced_quantiles(xp.stack(times), weight, wanted, low, fraction)
+    tables = [survival_table(own_s, weight) for own_s in times]
     value = np.empty(len(u))
     for k in np.unique(low):
         here = low == k
@@ -115,12 +121,12 @@ def _maximum_given(factor: Floats, u: Floats, time_s: Floats, weight: Floats, n_
     return value
 
 
-def _between(time_s: Floats, low: np.intp, fraction: float) -> Floats:
+def _between(time_s: Values, low: np.intp, fraction: float) -> Values:
     """Times [column] between two carried scores."""
     return time_s[low] if fraction == 0.0 else (1.0 - fraction) * time_s[low] + fraction * time_s[low + 1]
 
 
-def finish(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generator) -> Floats:
+def finish(core_s: Values, end_s: Values, shared: Shared, rng: np.random.Generator) -> Values:
     """Sorted step times from the maximum over replicas: residual of the final communication, step factor, stalls.
 
     Args:
@@ -129,10 +135,11 @@ def finish(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generat
         shared: families of what is drawn here.
         rng: of the strata.
     """
-    return with_stalls(np.sort(before_stalls(core_s[:, None], end_s[:, None], shared, rng)[:, 0]), shared)
+    total_s = before_stalls(core_s[:, None], end_s[:, None], shared, rng)[:, 0]
+    return with_stalls(namespace(total_s).sort(total_s), shared)
 
 
-def before_stalls(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generator) -> Floats:
+def before_stalls(core_s: Values, end_s: Values, shared: Shared, rng: np.random.Generator) -> Values:
     """Step times [fleet, step] from the maximum over replicas, in the same places: all that is drawn but the stalls."""
     u = latin_hypercube(2, core_s.size, rng).reshape(2, *core_s.shape)
     total = core_s
@@ -143,7 +150,7 @@ def before_stalls(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.
     return total
 
 
-def with_stalls(time_s: Floats, shared: Shared) -> Floats:
+def with_stalls(time_s: Values, shared: Shared) -> Values:
     """Sorted step times with rare stalls, integrated exactly; time_s [sample] is sorted."""
     for stall in shared.stalls:
         time_s = stalled(time_s, stall.prob(shared.n_devices), stall.mean_fraction)
@@ -158,24 +165,24 @@ def draw_stalls(time_s: Floats, shared: Shared, rng: np.random.Generator) -> Flo
     return time_s
 
 
-def stalled(time_s: Floats, prob: float, mean_fraction: float) -> Floats:
+def stalled(time_s: Values, prob: float, mean_fraction: float) -> Values:
     """The same number of sorted samples of `time (1 + stall)`, the rare stall integrated exactly.
 
     P(T > t) = (1 - prob) P(X > t) + prob E[min(1, exp(-(t / X - 1) / mean_fraction))]
     """
     if prob == 0.0 or mean_fraction == 0.0:
         return time_s
-    n = len(time_s)
+    xp, n = namespace(time_s), len(time_s)
     finer = min(1.0, n / FINEST_SAMPLES)  # few samples do not need a fine integral
     middle = (np.arange(n) + 0.5) / n
     edges = fine_tail(max(24, int(N_STALL_NODES * finer)), n)
-    few, mass = np.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
+    few, mass = xp.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
     far = np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, max(64, int(192 * finer)))
     reach = time_s[-1] * (1.0 + mean_fraction * far[1:])
-    grid = np.concatenate([np.interp(fine_tail(max(128, int(512 * finer)), n), middle, time_s), reach])
-    beyond = np.exp(-np.maximum(grid[:, None] / few - 1.0, 0.0) / mean_fraction) @ mass
-    above = 1.0 - np.interp(grid, time_s, middle, left=0.0, right=1.0)
-    return np.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
+    grid = xp.concatenate([xp.interp(fine_tail(max(128, int(512 * finer)), n), middle, time_s), reach])
+    beyond = xp.exp(-xp.maximum(grid[:, None] / few[None] - 1.0, 0.0) / mean_fraction) @ mass
+    above = 1.0 - xp.interp(grid, time_s, middle, left=0.0, right=1.0)
+    return xp.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
 
 
 @lru_cache(maxsize=64)
