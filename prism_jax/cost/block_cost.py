@@ -76,7 +76,8 @@ class BlockCost:
 def stack_blocks(blocks: list[BlockCost]) -> BlockCost:
     """Blocks along a new leading axis."""
     names = ("compute_s", "n_launch", "comm_s", "first_gather_s")
-    return BlockCost(*(np.stack([getattr(block, name) for block in blocks]) for name in names))
+    xp = namespace(blocks)
+    return BlockCost(*(xp.stack([getattr(block, name) for block in blocks]) for name in names))
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,23 @@ class BlockCostModel:
 
     def comm_seconds(self, comm: Comm) -> Values:
         """Seconds of all collectives of a `Comm`; items that fan out cross the network once per node, not per member."""
+        key = (comm.kind, comm.n_bytes, comm.stride, comm.size, comm.fan_out)
+        if key not in self._known_s:
+            self._known_s[key] = self._collective_s(comm)
+        return comm.count * self._known_s[key]
+
+    @cached_property
+    def _known_s(self) -> dict[tuple[str, float, int, int, int], Values]:
+        """Seconds of one collective by what it is; most blocks repeat theirs."""
+        return {}
+
+    def _collective_s(self, comm: Comm) -> Values:
+        """Seconds of one collective of a `Comm`."""
         group = Group.of(self.cluster, comm.stride, comm.size)
         n_bytes = comm.n_bytes * (dispatch_share(group.n_node, comm.fan_out) if comm.fan_out else 1.0)
         seconds = collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
         factor, call_s = self.eff.fix.comm(group.n_node > 1)
-        return comm.count * (factor * seconds + call_s)
+        return factor * seconds + call_s
 
     def _counts(self, kind: str) -> list[tuple[float, int]]:
         """(parameters, ranks among which the workload itself divides them) of every group of a block."""

@@ -15,7 +15,7 @@ from ..partition.weights import group_splits, stage_weights
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload, kinds_of
-from .block_cost import BlockCostModel
+from .block_cost import BlockCostModel, stack_blocks
 from .chunk_cost import ChunkCost, blocks_of, chunk_cost
 from .efficiency import Efficiency
 from .pipeline_edge import edge_seconds
@@ -36,12 +36,15 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
     """
     xp = namespace(cluster, eff)
     chunks = _chunk_costs(model, cluster, plan, eff, xp)
+    compute_s, comm_s, hidden_s = (
+        xp.moveaxis(part, 0, 1) for part in (chunks.compute_s, chunks.comm_s, chunks.hidden_s)
+    )
     p2p_s = edge_seconds(model, cluster, plan, eff.fix)
     end = _stage_end(model, cluster, plan, eff, chunks, xp)
     return StepCost(
-        compute_s=_beside_sends(xp.stack([chunk.compute_s for chunk in chunks], axis=1), p2p_s, plan, eff, xp),
-        comm_s=xp.stack([chunk.comm_s for chunk in chunks], axis=1),
-        hidden_comm_s=xp.stack([chunk.hidden_s for chunk in chunks], axis=1),
+        compute_s=_beside_sends(compute_s, p2p_s, plan, eff, xp),
+        comm_s=comm_s,
+        hidden_comm_s=hidden_s,
         p2p_s=p2p_s,
         p2p_blocking=not plan.overlap.pp,
         end_compute_s=end.compute_s,
@@ -75,21 +78,29 @@ def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Eff
     return compute_s + eff.overlap_slowdown * transfer_s[..., None] * is_gemm[None, None]
 
 
-def _chunk_costs(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, xp: Any) -> list[ChunkCost]:
-    """Cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
+def _chunk_costs(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, xp: Any) -> ChunkCost:
+    """[chunk] cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
     block, kinds = lru_cache(BlockCostModel(model, cluster, plan, eff).whole), kinds_of(model)
-    tp, cp = float(plan.tp), float(plan.cp)
-    of_chunk = lru_cache(lambda chunk: chunk_cost(blocks_of(chunk, kinds, block), tp, cp, eff, xp))
-    return [of_chunk(chunk) for chunk in chunk_blocks(model, plan)]
+    chunks = chunk_blocks(model, plan)
+    distinct = list(dict.fromkeys(chunks))
+    blocks = stack_blocks([blocks_of(chunk, kinds, block) for chunk in distinct])
+    cost = chunk_cost(blocks, float(plan.tp), float(plan.cp), eff, xp)
+    which = np.array([distinct.index(chunk) for chunk in chunks])
+    return ChunkCost(cost.compute_s[which], cost.comm_s[which], cost.hidden_s[which])
 
 
 def _stage_end(
-    model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: list[ChunkCost], xp: Any
+    model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, chunks: ChunkCost, xp: Any
 ) -> StageEnd:
     """[stage] what every stage does at the end of the step."""
     held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
     weights = stage_weights(model, plan, chunk_blocks(model, plan), held)
-    work = [end_work(cluster, plan, group_splits(model, plan), own, eff) for own in weights]
-    backward = xp.stack([sum(chunks[chunk].backward_s for chunk in own) for own in held])
-    forward = xp.stack([sum(chunks[chunk].forward_s for chunk in own) for own in held])
-    return stage_end(EndWork(*map(xp.stack, zip(*work, strict=True))), backward, forward, eff, xp)
+    splits, made = group_splits(model, plan), dict[bytes, EndWork]()
+    for own in weights:  # stages that hold the same parameters share their work
+        if own.key not in made:
+            made[own.key] = end_work(cluster, plan, splits, own, eff)
+    work = EndWork(*map(xp.stack, zip(*(made[own.key] for own in weights), strict=True)))
+    backward_s, forward_s = chunks.backward_s, chunks.forward_s
+    backward = xp.stack([sum(backward_s[chunk] for chunk in own) for own in held])
+    forward = xp.stack([sum(forward_s[chunk] for chunk in own) for own in held])
+    return stage_end(work, backward, forward, eff, xp)

@@ -28,6 +28,11 @@ class StageWeights(NamedTuple):
     root: Floats
     shared: Floats
 
+    @property
+    def key(self) -> bytes:
+        """The same for stages that hold the same parameters."""
+        return b"".join(part.tobytes() for part in self)
+
 
 def group_splits(model: Workload, plan: ParallelPlan) -> Floats:
     """[group] ranks of dp x cp among which the workload itself divides the parameters of each group."""

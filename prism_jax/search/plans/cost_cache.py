@@ -16,7 +16,7 @@ from ...framework.memory_options import MEGATRON, MemoryOptions
 from ...memory.breakdown import HeldWeights, held_activations, held_weights
 from ...memory.factors import ActivationFactors, StateFactors, activation_factors, state_factors
 from ...partition.chunks import chunk_blocks, chunks_of_stage
-from ...partition.weights import StageWeights, group_splits, stage_weights
+from ...partition.weights import group_splits, stage_weights
 from ...plan.plan import ParallelPlan
 from ...system.hardware import Cluster
 from ...workload.base import Workload, kinds_of
@@ -98,7 +98,7 @@ class PlanCosts:
         """[stage] of one plan; stages that hold the same parameters share their work."""
         held = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
         weights = stage_weights(self.model, plan, chunk_blocks(self.model, plan), held)
-        keys = [b"".join(part.tobytes() for part in own) for own in weights]
+        keys = [own.key for own in weights]
         made = {key: self._end_of(key, own).of(plan) for key, own in dict(zip(keys, weights, strict=True)).items()}
         return stacked([made[key] for key in keys])
 
