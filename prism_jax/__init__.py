@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .recorded.unseen_steps import predict_job as predict_job
     from .result import StepTimeDistribution as StepTimeDistribution
     from .simulate import step_time as step_time
+    from .simulate.sensitivity.fields import hardware_sensitivity as hardware_sensitivity
+    from .simulate.sensitivity.quantile import noise_free_step as noise_free_step, step_quantile as step_quantile
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .variability.tree import Variability as Variability
     from .workload.transformer.spec import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSpec as TransformerSpec
@@ -62,8 +64,10 @@ _HOME = {
     "fit": "_inference_loader",
     "fit_job": "recorded.recorded_job",
     "fit_variability": "app.fit",
+    "hardware_sensitivity": "simulate.sensitivity.fields",
     "load_fits": "app.load_fits",
     "load_job": "io.job.load_job",
+    "noise_free_step": "simulate.sensitivity.quantile",
     "open_trace": "io.traces.open_trace",
     "peak_memory": "app.check",
     "place_nodes": "app.place",
@@ -76,6 +80,7 @@ _HOME = {
     "search_sizes": "app.search",
     "show_catalogue": "app.catalogue",
     "show_entry": "app.catalogue",
+    "step_quantile": "simulate.sensitivity.quantile",
     "step_time": "simulate",
     "stragglers": "recorded.edits.what_if",
     "suggest_runs": "app.calibrate",

@@ -32,10 +32,7 @@ from ..system.hardware import Cluster, Tier
 from . import nccl
 
 _TRACED = "cheapest"  # which one that is depends on traced numbers
-_BANDWIDTH, _BASE_RING_S, _BASE_TREE_S, _SCALE_UP_HOP, _NETWORK_HOP, _FILL_BYTES = (
-    np.array([getattr(protocol, name) for protocol in nccl.PROTOCOLS])
-    for name in ("bandwidth", "base_ring_s", "base_tree_s", "scale_up_hop", "network_hop", "fill_bytes")
-)  # [protocol]
+_PROTOCOLS = {name: np.array([getattr(p, name) for p in nccl.PROTOCOLS]) for name in nccl.Protocol._fields[1:]}
 
 
 class CollectiveTime(NamedTuple):
@@ -146,11 +143,11 @@ def _best(
     network = network / (nccl.NETWORK_SHARE[kind] * group.network_share)
     scale_up = scale_up / nccl.SCALE_UP_SHARE[kind]
     fill_s = 1.0 / (inner.effective_bytes_per_s * nccl.SCALE_UP_SHARE[kind]) if group.in_node > 1 else 0.0
-    base = _BASE_TREE_S if tree else _BASE_RING_S
-    latency = base + (hops - net_hops) * inner.latency_s * _SCALE_UP_HOP
+    of = _PROTOCOLS if xp is np else {name: xp.asarray(value, dtype=float) for name, value in _PROTOCOLS.items()}
+    latency = of["base_tree_s" if tree else "base_ring_s"] + (hops - net_hops) * inner.latency_s * of["scale_up_hop"]
     if group.n_node > 1:
-        latency = latency + net_hops * outer.latency_s * _NETWORK_HOP
-    wire = xp.maximum(scale_up[..., None] + _FILL_BYTES * fill_s, network[..., None]) / _BANDWIDTH
+        latency = latency + net_hops * outer.latency_s * of["network_hop"]
+    wire = xp.maximum(scale_up[..., None] + of["fill_bytes"] * fill_s, network[..., None]) / of["bandwidth"]
     return (latency + wire).min(axis=-1)
 
 
