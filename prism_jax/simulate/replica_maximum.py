@@ -12,7 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
@@ -22,7 +26,6 @@ from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 from .step_regimes import step_regimes
-from .traced_maximum import traced_quantiles
 
 N_FINER = 4  # interpolated regime factors from one carried score to the next
 N_STALL_NODES = 72  # of the step time without stall
@@ -111,7 +114,7 @@ def _maximum_given(factor: Floats, u: Floats, time_s: Values, weight: Values, n_
     low, fraction = interpolation(factor, grid)
     xp = namespace(time_s)
     if xp is not np:
-        return traced_quantiles(xp.stack(times), weight, wanted, low, fraction)
+        return _traced_quantiles(xp.stack(times), weight, wanted, low, fraction)
     tables = [survival_table(own_s, weight) for own_s in times]
     value = np.empty(len(u))
     for k in np.unique(low):
@@ -119,6 +122,30 @@ def _maximum_given(factor: Floats, u: Floats, time_s: Values, weight: Values, n_
         ends = [np.interp(wanted[here], *table) for table in tables[k : k + 2]]
         value[here] = ends[0] + fraction[here] * (ends[-1] - ends[0])
     return value
+
+
+def _traced_quantiles(
+    table_s: Float[Array, "grid column"], weight: Values, wanted: Floats, low: NDArray[np.intp], fraction: Floats
+) -> Float[Array, " sample"]:
+    """Times that columns exceed with the wanted probabilities [sample]; one sort and one search for all tables.
+
+    Args:
+        table_s: times of the columns, seconds, at increasing regime factors.
+        weight: [column] importance weights.
+        wanted: [sample] survival probabilities.
+        low, fraction: [sample] table below, and how far on the way to the next.
+    """
+    share = jnp.asarray(weight, float) / weight.sum()
+
+    def at(time_s: Float[Array, " column"]) -> Float[Array, " sample"]:
+        order = jnp.argsort(time_s)[::-1]
+        mass = share[order]
+        return jnp.interp(jnp.asarray(wanted, float), jnp.cumsum(mass) - 0.5 * mass, time_s[order])
+
+    every_s = jax.vmap(at)(table_s)  # [grid, sample]
+    sample = np.arange(len(wanted))
+    high = np.minimum(low + 1, len(table_s) - 1)
+    return every_s[low, sample] + fraction * (every_s[high, sample] - every_s[low, sample])
 
 
 def _between(time_s: Values, low: np.intp, fraction: float) -> Values:

@@ -16,19 +16,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._arrays import Values
-from ..cost.correction import Correction
-from ..cost.efficiency import Efficiency
-from ..cost.step import step_cost
-from ..errors import DataError
-from ..graph.levels import LevelTable, level_table
-from ..graph.propagate import GraphArrays
-from ..graph.seconds import GraphSeconds, graph_seconds
-from ..graph.signatures import Signatures, signatures
-from ..job import Job
-from ..system.hardware import Cluster
-from .program import Program, by_factor, end_by_class, factor_groups, lower, order_of
-from .residuals import comm_families, compute_families, op_sd
+from ..._arrays import Values
+from ...cost.correction import Correction
+from ...cost.efficiency import Efficiency
+from ...cost.step import step_cost
+from ...errors import DataError
+from ...graph.levels import LevelTable, level_table
+from ...graph.propagate import GraphArrays
+from ...graph.seconds import GraphSeconds, graph_seconds
+from ...graph.signatures import Signatures, signatures
+from ...job import Job
+from ...system.hardware import Cluster
+from ..program import Program, by_factor, end_by_class, factor_groups, lower, order_of
+from ..residuals import comm_families, compute_families, op_sd
 
 Numbers = Mapping[str, Any]
 """Numbers of hardware by field name, nested as the types are; a pytree."""

@@ -1,0 +1,1 @@
+"""The step time as a differentiable function of the hardware."""
