@@ -66,7 +66,8 @@ class Derivatives:
 
 def derivatives(function: Any, cluster: Cluster) -> Derivatives:
     """By JAX, and by central differences."""
-    at = jax.jit(jax.value_and_grad(lambda factors: function(scaled(cluster, factors))))
+    quick = {"xla_backend_optimization_level": 0}  # run a few times only: compile fast
+    at = jax.jit(jax.value_and_grad(lambda factors: function(scaled(cluster, factors))), compiler_options=quick)
     ones = np.ones(len(FIELDS))
     value, gradient = at(jnp.asarray(ones))
     steps = STEP * np.eye(len(FIELDS))
