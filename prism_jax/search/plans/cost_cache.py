@@ -16,7 +16,7 @@ from ...framework.memory_options import MEGATRON, MemoryOptions
 from ...memory.breakdown import HeldWeights, held_activations, held_weights
 from ...memory.factors import ActivationFactors, StateFactors, activation_factors, state_factors
 from ...partition.chunks import chunk_blocks, chunks_of_stage
-from ...partition.weights import group_splits, stage_weights
+from ...partition.weights import StageWeights, group_splits, stage_weights
 from ...plan.plan import ParallelPlan
 from ...system.hardware import Cluster
 from ...workload.base import Workload, kinds_of
