@@ -1,4 +1,4 @@
-"""Measured collectives against `cost.collective`: nothing is fitted here, the shares in `nccl.py` were read off these tables."""
+"""Measured collectives against `system.network`: nothing is fitted here, the shares in `nccl.py` were read off these tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from prism_jax.cost.collective import collective_s
+from prism_jax.cost.communication import collective_s
 from prism_jax.system import catalog
 
 SIZES = [2e3, 1e5, 1e6, 4e6, 3e7, 3e8, 1e11]

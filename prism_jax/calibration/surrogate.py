@@ -22,10 +22,10 @@ import numpy as np
 from .._typing import Floats
 from ..cost.block_cost import BlockCost, BlockCostModel
 from ..cost.chunk_cost import blocks_of, chunk_cost
-from ..cost.collective import Group
+from ..cost.communication import crosses_nodes
 from ..cost.correction import NEUTRAL, Correction
 from ..cost.efficiency import Efficiency
-from ..cost.pipeline_edge import edge_tiers, tier_seconds
+from ..cost.pipeline_edge import distance_seconds, edge_distances
 from ..cost.step_end import EndWork, end_work, stage_end
 from ..partition.chunks import ChunkBlocks, chunk_blocks, chunks_of_stage
 from ..partition.weights import group_splits, stage_weights
@@ -96,7 +96,7 @@ def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficien
         gather_s=np.stack([[probe[k].first_gather_s for probe in probed] for k in range(3)]),
         end_s=np.array(ends, dtype=float),
         transfer_s=_transfers(model, cluster, plan),
-        crosses_nodes=np.array(float(Group.of(cluster, *plan.data_group).n_node > 1)),
+        crosses_nodes=np.array(float(crosses_nodes(cluster, *plan.data_group))),
         doublings=np.array(log2(max(cluster.n_devices / cluster.node_size, 1.0))),
         blocking=np.array(float(not plan.overlap.pp)),
         n_micro_batch=np.array(float(plan.n_micro_batch)),
@@ -211,6 +211,6 @@ def _transfers(model: Workload, cluster: Cluster, plan: ParallelPlan) -> Floats:
     """[in a node or between] seconds of the slowest edge; the other entry is zero."""
     if plan.pp == 1:
         return np.zeros(2)
-    level = int(edge_tiers(cluster, plan)[:-1].max())
-    seconds = tier_seconds(model, cluster, plan)[level]
-    return np.array([seconds, 0.0]) if level == 0 else np.array([0.0, seconds])
+    farthest = int(edge_distances(cluster, plan)[:-1].max())
+    seconds = distance_seconds(model, cluster, plan)[farthest]
+    return np.array([0.0, seconds]) if cluster.fabric.leaves_node(farthest) else np.array([seconds, 0.0])

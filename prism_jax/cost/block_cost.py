@@ -20,7 +20,7 @@ from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Comm, Workload
-from .collective import Group, collective_s
+from .communication import collective_s
 from .compute import class_seconds, launch_counts
 from .efficiency import Efficiency
 from .sharded import gather_comms
@@ -137,10 +137,10 @@ class BlockCostModel:
 
     def _collective_s(self, comm: Comm) -> Values:
         """Seconds of one collective of a `Comm`."""
-        group = Group.of(self.cluster, comm.stride, comm.size)
-        n_bytes = comm.n_bytes * (dispatch_share(group.n_node, comm.fan_out) if comm.fan_out else 1.0)
+        n_node = self.cluster.fabric.n_node(comm.stride, comm.size)
+        n_bytes = comm.n_bytes * (dispatch_share(n_node, comm.fan_out) if comm.fan_out else 1.0)
         seconds = collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
-        factor, call_s = self.eff.fix.comm(group.n_node > 1)
+        factor, call_s = self.eff.fix.comm(n_node > 1)
         return factor * seconds + call_s
 
     def _counts(self, kind: str) -> list[tuple[float, int]]:

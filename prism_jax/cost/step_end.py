@@ -13,7 +13,7 @@ from .._typing import Floats
 from ..partition.weights import StageWeights, sharded, state_ranks
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from .collective import Group, collective_s
+from .communication import collective_s, crosses_nodes
 from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
@@ -57,7 +57,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
         weights: what the stage holds.
     """
     xp = namespace(cluster, eff)
-    factor, _ = eff.fix.comm(Group.of(cluster, *plan.data_group).n_node > 1)
+    factor, _ = eff.fix.comm(crosses_nodes(cluster, *plan.data_group))
     update_s = OPTIMIZER_BYTES * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
     idle_s = eff.fix.step_s + eff.fix.network_step_s * log2(max(cluster.n_devices / cluster.node_size, 1.0))
     n_bucket = float(weights.count.sum()) // plan.grad_bucket if plan.overlap.dp else 0.0

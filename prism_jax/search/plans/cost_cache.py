@@ -10,7 +10,7 @@ import numpy as np
 from ..._typing import Floats
 from ...cost.block_cost import BlockCost, BlockCostModel, stack_blocks
 from ...cost.efficiency import Efficiency
-from ...cost.pipeline_edge import edge_tiers, tier_seconds
+from ...cost.pipeline_edge import distance_seconds, edge_distances
 from ...cost.step_end import EndWork, end_work
 from ...framework.memory_options import MEGATRON, MemoryOptions
 from ...memory.breakdown import HeldWeights, held_activations, held_weights
@@ -48,8 +48,8 @@ class PlanCosts:
         self._in_flight = PlanCache(lambda plan: held_activations(model, plan))
         self._ends = PlanCache(self._ends_of)
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
-        self._sends = PlanCache(lambda plan: np.append(tier_seconds(model, cluster, plan, eff.fix), 0.0))
-        self._tiers = PlanCache(lambda plan: edge_tiers(cluster, plan))
+        self._sends = PlanCache(lambda plan: np.append(distance_seconds(model, cluster, plan, eff.fix), 0.0))
+        self._distances = PlanCache(lambda plan: edge_distances(cluster, plan))
 
     def blocks(self, table: PlanTable) -> tuple[BlockCost, Rows]:
         """Blocks of the model [distinct, kind] and which of them every plan has."""
@@ -87,9 +87,10 @@ class PlanCosts:
     def edges(self, table: PlanTable) -> tuple[Floats, Rows]:
         """[distinct, chunk] seconds from every chunk to the next, and which of them every plan has."""
         sends, of_sends = self._sends.look_up(table)
-        tiers, of_tiers = self._tiers.look_up(table)
-        first, which = distinct(of_sends, of_tiers)
-        return np.take_along_axis(np.stack(sends)[of_sends[first]], np.stack(tiers)[of_tiers[first]], axis=1), which
+        distances, of_distances = self._distances.look_up(table)
+        first, which = distinct(of_sends, of_distances)
+        by_distance, at = np.stack(sends)[of_sends[first]], np.stack(distances)[of_distances[first]]
+        return np.take_along_axis(by_distance, at, axis=1), which
 
     def _blocks(self, plan: ParallelPlan) -> BlockCostModel:
         return BlockCostModel(self.model, self.cluster, plan, self.eff)

@@ -14,7 +14,7 @@ import pytest
 from prism_jax._arrays import is_traced, namespace
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import Setting
-from prism_jax.cost.collective import collective_s
+from prism_jax.cost.communication import collective_s
 from prism_jax.cost.correction import Correction
 from prism_jax.cost.efficiency import Efficiency
 from prism_jax.cost.step import step_cost

@@ -1,4 +1,4 @@
-"""Seconds of a collective over a group of devices in a tiered network; the cheapest algorithm and protocol is chosen.
+"""Seconds of every algorithm of a collective over a group of devices in a tiered network, each with its fastest protocol.
 
 A group is `size` devices, `stride` apart. On every tier it has some members per domain; the innermost tier (NVLink) and the
 network work at the same time, network tiers share the network port of a device. With `n` members and `S` bytes per device,
@@ -18,28 +18,18 @@ Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, log2, prod
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import namespace
-from .._typing import Floats
-from ..system.hardware import Cluster, Tier
-from . import nccl
-
-_TRACED = "cheapest"  # which one that is depends on traced numbers
-_PROTOCOLS = {name: np.array([getattr(p, name) for p in nccl.PROTOCOLS]) for name in nccl.Protocol._fields[1:]}
-
-
-class CollectiveTime(NamedTuple):
-    """Seconds of one collective and how it is done ("cheapest" where that depends on traced numbers)."""
-
-    seconds: float
-    algorithm: str
+from ..._arrays import namespace
+from ..._typing import Floats
+from .library import CollectiveLibrary
+from .nccl import NCCL
+from .tier import Tier
 
 
 @dataclass(frozen=True)
@@ -50,23 +40,27 @@ class Group:
         tiers: of the cluster that the group uses, innermost first.
         members: per tier, how many branches of the tier below it joins (product = size).
         network_share: what this generation's clusters reach of the usual share of the port rate.
+        library: constants of the library that runs the collectives.
     """
 
     tiers: tuple[Tier, ...]
     members: tuple[int, ...]
     network_share: float = 1.0
+    library: CollectiveLibrary = NCCL
 
     @classmethod
-    def of(cls, cluster: Cluster, stride: int, size: int) -> Group:
-        """The group of `size` devices that are `stride` apart."""
+    def of(
+        cls, tiers: tuple[Tier, ...], stride: int, size: int, library: CollectiveLibrary = NCCL, generation: str = ""
+    ) -> Group:
+        """The group of `size` devices that are `stride` apart, on devices of a generation."""
         members, inside = [], 1
-        for i, tier in enumerate(cluster.tiers):
-            last = i == len(cluster.tiers) - 1
+        for i, tier in enumerate(tiers):
+            last = i == len(tiers) - 1
             within = size if last else min(size, max(1, tier.n_devices // stride))
             within = max(inside, within)
             members.append(-(-within // inside))
             inside = within
-        return cls(cluster.tiers, tuple(members), nccl.GENERATION_NETWORK_SHARE.get(cluster.device.generation, 1.0))
+        return cls(tiers, tuple(members), dict(library.network_of_generation).get(generation, 1.0), library)
 
     @cached_property
     def xp(self) -> Any:
@@ -93,23 +87,6 @@ class Group:
         """The outermost tier that its members use."""
         used = [tier for tier, count in zip(self.tiers, self.members, strict=True) if count > 1]
         return used[-1] if used else self.tiers[0]
-
-
-def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
-    """Seconds of `kind` over `size` devices `stride` apart, and the algorithm that takes them.
-
-    Args:
-        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p (then `size` is 2).
-        n_bytes: see the module's definition of S.
-    """
-    if size <= 1 or n_bytes <= 0.0:
-        return CollectiveTime(0.0, "none")
-    group = Group.of(cluster, stride, size)
-    options = candidates(kind, n_bytes, group)
-    if group.xp is not np:
-        return CollectiveTime(reduce(group.xp.minimum, options.values()), _TRACED)
-    name = min(options, key=lambda key: float(options[key]))
-    return CollectiveTime(float(options[name]), name)
 
 
 def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Floats]:
@@ -139,15 +116,18 @@ def _best(
     kind: str, group: Group, hops: int, net_hops: int, scale_up: Floats, network: Floats, tree: bool = False
 ) -> Floats:
     """Latency plus the longer of the two concurrent wires, for the fastest protocol; wires are bytes over link rate."""
-    inner, outer, xp = group.tiers[0], group.outermost, group.xp
-    network = network / (nccl.NETWORK_SHARE[kind] * group.network_share)
-    scale_up = scale_up / nccl.SCALE_UP_SHARE[kind]
-    fill_s = 1.0 / (inner.effective_bytes_per_s * nccl.SCALE_UP_SHARE[kind]) if group.in_node > 1 else 0.0
-    of = _PROTOCOLS if xp is np else {name: xp.asarray(value, dtype=float) for name, value in _PROTOCOLS.items()}
-    latency = of["base_tree_s" if tree else "base_ring_s"] + (hops - net_hops) * inner.latency_s * of["scale_up_hop"]
+    inner, outer, library = group.tiers[0], group.outermost, group.library
+    protocols = library.by_protocol(group.xp)
+    network = network / (library.network.of(kind) * group.network_share)
+    scale_up = scale_up / library.scale_up.of(kind)
+    fill_s = 1.0 / (inner.effective_bytes_per_s * library.scale_up.of(kind)) if group.in_node > 1 else 0.0
+    base = protocols.base_tree_s if tree else protocols.base_ring_s
+    latency = base + (hops - net_hops) * inner.latency_s * protocols.scale_up_hop
     if group.n_node > 1:
-        latency = latency + net_hops * outer.latency_s * of["network_hop"]
-    wire = xp.maximum(scale_up[..., None] + of["fill_bytes"] * fill_s, network[..., None]) / of["bandwidth"]
+        latency = latency + net_hops * outer.latency_s * protocols.network_hop
+    wire = (
+        group.xp.maximum(scale_up[..., None] + protocols.fill_bytes * fill_s, network[..., None]) / protocols.bandwidth
+    )
     return (latency + wire).min(axis=-1)
 
 
@@ -190,8 +170,8 @@ def _pairwise(size: Floats, group: Group) -> Floats:
         else:
             network = network + seconds
         inside *= count
-    hops = -(-(group.size - 1) // nccl.PEERS_IN_FLIGHT)
-    net_hops = -(-(group.size - group.in_node) // nccl.PEERS_IN_FLIGHT)
+    hops = -(-(group.size - 1) // group.library.peers_in_flight)
+    net_hops = -(-(group.size - group.in_node) // group.library.peers_in_flight)
     return _best("all_to_all", group, hops, min(hops, net_hops), scale_up, network)
 
 
@@ -203,8 +183,8 @@ def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
     scale_up, network = _rails(2.0 * size, group)
     options = {"tree": _best("all_reduce", group, hops, net_hops, scale_up, network, tree=True)}
     if group.in_node > 1:
-        inside = Group(group.tiers[:1], group.members[:1])
-        between = Group(group.tiers, (1, *group.members[1:]), group.network_share)
+        inside = Group(group.tiers[:1], group.members[:1], library=group.library)
+        between = replace(group, members=(1, *group.members[1:]))
         share = size / group.in_node
         outside = _tree_options(share, between)["tree"]
         options["hierarchical"] = outside + sum(
@@ -215,16 +195,16 @@ def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
 
 
 def _in_switch_options(size: Floats, group: Group) -> dict[str, Floats]:
-    inner = group.tiers[0]
-    link = (size * (1.0 + 1.0 / group.in_node) + nccl.PROTOCOLS[-1].fill_bytes) / (
-        inner.effective_bytes_per_s * nccl.IN_SWITCH_SHARE
+    inner, library = group.tiers[0], group.library
+    link = (size * (1.0 + 1.0 / group.in_node) + library.protocols[-1].fill_bytes) / (
+        inner.effective_bytes_per_s * library.in_switch_share
     )
     if group.n_node == 1:
-        return {"in_switch": nccl.IN_SWITCH_BASE_S + link}
+        return {"in_switch": library.in_switch_base_s + link}
     _, network = _rails(2.0 * size, group)
     net_hops = 2 * ceil(log2(group.n_node))
-    base = nccl.IN_SWITCH_BASE_S + net_hops * group.outermost.latency_s * nccl.PROTOCOLS[-1].network_hop
+    base = library.in_switch_base_s + net_hops * group.outermost.latency_s * library.protocols[-1].network_hop
     return {
         "in_switch_tree": base
-        + group.xp.maximum(link, network / (nccl.NETWORK_SHARE["all_reduce"] * group.network_share))
+        + group.xp.maximum(link, network / (library.network.of("all_reduce") * group.network_share))
     }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.cost import nccl
-from prism_jax.cost.collective import Group, candidates, collective_s
-from prism_jax.system import catalog
+from prism_jax.cost.communication import collective_s
+from prism_jax.system import Cluster, catalog
+from prism_jax.system.network import NCCL, TieredNetwork
+from prism_jax.system.network.algorithms import Group, candidates
 
 A100 = catalog.cluster("dgx-a100", 1024)
 H100 = catalog.cluster("dgx-h100", 1024)
@@ -15,10 +16,14 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"
 HUGE = 1e12  # bytes: latency and ramp vanish
 
 
+def group(cluster: Cluster, stride: int, size: int) -> Group:
+    return TieredNetwork(cluster.tiers, cluster.device.generation).group(stride, size)
+
+
 @pytest.mark.parametrize(("kind", "rounds"), [("all_gather", 1), ("reduce_scatter", 1), ("all_reduce", 2)])
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_large_ring_moves_n_minus_one_nths_of_the_buffer(kind: str, rounds: int, size: int) -> None:
-    bandwidth = A100.tiers[0].bytes_per_s * nccl.SCALE_UP_SHARE[kind]
+    bandwidth = A100.tiers[0].bytes_per_s * NCCL.scale_up.of(kind)
     expected = rounds * (size - 1) / size * HUGE / bandwidth
     assert collective_s(kind, HUGE, A100, 1, size).seconds == pytest.approx(expected, rel=1e-3)
 
@@ -26,7 +31,7 @@ def test_large_ring_moves_n_minus_one_nths_of_the_buffer(kind: str, rounds: int,
 def test_small_ring_costs_its_hops() -> None:
     for size in (2, 8):
         hops = 2 * (size - 1)
-        low_latency = nccl.PROTOCOLS[0]
+        low_latency = NCCL.protocols[0]
         expected = low_latency.base_ring_s + hops * A100.tiers[0].latency_s * low_latency.scale_up_hop
         assert collective_s("all_reduce", 8.0, A100, 1, size).seconds == pytest.approx(expected, rel=1e-3)
 
@@ -47,7 +52,7 @@ def test_more_bytes_never_take_less_time(kind: str, size: int, stride: int, expo
 
 @pytest.mark.parametrize("n_bytes", [1e4, 1e6, 1e8, 1e10])
 def test_hierarchical_and_rail_rings_beat_one_flat_ring_across_nodes(n_bytes: float) -> None:
-    options = candidates("all_reduce", n_bytes, Group.of(A100, 1, 128))
+    options = candidates("all_reduce", n_bytes, group(A100, 1, 128))
     assert options["hierarchical"] < options["ring"]
     assert options["rail_ring"] <= options["ring"]
 
@@ -55,7 +60,7 @@ def test_hierarchical_and_rail_rings_beat_one_flat_ring_across_nodes(n_bytes: fl
 def test_reduction_in_the_switch_beats_the_ring_on_eight_h100() -> None:
     chosen = collective_s("all_reduce", 1e9, H100, 1, 8)
     assert chosen.algorithm == "in_switch"
-    assert chosen.seconds < candidates("all_reduce", 1e9, Group.of(H100, 1, 8))["ring"]
+    assert chosen.seconds < candidates("all_reduce", 1e9, group(H100, 1, 8))["ring"]
 
 
 def test_a100_switches_do_not_reduce() -> None:
@@ -67,10 +72,10 @@ def test_trees_win_for_small_messages_on_many_nodes() -> None:
 
 
 def test_members_one_node_apart_have_a_port_each() -> None:
-    one_rail = Group.of(A100, 8, 16)
+    one_rail = group(A100, 8, 16)
     assert one_rail.in_node == 1
     assert one_rail.n_node == 16
-    whole_nodes = Group.of(A100, 1, 16)
+    whole_nodes = group(A100, 1, 16)
     assert (whole_nodes.in_node, whole_nodes.n_node) == (8, 2)
     # the same buffer over the same number of members: eight ports per node against one
     assert (
