@@ -108,10 +108,26 @@ def clusters() -> Catalogue:
     def entry(name: str) -> Entry:
         found = asdict(cluster(name, 1))
         found["tiers"][-1]["n_devices"] = None  # spans whatever the job asks for
-        return {key: value for key, value in found.items() if key not in ("n_devices", "notes")}
+        return {key: value for key, value in found.items() if key not in ("n_devices", "notes", "network")}
 
     columns = ("cluster", "device", "node size", "bandwidth per device and direction, inside out")
     return Catalogue(cluster_names(), columns, row, entry)
+
+
+def networks() -> Catalogue:
+    """Kinds of network that a cluster may have."""
+    from ..io.job.network_section import written_names
+    from ..system.network import NETWORKS
+
+    def entry(name: str) -> Entry:
+        kind = NETWORKS.named(name)
+        return {"name": name, "description": kind.about, "fields": list(written_names(kind).values())}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, ", ".join(found["fields"]), found["description"]
+
+    return Catalogue(NETWORKS.names, ("network", "fields", "what it is"), row, entry)
 
 
 def schedules() -> Catalogue:
@@ -203,6 +219,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "models": models,
     "devices": devices,
     "clusters": clusters,
+    "networks": networks,
     "schedules": schedules,
     "frameworks": frameworks,
     "objectives": objectives,

@@ -2,6 +2,7 @@
 
 The device and single tiers of a preset can be changed: `tiers: {rail: {oversubscription: 2}}` changes one tier by name,
 a list of tiers replaces them all, innermost first; the outermost spans the whole cluster where it gives no `n_devices`.
+A `network` of another kind takes the place of the tiers, or takes the tiers over if it is made of tiers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from ...hints import did_you_mean
 from ...plan.plan import ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster, Device, Tier
+from ...system.network.kinds import FROM_CLUSTER, NetworkKind
 from .document import Document, Path, short
 from .mistakes import validated
+from .network_section import network_kind, read_network
 from .schema import DEVICE_NAMES, TIER_NAMES, cluster_section, device_section, fields_of, tier_section
 from .sections import attempt, choose_source, mapping_at
 
@@ -31,17 +34,28 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mist
     n_before = len(found)
     checked = validated(cluster_section(), data, document, AT, found)
     n_devices = getattr(checked, "n_devices", None) or (plan.n_devices if plan else 1)
+    kind = network_kind(data["network"], document, found) if "network" in data else None
     base = _preset(data, n_devices, document, found)
     device = _read_device(document, base, found) if "device" in data else None
-    base = base or _reference(data, device, n_devices, document, found)
-    tiers = _read_tiers(data, base, n_devices, document, found) if "tiers" in data else None
+    base = base or _reference(data, device, kind, n_devices, document, found)
+    tiers = _read_tiers(data, base, kind, n_devices, document, found) if "tiers" in data else None
     if checked is None or len(found) > n_before:
         return None
     start: dict[str, Any] = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
-    read = fields_of(checked, {}) | {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers}
+    replaced = {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers, "network": None}
+    read = fields_of(checked, {}) | replaced
     written: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
     complete: dict[str, Any] = {"name": "inline", **start, **written}
-    return attempt(lambda: Cluster(**complete), document, AT, found)
+    if kind is not None:
+        complete["network"] = read_network(kind, data["network"], _taken_over(complete), document, found)
+        complete["tiers"] = ()
+    return attempt(lambda: Cluster(**complete), document, AT, found) if len(found) == n_before else None
+
+
+def _taken_over(cluster: dict[str, Any]) -> dict[str, Any]:
+    """What a network may take over from the cluster."""
+    known = {"node_size": Cluster.node_size, "tiers": ()} | cluster | {"generation": cluster["device"].generation}
+    return {name: known[name] for name in FROM_CLUSTER}
 
 
 def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[Mistake]) -> Cluster | None:
@@ -51,10 +65,16 @@ def _preset(data: dict[str, Any], n_devices: int, document: Document, found: lis
 
 
 def _reference(
-    data: dict[str, Any], device: Device | None, n_devices: int, document: Document, found: list[Mistake]
+    data: dict[str, Any],
+    device: Device | None,
+    kind: NetworkKind | None,
+    n_devices: int,
+    document: Document,
+    found: list[Mistake],
 ) -> Cluster | None:
-    """The reference design of the device, if tiers are not written out; without a device that is a mistake."""
-    if "preset" in data or (isinstance(data.get("tiers"), list) and device is not None):
+    """The reference design of the device, if its network is not written out; without a device that is a mistake."""
+    written_out = isinstance(data.get("tiers"), list) or not _has_tiers(kind)
+    if "preset" in data or (written_out and device is not None):
         return None
     if device is not None:
         return attempt(lambda: catalog.default_cluster(device.name, n_devices), document, (*AT, "device"), found)
@@ -83,11 +103,25 @@ def _read_device(document: Document, base: Cluster | None, found: list[Mistake])
     return Device(**given) if start is None else replace(start, **given)
 
 
+def _has_tiers(kind: NetworkKind | None) -> bool:
+    return kind is None or "tiers" in kind.from_cluster
+
+
 def _read_tiers(
-    data: dict[str, Any], base: Cluster | None, n_devices: int, document: Document, found: list[Mistake]
+    data: dict[str, Any],
+    base: Cluster | None,
+    kind: NetworkKind | None,
+    n_devices: int,
+    document: Document,
+    found: list[Mistake],
 ) -> tuple[Tier, ...] | None:
     """All tiers from a list, or the tiers of `base` changed by name."""
     value, path = data["tiers"], (*AT, "tiers")
+    if kind is not None and not _has_tiers(kind):
+        found.append(
+            document.mistake(path, f"cannot be combined with network {kind.name}, which has no tiers. Keep one.")
+        )
+        return None
     if isinstance(value, dict) and value:
         return None if base is None else _changed_tiers(value, base, document, found)
     if not isinstance(value, list) or not value:

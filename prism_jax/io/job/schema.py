@@ -8,7 +8,7 @@ SI fields of the dataclasses (`bytes_per_s`).
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -73,17 +73,22 @@ POWER = quantity(units.parse_watts)
 COMPUTE_RATE = quantity(units.parse_flops_per_s)
 
 
-def section(cls: type, partial: bool, special: Mapping[str, Any], rename: Mapping[str, str]) -> type[BaseModel]:
+def section(
+    cls: type, partial: bool, special: Mapping[str, Any], rename: Mapping[str, str], leave_out: Container[str] = ()
+) -> type[BaseModel]:
     """Model of the fields of dataclass `cls`.
 
     Args:
         partial: every field may be left out (changes to a preset).
         special: field of the dataclass -> type to use instead of the one that follows from its annotation.
         rename: field of the dataclass -> its name in files.
+        leave_out: fields of the dataclass that files do not give.
     """
     hints = get_type_hints(cls)
     made: dict[str, Any] = {}
     for item in fields(cls):
+        if item.name in leave_out:
+            continue
         kind = special.get(item.name) or _kind(hints[item.name], item.default, partial)
         needed = item.default is MISSING and item.default_factory is MISSING and not partial
         made[rename.get(item.name, item.name)] = (kind, ... if needed else None)
@@ -179,7 +184,7 @@ def tier_section(partial: bool) -> type[BaseModel]:
 
 @cache
 def cluster_section() -> type[BaseModel]:
-    """Fields of a cluster; `device` and `tiers` take several forms and are checked by `cluster_section.py`."""
+    """Fields of a cluster; `device`, `tiers` and `network` take several forms and are checked by their readers."""
     optional: dict[str, Any] = {
         "preset": (Text, None),
         "name": (Text, None),
@@ -187,6 +192,7 @@ def cluster_section() -> type[BaseModel]:
         "tiers": (Any, None),
         "n_devices": (Count, None),
         "node_size": (Count, None),
+        "network": (Any, None),
         "source": (str, None),
     }
     return create_model("ClusterSection", __config__=STRICT, **optional)
