@@ -21,7 +21,7 @@ def show(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about one of them.")] = None,
     json: Json = False,
 ) -> None:
-    """List the shipped models, devices, clusters, schedules, frameworks, objectives, variabilities or example jobs."""
+    """List the shipped models, devices, clusters, networks, schedules, frameworks, objectives, variabilities or example jobs."""
     if name is not None:
         entry = app.show_entry(kind, name)
         print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry))
