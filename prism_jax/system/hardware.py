@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from .._arrays import is_traced
 from .._content import ByContent
@@ -101,7 +100,7 @@ class Cluster(ByContent):
                 f"cluster {self.name}: the outermost tier spans {sizes[-1]} devices, fewer than n_devices {self.n_devices}"
             )
 
-    @cached_property
+    @property
     def fabric(self) -> Network:
         """What joins the devices: the cluster's own network, or its tiers under NCCL."""
         return TieredNetwork(self.tiers, self.device.generation) if self.network is None else self.network
