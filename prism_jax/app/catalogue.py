@@ -186,6 +186,22 @@ def variabilities() -> Catalogue:
     return Catalogue(preset_names(), columns, row, lambda name: asdict(preset(name)))
 
 
+def traces() -> Catalogue:
+    """Formats of recorded jobs that the `trace` commands read; files are told apart by their content."""
+    from ..io.traces.formats import TRACE_FORMATS
+
+    def entry(name: str) -> Entry:
+        found = TRACE_FORMATS.named(name)
+        several = "one file per rank: name their folder" if found.of_folder else "one file"
+        return {"name": found.name, "description": found.about, "files": several}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, found["description"], found["files"]
+
+    return Catalogue(TRACE_FORMATS.names, ("format", "what it is", "files of a job"), row, entry)
+
+
 def examples() -> Catalogue:
     """Shipped jobs."""
     from ..io.job.examples import example_files
@@ -224,6 +240,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "frameworks": frameworks,
     "objectives": objectives,
     "variability": variabilities,
+    "traces": traces,
     "examples": examples,
     "schemas": schemas,
 }

@@ -250,7 +250,7 @@ bytes_file(
 bytes_file(
     "gzip that is damaged", "ops.csv.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 60, r"ops\.csv\.gz: a damaged gzip file"
 )
-bytes_file("parquet inside gzip", "t.parquet.gz", gzip.compress(b"PAR1PAR1"), r"parquet inside gzip")
+bytes_file("parquet inside gzip", "t.parquet.gz", gzip.compress(b"PAR1PAR1"), r"parquet inside a packed file")
 bytes_file(
     "Chakra execution trace", "chakra.0.et", b"\x0a\x05\x0a\x03abc" * 9, r"chakra\.0\.et: a Chakra execution trace"
 )

@@ -8,6 +8,7 @@ from typing import Literal
 from prism_jax.errors import DataError
 from prism_jax.io.traces.logs.mllog import MARKER
 from prism_jax.io.traces.logs.text_log import FORMATS
+from prism_jax.io.traces.refuse import PARQUET, refuse_binary, refuse_packed
 from prism_jax.io.traces.streams import check_file, lines
 
 from .delimited import header_of, separator_of
@@ -21,7 +22,6 @@ READ = (
     "nanotron"
 )
 TABLE_ENDINGS = (".csv", ".tsv")
-PACKED = {b"PK\x03\x04": "zip", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"\x04\x22\x4d\x18": "lz4"}
 MARKER_LINES = 2_000_000  # how far the first line that tells is looked for
 
 
@@ -34,7 +34,7 @@ def detect(path: Path) -> Format:
     check_file(path)
     start = first_bytes(path)
     _refuse(path, start)
-    if start.startswith(b"PAR1"):
+    if start.startswith(PARQUET):
         return "parquet"
     name = path.name.lower()
     for ending in (".gz", ".zst", ".zstd"):
@@ -49,9 +49,9 @@ def detect(path: Path) -> Format:
 def _table(path: Path, start: bytes, is_named_so: bool) -> Format:
     first = start.decode("utf-8-sig", "replace").lstrip().partition("\n")[0]
     if first.startswith(("{", "[{")):
-        raise DataError(f"{path}: JSON. Export the measurements as CSV or parquet. Read are {READ}.")
+        raise DataError(f"{path}: JSON. Export the measurements as CSV or parquet. Supported: {READ}.")
     if not is_named_so and separator_of(first) not in first:
-        raise DataError(f"{path}: neither a table nor a log that is known. Read are {READ}.")
+        raise DataError(f"{path}: neither a table nor a log that is known. Supported: {READ}.")
     return "nvidia-smi" if is_gpu_header(header_of(path)) else "table"
 
 
@@ -59,21 +59,12 @@ def _refuse(path: Path, start: bytes) -> None:
     """Files that no reader here reads."""
     if not start.strip():
         raise DataError(f"{path}: the file is empty. Export the measurements again.")
-    for magic, name in PACKED.items():
-        if start.startswith(magic):
-            raise DataError(f"{path}: packed with {name}. Unpack it, or pack it with gzip.")
-    if start.startswith(b"PAR1"):
-        with path.open("rb") as file:
-            if file.read(4) != b"PAR1":
-                raise DataError(f"{path}: parquet inside a packed file. Unpack it.")
+    refuse_packed(path, start)
+    if start.startswith(PARQUET):
         return
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{path}: UTF-16 text. Save it as UTF-8.")
     if start.startswith((b"\x89HDF", b"CDF")):
-        raise DataError(f"{path}: a netCDF or HDF5 file, such as a stored fit. Read are {READ}.")
-    text = start[:4096].decode("utf-8", "replace")
-    if b"\0" in start or 10 * text.count("\ufffd") > len(text):
-        raise DataError(f"{path}: a binary file of no known format. Read are {READ}.")
+        raise DataError(f"{path}: a netCDF or HDF5 file, such as a stored fit. Supported: {READ}.")
+    refuse_binary(path, start, READ)
 
 
 def _told(path: Path) -> Format | None:

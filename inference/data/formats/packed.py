@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prism_jax.errors import DataError
+from prism_jax.io.traces.refuse import ZSTD
 from prism_jax.io.traces.streams import CHUNK_BYTES, chunks
 
 MAX_BYTES = 8 * 2**30  # unpacked
-ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Unpacked(io.RawIOBase):

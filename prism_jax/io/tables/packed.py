@@ -8,8 +8,8 @@ from io import BytesIO
 from pathlib import Path
 
 from ...errors import DataError
+from ..traces.streams import GZIP
 
-_GZIP_MAGIC = b"\x1f\x8b"
 MAX_BYTES = 1 << 29  # of text; tables of a hundred thousand rows are a tenth of it
 
 
@@ -24,7 +24,7 @@ def read_packed_text(file: Path, what: str) -> str:
     """
     try:
         raw = file.read_bytes()
-        if raw.startswith(_GZIP_MAGIC):
+        if raw.startswith(GZIP):
             raw = gzip.GzipFile(fileobj=BytesIO(raw)).read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise DataError(f"{file}: larger than {MAX_BYTES >> 20} MiB. Give {what}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,10 @@ from ...recorded.trace.op_table import JobShape, OpTable
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ..job.examples import example_traces
-from .detect import Format, detect
+from .detect import detect
+from .format import TraceFormat
+from .formats import TRACE_FORMATS
+from .kineto.format import KINETO
 from .meta import find_meta, read_meta
 
 MAX_FILES = 100_000  # of a folder or a pattern
@@ -24,8 +26,8 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
     """The recorded job at `path`.
 
     Args:
-        path: a file of any known format; for Kineto also the folder of the files of all ranks, or a pattern such as
-            "run/rank*.json"; or the name of a shipped trace. The content decides the format.
+        path: a file of any known format (`TRACE_FORMATS`); for Kineto also the folder of the files of all ranks, or a pattern
+            such as "run/rank*.json"; or the name of a shipped trace. The content decides the format.
         meta: file with the degrees of the job (see `meta.py`); by default the one beside the trace, then what the trace itself
             says, then the highest ranks in it.
 
@@ -39,57 +41,38 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
     job = read_meta(meta) if meta is not None else None
     path = _named(path)
     paths = _paths(path)
-    formats: list[Format] = [detect(file) for file in paths]
-    others = [file for file, kind in zip(paths, formats, strict=True) if kind != "kineto"]
-    if len(paths) > 1 and others:
-        raise DataError(f"{others[0]}: not a Kineto trace, and only those may be several. Name one file.")
-    if not others:
-        return _kineto(Path(path), paths, job)
-    found = _readers()[formats[0]](paths[0])
+    known = _one_format(paths)
+    found = known.read(paths)
     if isinstance(found, StepLog):
         return found if job is None else replace(found, name=job.name)
-    return _assembled(found, paths[0], job, None)
+    table, inside = (found, None) if isinstance(found, OpTable) else found
+    named = Path(path) if Path(path).is_dir() else paths[0]
+    if inside is not None and known.of_folder is not None:  # called like the folder
+        folder = named if named.is_dir() else named.parent
+        inside = replace(inside, name=folder.resolve().name or inside.name)
+    return _assembled(table, named, job, inside)
+
+
+def _one_format(paths: list[Path]) -> TraceFormat:
+    """The format of the files of a job.
+
+    Raises:
+        DataError: of several files one has another format, or one of which a job has one file.
+    """
+    formats = [detect(file) for file in paths]
+    if len(paths) == 1:
+        return formats[0]
+    several = next((known for known in formats if known.of_folder is not None), KINETO)
+    for file, known in zip(paths, formats, strict=True):
+        if known is not several:
+            raise DataError(f"{file}: not a {several.name} trace, and only those may be several. Name one file.")
+    return several
 
 
 def _named(path: str | Path) -> str | Path:
     """The folder of a shipped trace, if `path` is its name and nothing of that name is at hand."""
     shipped = example_traces().get(str(path))
     return path if shipped is None or Path(path).exists() else shipped
-
-
-def _readers() -> dict[Format, Callable[[Path], OpTable | StepLog]]:
-    """The reader of one file of every format; imported on demand, because pyarrow takes its time."""
-    from .logs.mllog import read_mllog
-    from .logs.text_log import read_text_log
-    from .plain_table import read_plain_csv
-
-    return {"parquet": _parquet, "csv": read_plain_csv, "mllog": read_mllog, "text_log": read_text_log}
-
-
-def _parquet(path: Path) -> OpTable:
-    from .parquet_columns import column_names
-    from .plain_table import COLUMNS, read_plain_parquet
-    from .straggler_parquet import DISTINCTIVE, read_straggler_parquet
-
-    names = set(column_names(path))
-    plain = {column.name for column in COLUMNS} - {"step", "rank"}  # both kinds have these
-    if len(names & DISTINCTIVE) > len(names & plain):
-        return read_straggler_parquet(path)
-    if names & plain:
-        return read_plain_parquet(path)
-    raise DataError(
-        f"{path}: not a trace: its columns are neither those of the straggler analysis ({', '.join(sorted(DISTINCTIVE))}) "
-        f"nor those of a plain table ({', '.join(column.name for column in COLUMNS)})"
-    )
-
-
-def _kineto(named: Path, paths: list[Path], job: JobShape | None) -> Trace:
-    from .kineto.profiles import read_kineto
-
-    table, inside = read_kineto(paths)
-    folder = named if named.is_dir() else paths[0].parent
-    named_inside = replace(inside, name=folder.resolve().name or inside.name) if inside else None
-    return _assembled(table, named if named.is_dir() else paths[0], job, named_inside)
 
 
 def _assembled(table: OpTable, beside: Path, job: JobShape | None, inside: JobShape | None) -> Trace:
@@ -140,12 +123,11 @@ def _in_folder(folder: Path) -> list[Path]:
         files = sorted(file for file in islice(folder.iterdir(), MAX_FILES + 1) if not file.name.startswith("."))
     except OSError as error:
         raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
-    found = [file for file in files if file.name.lower().endswith((".json", ".json.gz"))]
-    if not found:
-        there = f"It holds {', '.join(file.name for file in files[:3])}: name one." if files else "It is empty."
-        raise DataError(f"{folder}: a folder without Kineto traces (*.json, *.json.gz). {there}")
-    profiler = [file for file in found if ".pt.trace.json" in file.name]
-    return _few(profiler or found, folder)
+    for known in reversed(tuple(TRACE_FORMATS)):
+        if known.of_folder is not None and (found := known.of_folder(files)):
+            return _few(list(found), folder)
+    there = f"It holds {', '.join(file.name for file in files[:3])}: name one." if files else "It is empty."
+    raise DataError(f"{folder}: a folder without Kineto traces (*.json, *.json.gz). {there}")
 
 
 def _few(found: list[Path], named: str | Path) -> list[Path]:

@@ -42,7 +42,9 @@ from ...errors import DataError
 from ...recorded.trace.op_table import NONE, OpTable
 from ..write import atomic_path
 from . import csv_columns
+from .format import FileStart, TraceFormat
 from .op_columns import Column
+from .refuse import PARQUET
 
 COLUMNS = (
     Column("step", "step", "int"),
@@ -135,3 +137,28 @@ def _blocks(table: OpTable) -> Iterator[list[NDArray]]:
         rows = slice(first, first + BLOCK_ROWS)
         codes = {column.field: getattr(table, column.field)[rows] for column in COLUMNS}
         yield [names[field][code] if field in names else code for field, code in codes.items()]
+
+
+def _is_csv(begins: FileStart) -> bool:
+    """Whether the name says so or the first line is a list of column names."""
+    names = {name.strip().strip('"') for name in begins.text.partition("\n")[0].split(",")}
+    return begins.name.endswith(".csv") or len(names & {column.name for column in COLUMNS}) >= 2
+
+
+def _is_parquet(begins: FileStart) -> bool:
+    """Whether the content says so.
+
+    Raises:
+        DataError: only the name does.
+    """
+    if begins.start.startswith(PARQUET):
+        return True
+    if begins.name.endswith(".parquet"):
+        raise DataError(f"{begins.path}: not a parquet file: it does not begin with PAR1. Export it again.")
+    return False
+
+
+PLAIN_CSV = TraceFormat("plain CSV", "plain tables of ops (CSV)", _is_csv, lambda files: read_plain_csv(files[0]))
+PLAIN_PARQUET = TraceFormat(
+    "plain parquet", "plain tables of ops (parquet)", _is_parquet, lambda files: read_plain_parquet(files[0])
+)

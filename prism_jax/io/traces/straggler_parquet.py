@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...errors import DataError
 from ...recorded.trace.op_table import OpTable
+from . import plain_table
+from .format import FileStart, TraceFormat
 from .op_columns import Column
-from .parquet_columns import read_columns
+from .refuse import PARQUET
 
 COLUMNS = (
     Column("dp_rank", "dp", "int"),
@@ -43,4 +46,35 @@ def read_straggler_parquet(path: Path) -> OpTable:
     Raises:
         DataError: not a whole parquet file, a column is missing or of the wrong type, an impossible value; names row and field.
     """
+    from .parquet_columns import read_columns  # pyarrow takes 0.2 s to import
+
     return read_columns(path, COLUMNS, extra=True).table()
+
+
+def _is_straggler_parquet(begins: FileStart) -> bool:
+    """Whether a parquet file has more columns of this kind than of a plain table.
+
+    Raises:
+        DataError: it has none of either.
+    """
+    if not begins.start.startswith(PARQUET):
+        return False
+    from .parquet_columns import column_names
+
+    names = set(column_names(begins.path))
+    plain = {column.name for column in plain_table.COLUMNS} - {"step", "rank"}  # both kinds have these
+    if not names & (DISTINCTIVE | plain):
+        raise DataError(
+            f"{begins.path}: not a trace: its columns are neither those of the straggler analysis "
+            f"({', '.join(sorted(DISTINCTIVE))}) nor those of a plain table "
+            f"({', '.join(column.name for column in plain_table.COLUMNS)})"
+        )
+    return len(names & DISTINCTIVE) > len(names & plain)
+
+
+STRAGGLER_PARQUET = TraceFormat(
+    "straggler parquet",
+    "the straggler-analysis parquet",
+    _is_straggler_parquet,
+    lambda files: read_straggler_parquet(files[0]),
+)

@@ -10,7 +10,7 @@ TraceFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Parquet, CSV, PyTorch profile (folder or pattern of all ranks), training or MLPerf log; or local_cluster, shipped.",
+        help="A trace or log (formats: `prism-jax show traces`), of PyTorch profiles the folder of all ranks; or local_cluster.",
     ),
 ]
 Meta = Annotated[

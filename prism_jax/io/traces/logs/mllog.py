@@ -17,10 +17,12 @@ import numpy as np
 from ....errors import DataError
 from ....recorded.trace.step_log import StepLog
 from ...job.document import short
-from ..streams import lines
+from ..format import FileStart, TraceFormat
+from ..streams import chunks, lines
 from .mllog_steps import COUNTS, Event, Steps, clocked_steps, is_pause, reported_steps
 
 MARKER = b":::MLLOG"
+MARKER_BYTES = 2**26  # how far the marker is looked for
 MAX_EVENTS = 1_000_000  # with a number of steps or samples
 MAX_MS = 1e15
 _DECODER = json.JSONDecoder()
@@ -107,3 +109,18 @@ def _step_log(path: Path, name: str, steps: Steps | None, events: list[Event], b
         n_steps=np.array(steps.n_steps, dtype=np.int32),
         notes=("MLPerf log", steps.note),
     )
+
+
+def _has_marker(begins: FileStart) -> bool:
+    n_bytes, end = 0, b""
+    for chunk in chunks(begins.path):
+        if MARKER in end + chunk:
+            return True
+        end = chunk[-len(MARKER) :]
+        n_bytes += len(chunk)
+        if n_bytes > MARKER_BYTES:
+            return False
+    return False
+
+
+MLLOG = TraceFormat("MLLOG", "MLPerf logs (:::MLLOG)", _has_marker, lambda files: read_mllog(files[0]))

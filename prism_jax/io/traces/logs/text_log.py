@@ -23,6 +23,7 @@ import numpy as np
 from ....errors import DataError
 from ....recorded.trace.step_log import StepLog
 from ...job.document import short
+from ..format import TraceFormat
 from ..streams import lines
 
 MAX_ENTRIES = 5_000_000
@@ -181,3 +182,11 @@ def _interval(step: np.ndarray) -> np.ndarray:
     since = np.concatenate(([1], since))
     started = np.where((step % interval == 0) & (step > 0), interval, 1)
     return np.where(first, started, since).clip(1, 2**31 - 1).astype(np.int32)
+
+
+TEXT_LOG = TraceFormat(
+    "text log",
+    "text logs of Megatron-LM, NeMo and nanotron",
+    lambda begins: True,  # asked last
+    lambda files: read_text_log(files[0]),
+)
