@@ -6,6 +6,7 @@ command pays only for the one it shows.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -186,6 +187,22 @@ def variabilities() -> Catalogue:
     return Catalogue(preset_names(), columns, row, lambda name: asdict(preset(name)))
 
 
+def families() -> Catalogue:
+    """Families of slowdown factors, the `kind` of a variability section."""
+    from ..variability.families import FAMILIES, family_fields
+
+    def entry(name: str) -> Entry:
+        family = FAMILIES.named(name)
+        fields = ", ".join(field.name for field in family_fields(name))
+        return {"name": name, "fields": fields, "description": inspect.getdoc(family) or ""}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, found["fields"], found["description"].partition("\n")[0]
+
+    return Catalogue(FAMILIES.names, ("family", "fields", "the factor"), row, entry)
+
+
 def traces() -> Catalogue:
     """Formats of recorded jobs that the `trace` commands read; files are told apart by their content."""
     from ..io.traces.formats import TRACE_FORMATS
@@ -240,6 +257,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "frameworks": frameworks,
     "objectives": objectives,
     "variability": variabilities,
+    "families": families,
     "traces": traces,
     "examples": examples,
     "schemas": schemas,

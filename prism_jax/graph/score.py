@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from ..variability.families import Family, Normal
+from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 
 N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
@@ -80,8 +80,8 @@ def family_chain(family: Family, n_terms: int | None = None) -> ScoreChain:
 
 
 def residual_map(family: Family) -> NormalScoreMap:
-    """Map of a call's factor with few knots; exactly linear for a Normal that is never near zero."""
-    linear = isinstance(family, Normal) and family.cv <= 0.15
+    """Map of a call's factor with few knots; exactly linear for a normal one that is never near zero."""
+    linear = family.is_normal and family.cv <= 0.15
     return NormalScoreMap.from_family(family, 2 if linear else N_CALL_KNOTS)
 
 

@@ -2,7 +2,8 @@
 
 Families are fitted to log factors of some steps and judged by the mean log density of the others; the pool is judged as a kernel
 density. Families: normal, Student's t (location and scale by expectation maximisation, degrees of freedom from a short list), and
-a mixture of two normals.
+a mixture of two normals; `FACTOR_SHAPES` takes those of a caller. (The families of `variability` have mean one and are stated,
+not fitted, so they have a registry of their own.)
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
+from .._registry import Registry
 from .._typing import Floats
+from ..errors import DataError
 
 POOL = "pool"
 N_FOLD = 5
@@ -29,6 +32,13 @@ class Shape(NamedTuple):
 
     log_density: Callable[[Floats], Floats]
     quantile: Callable[[Floats], Floats]
+
+
+class Candidate(NamedTuple):
+    """One family of shapes: its name, and the shape that fits given log factors best."""
+
+    name: str
+    fit: Callable[[Floats], Shape]
 
 
 class Choice(NamedTuple):
@@ -47,10 +57,10 @@ def choose_shape(log_factor: Floats) -> Choice:
     fold = np.arange(n_step) % n_fold
     parts = [(_thin(log_factor[..., fold != k]), _thin(log_factor[..., fold == k])) for k in range(n_fold)]
     scores = {
-        name: float(np.mean([fit(train).log_density(test).mean() for train, test in parts]))
-        for name, fit in {POOL: _kernel, **FAMILIES}.items()
+        known.name: float(np.mean([known.fit(train).log_density(test).mean() for train, test in parts]))
+        for known in (Candidate(POOL, _kernel), *FACTOR_SHAPES)
     }
-    best = max(FAMILIES, key=lambda name: scores[name])
+    best = max(FACTOR_SHAPES.names, key=lambda name: scores[name])
     return Choice(best if scores[best] > scores[POOL] + MARGIN else POOL, scores)
 
 
@@ -59,7 +69,7 @@ def reshaped(sorted_log_factor: Floats, name: str) -> Floats:
     n = len(sorted_log_factor)
     if name == POOL:
         return sorted_log_factor
-    return FAMILIES[name](_thin(sorted_log_factor)).quantile((np.arange(n) + 0.5) / n)
+    return FACTOR_SHAPES.named(name).fit(_thin(sorted_log_factor)).quantile((np.arange(n) + 0.5) / n)
 
 
 def _thin(values: Floats) -> Floats:
@@ -126,4 +136,5 @@ def _log_normal(x: Floats, mean: Floats | float, sd: Floats | float) -> Floats:
     return -0.5 * ((x - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
 
 
-FAMILIES: dict[str, Callable[[Floats], Shape]] = {"normal": _normal, "student_t": _student_t, "mixture": _mixture}
+SHIPPED = (Candidate("normal", _normal), Candidate("student_t", _student_t), Candidate("mixture", _mixture))
+FACTOR_SHAPES: Registry[Candidate] = Registry("factor shape", lambda: SHIPPED, error=DataError)

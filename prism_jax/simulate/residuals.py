@@ -13,7 +13,7 @@ from ..graph.score import ScoreChain, map_sd, residual_map, standardised
 from ..graph.step_graph import StepGraph
 from ..kernels import COMM_AXES, COMPUTE_CLASSES
 from ..variability.combine import combine
-from ..variability.families import CONSTANT, Family, Normal
+from ..variability.families import CONSTANT, Family
 from ..variability.tree import Variability
 
 
@@ -72,7 +72,7 @@ def _mixed_residual(families: list[Family], seconds: Floats, *, skip_last: bool 
     varying = [(f, s) for f, s, w in zip(families, share, sds, strict=True) if s > 0 and w > 0]
     if not varying:
         return CallResidual(np.zeros_like(sd), None)
-    if len(varying) == 1 or all(isinstance(f, Normal) for f, _ in varying):
+    if len(varying) == 1 or all(f.is_normal for f, _ in varying):
         shape = residual_map(varying[0][0])
     else:
         rest = 1.0 - sum(s for _, s in varying) / share.sum()

@@ -57,7 +57,7 @@ def _combine(parts: tuple[tuple[Family, float], ...], n_knots: int) -> NormalSco
         family, w = parts[0]
         alone = NormalScoreMap.from_family(family, n_knots)
         return NormalScoreMap(alone.knots_z, tuple(1.0 + w * (v - 1.0) for v in alone.values))
-    normals = [w * f.cv for f, w in parts if isinstance(f, Normal)]
+    normals = [w * f.cv for f, w in parts if f.is_normal]
     if len(normals) == len(parts):
         return NormalScoreMap.from_family(Normal(math.hypot(*normals)), n_knots)
     # Deviations w (X - 1) sum to the deviation of the total, whatever the constant parts weigh.

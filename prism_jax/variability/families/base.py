@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from numpy.typing import ArrayLike
 
@@ -13,7 +13,15 @@ from ...errors import Problem, SpecError
 
 @runtime_checkable
 class Family(Protocol):
-    """Distribution of a positive slowdown factor with mean one; frozen and hashable."""
+    """Distribution of a positive slowdown factor with mean one; a frozen dataclass of numbers, equal and hashable by value.
+
+    Attributes:
+        kind: name in configuration files: "log_normal".
+        is_normal: whether the factor is a linear function of the score, so that sums of such factors are so again.
+    """
+
+    kind: ClassVar[str]
+    is_normal: ClassVar[bool]
 
     @property
     def cv(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,9 @@ from .base import check_scale
 @dataclass(frozen=True)
 class Constant:
     """No variation."""
+
+    kind: ClassVar[str] = "constant"
+    is_normal: ClassVar[bool] = False
 
     @property
     def cv(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,9 @@ class Gamma:
     Attributes:
         cv: standard deviation over mean, 0.001 to 5.
     """
+
+    kind: ClassVar[str] = "gamma"
+    is_normal: ClassVar[bool] = False
 
     cv: float
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +21,9 @@ class LogNormal:
     Attributes:
         cv: standard deviation over mean, >= 0.
     """
+
+    kind: ClassVar[str] = "log_normal"
+    is_normal: ClassVar[bool] = False
 
     cv: float
 

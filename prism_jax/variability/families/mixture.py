@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,9 @@ class Mixture:
         slow_factor: mean of the slow component over the mean of the bulk, >= 1.
         slow_cv: cv of the slow component, > 0.
     """
+
+    kind: ClassVar[str] = "mixture"
+    is_normal: ClassVar[bool] = False
 
     bulk_cv: float
     slow_prob: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,9 @@ class Normal:
         cv: standard deviation over mean before the cut, 0 to 0.5. The cut lowers it by less than 1e-6 up to
             cv = 0.2 and by 3 % at 0.5.
     """
+
+    kind: ClassVar[str] = "normal"
+    is_normal: ClassVar[bool] = True
 
     cv: float
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,9 @@ class Pool:
     Attributes:
         factors: positive measurements in any unit, at least two.
     """
+
+    kind: ClassVar[str] = "pool"
+    is_normal: ClassVar[bool] = False
 
     factors: tuple[float, ...]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, Field, asdict, fields
 from typing import Any
 
+from ..._registry import Registry
 from ...errors import Path, SpecError
 from ...hints import did_you_mean
 from .base import Family
@@ -17,15 +18,8 @@ from .normal import Normal
 from .pool import Pool
 from .student_t import StudentT
 
-KINDS: Mapping[str, type] = {
-    "constant": Constant,
-    "normal": Normal,
-    "log_normal": LogNormal,
-    "gamma": Gamma,
-    "student_t": StudentT,
-    "mixture": Mixture,
-    "pool": Pool,
-}
+SHIPPED: tuple[type[Family], ...] = (Constant, Normal, LogNormal, Gamma, StudentT, Mixture, Pool)
+FAMILIES: Registry[type[Family]] = Registry("family", lambda: SHIPPED, name_of=lambda family: family.kind)
 
 
 def family_from_dict(section: Mapping[str, Any] | float, where: Path = ("family",)) -> Family:
@@ -45,36 +39,46 @@ def family_from_dict(section: Mapping[str, Any] | float, where: Path = ("family"
             where, f"{section!r} is not a family; write {{kind: log_normal, cv: 0.02}} or a number (its cv)"
         )
     if "kind" not in section:
-        raise SpecError.at((*where, "kind"), f"missing; kinds are {', '.join(KINDS)}")
+        raise SpecError.at((*where, "kind"), f"missing; kinds are {', '.join(FAMILIES.names)}")
     kind = section["kind"]
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise SpecError.at((*where, "kind"), f"unknown {kind!r}{did_you_mean(kind, KINDS)}")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise SpecError.at((*where, "kind"), f"unknown {kind!r}{did_you_mean(kind, FAMILIES.names)}")
     given = {name: value for name, value in section.items() if name != "kind"}
     _check_fields(kind, given, where)
     plain = {name: _plain(value, (*where, name)) for name, value in given.items()}
     try:
-        return CONSTANT if kind == "constant" else KINDS[kind](**plain)
+        return CONSTANT if kind == "constant" else FAMILIES.named(kind)(**plain)
     except SpecError as error:
         raise SpecError.at(where, str(error)) from error
 
 
 def family_to_dict(family: Family) -> dict[str, Any]:
     """The section that `family_from_dict` turns back into `family`."""
-    for kind, cls in KINDS.items():
-        if type(family) is cls:
-            plain = asdict(family)  # pyright: ignore[reportArgumentType]
-            return {"kind": kind} | {name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()}
-    raise SpecError(f"{type(family).__name__} is not a registered family; kinds are {', '.join(KINDS)}")
+    kind = type(family).kind
+    if kind not in FAMILIES or FAMILIES.named(kind) is not type(family):
+        raise SpecError(f"{type(family).__name__} is not a registered family; kinds are {', '.join(FAMILIES.names)}")
+    plain = asdict(family)  # pyright: ignore[reportArgumentType]
+    return {"kind": kind} | {name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()}
+
+
+def family_fields(kind: str) -> tuple[Field[Any], ...]:
+    """The fields that a section of `kind` may have.
+
+    Raises:
+        SpecError: the kind is unknown.
+    """
+    return fields(FAMILIES.named(kind))  # pyright: ignore[reportArgumentType]
 
 
 def _check_fields(kind: str, given: Mapping[str, Any], where: Path) -> None:
-    names = [f.name for f in fields(KINDS[kind])]
+    names = [f.name for f in family_fields(kind)]
     for name in given:
         if name not in names:
             raise SpecError.at((*where, name), f"unknown field of {kind}{did_you_mean(name, names)}")
-    missing = [name for name in names if name not in given]
+    needed = [f.name for f in family_fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    missing = [name for name in needed if name not in given]
     if missing:
-        raise SpecError.at((*where, missing[0]), f"missing; {kind} needs {', '.join(names)}")
+        raise SpecError.at((*where, missing[0]), f"missing; {kind} needs {', '.join(needed)}")
 
 
 def _plain(value: Any, where: Path) -> float | tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +28,9 @@ class StudentT:
         scale_cv: `s`, scale of the bulk; the cv of the factor is larger and infinite for df <= 2.
         df: degrees of freedom, 1.1 to 200.
     """
+
+    kind: ClassVar[str] = "student_t"
+    is_normal: ClassVar[bool] = False
 
     scale_cv: float
     df: float
