@@ -23,7 +23,7 @@ import yaml
 from experiments.common import check, known, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
-from prism_jax.kernels import COLLECTIVES, KERNEL_CLASSES
+from prism_jax.kernels import COLLECTIVES, COMPUTE_CLASSES
 from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.report.codec import from_plain
 from prism_jax.report.text.study import plan_words
@@ -79,7 +79,7 @@ def stabilised(name: str, setting: dict[str, Any], config: dict[str, Any]) -> Fi
     excess = whole.quantile(0.95) - whole.deterministic_s
     spread = whole.quantile(0.95) - whole.quantile(0.5)
     found = {}
-    for kernel in KERNEL_CLASSES:
+    for kernel in (*COMPUTE_CLASSES, *COLLECTIVES):
         if kernel in job.variability.classes and not job.variability.of(kernel).is_zero:
             calm = predict(
                 replace(job, variability=job.variability.without(kernel)), key=key, n_samples=config["n_samples"]

@@ -187,6 +187,21 @@ def variabilities() -> Catalogue:
     return Catalogue(preset_names(), columns, row, lambda name: asdict(preset(name)))
 
 
+def kernels() -> Catalogue:
+    """Classes of compute kernels: the parts of a step's compute, and of a variability section."""
+    from ..kernels import KERNEL_CLASSES
+
+    def entry(name: str) -> Entry:
+        found = KERNEL_CLASSES.named(name)
+        return {"name": name, "description": found.about, "knob": found.knob, "varies like": found.varies_like or name}
+
+    def row(name: str) -> Sequence[str]:
+        return tuple(entry(name).values())
+
+    columns = ("kernel class", "what it is", "calibration factor", "varies like")
+    return Catalogue(KERNEL_CLASSES.names, columns, row, entry)
+
+
 def families() -> Catalogue:
     """Families of slowdown factors, the `kind` of a variability section."""
     from ..variability.families import FAMILIES, family_fields
@@ -257,6 +272,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "frameworks": frameworks,
     "objectives": objectives,
     "variability": variabilities,
+    "kernels": kernels,
     "families": families,
     "traces": traces,
     "examples": examples,

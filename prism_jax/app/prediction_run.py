@@ -57,7 +57,7 @@ def simulated(
 ) -> tuple[PredictionReport, StepTimeDistribution, Explanation]:
     """The report, and the distribution and explanation that it is made of."""
     job, key = fitted.job, jax.random.key(asked.seed)
-    known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices)
+    known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices, job.model.kernel_classes)
     started = time.perf_counter()
     distribution, compiled = _distribution(job, asked, known, progress)
     ran = time.perf_counter()

@@ -27,6 +27,7 @@ from ..cost.correction import NEUTRAL, Correction
 from ..cost.efficiency import Efficiency
 from ..cost.pipeline_edge import distance_seconds, edge_distances
 from ..cost.step_end import EndWork, end_work, stage_end
+from ..kernels import COMPUTE_CLASSES, knobs_of
 from ..partition.chunks import ChunkBlocks, chunk_blocks, chunks_of_stage
 from ..partition.weights import group_splits, stage_weights
 from ..plan.plan import ParallelPlan
@@ -46,7 +47,8 @@ class Outline:
     """Three stages stand for all: the first, the middle and the last. Arrays may have a leading axis [row].
 
     Attributes:
-        compute_s: [stage, part, kind, compute_class]; parts are what no other factor multiplies, `fp8`, `expert`, and both.
+        compute_s: [stage, part, kind, compute_class]; of `COMPUTE_CLASSES`, whose knobs scale all others; parts are what
+            no other factor multiplies, `fp8`, `expert`, and both.
         n_launch: [stage, kind]
         comm_s: [stage, probe, slot] seconds (in a node, between nodes), then calls (in a node, between nodes).
         gather_s: [stage, probe] of the first gathering of parameters.
@@ -90,7 +92,9 @@ def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficien
     in_node = probed[0]
     ends = _ends(model, cluster, plan, neutral)
     return Outline(
-        compute_s=np.stack([_parts(*(probe[k].compute_s for probe in probed)) for k in range(3)]),
+        compute_s=np.stack(
+            [_parts(*(_by_knob(probe[k].compute_s, model.kernel_classes) for probe in probed)) for k in range(3)]
+        ),
         n_launch=np.stack([piece.n_launch for piece in in_node]),
         comm_s=np.stack([[probe[k].comm_s for probe in probed] for k in range(3)]),
         gather_s=np.stack([[probe[k].first_gather_s for probe in probed] for k in range(3)]),
@@ -158,6 +162,14 @@ def _corrected(o: Outline, fix: Correction, xp: Any) -> BlockCost:
         comm_s=(o.comm_s * by_probe[..., None]).sum(axis=-2),
         first_gather_s=(o.gather_s * by_probe).sum(axis=-1),
     )
+
+
+def _by_knob(compute_s: Floats, classes: Sequence[str]) -> Floats:
+    """[..., knob] of [..., compute_class]: a class of a caller counts with the one whose knob scales it."""
+    if len(classes) == len(COMPUTE_CLASSES):
+        return compute_s
+    at = [COMPUTE_CLASSES.index(knob) for knob in knobs_of(classes)]
+    return compute_s @ np.eye(len(COMPUTE_CLASSES))[at]
 
 
 def _parts(whole: Floats, dense: Floats, whole_16: Floats, dense_16: Floats) -> Floats:

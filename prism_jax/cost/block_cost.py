@@ -15,7 +15,7 @@ import numpy as np
 
 from .._arrays import Values, namespace
 from .._typing import Floats
-from ..kernels import COMPUTE_CLASSES, PASSES
+from ..kernels import PASSES
 from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
@@ -102,7 +102,7 @@ class BlockCostModel:
         """A block whose parameters are at hand."""
         block = self.model.block(kind, self.plan)
         kernels = block.kernels
-        compute = class_seconds(kernels, self.cluster.device, self.plan.dtype, self.eff)
+        compute = class_seconds(kernels, self.cluster.device, self.plan.dtype, self.eff, self.model.kernel_classes)
         factor = getattr(self.eff.fix, block.knob) if block.knob else 1.0
         cost = BlockCost(compute * factor, launch_counts(kernels), np.zeros(len(SLOTS)), np.zeros(()))
         return self._communicating(cost, block.comms)
@@ -111,7 +111,10 @@ class BlockCostModel:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
         comms = gather_comms(self.plan, self._counts(kind)) if self.plan.shard_group > 1 else []
         none = BlockCost(
-            np.zeros((len(PASSES), len(COMPUTE_CLASSES))), np.zeros(len(PASSES)), np.zeros(len(SLOTS)), np.zeros(())
+            np.zeros((len(PASSES), len(self.model.kernel_classes))),
+            np.zeros(len(PASSES)),
+            np.zeros(len(SLOTS)),
+            np.zeros(()),
         )
         return replace(self._communicating(none, comms), first_gather_s=self._first_gather_s(comms))
 

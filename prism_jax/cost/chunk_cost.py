@@ -69,7 +69,8 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         xp: array library; under `jax.numpy` the constants of `eff` may be traced arrays [*plan].
     """
     compute = blocks.compute_s
-    slowed = [[compute[..., kind, c] for c in range(len(COMPUTE_CLASSES))] for kind in range(len(PASSES))]
+    n_class = compute.shape[-1]
+    slowed = [[compute[..., kind, c] for c in range(n_class)] for kind in range(len(PASSES))]
     zero = xp.zeros_like(compute[..., 0, 0])
     exposed = [[zero] * len(COMM_AXES) for _ in PASSES]
     hidden = [[zero] * len(COMM_AXES) for _ in PASSES]
@@ -78,7 +79,7 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         if xp is np and not seconds.any():
             continue
         kind, at = PASSES.index(phase), COMM_AXES.index(axis)
-        window = _window(kind, beside)
+        window = _window(kind, beside, n_class)
         length = sum((compute[..., k, c] for k, c in window), zero)
         part = _exposure(seconds, length, beside, tp, cp, eff.fix.hidden, xp)
         exposed[kind][at] = exposed[kind][at] + part.exposed_s
@@ -120,7 +121,7 @@ def _together(device: Any, host: Any, xp: Any) -> Any:
     return longer * (1.0 + ratio**HOST_SHARPNESS) ** (1.0 / HOST_SHARPNESS)
 
 
-def _window(kind: int, beside: str) -> list[tuple[int, int]]:
+def _window(kind: int, beside: str, n_class: int) -> list[tuple[int, int]]:
     """(phase, kernel class) of what runs at the same time as a communication of phase `kind`."""
     match beside:
         case "weight_grad":
@@ -130,9 +131,9 @@ def _window(kind: int, beside: str) -> list[tuple[int, int]]:
         case "attention":
             return [(kind, _ATTENTION)]
         case "chunk":
-            return [(phase, c) for phase in _PASSES[min(kind, _B)] for c in range(len(COMPUTE_CLASSES))]
+            return [(phase, c) for phase in _PASSES[min(kind, _B)] for c in range(n_class)]
         case _:
-            return [(kind, c) for c in range(len(COMPUTE_CLASSES))]
+            return [(kind, c) for c in range(n_class)]
 
 
 def _exposure(

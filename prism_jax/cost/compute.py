@@ -10,14 +10,15 @@ kernels are plain numbers; peaks, bandwidths and constants of the device may be 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import Values, namespace
 from .._typing import Floats
-from ..kernels import COMPUTE_CLASSES, PASSES
+from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..system.hardware import Device
 from ..workload.kernels import Kernel, KernelTable
 from .efficiency import Efficiency
@@ -103,7 +104,8 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
     if not len(table):
         return np.zeros(0)
     xp = namespace(device, eff)
-    kernel = table.kernel_index
+    classes = [KERNEL_CLASSES.named(name) for name in table.kernel_classes]
+    is_gemm, is_attention = (table.is_of(name) for name in ("gemm", "attention"))
     flops, hbm = table.column("flops"), table.column("hbm_bytes")
     m, n, k, batch = (table.column(name) for name in ("m", "n", "k", "batch"))
     launches = table.column("n_launch")
@@ -111,10 +113,15 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
-    is_gemm, is_attention = kernel == COMPUTE_CLASSES.index("gemm"), kernel == COMPUTE_CLASSES.index("attention")
     busy = xp.where(is_gemm, product, xp.where(is_attention, fused, 0.0))
+    for each in classes:
+        if each.busy_s is not None:
+            is_own = table.is_of(each.name)
+            rows = np.flatnonzero(is_own)
+            own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
+            busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    factor = xp.asarray([eff.fix.gemm, eff.fix.attention, eff.fix.memory], dtype=float)[kernel]
+    factor = xp.asarray([getattr(eff.fix, each.knob) for each in classes], dtype=float)[table.kernel_index]
     in_fp8 = np.array([name == "fp8" for name in dtypes])
     factor = factor * xp.where(in_fp8 & is_gemm, eff.fix.fp8, 1.0)
     return (xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
@@ -125,6 +132,23 @@ def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Value
     names = sorted(set(dtypes))
     own = xp.asarray([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in names], dtype=float)
     return own[np.array([names.index(name) for name in dtypes])]
+
+
+def _own_s(
+    law: Callable[[KernelSizes, Roof], Floats],
+    table: KernelTable,
+    rows: NDArray[np.intp],
+    peak: Floats,
+    device: Device,
+    eff: Efficiency,
+) -> Floats:
+    """Seconds by the law of a caller's class of the ops at `rows`, whose peaks are `peak` [row]."""
+    sizes = KernelSizes(*(table.column(field)[rows] for field in KernelSizes._fields))
+
+    def product_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike) -> Floats:
+        return gemm_s(m, n, k, batch, peak, device, eff)
+
+    return law(sizes, Roof(peak, device.hbm_bytes_per_s, device.n_sm, product_s))
 
 
 def _dtype_of(op: Kernel, device: Device, dtype: str) -> str:
@@ -144,11 +168,18 @@ def launch_counts(table: KernelTable) -> Floats:
     return total
 
 
-def class_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
-    """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `StepCost.compute_s`."""
+def class_seconds(
+    table: KernelTable, device: Device, dtype: str, eff: Efficiency, classes: Sequence[str] = COMPUTE_CLASSES
+) -> Floats:
+    """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `classes`.
+
+    Raises:
+        SpecError: a kernel is of none of the classes.
+    """
+    shape = len(PASSES), len(classes)
     if not len(table):
-        return np.zeros((len(PASSES), len(COMPUTE_CLASSES)))
+        return np.zeros(shape)
     seconds = op_seconds(table, device, dtype, eff)
-    cell = table.phase_index * len(COMPUTE_CLASSES) + table.kernel_index
-    own = np.arange(len(PASSES) * len(COMPUTE_CLASSES))[:, None] == cell
-    return namespace(seconds).where(own, seconds[None, :], 0.0).sum(axis=-1).reshape(len(PASSES), len(COMPUTE_CLASSES))
+    cell = table.phase_index * len(classes) + table.class_index(classes)
+    own = np.arange(len(PASSES) * len(classes))[:, None] == cell
+    return namespace(seconds).where(own, seconds[None, :], 0.0).sum(axis=-1).reshape(shape)

@@ -53,6 +53,7 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
         collective_of=collective_classes(plan),
         model_flops=model.step_flops(plan, recomputed=False),
         hardware_flops=model.step_flops(plan, recomputed=True),
+        classes=model.kernel_classes,
     )
 
 
@@ -74,7 +75,7 @@ def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Eff
         return compute_s
     beside = {"F": p2p_s, "B": xp.append(0.0 * p2p_s[:1], p2p_s[:-1])}  # what is sent, and what is received
     transfer_s = xp.stack([beside.get(name, 0.0 * p2p_s) for name in PASSES])
-    is_gemm = np.array([name == "gemm" for name in COMPUTE_CLASSES], dtype=float)
+    is_gemm = (np.arange(compute_s.shape[-1]) == COMPUTE_CLASSES.index("gemm")).astype(float)
     return compute_s + eff.overlap_slowdown * transfer_s[..., None] * is_gemm[None, None]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .._typing import Floats
+from ..kernels import COMPUTE_CLASSES
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class StepCost:
         collective_of: axis -> kernel class of its communication, for tp, cp, ep, dp, pp and end.
         model_flops: of the whole step and all devices, without recompute (MFU).
         hardware_flops: with recompute (HFU).
+        classes: names along the axis compute_class; `COMPUTE_CLASSES` come first.
     """
 
     compute_s: Floats
@@ -37,3 +39,4 @@ class StepCost:
     collective_of: Mapping[str, str]
     model_flops: float
     hardware_flops: float
+    classes: tuple[str, ...] = COMPUTE_CLASSES

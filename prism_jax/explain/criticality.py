@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from ..graph.propagate import GraphArrays
-from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..kernels import NETWORK_AXES
 from ..simulate.columns import Chunk, ColumnInputs, one_chunk
 from ..simulate.inputs import column_inputs, regime_factors
 from ..simulate.predict import column_design
@@ -38,7 +38,7 @@ def criticality(program: Program, key: Array) -> Mapping[str, float]:
     chunk = Chunk(jnp.zeros((), jnp.int32), peak)
     weight = jnp.asarray(design.weight[0], float)
     seconds = np.asarray(_critical_seconds(inputs, key, chunk, weight, jnp.asarray(float(program.n_replica))))
-    names = [*COMPUTE_CLASSES, "optimizer", *(AXIS_NAMES[NETWORK_AXES[a]] for a in inputs.graph.axes)]
+    names = [*program.classes, "optimizer", *(AXIS_NAMES[NETWORK_AXES[a]] for a in inputs.graph.axes)]
     shares: dict[str, float] = {}
     for name, value in zip([*names, AXIS_NAMES["pp"], AXIS_NAMES["end"]], seconds / seconds.sum(), strict=True):
         shares[name] = shares.get(name, 0.0) + float(value)
@@ -52,7 +52,7 @@ def _critical_seconds(inputs: ColumnInputs, key: Array, chunk: Chunk, weight: Ar
     One scale per class, all at one: the derivative of the step in a scale is that class's critical seconds. There
     are few scales and thousands of durations behind each, so forward mode is the cheap direction.
     """
-    n_scale = len(COMPUTE_CLASSES) + 1 + len(inputs.graph.axes) + 2
+    n_scale = inputs.graph.compute_s.shape[-1] + len(inputs.graph.axes) + 2
 
     def mean_time(scale: Array) -> Array:
         times = one_chunk(eqx.tree_at(lambda i: i.graph, inputs, scaled(inputs.graph, scale)), key, chunk, N_COLUMN)[0]
@@ -63,7 +63,7 @@ def _critical_seconds(inputs: ColumnInputs, key: Array, chunk: Chunk, weight: Ar
 
 def scaled(graph: GraphArrays, scale: Array) -> GraphArrays:
     """The graph with every class of seconds times its scale: compute classes, optimizer, used axes, transfers, end of step."""
-    n_class = len(COMPUTE_CLASSES)
+    n_class = graph.compute_s.shape[-1] - 1  # the last is what does not vary
     compute = jnp.append(scale[:n_class], 1.0)[None, None]
     axes, lag, end = scale[None, None, n_class + 1 : -2], scale[-2], scale[-1]
     return eqx.tree_at(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from jax import Array
 
-from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..kernels import NETWORK_AXES
 from ..simulate.predict import DEFAULT_COLUMNS, symmetric
 from ..simulate.program import Program, factor_groups, variant
 from ..variability.families import CONSTANT
@@ -39,8 +39,8 @@ def p95_owners(program: Program, key: Array, p: float = 0.95) -> tuple[Mapping[s
 def removals(program: Program) -> Mapping[str, Variability]:
     """Trees with one owner's variability removed; only owners that vary and take time."""
     tree, trees = program.job.variability, {}
-    grouped = [[COMPUTE_CLASSES[i] for i in group] for group in factor_groups(tree)]
-    loose = [[name] for name in COMPUTE_CLASSES if not any(name in group for group in grouped)]
+    grouped = [[program.classes[i] for i in group] for group in factor_groups(tree, program.classes)]
+    loose = [[name] for name in program.classes if not any(name in group for group in grouped)]
     used = sorted({program.cost.collective_of.get(axis, "all_reduce") for axis in _used_axes(program)})
     for names in [*grouped, *loose, *([name] for name in used)]:
         if not all(tree.of(name).is_zero for name in names):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..kernels import KERNEL_CLASSES
+
 _WORDS = {
     "tp_comm": "tp communication",
     "cp_comm": "cp communication",
@@ -10,8 +12,6 @@ _WORDS = {
     "pp_comm": "pp communication",
     "bubble": "pipeline bubble",
     "waiting_for_stragglers": "waiting for stragglers",
-    "gemm": "GEMM",
-    "memory": "memory-bound",
     "all_reduce": "all-reduce",
     "all_gather": "all-gather",
     "reduce_scatter": "reduce-scatter",
@@ -30,4 +30,10 @@ def words(key: str) -> str:
     """
     if key in _WORDS:
         return _WORDS[key]
-    return " + ".join(_WORDS.get(part, part.replace("_", " ")) for part in key.split("+"))
+    return " + ".join(_word(part) for part in key.split("+"))
+
+
+def _word(key: str) -> str:
+    if key in KERNEL_CLASSES and (stated := KERNEL_CLASSES.named(key).words):
+        return stated
+    return _WORDS.get(key, key.replace("_", " "))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,41 +35,48 @@ class Fleet:
         return np.einsum("c,cng->ng", share, self.factor).max(axis=-1)
 
 
-def fleet_of(slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet, node_size: int) -> Fleet:
+def fleet_of(
+    slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
+    node_size: int,
+    classes: Sequence[str] = COMPUTE_CLASSES,
+) -> Fleet:
     """A fleet from what was measured.
 
     Args:
         slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor, GPUs counted node by node.
         node_size: GPUs per node.
+        classes: compute classes of the model (`Workload.kernel_classes`).
 
     Raises:
         DataError: unknown class, GPUs that are missing, or a factor that is not a positive number.
     """
     if isinstance(slowdown, Fleet):
+        if len(slowdown.factor) != len(classes):
+            raise DataError(f"a fleet of {len(slowdown.factor)} kernel classes, but the model has {', '.join(classes)}")
         return slowdown
     if isinstance(slowdown, Mapping):
-        factor = _from_mapping(slowdown, node_size)
+        factor = _from_mapping(slowdown, node_size, classes)
     else:
         values = np.asarray(slowdown, dtype=np.float64)
         if values.ndim not in (1, 2) or (values.ndim == 2 and values.shape[1] != node_size):
             raise DataError(f"slowdowns have shape {values.shape}, but must be [node] or [node, {node_size}]")
         by_gpu = values[:, None] if values.ndim == 1 else values
-        factor = np.broadcast_to(by_gpu, (len(COMPUTE_CLASSES), len(values), node_size)).copy()
+        factor = np.broadcast_to(by_gpu, (len(classes), len(values), node_size)).copy()
     if not (np.isfinite(factor).all() and (factor > 0).all()):
         raise DataError("slowdowns must be positive numbers (1.05 = 5 % slower)")
     return Fleet(factor)
 
 
-def _from_mapping(slowdown: Mapping[str, Mapping[int, float]], node_size: int) -> Floats:
+def _from_mapping(slowdown: Mapping[str, Mapping[int, float]], node_size: int, classes: Sequence[str]) -> Floats:
     devices = {device for values in slowdown.values() for device in values}
     if not devices:
         raise DataError("slowdowns: no GPU is given")
     n_node = -(-(max(devices) + 1) // node_size)
-    factor = np.ones((len(COMPUTE_CLASSES), n_node * node_size))
+    factor = np.ones((len(classes), n_node * node_size))
     for name, values in slowdown.items():
-        if name != "all" and name not in COMPUTE_CLASSES:
-            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *COMPUTE_CLASSES))}")
-        rows = slice(None) if name == "all" else COMPUTE_CLASSES.index(name)
+        if name != "all" and name not in classes:
+            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *classes))}")
+        rows = slice(None) if name == "all" else classes.index(name)
         factor[rows, list(values)] = list(values.values())
     missing = sorted(set(range(n_node * node_size)) - devices)
     if missing:
@@ -79,7 +86,7 @@ def _from_mapping(slowdown: Mapping[str, Mapping[int, float]], node_size: int) -
             f"slowdowns: {len(missing)} GPUs are missing (of node{'s' if len(nodes) > 1 else ''} {named}); a placement needs "
             "every node's slowdown. List them, with 1 where nothing was measured."
         )
-    return factor.reshape(len(COMPUTE_CLASSES), n_node, node_size)
+    return factor.reshape(len(classes), n_node, node_size)
 
 
 def check_counts(fleet: Fleet, n_slot: int, spares: int) -> None:

@@ -102,7 +102,7 @@ def place(
     """
     wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
     effort = Effort() if effort is None else effort
-    fleet = fleet_of(slowdown, job.cluster.node_size)
+    fleet = fleet_of(slowdown, job.cluster.node_size, job.model.kernel_classes)
     check_counts(fleet, slots_of(job).n_slot, spares)
     problem = problem_of(job, fleet)
     effort = replace(effort, n_step=max(effort.n_step, STEPS_PER_NODE * fleet.n_node))
@@ -252,7 +252,7 @@ def gain_on(
         result: of `place`.
         key: of the draws; as many as the result was reported on.
     """
-    problem = problem_of(job, fleet_of(slowdown, job.cluster.node_size))
+    problem = problem_of(job, fleet_of(slowdown, job.cluster.node_size, job.model.kernel_classes))
     chosen = problem if result.splits is None else exact_problem(problem, result.splits)
     first = result.batches_s[OPTIMISED]
     n_fresh = first.size // N_SHARED

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ..kernels import KERNEL_CLASSES
+
 STYLE_SHEET = Path(__file__).with_name("prism.mplstyle")
 
 # Paul Tol's "muted" scheme (SRON/EPS/TN/09-002). A kind of work has its colour in every picture.
@@ -13,9 +15,6 @@ SAND, ROSE, WINE, PURPLE, GREY = "#DDCC77", "#CC6677", "#882255", "#AA4499", "#B
 
 _COLOURS = {
     "compute": INDIGO,
-    "gemm": INDIGO,
-    "attention": CYAN,
-    "memory": TEAL,
     "optimizer": TEAL,
     "tp_comm": SAND,
     "all_gather": SAND,
@@ -49,4 +48,6 @@ def style() -> AbstractContextManager[None]:
 
 def colour(kind: str) -> str:
     """Colour of a kind of work; of joined kinds ("gemm+memory") that of the first, grey if it has none."""
-    return _COLOURS.get(kind.split("+", maxsplit=1)[0], GREY)
+    first = kind.split("+", maxsplit=1)[0]
+    own = KERNEL_CLASSES.named(first).colour if first in KERNEL_CLASSES else ""
+    return own or _COLOURS.get(first, GREY)

@@ -22,7 +22,7 @@ from .._typing import Floats
 from ..cost.step import collective_classes
 from ..graph.score import residual_map
 from ..graph.signatures import signature_seconds
-from ..kernels import COMM_AXES, COMPUTE_CLASSES, NETWORK_AXES
+from ..kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES, NETWORK_AXES
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from ..simulate.importance import Design, importance_design
@@ -38,7 +38,7 @@ from .plans.table import PlanTable, distinct
 
 REGIME_SCORES = np.array([-1.5, 0.7, 3.0])  # network scores a column is carried at
 Single = NDArray[np.float32]
-MIX = np.array([0.75, 0.1, 0.15])  # gemm, attention, memory: where the slow GPUs of a transformer are looked for
+Classes = tuple[str, ...]
 N_RESIDUAL = 128  # calls over which the slowest member's residual is averaged
 N_STEP_SAMPLES = 1024
 _MEMORY, _P2P, _END = COMPUTE_CLASSES.index("memory"), NETWORK_AXES.index("pp"), NETWORK_AXES.index("end")
@@ -147,13 +147,14 @@ class TailScorer:
         """Draws depend on sizes alone, so that all pipelines of a size share them."""
         tree, node_size = self.tree, self.evaluator.job.cluster.node_size
         n_node = max(1, -(-n_member // node_size))
-        design = _design(tree, pp, n_replica, n_column, self.seed)
-        chip, factor_of = _chips(tree, design, n_member, n_node, node_size, self.seed)
+        classes = self.evaluator.job.model.kernel_classes
+        design = _design(tree, classes, pp, n_replica, n_column, self.seed)
+        chip, factor_of = _chips(tree, classes, design, n_member, n_node, node_size, self.seed)
         regime = [NormalScoreMap.from_family(tree.of(name).regime)(REGIME_SCORES) for name in names]
         return _Draws(
             chip=chip,
             factor_of=factor_of,
-            wait=_waits(tree, chip[factor_of], self.seed).astype(np.float32),
+            wait=_waits(tree, classes, chip[factor_of], self.seed).astype(np.float32),
             link=_links(tree, names, n_node, (pp, chip.shape[-1]), self.seed),
             regime=np.stack(regime).astype(np.float32),
             weight=design.weight.ravel(),
@@ -224,14 +225,20 @@ def _collectives(plan: ParallelPlan) -> list[str]:
     return [of_axis.get(axis, "all_reduce") for axis in NETWORK_AXES]
 
 
-def _design(tree: Variability, pp: int, n_replica: int, n_column: int, seed: int) -> Design:
-    varies = any(tree.of(name).gpu.cv > 0 or tree.of(name).node.cv > 0 for name in COMPUTE_CLASSES)
-    direction = persistent_spread(tree, MIX) if varies else np.zeros(2)
+def _mix(classes: Classes) -> Floats:
+    """[class] usual share of every compute class: where slow GPUs are looked for."""
+    weight = np.array([KERNEL_CLASSES.named(name).mix for name in classes])
+    return weight / weight.sum()
+
+
+def _design(tree: Variability, classes: Classes, pp: int, n_replica: int, n_column: int, seed: int) -> Design:
+    varies = any(tree.of(name).gpu.cv > 0 or tree.of(name).node.cv > 0 for name in classes)
+    direction = persistent_spread(tree, _mix(classes), classes) if varies else np.zeros(2)
     return importance_design(1, n_column, pp, n_replica, direction, np.ones(pp), seed)
 
 
 def _chips(
-    tree: Variability, design: Design, n_member: int, n_node: int, node_size: int, seed: int
+    tree: Variability, classes: Classes, design: Design, n_member: int, n_node: int, node_size: int, seed: int
 ) -> tuple[Single, Rows]:
     """[factor, member, lane, column] persistent factors, and every class's factor.
 
@@ -245,22 +252,23 @@ def _chips(
     gpu_z = np.concatenate([top[None], np.minimum(below, top)])
     node_z = np.concatenate([peak[1:], rng.standard_normal((n_node - 1, *top.shape))])
     host = np.minimum(np.arange(n_member) // node_size, n_node - 1)
-    families = [(tree.of(name).gpu, tree.of(name).node) for name in COMPUTE_CLASSES]
+    families = [(tree.of(name).gpu, tree.of(name).node) for name in classes]
     different = [*dict.fromkeys(families)]
     maps = [[NormalScoreMap.from_family(family) for family in pair] for pair in different]
     factors = np.stack([gpu(gpu_z) * node(node_z)[host] for gpu, node in maps])
     return factors.astype(np.float32), np.array([different.index(pair) for pair in families])
 
 
-def _waits(tree: Variability, chip: Single, seed: int) -> Floats:
+def _waits(tree: Variability, classes: Classes, chip: Single, seed: int) -> Floats:
     """[lane, column] mean over calls of max_m(S_m (1 + residual_m)) / max_m(S_m), for the usual mix of classes."""
-    speed = np.einsum("c,cmlk->mlk", MIX, chip)
-    calls = [tree.of(name).call for name in COMPUTE_CLASSES]
+    mix = _mix(classes)
+    speed = np.einsum("c,cmlk->mlk", mix, chip)
+    calls = [tree.of(name).call for name in classes]
     if all(call.cv == 0 for call in calls):
         return np.ones(speed.shape[1:])
     z = np.random.default_rng([seed, 2]).standard_normal((N_RESIDUAL // 2, len(speed)))
     score = np.concatenate([z, -z])
-    residual = np.einsum("c,ckm->km", MIX, [residual_map(call)(score) for call in calls])
+    residual = np.einsum("c,ckm->km", mix, [residual_map(call)(score) for call in calls])
     total = np.zeros(speed.shape[1:])
     for own in residual:
         total += (speed * own[:, None, None]).max(axis=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import equinox as eqx
@@ -17,7 +17,7 @@ from ..graph.members import ExplicitMembers
 from ..graph.propagate import GraphArrays, Network, propagate
 from ..hints import did_you_mean
 from ..job import Job
-from ..kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..kernels import NETWORK_AXES
 from .layout import device_layout
 from .program import Program, by_class, lower
 
@@ -30,8 +30,8 @@ def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Ar
     Args:
         job: model, cluster and plan; its variability is not used.
         slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5 % slower), or a mapping from kernel class
-            (gemm, attention, memory) to such an array; classes left out run at 1. Devices count along the plan's axis order,
-            the first axis fastest.
+            (gemm, attention, memory, and others that the model uses) to such an array; classes left out run at 1. Devices count
+            along the plan's axis order, the first axis fastest.
 
     Raises:
         PlanError: the plan is impossible for the model or the cluster.
@@ -41,22 +41,22 @@ def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Ar
         Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown.
     """
     program = lower(job)
-    given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(COMPUTE_CLASSES, slowdown)
+    given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(program.classes, slowdown)
     given = {name: jnp.asarray(value) for name, value in given.items()}
-    _check(given, job.plan.n_devices)
+    _check(given, job.plan.n_devices, program.classes)
     arrays = _class_arrays(program)
     place = jnp.asarray(device_layout(job.plan))
     ones = jnp.ones_like(next(iter(given.values())))
-    stacked = jnp.stack([given.get(name, ones) for name in COMPUTE_CLASSES])
+    stacked = jnp.stack([given.get(name, ones) for name in program.classes])
     return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
 
 
-def _check(given: Mapping[str, Array], n_devices: int) -> None:
+def _check(given: Mapping[str, Array], n_devices: int, classes: Sequence[str]) -> None:
     if not given:
-        raise DataError(f"slowdown: no kernel class given; give at least one of {', '.join(COMPUTE_CLASSES)}")
+        raise DataError(f"slowdown: no kernel class given; give at least one of {', '.join(classes)}")
     for name, value in given.items():
-        if name not in COMPUTE_CLASSES:
-            raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, COMPUTE_CLASSES)}")
+        if name not in classes:
+            raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, classes)}")
         if value.ndim != 2 or value.shape[0] != n_devices:
             raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
     n_sample = {name: value.shape[1] for name, value in given.items()}

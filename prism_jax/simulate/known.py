@@ -7,7 +7,7 @@ A few known replicas cost a few more columns; where most replicas hold known GPU
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -50,17 +50,22 @@ class KnownGpus:
         return np.flatnonzero(np.isfinite(self.by_replica(plan)).any(axis=(0, 1, 2)))
 
 
-def known_gpus(slowdown: Mapping[str, Mapping[int, float]], n_devices: int) -> KnownGpus:
+def known_gpus(
+    slowdown: Mapping[str, Mapping[int, float]], n_devices: int, classes: Sequence[str] = COMPUTE_CLASSES
+) -> KnownGpus:
     """From kernel class (or "all") -> device -> factor.
+
+    Args:
+        classes: compute classes of the model (`Workload.kernel_classes`).
 
     Raises:
         DataError: unknown class, device out of range, or a factor that is not a positive number.
     """
-    factor = np.full((len(COMPUTE_CLASSES), n_devices), np.nan)
+    factor = np.full((len(classes), n_devices), np.nan)
     for name, values in slowdown.items():
-        if name != "all" and name not in COMPUTE_CLASSES:
-            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *COMPUTE_CLASSES))}")
-        rows = slice(None) if name == "all" else COMPUTE_CLASSES.index(name)
+        if name != "all" and name not in classes:
+            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *classes))}")
+        rows = slice(None) if name == "all" else classes.index(name)
         for device, value in values.items():
             if not 0 <= device < n_devices:
                 raise DataError(f"slowdowns: GPU {device}, but the job has GPUs 0 to {n_devices - 1}")

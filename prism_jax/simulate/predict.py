@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -13,7 +14,6 @@ from .._arrays import Values
 from .._typing import Floats
 from ..errors import DataError
 from ..job import Job
-from ..kernels import COMPUTE_CLASSES
 from ..progress import Progress, silent
 from ..result import StepTimeDistribution
 from ..variability.score_map import NormalScoreMap
@@ -193,7 +193,9 @@ def column_design(program: Program, n_column: int, seed: int) -> Design:
     busy = program.graph.compute_s.sum(axis=(0, 2))[: program.n_stage]
     direction = np.zeros(2)
     if program.has_persistent:
-        direction = persistent_spread(program.job.variability, program.graph.compute_s.sum(axis=(0, 1)))
+        direction = persistent_spread(
+            program.job.variability, program.graph.compute_s.sum(axis=(0, 1)), program.classes
+        )
     design = importance_design(
         N_RANDOMISATION, n_column, program.n_stage, program.n_replica, direction, lane_shares(busy), seed
     )
@@ -201,11 +203,9 @@ def column_design(program: Program, n_column: int, seed: int) -> Design:
     return replace(design, peak_score=np.pad(design.peak_score, idle))
 
 
-def persistent_spread(tree: Variability, class_seconds: Floats) -> Floats:
-    """[2] how far the slowest GPU's and its node's factor move per unit of score, over a mix of kernel classes [class]."""
+def persistent_spread(tree: Variability, class_seconds: Floats, classes: Sequence[str]) -> Floats:
+    """[2] how far the slowest GPU's and its node's factor move per unit of score, over a mix of compute classes [class]."""
     share = class_seconds / class_seconds.sum()
-    maps = [
-        [NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in COMPUTE_CLASSES] for part in ("gpu", "node")
-    ]
+    maps = [[NormalScoreMap.from_family(getattr(tree.of(n), part)) for n in classes] for part in ("gpu", "node")]
     slope = [sum(s * (m(3.0) - m(1.5)) / 1.5 for s, m in zip(share, row, strict=True)) for row in maps]
     return np.array(slope, dtype=np.float64)

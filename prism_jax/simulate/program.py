@@ -5,6 +5,7 @@ Kernel classes that vary between GPUs in the same way share one factor; a class 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -63,6 +64,11 @@ class Program:
     varying_regime: bool
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the compute classes, along the last axis of the graph's compute."""
+        return self.cost.classes
+
+    @property
     def n_lane(self) -> int:
         """Lanes, idle ones included."""
         return self.graph.n_lane
@@ -116,10 +122,10 @@ def program_of(job: Job, cost: StepCost, graph: StepGraph, *, pad: bool = False)
     n_used = graph.n_level if pad else None
     graph = pad_graph(graph) if pad else graph
     tree = job.variability
-    groups = factor_groups(tree)
+    groups = factor_groups(tree, cost.classes)
     compute, comm, p2p = call_residuals(tree, cost, graph)
     collectives = [cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
-    factors = [tree.of(COMPUTE_CLASSES[members[0]]) for members in groups]
+    factors = [tree.of(cost.classes[members[0]]) for members in groups]
     return Program(
         job=job,
         cost=cost,
@@ -139,10 +145,10 @@ def program_of(job: Job, cost: StepCost, graph: StepGraph, *, pad: bool = False)
     )
 
 
-def factor_groups(tree: Variability) -> list[list[int]]:
-    """Indices of the compute classes that share one persistent factor; classes without one are left out."""
+def factor_groups(tree: Variability, classes: Sequence[str]) -> list[list[int]]:
+    """Indices of those of the compute classes that share one persistent factor; those without one are left out."""
     groups: dict[tuple[Family, Family], list[int]] = {}
-    for index, name in enumerate(COMPUTE_CLASSES):
+    for index, name in enumerate(classes):
         node = tree.of(name)
         if node.gpu.cv > 0 or node.node.cv > 0:
             groups.setdefault((node.gpu, node.node), []).append(index)
@@ -165,7 +171,9 @@ def graph_arrays(
         p2p_sd=jnp.asarray(p2p_sd, float),
         dep=jnp.asarray(ring_rows(graph.dep_level, graph.dep_lane, depth), jnp.int32),
         lag_s=jnp.asarray(graph.lag_s, float),
-        end_compute_s=jnp.asarray(by_factor(end_by_class(graph.end_compute_s), groups), float),
+        end_compute_s=jnp.asarray(
+            by_factor(end_by_class(graph.end_compute_s, graph.compute_s.shape[-1]), groups), float
+        ),
         end_comm_s=jnp.asarray(graph.end_comm_s, float),
         n_used=None if n_used is None else jnp.asarray(n_used, jnp.int32),
         depth=depth,
@@ -178,10 +186,10 @@ def variant(program: Program, tree: Variability) -> Program:
 
     `tree` may only set whole factor groups of the original constant, not split them.
     """
-    groups = factor_groups(program.job.variability)
+    groups = factor_groups(program.job.variability, program.classes)
     compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
     collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
-    factors = [tree.of(COMPUTE_CLASSES[members[0]]) for members in groups]
+    factors = [tree.of(program.classes[members[0]]) for members in groups]
     old = [*zip(factors, program.gpu, program.node, strict=True)]
     return replace(
         program,
@@ -200,19 +208,19 @@ def variant(program: Program, tree: Variability) -> Program:
 def by_class(program: Program) -> Program:
     """The same program with every compute class as a factor of its own, constant or not."""
     tree = program.job.variability
-    groups = [[index] for index in range(len(COMPUTE_CLASSES))]
+    groups = [[index] for index in range(len(program.classes))]
     compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
     return replace(
         program,
         arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd, program.n_used),
-        gpu=tuple(family_chain(tree.of(name).gpu) for name in COMPUTE_CLASSES),
-        node=tuple(family_chain(tree.of(name).node) for name in COMPUTE_CLASSES),
+        gpu=tuple(family_chain(tree.of(name).gpu) for name in program.classes),
+        node=tuple(family_chain(tree.of(name).node) for name in program.classes),
     )
 
 
-def end_by_class(end_compute_s: Values) -> Values:
+def end_by_class(end_compute_s: Values, n_class: int) -> Values:
     """Work after the last op per compute class [lane, compute_class]: the optimizer is memory-bound."""
-    is_memory = np.array([name == "memory" for name in COMPUTE_CLASSES], dtype=float)
+    is_memory = (np.arange(n_class) == COMPUTE_CLASSES.index("memory")).astype(float)
     return end_compute_s[:, None] * is_memory[None]
 
 

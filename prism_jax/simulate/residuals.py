@@ -11,7 +11,7 @@ from .._typing import Floats
 from ..cost.step_cost import StepCost
 from ..graph.score import ScoreChain, map_sd, residual_map, standardised
 from ..graph.step_graph import StepGraph
-from ..kernels import COMM_AXES, COMPUTE_CLASSES
+from ..kernels import COMM_AXES
 from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family
 from ..variability.tree import Variability
@@ -29,7 +29,7 @@ def call_residuals(
     tree: Variability, cost: StepCost, graph: StepGraph
 ) -> tuple[CallResidual, CallResidual, CallResidual]:
     """Residual of compute [level, lane], of communication inside ops [level, lane], and of transfers between stages."""
-    compute = _mixed_residual(compute_families(tree), graph.compute_s)
+    compute = _mixed_residual(compute_families(tree, cost), graph.compute_s)
     *axes, transfer = comm_families(tree, cost)
     lag = np.where(graph.dep_level >= 0, graph.lag_s, 0.0).sum(axis=-1)
     seconds = np.concatenate([graph.comm_s, np.stack([graph.send_s, lag], axis=-1)], axis=-1)
@@ -38,9 +38,9 @@ def call_residuals(
     return compute, comm, CallResidual(p2p_sd, comm.chain)
 
 
-def compute_families(tree: Variability) -> list[Family]:
+def compute_families(tree: Variability, cost: StepCost) -> list[Family]:
     """Residual families of the compute classes."""
-    return [tree.of(name).call for name in COMPUTE_CLASSES]
+    return [tree.of(name).call for name in cost.classes]
 
 
 def comm_families(tree: Variability, cost: StepCost) -> list[Family]:

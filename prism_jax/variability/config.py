@@ -16,11 +16,16 @@ from typing import Any
 
 from ..errors import Path, SpecError
 from ..hints import did_you_mean
-from ..kernels import KERNEL_CLASSES
+from ..kernels import varying_classes
 from .families import Constant, Family, family_from_dict, family_to_dict
 from .tree import PARTS, ClassVariability, Stall, Variability
 
-FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls", *KERNEL_CLASSES)
+OWN_FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls")
+
+
+def section_fields() -> tuple[str, ...]:
+    """Fields of a variability section: its own, and every kernel class."""
+    return (*OWN_FIELDS, *varying_classes())
 
 
 def overlaid(section: Mapping[str, Any], base: Variability, where: Path = ("variability",)) -> Variability:
@@ -34,9 +39,9 @@ def overlaid(section: Mapping[str, Any], base: Variability, where: Path = ("vari
     Raises:
         SpecError: names the path inside the section ("variability.gemm.gpu.kind"), the value and the remedy.
     """
-    check_keys(section, FIELDS, where)
+    check_keys(section, section_fields(), where)
     classes = dict(base.classes)
-    for name in KERNEL_CLASSES:
+    for name in varying_classes():
         if name in section:
             classes[name] = _class(section[name], base.of(name), (*where, name))
     step = family_from_dict(section["step"], (*where, "step")) if "step" in section else base.step

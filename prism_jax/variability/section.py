@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import Path, SpecError
 from .catalog import preset
-from .config import FIELDS, check_keys, number, overlaid
+from .config import check_keys, number, overlaid, section_fields
 from .tree import Variability
 
 
@@ -23,7 +23,7 @@ def variability_from_dict(section: Mapping[str, Any] | str, where: Path = ("vari
     """
     if isinstance(section, str):
         section = {"preset": section}
-    check_keys(section, FIELDS, where)
+    check_keys(section, section_fields(), where)
     return overlaid(section, _base(section, where), where)
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import Problem, SpecError
 from ..hints import did_you_mean
-from ..kernels import COLLECTIVES, COMPUTE_CLASSES, KERNEL_CLASSES
+from ..kernels import COLLECTIVES, KERNEL_CLASSES, varying_classes
 from .families import CONSTANT, Constant, Family
 from .families.base import check_in_range
 
 PARTS = ("gpu", "node", "regime", "call")
-MEANINGLESS = {
-    **dict.fromkeys(COMPUTE_CLASSES, "regime"),
-    **dict.fromkeys(COLLECTIVES, "gpu"),
-}  # part that nothing reads
 TEMPORAL = ("regime", "call")
 
 
@@ -81,7 +77,7 @@ class Variability:
     """The whole tree.
 
     Attributes:
-        classes: kernel class -> its factors; a class that is absent does not vary.
+        classes: kernel class -> its factors; a class that is absent does not vary, or as the class that its `KernelClass` names.
         step: factor of the whole step, one draw per step.
         step_ar1: lag-1 autocorrelation of the step factor's normal score; matters over many steps only.
         stalls: independent kinds of rare stalls.
@@ -103,8 +99,12 @@ class Variability:
             raise SpecError.of(Problem("step_ar1", text))
 
     def of(self, kernel_class: str) -> ClassVariability:
-        """Factors of `kernel_class`; all constant where the tree says nothing."""
-        return self.classes.get(kernel_class, ClassVariability())
+        """Factors of `kernel_class`, or of the class that it varies like; all constant where the tree says nothing."""
+        if kernel_class in self.classes:
+            return self.classes[kernel_class]
+        if kernel_class in KERNEL_CLASSES and (like := KERNEL_CLASSES.named(kernel_class).varies_like):
+            return self.of(like)
+        return ClassVariability()
 
     @property
     def is_zero(self) -> bool:
@@ -116,14 +116,15 @@ class Variability:
         """The tree with `kernel_classes` constant; step factor and stalls stay."""
         for name in kernel_classes:
             _check_class(name)
-        return replace(self, classes={n: c for n, c in self.classes.items() if n not in kernel_classes})
+        return replace(self, classes=self._kept(lambda name: name not in kernel_classes))
 
     def only(self, *kernel_classes: str) -> Variability:
         """The tree with nothing but `kernel_classes`: no other class, no step factor, no stalls."""
         for name in kernel_classes:
             _check_class(name)
-        kept = {n: c for n, c in self.classes.items() if n in kernel_classes}
-        return replace(self, classes=kept, step=CONSTANT, step_ar1=0.0, stalls=())
+        return replace(
+            self, classes=self._kept(lambda name: name in kernel_classes), step=CONSTANT, step_ar1=0.0, stalls=()
+        )
 
     def scaled(self, k: float) -> Variability:
         """Every spread, and the size of every stall, times `k >= 0`; `scaled(0)` does not vary."""
@@ -136,6 +137,12 @@ class Variability:
         classes = {name: c.without(TEMPORAL) for name, c in self.classes.items()}
         return replace(self, classes=classes, step=CONSTANT, step_ar1=0.0, stalls=())
 
+    def _kept(self, keeps: Callable[[str], bool]) -> dict[str, ClassVariability]:
+        """The classes that `keeps` says; those that vary like another one are written out, so that they stay as they are."""
+        borrowed = [each.name for each in KERNEL_CLASSES if each.varies_like and each.name not in self.classes]
+        kept = {name: factors for name, factors in self.classes.items() if keeps(name)}
+        return kept | {name: self.of(name) if keeps(name) else ClassVariability() for name in borrowed}
+
     def spread(self) -> dict[str, float]:
         """cv of everything that varies, by path: {"gemm.gpu": 0.011, ..., "step": 0.0013}."""
         cvs = {f"{name}.{part}": getattr(c, part).cv for name, c in self.classes.items() for part in PARTS}
@@ -143,13 +150,13 @@ class Variability:
 
 
 def _check_class(name: str) -> None:
-    if name not in KERNEL_CLASSES:
-        raise SpecError(f"unknown kernel class {name!r}{did_you_mean(name, KERNEL_CLASSES)}")
+    if name not in varying_classes():
+        raise SpecError(f"unknown kernel class {name!r}{did_you_mean(name, varying_classes())}")
 
 
 def _check_parts(name: str, factors: ClassVariability) -> None:
     """Refuses a part that would be ignored."""
-    part = MEANINGLESS[name]
+    part = "gpu" if name in COLLECTIVES else "regime"  # nothing reads it
     if not isinstance(getattr(factors, part), Constant):
         remedy = (
             "a slow GPU slows compute classes, a slow link is `node`"

@@ -149,6 +149,11 @@ class Workload(Protocol):
         ...
 
     @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Compute classes of its kernels: `COMPUTE_CLASSES`, then those of callers that it uses."""
+        ...
+
+    @property
     def has_experts(self) -> bool:
         """Whether tokens are routed to experts; the calibration knows such models deviate more."""
         ...

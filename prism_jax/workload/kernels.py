@@ -6,7 +6,7 @@ traffic to device memory if nothing stays in cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import COMPUTE_CLASSES, PASSES
+from ..errors import SpecError
+from ..kernels import PASSES
 
 
 class Kernel(NamedTuple):
@@ -22,7 +23,8 @@ class Kernel(NamedTuple):
 
     Attributes:
         phase: F, B or W.
-        kernel: gemm (matrix product), attention (fused scores, softmax and values), memory (memory-bound).
+        kernel: class, one of `KERNEL_CLASSES`: gemm (matrix product), attention (fused scores, softmax and values), memory
+            (memory-bound), or a caller's own.
         m, n, k, batch: of the matrix product; for attention: query rows, keys, head width, heads times sequences.
         n_launch: kernels started.
         flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
@@ -70,9 +72,33 @@ class KernelTable:
         return np.array([PASSES.index(op.phase) for op in self.ops], dtype=np.int64)
 
     @cached_property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Classes of its kernels, each once."""
+        return tuple(dict.fromkeys([op.kernel for op in self.ops]))
+
+    @cached_property
     def kernel_index(self) -> NDArray[np.int64]:
-        """[op] index into `COMPUTE_CLASSES`."""
-        return np.array([COMPUTE_CLASSES.index(op.kernel) for op in self.ops], dtype=np.int64)
+        """[op] index into `kernel_classes`."""
+        index = {name: number for number, name in enumerate(self.kernel_classes)}
+        return np.array([index[op.kernel] for op in self.ops], dtype=np.int64)
+
+    def is_of(self, kernel_class: str) -> NDArray[np.bool_]:
+        """[op] whether it is of a class."""
+        known = self.kernel_classes
+        return self.kernel_index == (known.index(kernel_class) if kernel_class in known else -1)
+
+    def class_index(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """[op] index of its class in `classes`.
+
+        Raises:
+            SpecError: a kernel is of none of them.
+        """
+        if unknown := [name for name in self.kernel_classes if name not in classes]:
+            raise SpecError(
+                f"kernels of class {', '.join(unknown)}, but the workload states {', '.join(classes)}. Name every class of its "
+                "kernels in `kernel_classes`."
+            )
+        return np.array([classes.index(name) for name in self.kernel_classes], dtype=np.int64)[self.kernel_index]
 
     def flops(self, *phases: str) -> float:
         """FLOPs of the given phases, all if none is given."""

@@ -29,6 +29,7 @@ from prism_jax.variability.families.base import check_in_range, check_scale
 from prism_jax.variability.section import variability_from_dict
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import compute_varies, make_program
+from tests.support.recipes import printed
 
 PROBS = (0.05, 0.5, 0.95, 0.99)
 
@@ -156,6 +157,12 @@ def test_commands_know_the_family(tmp_path: Path, capsys: pytest.CaptureFixture[
     best = json.loads(capsys.readouterr().out)["best"]
     assert best["p50_s"] < best["p95_s"]
     assert "gemm" in json.dumps(predicted)
+
+
+def test_the_recipe_of_the_documentation_makes_the_same_family():
+    more = "print(FAMILIES.named('shifted_exponential')(0.1).ppf_normal(2.0))"
+    found = float(printed("A distribution family", more))
+    assert found == pytest.approx(float(ShiftedExponential(0.1).ppf_normal(2.0)), rel=1e-12)
 
 
 def test_show_lists_it(capsys: pytest.CaptureFixture[str]):

@@ -17,6 +17,7 @@ from prism_jax.io.traces.formats import TRACE_FORMATS
 from prism_jax.recorded.trace.op_table import NONE, JobShape, OpRow, OpTable
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.trace import Trace
+from tests.support.recipes import printed
 
 
 def read_op_lines(path: Path) -> OpTable:
@@ -134,6 +135,11 @@ def test_show_lists_it(capsys: pytest.CaptureFixture[str]):
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)][-2:] == ["op lines", "step lines"]
     assert main(["show", "traces", "op lines"]) == 0
     assert "JSON lines of ops" in capsys.readouterr().out
+
+
+def test_the_recipe_of_the_documentation_runs(ops: Path):
+    more = f"from prism_jax import open_trace\nprint(open_trace({str(ops)!r}).n_replica)"
+    assert printed("A trace format", more) == "2\n"
 
 
 def test_messages_about_unknown_files_list_it(tmp_path: Path):

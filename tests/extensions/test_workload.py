@@ -13,6 +13,7 @@ import pytest
 import prism_jax
 from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError, PlanError, Problem
+from prism_jax.kernels import COMPUTE_CLASSES
 from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search import default_space, search
@@ -32,6 +33,7 @@ class ResidualMlp:
     source: str = ""
 
     sample_unit = "samples"
+    kernel_classes = COMPUTE_CLASSES
     has_experts = False
 
     @property

@@ -1,7 +1,8 @@
 """Measured slowdowns of single GPUs, from a CSV table.
 
 Columns: `gpu` (index along the plan's axis order) or `node` (all GPUs of that host), and `slowdown` (factor, 1.05 =
-5 % slower) or one column per kernel class (`gemm`, `attention`, `memory`). GPUs that are not listed stay unknown.
+5 % slower) or one column per compute class (`gemm`, `attention`, `memory`, and those that a caller has added). GPUs that are not
+listed stay unknown.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...hints import did_you_mean
-from ...kernels import COMPUTE_CLASSES
+from ...kernels import KERNEL_CLASSES
 from ..job.document import short
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30
-FACTORS = {"slowdown": "all", **{name: name for name in COMPUTE_CLASSES}}
+ALL = "slowdown"  # column of a factor for every class
 
 
 def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Mapping[str, Mapping[int, float]]:
@@ -38,7 +39,8 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Mapping[
 def _read(rows: csv.DictReader[str], path: str, n_devices: int, node_size: int) -> Mapping[str, Mapping[int, float]]:
     header = rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
     place, columns = _columns(header, path)
-    found: dict[str, dict[int, float]] = {FACTORS[column]: {} for column in columns}
+    of_column = {column: "all" if column == ALL else column for column in columns}
+    found: dict[str, dict[int, float]] = {name: {} for name in of_column.values()}
     for number, row in enumerate(rows, start=2):
         if number > MAX_ROWS:
             raise DataError(f"{path}: more than {MAX_ROWS:,} rows")
@@ -54,16 +56,17 @@ def _read(rows: csv.DictReader[str], path: str, n_devices: int, node_size: int) 
         for column in columns:
             factor = _factor(row[column], column, where)
             for device in devices:
-                if device in found[FACTORS[column]]:
+                if device in found[of_column[column]]:
                     raise DataError(f"{where} {place}: {index} is listed twice")
-                found[FACTORS[column]][device] = factor
+                found[of_column[column]][device] = factor
     if not any(found.values()):
         raise DataError(f"{path}: no rows. Give at least one GPU, or leave the option out.")
     return found
 
 
 def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
-    known = ("gpu", "node", *FACTORS)
+    factors_known = (ALL, *KERNEL_CLASSES.names)
+    known = ("gpu", "node", *factors_known)
     for name in header:
         if name not in known:
             raise DataError(
@@ -72,9 +75,11 @@ def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
     if len(set(header)) < len(header):
         raise DataError(f"{path}:1: a column is there twice. Keep one.")
     places = [name for name in ("gpu", "node") if name in header]
-    factors = [name for name in FACTORS if name in header]
-    if len(places) != 1 or not factors or ("slowdown" in factors and len(factors) > 1):
-        raise DataError(f"{path}:1: needs one of gpu or node, and slowdown or some of {', '.join(COMPUTE_CLASSES)}")
+    factors = [name for name in factors_known if name in header]
+    if len(places) != 1 or not factors or (ALL in factors and len(factors) > 1):
+        raise DataError(
+            f"{path}:1: needs one of gpu or node, and slowdown or some of {', '.join(KERNEL_CLASSES.names)}"
+        )
     return places[0], factors
 
 

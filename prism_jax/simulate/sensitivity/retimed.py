@@ -71,15 +71,15 @@ class RetimedJob:
     def _placed(self, seconds: GraphSeconds) -> GraphArrays:
         """Device form of the seconds, one factor per group of kernel classes."""
         program, tree = self.program, self.job.variability
-        groups = factor_groups(tree)
+        groups = factor_groups(tree, program.classes)
         comm_s = jnp.concatenate([seconds.comm_s, seconds.send_s[..., None]], axis=-1)
         own = {
             "compute_s": by_factor(seconds.compute_s, groups),
-            "call_sd": op_sd(compute_families(tree), seconds.compute_s),
+            "call_sd": op_sd(compute_families(tree, program.cost), seconds.compute_s),
             "comm_s": comm_s[..., np.array(program.arrays.axes, dtype=int)],
             "comm_sd": op_sd(comm_families(tree, program.cost), comm_s),
             "lag_s": seconds.lag_s,
-            "end_compute_s": by_factor(end_by_class(seconds.end_compute_s), groups),
+            "end_compute_s": by_factor(end_by_class(seconds.end_compute_s, seconds.compute_s.shape[-1]), groups),
             "end_comm_s": seconds.end_comm_s,
         }
         return replace(program.arrays, **{name: jnp.asarray(value, float) for name, value in own.items()})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...errors import Problem, SpecError
+from ...kernels import COMPUTE_CLASSES
 from ...plan.plan import ParallelPlan
 from ..base import Block, BlockRun, Split
 from . import blocks, flops, params
@@ -34,6 +35,11 @@ class TransformerSpec(TransformerSizes):
     def sample_unit(self) -> str:
         """Throughput counts tokens."""
         return "tokens"
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Those that ship with the package."""
+        return COMPUTE_CLASSES
 
     @property
     def has_experts(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.variability_presets import run
 from prism_jax.errors import SpecError
-from prism_jax.kernels import KERNEL_CLASSES
+from prism_jax.kernels import varying_classes
 from prism_jax.variability.catalog import default_for, preset, preset_names
 from prism_jax.variability.config import variability_to_dict
 from prism_jax.variability.families import CONSTANT, Constant, LogNormal, Mixture, Normal
@@ -138,10 +138,10 @@ def test_preset_loads_has_a_source_and_mean_one_factors(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in preset_names() if n != "none"])
 def test_preset_keeps_tails_out_of_the_per_call_residual(name: str) -> None:
     tree = preset(name)
-    assert set(tree.classes) == set(KERNEL_CLASSES)
+    assert set(tree.classes) == set(varying_classes())
     assert isinstance(tree.of("gemm").gpu, Mixture)
     assert isinstance(tree.of("all_reduce").regime, Mixture)
-    assert all(isinstance(tree.of(c).call, (Normal, LogNormal, Constant)) for c in KERNEL_CLASSES)
+    assert all(isinstance(tree.of(c).call, (Normal, LogNormal, Constant)) for c in varying_classes())
     assert (
         tree.of("gemm").call.cv ** 2 < 0.03 * tree.of("gemm").gpu.cv ** 2
     )  # PAL: 97 % of the variance is between GPUs
