@@ -39,7 +39,7 @@ def child(job: str, method: str, seed: int, times: int, into: str) -> None:
 
     from experiments.common import start
     from prism_jax import load_job
-    from prism_jax.search.evaluate import Screen
+    from prism_jax.search.evaluate import ScreeningResult
     from prism_jax.search.exhaustive import search
     from prism_jax.search.gradient.search import gradient_search
 
@@ -50,7 +50,7 @@ def child(job: str, method: str, seed: int, times: int, into: str) -> None:
         study = run(load_job(str(EXAMPLES / f"{job}.yaml")), seed=seed)
         seconds.append(study.elapsed_s)
     nothing = np.zeros(0)
-    empty = Screen(nothing.astype(np.uint8), nothing, nothing, nothing, nothing.astype(np.intp))
+    empty = ScreeningResult(nothing.astype(np.uint8), nothing, nothing, nothing, nothing.astype(np.intp))
     with open(into, "wb") as file:
         pickle.dump((replace(study, screen=empty), study.screen.n_plans, seconds), file)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from prism_jax.io.write import write_bytes, write_text
 from prism_jax.plot import figure_bytes, plot_accuracy
-from prism_jax.validation import RowError, Validation, validation_of
+from prism_jax.validation import RowResult, Validation, validation_of
 from prism_jax.validation.score import Score
 
 DOCS = Path(__file__).resolve().parent
@@ -39,10 +39,10 @@ def main() -> None:
     write_text(given.out / "accuracy.md", page(outcome, record))
 
 
-def rows_of(plain: Iterable[Mapping[str, Any]]) -> list[RowError]:
+def rows_of(plain: Iterable[Mapping[str, Any]]) -> list[RowResult]:
     """Rows as they were before they became JSON."""
-    names = {item.name for item in fields(RowError)}
-    return [RowError(**{name: value for name, value in row.items() if name in names}) for row in plain]
+    names = {item.name for item in fields(RowResult)}
+    return [RowResult(**{name: value for name, value in row.items() if name in names}) for row in plain]
 
 
 def page(outcome: Validation, record: Mapping[str, Any]) -> str:
@@ -131,7 +131,7 @@ is large.
 {table(("row", "source", "error", "in 90 %", "what it is, where its time goes"), lines)}"""
 
 
-def first_of_each(rows: Sequence[RowError]) -> list[RowError]:
+def first_of_each(rows: Sequence[RowResult]) -> list[RowResult]:
     """The first rows of every source, in the order given."""
     taken: Counter[str] = Counter()
     kept = []
@@ -142,7 +142,7 @@ def first_of_each(rows: Sequence[RowError]) -> list[RowError]:
     return kept
 
 
-def why(row: RowError) -> str:
+def why(row: RowResult) -> str:
     """Device, software, and the parts of the step above a tenth."""
     whole = sum(row.parts_s.values()) or 1.0
     ranked = sorted(row.parts_s.items(), key=lambda item: -item[1])

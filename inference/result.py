@@ -14,7 +14,7 @@ from prism_jax.errors import FitError
 from prism_jax.variability.tree import Variability
 
 from . import store
-from .data import Hygiene
+from .data import CleaningReport
 from .engine.checks import Checks
 from .engine.diagnostics import Verdict
 from .engine.sampled import Sampled
@@ -41,7 +41,7 @@ class Fit:
     sampled: Sampled
     method: str
     verdict: Verdict
-    hygiene: Hygiene
+    hygiene: CleaningReport
     elapsed_s: float
     record: Mapping[str, Any] = field(default_factory=dict)
 

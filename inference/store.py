@@ -17,7 +17,7 @@ import numpy as np
 from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
-from .data import Hygiene
+from .data import CleaningReport
 from .engine.diagnostics import Verdict
 from .engine.pytree import values
 from .engine.sampled import Sampled
@@ -44,7 +44,7 @@ class Storable(Protocol):
     @property
     def verdict(self) -> Verdict: ...
     @property
-    def hygiene(self) -> Hygiene: ...
+    def hygiene(self) -> CleaningReport: ...
     @property
     def elapsed_s(self) -> float: ...
     @property
@@ -125,7 +125,7 @@ def _read(path: Path) -> dict[str, Any]:
         ),
         "method": about["method"],
         "verdict": _verdict(about["verdict"]),
-        "hygiene": Hygiene(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
+        "hygiene": CleaningReport(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
         "elapsed_s": about["elapsed_s"],
         "record": about["record"],
     }

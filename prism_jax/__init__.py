@@ -5,7 +5,7 @@ Public names are loaded on first use, so that `import prism_jax` costs milliseco
 
 from typing import TYPE_CHECKING
 
-from ._lazy import lazy_names
+from ._core.lazy import lazy_names
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from .errors import PrismError
 MARK = "PART_OF_PRISM_JAX = True"
 
 
-class DoorError(PrismError):
+class InferenceLoaderError(PrismError):
     """The `inference` package that Python would import is missing or is not the one of prism-jax."""
 
 
@@ -42,7 +42,7 @@ def fit(*args: Any, **kwargs: Any) -> Any:
     """
     module = inference()
     if not hasattr(module, "fit"):
-        raise DoorError(f"the inference package in {module.__file__} has no fit. Upgrade prism-jax.")
+        raise InferenceLoaderError(f"the inference package in {module.__file__} has no fit. Upgrade prism-jax.")
     return module.fit(*args, **kwargs)
 
 
@@ -54,7 +54,7 @@ def calibrate(*args: Any, **kwargs: Any) -> Any:
     """
     module = inference()
     if not hasattr(module, "calibrate_runs"):
-        raise DoorError(f"the inference package in {module.__file__} cannot calibrate. Upgrade prism-jax.")
+        raise InferenceLoaderError(f"the inference package in {module.__file__} cannot calibrate. Upgrade prism-jax.")
     return module.calibrate_runs(*args, **kwargs)
 
 
@@ -68,14 +68,14 @@ def _location() -> Path | None:
 
 def _check(found: Path | None, ours: Path) -> None:
     if found is None:
-        raise DoorError(f"no inference package with an __init__.py; expected {ours}. Reinstall prism-jax.")
+        raise InferenceLoaderError(f"no inference package with an __init__.py; expected {ours}. Reinstall prism-jax.")
     if found != ours:
-        raise DoorError(
+        raise InferenceLoaderError(
             f"`import inference` finds {found}, which is not the inference package of prism-jax ({ours}). "
             "Remove or rename what is in the way, or start Python from another folder."
         )
     if MARK not in found.read_text(encoding="utf-8"):
-        raise DoorError(
+        raise InferenceLoaderError(
             f"{found} is not the inference package of prism-jax: another distribution has written over it. "
             "Uninstall that distribution, then reinstall prism-jax."
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from ._content import ByContent
+from ._core.content import ByContent
 from .calibration.calibration import Calibration, shipped
 from .cost.efficiency import Efficiency
 from .framework import FRAMEWORKS, Framework, PlanDefaults, framework_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ._registry import Registry
+from ._core.registry import Registry
 from ._typing import Floats
 from .errors import Problem, SpecError
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from prism_jax.validation import RowError, validation_of
+from prism_jax.validation import RowResult, validation_of
 from tests.conftest import ROOT
 
 PARTS = {"compute": 3.0, "communication": 1.0, "host": 0.0, "bubble": 0.0}
 REMARK = "says 134.02 in another place"
 
 
-def row(name: str, source: str, error: float, **more: Any) -> RowError:
+def row(name: str, source: str, error: float, **more: Any) -> RowResult:
     measured = 7.654321
-    return RowError(
+    return RowResult(
         name, source, measured, measured * (1.0 + error), error, 6.0, 9.0, True, parts_s=PARTS, device="h100-sxm",
         n_devices=64, mfu=0.4321, baseline_error=0.9, **more,
     )  # fmt: skip
@@ -32,7 +32,7 @@ ROWS = [
     *(row(f"a{i}", "repo/A", 0.02 * i) for i in range(8)),
     row("b0", "repo/B | odd", -0.8, framework="fsdp"),
     row("c0", "repo/C", 3.0, defect=REMARK),
-    RowError("d0", "repo/D", None, unsupported="device not stated"),
+    RowResult("d0", "repo/D", None, unsupported="device not stated"),
 ]
 
 

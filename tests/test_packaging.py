@@ -12,7 +12,7 @@ import pytest
 
 import prism_jax
 from prism_jax import _inference_loader as _door
-from prism_jax._inference_loader import DoorError
+from prism_jax._inference_loader import InferenceLoaderError
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -126,10 +126,10 @@ def test_door_refuses_another_inference_without_importing_it(tmp_path):
 
 def test_door_refuses_a_missing_or_overwritten_inference(tmp_path):
     ours = tmp_path / "__init__.py"
-    with pytest.raises(DoorError, match="Reinstall prism-jax"):
+    with pytest.raises(InferenceLoaderError, match="Reinstall prism-jax"):
         _door._check(None, ours)
     ours.write_text('"""Another distribution."""\n')
-    with pytest.raises(DoorError, match="another distribution has written over it"):
+    with pytest.raises(InferenceLoaderError, match="another distribution has written over it"):
         _door._check(ours, ours)
 
 

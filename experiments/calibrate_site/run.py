@@ -30,9 +30,9 @@ from inference.cost_model.step_rows import row_data, usable
 from inference.cost_model.step_thin import rows_of, thinned
 from inference.cost_model.step_times_data import StepTimesData
 from prism_jax.calibration.calibration import Calibration
-from prism_jax.calibration.key import Setting
+from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.residual_gp import parts_of
-from prism_jax.calibration.surrogate import Outline
+from prism_jax.calibration.surrogate import StepSurrogate
 from prism_jax.io.tables.steps.table import read_step_rows
 
 HERE = Path(__file__).resolve().parent
@@ -89,14 +89,14 @@ def sites_of(data: StepTimesData) -> list[Site]:
 def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
     """The rows of a site as runs."""
     devices = np.unique(np.array(data.names["device"])[data.device[site.rows]])
-    outline: dict[str, Any] = {item.name: getattr(data, item.name)[site.rows] for item in fields(Outline)}
+    outline: dict[str, Any] = {item.name: getattr(data, item.name)[site.rows] for item in fields(StepSurrogate)}
     return SiteRuns(
         **outline,
         log_measured=data.log_measured[site.rows],
         left_out=data.straggler[site.rows],
         has_experts=data.has_experts[site.rows],
         weight=np.ones(len(site.rows)),
-        setting=Setting(site.generation, site.framework, str(devices[0]) if len(devices) == 1 else ""),
+        setting=CalibrationKey(site.generation, site.framework, str(devices[0]) if len(devices) == 1 else ""),
     )
 
 

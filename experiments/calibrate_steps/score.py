@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from prism_jax.io.tables.steps.table import StepRow, read_step_rows
-from prism_jax.validation.rows import RowError
+from prism_jax.validation.rows import RowResult
 from prism_jax.validation.score import Score, score
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=STEPS)
     given = parser.parse_args()
     of_id = {row.id: row for row in read_step_rows(given.data)}
-    rows = [RowError(**row) for row in json.loads(given.scores.read_text())["rows"]]
+    rows = [RowResult(**row) for row in json.loads(given.scores.read_text())["rows"]]
     scored = [row for row in rows if row.error is not None]
     print(f"{'subset':46s} {'n':>5s} {'median':>7s} {'MAPE':>7s} {'p90':>7s} {'bias':>7s} {'in 90 %':>8s}")
     for name, keep in subsets().items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from prism_jax.calibration.calibration import uncalibrated
-from prism_jax.calibration.key import Setting
+from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import outline, stack
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.io.tables.steps.table import StepRow
@@ -43,7 +43,7 @@ def row_data(rows: Sequence[StepRow], progress: Progress = silent) -> StepTimesD
         [row.measured_s or np.nan for row in rows],
         straggling,
         [row.job[0].moe is not None for row in rows],
-        [Setting.of(row.job[1].device, row.framework) for row in rows],
+        [CalibrationKey.of(row.job[1].device, row.framework) for row in rows],
         [row.source for row in rows],
     )
 

@@ -24,8 +24,8 @@ import numpyro.distributions as dist
 from numpyro.distributions import StudentT
 
 from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
-from prism_jax.calibration.surrogate import outline_seconds
-from prism_jax.cost.correction import Correction
+from prism_jax.calibration.surrogate import surrogate_seconds
+from prism_jax.cost.correction import CostCorrection
 
 from .step_times_data import StepTimesData, field_of
 from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, SHIFT, SITE_SD, TERMS, Assumed
@@ -51,8 +51,8 @@ class StepTimes:
             index = jnp.asarray(getattr(data, field_of(term.level)))
             seen = jnp.append(jnp.asarray(value), 0.0)[index]  # the last for members that have no name
             summed[term.knob] = summed[term.knob] + seen
-        fix = Correction(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
-        time_s = outline_seconds(data, fix, jnp)
+        fix = CostCorrection(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
+        time_s = surrogate_seconds(data, fix, jnp)
         n_site = len(data.names["site"])
         site_sd = numpyro.sample("site_sd", dist.LogNormal(*SITE_SD))
         site = numpyro.sample("site", dist.Normal(jnp.zeros(n_site), jnp.asarray(site_sd)).to_event(1))

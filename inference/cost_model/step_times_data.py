@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prism_jax.calibration.key import LEVELS, Level, Setting
-from prism_jax.calibration.surrogate import Outline
+from prism_jax.calibration.key import LEVELS, CalibrationKey, Level
+from prism_jax.calibration.surrogate import StepSurrogate
 
 from .step_times_terms import MAX_ROWS
 
@@ -18,7 +18,7 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class StepTimesData(Outline):
+class StepTimesData(StepSurrogate):
     """Stacked outlines [row], and per row:
 
     Attributes:
@@ -51,11 +51,11 @@ def field_of(level: str) -> str:
 
 
 def step_times_data(
-    stacked: Outline,
+    stacked: StepSurrogate,
     measured_s: ArrayLike,
     straggler: ArrayLike,
     has_experts: Sequence[bool],
-    settings: Sequence[Setting],
+    settings: Sequence[CalibrationKey],
     sites: Sequence[str],
 ) -> StepTimesData:
     """Rows side by side; all sequences have one entry per row."""
@@ -67,7 +67,7 @@ def step_times_data(
         for level, found in labels.items()
     }
     count = np.bincount(index["site"], minlength=len(names["site"]))[index["site"]]
-    arrays: dict[str, Any] = {item.name: getattr(stacked, item.name) for item in fields(Outline)}
+    arrays: dict[str, Any] = {item.name: getattr(stacked, item.name) for item in fields(StepSurrogate)}
     arrays |= {field_of(level): value for level, value in index.items()}
     return StepTimesData(
         **arrays,

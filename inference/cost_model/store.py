@@ -16,7 +16,7 @@ import numpy as np
 
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term
 from prism_jax.calibration.key import LEVELS
-from prism_jax.calibration.residual_gp import MOST, Nearby
+from prism_jax.calibration.residual_gp import MOST, ResidualGP
 from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
@@ -141,14 +141,14 @@ def _calibration(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.n
     )
 
 
-def _nearby(path: Path, arrays: Mapping[str, np.ndarray]) -> Nearby:
+def _nearby(path: Path, arrays: Mapping[str, np.ndarray]) -> ResidualGP:
     left, parts, trust = arrays[LEFT], arrays[PARTS], arrays[TRUST]
     n_run = left.size
     fits = 0 < n_run <= MOST and left.shape == trust.shape == (n_run,) and parts.shape == (n_run, len(KNOBS))
     bounded = all((np.abs(value) <= LARGEST).all() for value in (left, parts))
     if not fits or not bounded or not ((trust > 0.0) & (trust <= 1.0)).all():
         raise DataError(f"{path}: the measured runs of the calibration are damaged. Calibrate again.")
-    return Nearby(parts, left, trust)
+    return ResidualGP(parts, left, trust)
 
 
 def _expert_misfit(path: Path, about: Mapping[str, Any]) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 
 
 @dataclass(frozen=True)
-class Hygiene:
+class CleaningReport:
     """Where the rows went: `n_read` = `n_kept` + all that were dropped.
 
     Attributes:
@@ -56,5 +56,5 @@ class Measurements:
     """
 
     frame: pd.DataFrame
-    hygiene: Hygiene
+    hygiene: CleaningReport
     sources: tuple[str, ...] = ()

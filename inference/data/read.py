@@ -21,7 +21,7 @@ from .formats.nccl_tests import read_nccl_tests
 from .formats.parquet import read_parquet
 from .formats.raw_table import MAX_COLUMNS, RawTable, raw_table
 from .formats.step_logs import read_mlperf, read_training_log
-from .measurements import Hygiene, Measurements
+from .measurements import CleaningReport, Measurements
 from .names import plain
 from .options import Options, understand_options
 from .repeats import copied_rows
@@ -184,7 +184,9 @@ def _together(
         )
     order = [column.name for column in columns if column.name in frame and frame[column.name].notna().to_numpy().any()]
     return Measurements(
-        cast(pd.DataFrame, frame[order]), Hygiene(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))), sources
+        cast(pd.DataFrame, frame[order]),
+        CleaningReport(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))),
+        sources,
     )
 
 

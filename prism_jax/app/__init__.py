@@ -6,7 +6,7 @@ Names are imported when they are used; none imports JAX before its arguments are
 
 from typing import TYPE_CHECKING
 
-from .._lazy import lazy_names
+from .._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .calibrate import (

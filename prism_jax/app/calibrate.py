@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .._files import check_target
+from .._core.files import check_target
 from .._inference_loader import inference
 from ..io.write import run_record
 from ..progress import Progress, silent

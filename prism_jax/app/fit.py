@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import check_target
+from .._core.files import check_target
 from .._inference_loader import inference
 from ..io.write import run_record
 from ..progress import Progress, silent

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import check_target
+from .._core.files import check_target
 from ..errors import DataError
 from ..io.space import read_space
 from ..io.write import run_record

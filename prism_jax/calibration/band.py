@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from .._typing import Floats
-from ..cost.correction import Correction
+from ..cost.correction import CostCorrection
 from ..cost.efficiency import efficiency
 from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .calibration import Calibration
-from .key import Setting
-from .surrogate import Outline, outline, outline_seconds, stack
+from .key import CalibrationKey
+from .surrogate import StepSurrogate, outline, stack, surrogate_seconds
 
 
 def model_factors(
@@ -42,26 +42,28 @@ def model_factors(
         SpecError: no constants for the device.
     """
     one = stack([outline(model, cluster, plan, efficiency(cluster.device.generation))])
-    return outline_factors(one, Setting.of(cluster.device, framework), model.has_experts, calibration, seed)
+    return outline_factors(one, CalibrationKey.of(cluster.device, framework), model.has_experts, calibration, seed)
 
 
 def outline_factors(
-    one: Outline, setting: Setting, has_experts: bool, calibration: Calibration, seed: int = 0
+    one: StepSurrogate, setting: CalibrationKey, has_experts: bool, calibration: Calibration, seed: int = 0
 ) -> Floats:
     """[draw] the same of a step whose outline is at hand: stacked, one row."""
     return row_factors(one, setting, [has_experts], calibration, seed)[:, 0]
 
 
 def row_factors(
-    rows: Outline,
-    setting: Setting,
+    rows: StepSurrogate,
+    setting: CalibrationKey,
     has_experts: Sequence[bool],
     calibration: Calibration,
     seed: int = 0,
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
     drawn = calibration.corrections(setting, seed)
-    wide: dict[str, Any] = {item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(Correction)}
-    middle = outline_seconds(rows, calibration.correction(setting))
+    wide: dict[str, Any] = {
+        item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(CostCorrection)
+    }
+    middle = surrogate_seconds(rows, calibration.correction(setting))
     own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
-    return outline_seconds(rows, Correction(**wide)) / middle * np.exp(own)
+    return surrogate_seconds(rows, CostCorrection(**wide)) / middle * np.exp(own)

@@ -1,7 +1,7 @@
 """Calibration: what measured training runs say about the cost model, as draws of its posterior; and what stays uncertain.
 
-A knob (field of `Correction`) is, on its link's scale, a sum of terms: one for all, and deviations of the device generation, of
-the device, of the style of the software (fused or eager), of generation and style together, and of the framework. Members that
+A knob (field of `CostCorrection`) is, on its link's scale, a sum of terms: one for all, and deviations of the device generation,
+of the device, of the style of the software (fused or eager), of generation and style together, and of the framework. Members that
 no run has measured deviate by a fresh draw, so that their predictions are the population's, with a wider band. On top of the
 corrected cost a site (a cluster with its software as it was set up there) is off by a factor of its own, and every configuration
 by another, which configurations made of the same parts share (`nearby.py`).
@@ -20,20 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from .._content import ByContent
+from .._core.content import ByContent
 from .._typing import Floats
-from ..cost.correction import NEUTRAL, Correction
+from ..cost.correction import NEUTRAL, CostCorrection
 from ..cost.efficiency import Efficiency, efficiency
 from ..errors import DataError
 from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
-from .key import Setting
-from .residual_gp import Nearby, parts_of
+from .key import CalibrationKey
+from .residual_gp import ResidualGP, parts_of
 from .surrogate import outline, stack
 
-KNOBS = tuple(item.name for item in fields(Correction))
+KNOBS = tuple(item.name for item in fields(CostCorrection))
 FORMAT = 2
 DEGREES = 4.0  # of freedom of a configuration's own deviation, a Student-t
 
@@ -83,7 +83,7 @@ class Calibration(ByContent):
     misfit_sd: Floats
     expert_misfit: float
     site: Floats | None = None
-    nearby: Nearby | None = None
+    nearby: ResidualGP | None = None
     record: Mapping[str, Any] | None = None
 
     @property
@@ -91,18 +91,18 @@ class Calibration(ByContent):
         """Number of posterior draws."""
         return len(self.site_sd)
 
-    def corrections(self, setting: Setting, seed: int = 0) -> Correction:
+    def corrections(self, setting: CalibrationKey, seed: int = 0) -> CostCorrection:
         """Draws of the correction: every field an array [draw]."""
         rng = np.random.default_rng(seed)
         return self._linked(self._summed(setting, rng))
 
-    def correction(self, setting: Setting) -> Correction:
+    def correction(self, setting: CalibrationKey) -> CostCorrection:
         """Correction at the posterior mean of the link's scale: what predictions use."""
         summed = self._summed(setting, None)
         fix = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
-        return Correction(**{name: float(getattr(fix, name)) for name in KNOBS})
+        return CostCorrection(**{name: float(getattr(fix, name)) for name in KNOBS})
 
-    def efficiency(self, setting: Setting) -> Efficiency:
+    def efficiency(self, setting: CalibrationKey) -> Efficiency:
         """The kernel constants of its generation with that correction; cached.
 
         Raises:
@@ -111,7 +111,7 @@ class Calibration(ByContent):
         return self._corrected(setting)
 
     @cached_property
-    def _corrected(self) -> Callable[[Setting], Efficiency]:
+    def _corrected(self) -> Callable[[CalibrationKey], Efficiency]:
         return cache(lambda setting: replace(efficiency(setting.generation), fix=self.correction(setting)))
 
     def efficiency_of(
@@ -123,7 +123,7 @@ class Calibration(ByContent):
             SpecError: no constants for the device.
             PlanError: `layer_split` does not fit.
         """
-        eff = self.efficiency(Setting.of(cluster.device, framework))
+        eff = self.efficiency(CalibrationKey.of(cluster.device, framework))
         if self.nearby is None:
             return eff
         carried = self.nearby.carried(parts_of(stack([outline(model, cluster, plan, eff)]), eff.fix))
@@ -137,7 +137,7 @@ class Calibration(ByContent):
         scale = scale * (self.expert_misfit if has_experts else 1.0)
         return site + scale * rng.standard_t(DEGREES, size=self.n_draw)
 
-    def _summed(self, setting: Setting, rng: np.random.Generator | None) -> dict[str, Floats]:
+    def _summed(self, setting: CalibrationKey, rng: np.random.Generator | None) -> dict[str, Floats]:
         """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate."""
         own = setting.members()
         total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
@@ -149,8 +149,8 @@ class Calibration(ByContent):
         return total
 
     @staticmethod
-    def _linked(summed: Mapping[str, Any]) -> Correction:
-        return Correction(**{knob: linked(knob, value) for knob, value in summed.items()})
+    def _linked(summed: Mapping[str, Any]) -> CostCorrection:
+        return CostCorrection(**{knob: linked(knob, value) for knob, value in summed.items()})
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, four digits; what the preset holds."""

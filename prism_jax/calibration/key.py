@@ -23,7 +23,7 @@ class Level(StrEnum):
 LEVELS = tuple(Level)
 
 
-class Setting(NamedTuple):
+class CalibrationKey(NamedTuple):
     """What the knobs of a job depend on; empty where it is not known.
 
     Attributes:
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     style: str | None = None
 
     @classmethod
-    def of(cls, device: Device, framework: str | Framework = "") -> Setting:
+    def of(cls, device: Device, framework: str | Framework = "") -> CalibrationKey:
         """The setting of a device and a framework; an empty framework is an unknown one.
 
         Raises:

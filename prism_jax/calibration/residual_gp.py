@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from .._content import ByContent
+from .._core.content import ByContent
 from .._typing import Floats
-from ..cost.correction import Correction
-from .surrogate import Outline, outline_seconds
+from ..cost.correction import CostCorrection
+from .surrogate import StepSurrogate, surrogate_seconds
 
 SHARED = 0.75  # of a configuration's deviation, as a variance: runs alike in all their parts still differ by half of it
 REACH = 0.1  # between shares of a step's time: where a fifth of it is spent on something else, little carries over
@@ -27,7 +27,7 @@ _STEP = 1e-3  # of a knob, relative, in its derivative
 
 
 @dataclass(frozen=True, eq=False)
-class Nearby(ByContent):
+class ResidualGP(ByContent):
     """The measured runs of a site.
 
     Attributes:
@@ -51,16 +51,16 @@ def trust_of(left: Floats, misfit: Floats) -> Floats:
     return np.minimum(1.0, (DEGREES + 1.0) / (DEGREES + (left / misfit) ** 2))
 
 
-def parts_of(rows: Outline, fix: Correction) -> Floats:
+def parts_of(rows: StepSurrogate, fix: CostCorrection) -> Floats:
     """[row, knob] share of the step's time that hangs on each knob of `fix`: derivative of one logarithm by the other's."""
-    seconds = np.asarray(outline_seconds(rows, fix))
+    seconds = np.asarray(surrogate_seconds(rows, fix))
     return np.stack(
-        [(np.asarray(outline_seconds(rows, _moved(fix, item.name))) / seconds - 1.0) / _STEP for item in fields(fix)],
+        [(np.asarray(surrogate_seconds(rows, _moved(fix, item.name))) / seconds - 1.0) / _STEP for item in fields(fix)],
         axis=-1,
     )
 
 
-def _moved(fix: Correction, knob: str) -> Correction:
+def _moved(fix: CostCorrection, knob: str) -> CostCorrection:
     """`fix` with one knob larger by `_STEP` of itself; the share that hides, of what is left to either side."""
     value = getattr(fix, knob)
     return replace(fix, **{knob: value + _STEP * value * (1.0 - value if knob == "hidden" else 1.0)})

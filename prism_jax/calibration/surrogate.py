@@ -6,7 +6,7 @@ with F and B of a stage from the same `chunk_cost`, and the end from the same `s
 what only the pipeline's graph knows (who waits for whom); over 4,800 measured plans it is within 1 % of the simulated step for
 four of five. Calibrations fit it, many rows at a time and differentiably; what is predicted is always simulated.
 
-Costs are linear in the factors and the seconds per call of a `Correction`, so a few probes give their coefficients.
+Costs are linear in the factors and the seconds per call of a `CostCorrection`, so a few probes give their coefficients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .._typing import Floats
 from ..cost.block_cost import BlockCost, BlockCostModel
 from ..cost.chunk_cost import blocks_of, chunk_cost
 from ..cost.communication import crosses_nodes
-from ..cost.correction import NEUTRAL, Correction
+from ..cost.correction import NEUTRAL, CostCorrection
 from ..cost.efficiency import Efficiency
 from ..cost.pipeline_edge import distance_seconds, edge_distances
 from ..cost.step_end import EndWork, end_work, stage_end
@@ -43,7 +43,7 @@ PROBES = (_IN_NODE, _BETWEEN, _CALLS_IN_NODE, _CALLS_BETWEEN)
 
 
 @dataclass(frozen=True)
-class Outline:
+class StepSurrogate:
     """Three stages stand for all: the first, the middle and the last. Arrays may have a leading axis [row].
 
     Attributes:
@@ -79,7 +79,7 @@ class Outline:
     overlap_slowdown: Floats
 
 
-def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> Outline:
+def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> StepSurrogate:
     """Outline of one step; `eff` as measured on kernels, its correction is not used.
 
     Raises:
@@ -91,7 +91,7 @@ def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficien
     probed = [_stage_blocks(model, cluster, plan, replace(eff, fix=fix), chunks, stages) for fix in PROBES]
     in_node = probed[0]
     ends = _ends(model, cluster, plan, neutral)
-    return Outline(
+    return StepSurrogate(
         compute_s=np.stack(
             [_parts(*(_by_knob(probe[k].compute_s, model.kernel_classes) for probe in probed)) for k in range(3)]
         ),
@@ -113,12 +113,12 @@ def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficien
     )
 
 
-def stack(outlines: Sequence[Outline]) -> Outline:
+def stack(outlines: Sequence[StepSurrogate]) -> StepSurrogate:
     """Outlines along a new leading axis [row]."""
-    return Outline(*(np.stack([getattr(one, item.name) for one in outlines]) for item in fields(Outline)))
+    return StepSurrogate(*(np.stack([getattr(one, item.name) for one in outlines]) for item in fields(StepSurrogate)))
 
 
-def outline_seconds(o: Outline, fix: Correction, xp: Any = np) -> Any:
+def surrogate_seconds(o: StepSurrogate, fix: CostCorrection, xp: Any = np) -> Any:
     """[row] noise-free step time, seconds.
 
     Args:
@@ -126,7 +126,9 @@ def outline_seconds(o: Outline, fix: Correction, xp: Any = np) -> Any:
         fix: its fields are numbers or arrays [row].
         xp: array library of both.
     """
-    wide: Any = Correction(**{item.name: xp.asarray(getattr(fix, item.name))[..., None] for item in fields(Correction)})
+    wide: Any = CostCorrection(
+        **{item.name: xp.asarray(getattr(fix, item.name))[..., None] for item in fields(CostCorrection)}
+    )
     per_chunk = replace(wide, micro_batch_s=wide.micro_batch_s * o.virtual_stages[..., None])
     eff: Any = _Constants(o.host_launch_s[..., None], o.overlap_slowdown[..., None], per_chunk)
     chunk = chunk_cost(_corrected(o, wide, xp), o.tp[..., None], o.cp[..., None], eff, xp)
@@ -145,10 +147,10 @@ class _Constants:
 
     host_launch_s: Any
     overlap_slowdown: Any
-    fix: Correction
+    fix: CostCorrection
 
 
-def _corrected(o: Outline, fix: Correction, xp: Any) -> BlockCost:
+def _corrected(o: StepSurrogate, fix: CostCorrection, xp: Any) -> BlockCost:
     """[row, stage] blocks under a correction whose fields are [row, 1]."""
     by_class = xp.stack(xp.broadcast_arrays(fix.gemm, fix.attention, fix.memory), axis=-1)[..., None, :]
     factors = (xp.ones_like(fix.expert), fix.fp8, fix.expert, fix.fp8 * fix.expert)
@@ -178,7 +180,7 @@ def _parts(whole: Floats, dense: Floats, whole_16: Floats, dense_16: Floats) -> 
     return np.stack([dense_16, dense_8, whole_16 - dense_16, whole - whole_16 - dense_8])
 
 
-def _end_work(o: Outline, fix: Correction, xp: Any) -> EndWork:
+def _end_work(o: StepSurrogate, fix: CostCorrection, xp: Any) -> EndWork:
     """[row, stage]"""
     factor = xp.where(o.crosses_nodes[..., None] > 0.0, fix.network, fix.scale_up)
     work = EndWork(*(o.end_s[..., i] for i in range(len(EndWork._fields))))

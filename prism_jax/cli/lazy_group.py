@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .._registry import Registry
+from .._core.registry import Registry
 from ..errors import SpecError
 from .verbosity import talks
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._files import atomic_path, check_target
+from .._core.files import atomic_path, check_target
 from ..errors import DataError
 
 ENDINGS = ("png", "pdf", "svg")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..kernels import PASSES
 from ..partition.weights import block_parameters

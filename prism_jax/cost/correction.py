@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True)
-class Correction:
+class CostCorrection:
     """Knobs of the cost model that only whole training steps can decide.
 
     Attributes:
@@ -47,11 +47,11 @@ class Correction:
         """(factor, seconds per call) of communication in a node, or between nodes."""
         return (self.network, self.network_call_s) if crosses_nodes else (self.scale_up, self.scale_up_call_s)
 
-    def times(self, factor: float) -> Correction:
+    def times(self, factor: float) -> CostCorrection:
         """The correction under which every step takes `factor` times as long: seconds are linear in all knobs but three."""
         return replace(self, **{name: factor * getattr(self, name) for name in OF_SECONDS})
 
 
 # All but factors on top of others, and a share: a factor of all seconds leaves those as they are.
-OF_SECONDS = tuple(item.name for item in fields(Correction) if item.name not in ("fp8", "expert", "hidden"))
-NEUTRAL = Correction()
+OF_SECONDS = tuple(item.name for item in fields(CostCorrection) if item.name not in ("fp8", "expert", "hidden"))
+NEUTRAL = CostCorrection()

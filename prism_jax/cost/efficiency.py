@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import SpecError
 from ..system.names import load_toml
-from .correction import NEUTRAL, Correction
+from .correction import NEUTRAL, CostCorrection
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Efficiency:
     host_launch_s: float
     in_step: float
     overlap_slowdown: float
-    fix: Correction = NEUTRAL
+    fix: CostCorrection = NEUTRAL
 
 
 def efficiency(generation: str) -> Efficiency:

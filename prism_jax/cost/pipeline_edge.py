@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import namespace
+from .._core.arrays import namespace
 from .._typing import Floats
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .communication import collective_s
-from .correction import NEUTRAL, Correction
+from .correction import NEUTRAL, CostCorrection
 
 
-def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Floats:
+def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: CostCorrection = NEUTRAL) -> Floats:
     """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
     seconds = distance_seconds(model, cluster, plan, fix)
     return namespace(seconds).append(seconds, 0.0)[edge_distances(cluster, plan)]
@@ -29,7 +29,7 @@ def edge_distances(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
     return distances
 
 
-def distance_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: Correction = NEUTRAL) -> Floats:
+def distance_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: CostCorrection = NEUTRAL) -> Floats:
     """[distance] seconds to hand a micro-batch's activations over each class of distance.
 
     Notes:

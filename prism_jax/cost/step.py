@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import namespace
+from .._core.arrays import namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, PASSES
 from ..partition.chunks import chunk_blocks, chunks_of_stage

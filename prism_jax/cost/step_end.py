@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..partition.weights import StageWeights, sharded, state_ranks
 from ..plan.plan import ParallelPlan

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .._registry import Registry
+from .._core.registry import Registry
 from ..errors import SpecError
 from ..hints import did_you_mean
 from .base import Framework as Framework, PlanDefaults as PlanDefaults

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from ..cost.step_cost import StepCost
 from .levels import LevelTable
 from .signatures import Signatures, signature_seconds

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from ..kernels import PASSES
 from ..schedule.order import ScheduleOrder
 from .levels import LevelTable

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, create_model
 
-from .._registry import Registry
+from .._core.registry import Registry
 from ..errors import ConfigError, Mistake
 from ..plan.plan import RECOMPUTE, SHARDING
 from ..schedule import SCHEDULES

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files import atomic_path as atomic_path, check_target as check_target
+from .._core.files import atomic_path as atomic_path, check_target as check_target
 from .._version import __version__
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._registry import Registry
+from .._core.registry import Registry
 from ..errors import DataError
 from .money import GPU_HOURS_NEED, cost_per_million_tokens, gpu_hours_per_million_tokens
 from .objective import Objective

@@ -16,7 +16,7 @@ from .figure import new_axes
 from .style import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, style
 
 if TYPE_CHECKING:
-    from ..validation import RowError
+    from ..validation import RowResult
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, PURPLE, GREEN, CYAN, OLIVE, WINE)  # of the largest groups; the others are grey
 OTHERS = "other"
@@ -24,7 +24,7 @@ BANDS = {0.10: 0.55, 0.25: 0.28}  # relative error: opacity
 FURTHEST = 0.5  # relative error at the end of the axis of the second panel
 
 
-def plot_accuracy(rows: Sequence[RowError]) -> Figure:
+def plot_accuracy(rows: Sequence[RowResult]) -> Figure:
     """Left predicted against measured, right which share of rows has at most a given error.
 
     Args:
@@ -43,13 +43,13 @@ def plot_accuracy(rows: Sequence[RowError]) -> Figure:
     return figure
 
 
-def groups(rows: Sequence[RowError]) -> dict[str, str]:
+def groups(rows: Sequence[RowResult]) -> dict[str, str]:
     """Source -> group that it is shown as: itself under a short name if it is among the largest, else `OTHERS`."""
     largest = [name for name, _ in Counter(row.source for row in rows).most_common(len(COLOURS))]
     return {row.source: short(row.source) if row.source in largest else OTHERS for row in rows}
 
 
-def plot_predicted(rows: Sequence[RowError], names: dict[str, str], *, ax: Axes | None = None) -> Axes:
+def plot_predicted(rows: Sequence[RowResult], names: dict[str, str], *, ax: Axes | None = None) -> Axes:
     """Points, the diagonal, and bands of relative error around it."""
     ax = new_axes(6.0, 6.0) if ax is None else ax
     times = np.array([(row.measured_s, row.predicted_s) for row in rows], dtype=float).reshape(-1, 2)
@@ -73,7 +73,7 @@ def plot_predicted(rows: Sequence[RowError], names: dict[str, str], *, ax: Axes 
     return ax
 
 
-def plot_errors(rows: Sequence[RowError], names: dict[str, str], *, ax: Axes | None = None) -> Axes:
+def plot_errors(rows: Sequence[RowResult], names: dict[str, str], *, ax: Axes | None = None) -> Axes:
     """Share of rows with at most a given error: all of them, and each group."""
     ax = new_axes() if ax is None else ax
     for name, colour in palette(names).items():

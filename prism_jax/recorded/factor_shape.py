@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
-from .._registry import Registry
+from .._core.registry import Registry
 from .._typing import Floats
 from ..errors import DataError
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from .._typing import Floats
-from .recorded_job import PERFECT, Agreement, RecordedJob
+from .recorded_job import PERFECT, MomentMatch, RecordedJob
 from .replay import replay, replay_program
 from .unseen_steps import predict_job
 
@@ -34,13 +34,13 @@ def calibrated(job: RecordedJob) -> RecordedJob:
     return replace(job, agreement=agreement(job, drawn.step_s))
 
 
-def agreement(job: RecordedJob, drawn_s: Floats) -> Agreement:
+def agreement(job: RecordedJob, drawn_s: Floats) -> MomentMatch:
     """Of steps drawn from `job`, with the recorded replicas and not calibrated, with its recorded steps."""
     recorded_s = _recorded(job)
     if len(recorded_s) < FEWEST or recorded_s.std() == 0 or drawn_s.std() == 0:
         return PERFECT
     mean_error, sd_error = _relative_errors(recorded_s)
-    return Agreement(
+    return MomentMatch(
         mean=_shrunk(float(recorded_s.mean() / drawn_s.mean()), mean_error),
         spread=_shrunk(float(recorded_s.std(ddof=1) / drawn_s.std()), sd_error),
     )

@@ -15,7 +15,7 @@ from .trace.waiting_ops import dependencies
 from .trace.waits import Waits, observed_waits, work
 
 
-class Agreement(NamedTuple):
+class MomentMatch(NamedTuple):
     """What drawn steps are multiplied by to agree with recorded ones: their mean, and their deviations from it."""
 
     mean: float = 1.0
@@ -27,7 +27,7 @@ class Agreement(NamedTuple):
         return self.mean * mean + self.spread * (step_s - mean)
 
 
-PERFECT = Agreement()
+PERFECT = MomentMatch()
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RecordedJob:
     run_s: Floats
     gap_s: Floats
     effects: Effects | None
-    agreement: Agreement = PERFECT
+    agreement: MomentMatch = PERFECT
 
 
 def fit_job(trace: Trace) -> RecordedJob:

@@ -27,7 +27,7 @@ from .replay import ReplayProgram, replay_program, step_seconds
 N_REFIT = 40
 
 
-class StepLaw(eqx.Module):
+class StepSampler(eqx.Module):
     """A fitted job on the device.
 
     Attributes:
@@ -56,13 +56,13 @@ class StepLaw(eqx.Module):
     same_replicas: bool = eqx.field(static=True)
 
 
-def step_law(job: RecordedJob, n_replica: int | None = None) -> StepLaw:
+def step_law(job: RecordedJob, n_replica: int | None = None) -> StepSampler:
     """The law of new steps of `job` with `n_replica` data-parallel replicas (those of the job by default)."""
     trace, found = job.trace, job.effects
     wanted = trace.job.dp if n_replica is None else n_replica
     empty = np.zeros((0, 0))
     n_step, n_recorded = len(trace.steps), trace.n_replica
-    return StepLaw(
+    return StepSampler(
         program=replay_program(trace, job.waits.needs, wanted),
         run_s=jnp.asarray(job.run_s, float),
         gap_s=jnp.asarray(job.gap_s, float),
@@ -94,7 +94,7 @@ def predict_job(
 
 
 @eqx.filter_jit
-def unseen_steps(law: StepLaw, key: PRNGKeyArray, n_refit: int, n_draw: int) -> Float[Array, "refit draw"]:
+def unseen_steps(law: StepSampler, key: PRNGKeyArray, n_refit: int, n_draw: int) -> Float[Array, "refit draw"]:
     """Step times of `n_draw` new steps under each of `n_refit` reweightings of the recorded ones, seconds."""
     weight_key, draw_key = jax.random.split(key)
     n_step = law.run_s.shape[-1]
@@ -103,12 +103,12 @@ def unseen_steps(law: StepLaw, key: PRNGKeyArray, n_refit: int, n_draw: int) -> 
     return lax.map(lambda x: _steps(law, x[0], x[1], n_draw), (keys, weights))
 
 
-def _steps(law: StepLaw, key: PRNGKeyArray, weight: Float[Array, " step"], n_draw: int) -> Float[Array, " draw"]:
+def _steps(law: StepSampler, key: PRNGKeyArray, weight: Float[Array, " step"], n_draw: int) -> Float[Array, " draw"]:
     return step_seconds(law.program, *drawn_durations(law, key, weight, n_draw))
 
 
 def drawn_durations(
-    law: StepLaw, key: PRNGKeyArray, weight: Float[Array, " step"], n_draw: int
+    law: StepSampler, key: PRNGKeyArray, weight: Float[Array, " step"], n_draw: int
 ) -> tuple[Float[Array, "op replica draw"], Float[Array, "op replica draw"]]:
     """Work and gaps of `n_draw` new steps, the recorded steps weighted by `weight` (sums to one)."""
     n_replica = law.program.graph.n_replica

@@ -5,7 +5,7 @@ Names are imported when they are used, so that a command pays for its own report
 
 from typing import TYPE_CHECKING
 
-from .._lazy import lazy_names
+from .._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .report import Report as Report

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .._registry import Registry
+from .._core.registry import Registry
 from ..errors import SpecError
 from .report import Report
 from .schema import json_schema

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from .._files import atomic_path
+from .._core.files import atomic_path
 from ..errors import DataError
 from .codec import from_plain, to_plain
 

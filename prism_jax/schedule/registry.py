@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._registry import Registry
+from .._core.registry import Registry
 from ..errors import PlanError
 from .base import PipelineSchedule
 from .dual_pipe import DualPipe

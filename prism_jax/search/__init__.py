@@ -5,7 +5,7 @@ Names are imported when they are used: a space of plans is read without JAX.
 
 from typing import TYPE_CHECKING
 
-from .._lazy import lazy_names
+from .._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .ask_tell import AskTell as AskTell

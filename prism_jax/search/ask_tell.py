@@ -28,7 +28,7 @@ from ..objective import Objective, plan_objective
 from ..plan.plan import Overlap, ParallelPlan
 from ..rules.check import check_plan
 from ..units import format_bytes
-from .evaluate import Evaluator, Screen
+from .evaluate import Evaluator, ScreeningResult
 from .plans.space import PlanSpace, default_space
 from .racing import ROUNDS
 from .tail import TailScorer
@@ -103,7 +103,7 @@ class AskTell:
             )
 
     @cached_property
-    def _screen(self) -> Screen:
+    def _screen(self) -> ScreeningResult:
         return self._evaluator.bounds()
 
     @cached_property

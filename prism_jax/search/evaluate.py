@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
-from ..calibration.key import Setting
+from ..calibration.key import CalibrationKey
 from ..cost.efficiency import Efficiency
 from ..errors import PlanError
 from ..job import Job
@@ -30,7 +30,7 @@ N_SEEDS = 256  # plans of least bound that are simulated first, to have a time t
 
 
 @dataclass(frozen=True)
-class Screen:
+class ScreeningResult:
     """What is known of every plan of a space, without randomness [plan].
 
     Attributes:
@@ -87,7 +87,7 @@ def efficiency_of_plans(job: Job) -> Efficiency:
     Raises:
         SpecError: no constants for the device.
     """
-    return job.calibrated.efficiency(Setting.of(job.cluster.device, job.framework))
+    return job.calibrated.efficiency(CalibrationKey.of(job.cluster.device, job.framework))
 
 
 class Evaluator:
@@ -119,7 +119,7 @@ class Evaluator:
             at = np.flatnonzero(block == index)
             yield self.block(int(index)).take(numbers[at] - self.first[index]), at
 
-    def bounds(self, progress: Progress = silent) -> Screen:
+    def bounds(self, progress: Progress = silent) -> ScreeningResult:
         """Reasons, memory and bounds of all plans; no step time yet.
 
         Raises:
@@ -129,20 +129,20 @@ class Evaluator:
         columns = [np.concatenate(part) for part in zip(*found, strict=True)] or [np.zeros(0)] * 4
         reason, memory, bound, n_devices = columns
         unknown = np.full(len(reason), np.nan)
-        screen = Screen(reason.astype(np.uint8), memory, bound, unknown, n_devices.astype(np.intp))
+        screen = ScreeningResult(reason.astype(np.uint8), memory, bound, unknown, n_devices.astype(np.intp))
         if screen.n_feasible == 0:
             raise PlanError(f"no plan of the space is feasible: {nothing_feasible(screen)}")
         return screen
 
-    def simulate(self, screen: Screen, limit_s: float = np.inf, progress: Progress = silent) -> None:
+    def simulate(self, screen: ScreeningResult, limit_s: float = np.inf, progress: Progress = silent) -> None:
         """Fills in the noise-free times of all plans whose bound is at most `limit_s`."""
         self.simulate_plans(screen, np.flatnonzero(screen.bound_s <= limit_s), progress)
 
-    def simulate_plans(self, screen: Screen, numbers: Rows, progress: Progress = silent) -> None:
+    def simulate_plans(self, screen: ScreeningResult, numbers: Rows, progress: Progress = silent) -> None:
         """Fills in the noise-free times of plans by number, feasible ones, where they are not known yet."""
         self._simulate(screen, numbers[np.isnan(screen.step_s[numbers])], progress)
 
-    def fastest(self, screen: Screen) -> float:
+    def fastest(self, screen: ScreeningResult) -> float:
         """Least noise-free time of all plans, seconds: found by running plans in the order of their bounds."""
         by_bound = np.argsort(np.where(np.isfinite(screen.bound_s), screen.bound_s, np.inf), kind="stable")
         self._simulate(screen, np.sort(by_bound[: min(N_SEEDS, int(np.isfinite(screen.bound_s).sum()))]), silent)
@@ -160,7 +160,7 @@ class Evaluator:
         progress((index + 1) / len(self.layouts), "costs of all plans")
         return reason, memory, bound, table.n_devices
 
-    def _simulate(self, screen: Screen, numbers: Rows, progress: Progress) -> None:
+    def _simulate(self, screen: ScreeningResult, numbers: Rows, progress: Progress) -> None:
         """Exact times of some plans, in place."""
         done = 0
         for table, at in self.tables(numbers):
@@ -184,7 +184,7 @@ class Evaluator:
         return end_times(pipeline(layout, n_micro_batch), *seconds, cost.edge_s[cost.of_edge[rows]], blocking)
 
 
-def nothing_feasible(screen: Screen) -> str:
+def nothing_feasible(screen: ScreeningResult) -> str:
     """What rules out the most plans, for an error message."""
     if not screen.n_plans:
         return "no combination of degrees multiplies to the number of devices. Allow more values of tp, pp or cp."

@@ -13,13 +13,13 @@ from ..objective import Objective, PlanObjective, plan_objective
 from ..progress import Progress, silent
 from ..rules.check import problems
 from ..variability.tree import Variability
-from .evaluate import Evaluator, Screen, efficiency_of_plans
+from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
 from .journal import Journal, fingerprint
 from .plans.rules import Reasons
 from .plans.space import PlanSpace, default_space
 from .racing import Finalists, race
 from .study import Candidate, Study
-from .verify import Promise, promise
+from .verify import GainEstimate, promise
 
 
 def search(
@@ -67,7 +67,7 @@ def search(
 
 def study_of(
     evaluator: Evaluator,
-    screen: Screen,
+    screen: ScreeningResult,
     found: Finalists,
     objective: PlanObjective,
     seed: int,
@@ -92,7 +92,7 @@ def study_of(
     )
 
 
-def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Screen:
+def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> ScreeningResult:
     def make() -> dict[str, np.ndarray]:
         screen = evaluator.bounds(progress)
         return {
@@ -104,7 +104,7 @@ def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Scree
 
     kept = journal.keep("screen", make)
     reason: Reasons = np.asarray(kept["reason"], dtype=np.uint8)
-    return Screen(
+    return ScreeningResult(
         reason,
         kept["memory"],
         kept["bound"],
@@ -113,7 +113,7 @@ def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Scree
     )
 
 
-def _candidates(evaluator: Evaluator, screen: Screen, found: Finalists) -> tuple[Candidate, ...]:
+def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists) -> tuple[Candidate, ...]:
     behind, behind_error = found.behind_s
     return tuple(
         Candidate(
@@ -135,7 +135,7 @@ def _candidates(evaluator: Evaluator, screen: Screen, found: Finalists) -> tuple
 
 def _promise(
     evaluator: Evaluator, best: Candidate, objective: PlanObjective, seed: int, posterior: Sequence[Variability]
-) -> tuple[Promise | None, tuple[str, ...]]:
+) -> tuple[GainEstimate | None, tuple[str, ...]]:
     job = evaluator.job
     wrong = [str(problem) for problem in problems(job.plan, job.model, job.cluster)]
     if job.plan.layer_split:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files import atomic_path
+from .._core.files import atomic_path
 from .._typing import Floats
 from ..errors import DataError
 from ..progress import Progress

@@ -17,7 +17,7 @@ import numpy as np
 from .._typing import Floats
 from ..objective import OBJECTIVES, PlanObjective
 from ..progress import Progress, silent
-from .evaluate import Evaluator, Screen
+from .evaluate import Evaluator, ScreeningResult
 from .plans.plan_cache import Rows
 from .tail import TailScorer
 
@@ -69,7 +69,7 @@ class Finalists:
 
 def race(
     evaluator: Evaluator,
-    screen: Screen,
+    screen: ScreeningResult,
     objective: PlanObjective,
     seed: int,
     top: int,
@@ -104,19 +104,19 @@ def nominal(objective: PlanObjective, time_s: Floats, n_devices: Rows) -> Floats
     return objective.of(time_s[:, None], n_devices)
 
 
-def _by_nominal(objective: PlanObjective, screen: Screen, numbers: Rows) -> Rows:
+def _by_nominal(objective: PlanObjective, screen: ScreeningResult, numbers: Rows) -> Rows:
     """Plans with a noise-free time, least nominal value first."""
     return numbers[np.argsort(nominal(objective, screen.step_s[numbers], screen.n_devices[numbers]), kind="stable")]
 
 
 def _values(
-    evaluator: Evaluator, screen: Screen, objective: PlanObjective, seed: int, columns: int, numbers: Rows
+    evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, columns: int, numbers: Rows
 ) -> Floats:
     return objective.of(TailScorer(evaluator, seed).samples(numbers, columns), screen.n_devices[numbers])
 
 
 def _pilot(
-    evaluator: Evaluator, screen: Screen, objective: PlanObjective, seed: int, scores: Scores
+    evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, scores: Scores
 ) -> tuple[float, float]:
     """(relative error of a first-round score, least ratio of the value to the nominal one)."""
     numbers = screen.order()
@@ -139,7 +139,7 @@ def _kept(value: Floats, top: int, noise: float) -> Rows:
 
 def _final(
     evaluator: Evaluator,
-    screen: Screen,
+    screen: ScreeningResult,
     objective: PlanObjective,
     seed: int,
     numbers: Rows,
@@ -174,7 +174,7 @@ def _prob_best(values_s: Floats, seed: int) -> Floats:
     return np.bincount(means.argmin(axis=0), minlength=n_plan) / N_BOOTSTRAP
 
 
-def without_twins(evaluator: Evaluator, screen: Screen, numbers: Rows) -> Rows:
+def without_twins(evaluator: Evaluator, screen: ScreeningResult, numbers: Rows) -> Rows:
     """Plans without those that take the same time in the same way as another and more memory (ZeRO-1 beside ZeRO-2)."""
     kept = []
     for table, at in evaluator.tables(numbers):

@@ -12,9 +12,9 @@ from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from ..result.html_table import html_table
 from ..units import format_bytes
-from .evaluate import Screen
+from .evaluate import ScreeningResult
 from .pareto import front
-from .verify import Promise
+from .verify import GainEstimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,10 +79,10 @@ class Study:
     objective: PlanObjective
     seed: int
     method: str
-    screen: Screen
+    screen: ScreeningResult
     candidates: tuple[Candidate, ...]
     n_raced: int
-    promise: Promise | None
+    promise: GainEstimate | None
     elapsed_s: float
     notes: tuple[str, ...] = ()
 

@@ -26,7 +26,7 @@ SEED_OFFSET = 50_000  # away from the seeds of every round
 
 
 @dataclass(frozen=True)
-class Promise:
+class GainEstimate:
     """Gain of a plan over another: 1 - objective / objective of the other.
 
     Attributes:
@@ -54,7 +54,7 @@ def promise(
     objective: PlanObjective,
     seed: int,
     posterior: Sequence[Variability] = (),
-) -> Promise:
+) -> GainEstimate:
     """Scores both plans on new draws, and under each posterior draw of the variability if there are any."""
     pairs = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET + k, None) for k in range(N_SEEDS)])
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
@@ -65,7 +65,9 @@ def promise(
         under = [_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior]
         low, high = np.quantile([1.0 - own[1] / own[0] for own in under], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         over = (float(low) - half, float(high) + half)
-    return Promise(float(pairs[:, 0].mean()), float(pairs[:, 1].mean()), middle, (middle - half, middle + half), over)
+    return GainEstimate(
+        float(pairs[:, 0].mean()), float(pairs[:, 1].mean()), middle, (middle - half, middle + half), over
+    )
 
 
 def _pair(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._arrays import Values
+from .._core.arrays import Values
 from .._typing import Floats
 from ..errors import DataError
 from ..job import Job

@@ -12,7 +12,7 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..cost.step import step_cost
 from ..cost.step_cost import StepCost

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap

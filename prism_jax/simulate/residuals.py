@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import Values, namespace
+from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..cost.step_cost import StepCost
 from ..graph.score import ScoreChain, map_sd, residual_map, standardised

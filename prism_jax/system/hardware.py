@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .._arrays import is_traced
-from .._content import ByContent
+from .._core.arrays import is_traced
+from .._core.content import ByContent
 from ..errors import SpecError
 from .network.base import Network
 from .network.tier import Tier as Tier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._arrays import is_traced
+from .._core.arrays import is_traced
 from ..errors import Problem, SpecError
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from .rows import RowError
+from .rows import RowResult
 
 
-def with_baseline(rows: Sequence[RowError], kinds: Sequence[str]) -> list[RowError]:
+def with_baseline(rows: Sequence[RowResult], kinds: Sequence[str]) -> list[RowResult]:
     """Rows with `baseline_error`, where any row of another group, without a defect, has been measured.
 
     Args:
@@ -35,7 +35,7 @@ def with_baseline(rows: Sequence[RowError], kinds: Sequence[str]) -> list[RowErr
     return done
 
 
-def _typical_mfu(rows: Iterable[RowError]) -> float | None:
+def _typical_mfu(rows: Iterable[RowResult]) -> float | None:
     by_source = defaultdict(list)
     for row in rows:
         by_source[row.source].append(row.mfu)

@@ -43,7 +43,7 @@ class MeasuredRow(Protocol):
 
 
 @dataclass(frozen=True)
-class RowError:
+class RowResult:
     """One row's outcome; what follows `measured_s` is None or empty where the row is unsupported.
 
     Attributes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .rows import RowError
+from .rows import RowResult
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Validation:
     overall_with_defects: Score
     overall_baseline: Score | None
     by_source: dict[str, Score]
-    rows: tuple[RowError, ...]
+    rows: tuple[RowResult, ...]
 
 
-def validation_of(rows: Sequence[RowError]) -> Validation:
+def validation_of(rows: Sequence[RowResult]) -> Validation:
     """The outcome that these rows amount to."""
     has_baseline = any(row.baseline_error is not None for row in rows)
     sources = dict.fromkeys(row.source for row in rows)
@@ -63,7 +63,7 @@ def validation_of(rows: Sequence[RowError]) -> Validation:
     )
 
 
-def score(rows: Iterable[RowError], *, with_defects: bool = False, baseline: bool = False) -> Score:
+def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bool = False) -> Score:
     """Figures over rows; `baseline`: of the baseline's errors instead, which has no interval."""
     every = list(rows)
     predicted = [row for row in every if row.error is not None]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..calibration.band import outline_factors
 from ..calibration.calibration import Calibration
-from ..calibration.key import Setting
+from ..calibration.key import CalibrationKey
 from ..calibration.surrogate import outline, stack
 from ..cost.efficiency import efficiency
 from ..errors import PrismError
@@ -26,7 +26,7 @@ from ..simulate.program import lower
 from .baseline import with_baseline
 from .groups import group_of
 from .parts import parts_of
-from .rows import MeasuredRow, RowError
+from .rows import MeasuredRow, RowResult
 from .score import Validation, validation_of
 from .typical import job_of_row, typical_s
 
@@ -68,7 +68,7 @@ def validate_steps(
     return validation_of(found)
 
 
-def _validate(row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, quiet: bool, seed: int) -> RowError:
+def _validate(row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, quiet: bool, seed: int) -> RowResult:
     unsupported = row.unsupported or ("" if row.measured_s else "no measured time")
     if unsupported:
         return _refused(row, unsupported)
@@ -80,11 +80,11 @@ def _validate(row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, qu
         return _refused(row, f"fault of prism-jax, please report it: {type(error).__name__}: {error}")
 
 
-def _refused(row: MeasuredRow, reason: str) -> RowError:
-    return RowError(row.id, row.source, row.measured_s, framework=row.framework, defect=row.defect, unsupported=reason)
+def _refused(row: MeasuredRow, reason: str) -> RowResult:
+    return RowResult(row.id, row.source, row.measured_s, framework=row.framework, defect=row.defect, unsupported=reason)
 
 
-def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str, quiet: bool, seed: int) -> RowError:
+def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str, quiet: bool, seed: int) -> RowResult:
     assert row.measured_s is not None
     job = job_of_row(row, calibration, quiet=quiet)
     program = lower(job, pad=True)  # kept by JAX's side of the prediction too
@@ -93,7 +93,7 @@ def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str,
     low, high = _interval(row, job, seed)
     low_s, high_s = low * predicted_s, high * predicted_s
     span, plan = row.measured_range, job.plan
-    return RowError(
+    return RowResult(
         id=row.id,
         source=row.source,
         measured_s=row.measured_s,
@@ -121,7 +121,7 @@ def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
     own = crc32(row.id.encode()) + N_REPEAT * seed
     factors = [
         outline_factors(
-            one, Setting.of(job.cluster.device, job.framework), job.model.has_experts, job.calibrated, own + k
+            one, CalibrationKey.of(job.cluster.device, job.framework), job.model.has_experts, job.calibrated, own + k
         )
         for k in range(N_REPEAT)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._registry import Registry
+from .._core.registry import Registry
 from .base import Workload
 from .transformer.spec import TransformerSpec
 

@@ -18,16 +18,7 @@ from prism_jax.errors import PlanError
 from prism_jax.io.job.load_job import load_job
 from prism_jax.memory.breakdown import memory
 from prism_jax.rules.check import check_plan
-from prism_jax.schedule import (
-    SCHEDULES,
-    Op,
-    Orders,
-    PipelineSchedule,
-    ScheduleOrder,
-    backward,
-    forward,
-    make_schedule,
-)
+from prism_jax.schedule import SCHEDULES, Op, Orders, PipelineSchedule, ScheduleOrder, backward, forward, make_schedule
 from prism_jax.schedule.activations import peak_activations, peak_logits
 from prism_jax.search import AskTell, PlanSpace, gradient_search, search
 from prism_jax.search.evaluate import Evaluator

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import xarray
 
-from inference.data import Hygiene
+from inference.data import CleaningReport
 from inference.engine.diagnostics import Verdict
 from inference.engine.sampled import Sampled
 from inference.result import Fit
@@ -101,7 +101,7 @@ def some_fit() -> Fit:
     }
     sampled = Sampled(draws, rng.random((2, 5)) < 0.3, rng.integers(1, 64, (2, 5)))
     found = Verdict(False, "failed: r-hat of mean is 1.300", 1.3, 12.5, "mean", 3, np.nan)
-    hygiene = Hygiene(12, 10, {"not positive": 2}, ("unit assumed",))
+    hygiene = CleaningReport(12, 10, {"not positive": 2}, ("unit assumed",))
     record = {"inputs": {"files": ["a.csv"]}, "seed": 7, "versions": {"jax": "0"}, "git_revision": None}
     return Fit(
         Kinds(),  # pyright: ignore[reportArgumentType]

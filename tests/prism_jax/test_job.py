@@ -12,7 +12,7 @@ import pytest
 
 from prism_jax.app.load_fits import calibrated_job
 from prism_jax.calibration.calibration import shipped
-from prism_jax.calibration.key import Setting
+from prism_jax.calibration.key import CalibrationKey
 from prism_jax.errors import PlanError, SpecError
 from prism_jax.explain import explain
 from prism_jax.framework import FRAMEWORKS, Framework, PlanDefaults
@@ -200,7 +200,7 @@ def test_a_framework_of_the_callers_own() -> None:
     assert job.plan.fused_grad_accumulation is False
     assert job.memory == memory(job.model, job.cluster, job.plan, NANOTRON.memory)
     # the calibration of its style: nothing is known of the framework itself
-    setting = Setting.of(job.cluster.device, job.framework)
+    setting = CalibrationKey.of(job.cluster.device, job.framework)
     assert setting.members()["style"] == "eager"
     assert job.efficiency.fix == shipped().correction(setting)
     again = pickle.loads(pickle.dumps(job))

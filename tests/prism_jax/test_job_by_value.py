@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import prism_jax
-from prism_jax._content import content_hash
+from prism_jax._core.content import content_hash
 from prism_jax.calibration.calibration import shipped
 from prism_jax.io.job.examples import example_files
 from prism_jax.job import Job

@@ -25,12 +25,12 @@ import numpy as np
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term, linked
-from prism_jax.calibration.residual_gp import MOST, Nearby, parts_of, trust_of
-from prism_jax.calibration.surrogate import outline_seconds
+from prism_jax.calibration.residual_gp import MOST, ResidualGP, parts_of, trust_of
+from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.cost.correction import OF_SECONDS
 
 from ...engine.threads import one_blas_thread
-from .density import SiteLaw
+from .density import SiteDensity
 from .prior import SitePrior, site_prior
 from .runs import SiteRuns, some_of
 
@@ -82,7 +82,7 @@ def posterior(prior: SitePrior, runs: SiteRuns, n_draw: int, key: jax.Array) -> 
     """
     with jax.enable_x64(True):
         noise = np.asarray(jax.random.normal(key, (n_draw, len(KNOBS) + 1), dtype=float))
-        law = SiteLaw(prior, runs)
+        law = SiteDensity(prior, runs)
         nodes, weight = np.polynomial.hermite_e.hermegauss(N_NODE)
         misfits = prior.misfit * np.exp(min(prior.misfit_sd, MAX_WIDTH) * nodes)
         modes, at = [], np.zeros(law.n_dim)
@@ -125,10 +125,10 @@ def of_site(
     return replace(made, nearby=_nearby(made, runs))
 
 
-def _nearby(made: Calibration, runs: SiteRuns) -> Nearby:
+def _nearby(made: Calibration, runs: SiteRuns) -> ResidualGP:
     """What the mean of the knobs leaves of the runs that count."""
     seen = some_of(runs, np.flatnonzero(runs.weight > 0.0)[:MOST])
     fix = made.correction(runs.setting)
-    left = seen.log_measured - seen.left_out - np.log(outline_seconds(seen, fix))
+    left = seen.log_measured - seen.left_out - np.log(surrogate_seconds(seen, fix))
     misfit = np.median(made.misfit) * np.where(seen.has_experts > 0.0, made.expert_misfit, 1.0)
-    return Nearby(parts_of(seen, fix), left, trust_of(left, misfit))
+    return ResidualGP(parts_of(seen, fix), left, trust_of(left, misfit))

@@ -17,7 +17,7 @@ from prism_jax._typing import Floats
 from prism_jax.calibration.band import row_factors
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.residual_gp import parts_of
-from prism_jax.calibration.surrogate import outline_seconds
+from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.progress import Progress, silent
 
 from .calibrate_site import calibrate_site
@@ -42,7 +42,7 @@ def predicted_s(calibration: Calibration, runs: SiteRuns) -> Floats:
     """[run] seconds of the median step at the mean of the calibration's knobs, with what carries over from measured runs."""
     fix = calibration.correction(runs.setting)
     carried = 0.0 if calibration.nearby is None else calibration.nearby.carried(parts_of(runs, fix))
-    return np.asarray(outline_seconds(runs, fix)) * np.exp(runs.left_out + carried)
+    return np.asarray(surrogate_seconds(runs, fix)) * np.exp(runs.left_out + carried)
 
 
 def errors(calibration: Calibration, runs: SiteRuns) -> Floats:

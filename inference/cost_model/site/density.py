@@ -17,8 +17,8 @@ import numpy as np
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import DEGREES, KNOBS, linked
-from prism_jax.calibration.surrogate import Outline, outline_seconds
-from prism_jax.cost.correction import Correction
+from prism_jax.calibration.surrogate import StepSurrogate, surrogate_seconds
+from prism_jax.cost.correction import CostCorrection
 from prism_jax.errors import FitError
 
 from .prior import SitePrior
@@ -45,14 +45,16 @@ class Mode:
     log_evidence: float
 
 
-class SiteLaw:
+class SiteDensity:
     """Runs of a site under its prior. Use it under `jax.enable_x64`."""
 
     def __init__(self, prior: SitePrior, runs: SiteRuns) -> None:
         runs = padded(runs)
         self._wider = np.where(runs.has_experts > 0.0, prior.expert_misfit, 1.0)
         self._weight, self._measured = runs.weight, runs.log_measured
-        self._runs: dict[str, Any] = {item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(Outline)}
+        self._runs: dict[str, Any] = {
+            item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(StepSurrogate)
+        }
         self._runs["left_out"] = jnp.asarray(runs.left_out)
         self._prior = tuple(jnp.asarray(value) for value in (prior.mean, prior.factor, prior.site_sd))
         self.n_dim = len(KNOBS) + 1
@@ -123,7 +125,9 @@ def _expected(z: jax.Array, runs: dict[str, Any], prior: tuple[jax.Array, ...]) 
     mean, factor, site_sd = prior
     values = mean + factor @ z[:-1]
     of_run = jnp.broadcast_to(values[:, None], (len(KNOBS), len(runs["left_out"])))
-    fix = Correction(**{knob: linked(knob, of_run[index], jnp) for index, knob in enumerate(KNOBS)})
-    seconds = outline_seconds(Outline(**{item.name: runs[item.name] for item in fields(Outline)}), fix, jnp)
+    fix = CostCorrection(**{knob: linked(knob, of_run[index], jnp) for index, knob in enumerate(KNOBS)})
+    seconds = surrogate_seconds(
+        StepSurrogate(**{item.name: runs[item.name] for item in fields(StepSurrogate)}), fix, jnp
+    )
     found = jnp.log(seconds) + runs["left_out"] + site_sd * z[-1]
     return found, found

@@ -12,8 +12,8 @@ import numpy as np
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration
-from prism_jax.calibration.key import Setting
-from prism_jax.cost.correction import Correction
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.cost.correction import CostCorrection
 
 # Standard deviation of a site's own deviation, on the link's scale: how much set-ups of one device and one framework differ.
 # Assumed, not tuned on scores.
@@ -60,7 +60,7 @@ class SitePrior:
     expert_misfit: float
 
 
-def site_prior(calibration: Calibration, setting: Setting) -> SitePrior:
+def site_prior(calibration: Calibration, setting: CalibrationKey) -> SitePrior:
     """Normal law of the knobs of a site of that device and framework."""
     drawn = [on_link(calibration.corrections(setting, seed)) for seed in range(SEEDS)]
     covariance = np.cov(np.concatenate(drawn), rowvar=False)
@@ -75,7 +75,7 @@ def site_prior(calibration: Calibration, setting: Setting) -> SitePrior:
     )
 
 
-def on_link(fix: Correction) -> Floats:
+def on_link(fix: CostCorrection) -> Floats:
     """[knob] or [draw, knob] on the link's scale: logarithms, and the logit of a share."""
     values = {knob: np.asarray(getattr(fix, knob), dtype=float) for knob in KNOBS}
     share = np.clip(values["hidden"], EDGE, 1.0 - EDGE)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
-from prism_jax.calibration.key import Setting
-from prism_jax.calibration.surrogate import Outline, outline, outline_seconds, stack
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.surrogate import StepSurrogate, outline, stack, surrogate_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
 from prism_jax.framework import FRAMEWORKS, Framework
@@ -26,7 +26,7 @@ from prism_jax.validation import typical_s
 
 
 @dataclass(frozen=True)
-class SiteRuns(Outline):
+class SiteRuns(StepSurrogate):
     """Stacked outlines [run], and per run:
 
     Attributes:
@@ -41,7 +41,7 @@ class SiteRuns(Outline):
     left_out: Floats
     has_experts: Floats
     weight: Floats
-    setting: Setting
+    setting: CalibrationKey
 
     @property
     def n_run(self) -> int:
@@ -73,18 +73,18 @@ def site_runs(
     devices = {run.job.cluster.device.name for run in runs}
     software = _framework(runs, framework)
     own = software if isinstance(software, str) else software.name
-    setting = Setting(generation, own, devices.pop() if len(devices) == 1 else "")
+    setting = CalibrationKey(generation, own, devices.pop() if len(devices) == 1 else "")
     told = [replace(run.job, framework=software, calibration=calibration) for run in runs]
     outlines = stack([_outline(job) for job in told])
     if left_out is None:
         fix = calibration.correction(setting)
-        seconds = np.asarray(outline_seconds(outlines, fix))
+        seconds = np.asarray(surrogate_seconds(outlines, fix))
         left_out = np.zeros(len(runs))
         for index, job in enumerate(told):
             left_out[index] = np.log(typical_s(job) / seconds[index])
             progress((index + 1) / len(runs))
     return SiteRuns(
-        **{item.name: getattr(outlines, item.name) for item in fields(Outline)},
+        **{item.name: getattr(outlines, item.name) for item in fields(StepSurrogate)},
         log_measured=np.log([run.measured_s for run in runs]),
         left_out=left_out,
         has_experts=np.array([float(run.job.model.has_experts) for run in runs]),
@@ -106,7 +106,7 @@ def only(runs: SiteRuns, chosen: NDArray[np.intp]) -> SiteRuns:
     return replace(runs, weight=weight)
 
 
-def _outline(job: Job) -> Outline:
+def _outline(job: Job) -> StepSurrogate:
     return outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS
 from prism_jax.calibration.residual_gp import parts_of
-from prism_jax.calibration.surrogate import outline, outline_seconds, stack
+from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
 from prism_jax.io.tables.job_table import JOB, is_job_table, read_job_table
@@ -91,4 +91,4 @@ def _seconds_and_parts(job: Job) -> tuple[float, Floats]:
     eff = efficiency(job.cluster.device.generation)
     rows = stack([outline(job.model, job.cluster, job.plan, eff)])
     fix = job.efficiency.fix
-    return float(outline_seconds(rows, fix)[0]), parts_of(rows, fix)[0]
+    return float(surrogate_seconds(rows, fix)[0]), parts_of(rows, fix)[0]

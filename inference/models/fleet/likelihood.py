@@ -22,7 +22,7 @@ REACH = 4.2  # of u: 33 widths on either side
 STEP = 2.0 * REACH / (N_POINT - 1)
 
 
-class FleetLaw(NamedTuple):
+class FleetParameters(NamedTuple):
     """The population: typical log seconds [series], spreads of log time [kernel], slow chips, far nodes."""
 
     typical_log_s: Any
@@ -38,18 +38,18 @@ class FleetLaw(NamedTuple):
     far_spread: Any
 
 
-def laws_of(draws: Mapping[str, np.ndarray]) -> FleetLaw:
+def laws_of(draws: Mapping[str, np.ndarray]) -> FleetParameters:
     """The populations of draws [draw, ...]."""
     nothing = np.zeros_like(draws["gpu_spread"])
-    return FleetLaw(*(draws.get(name, nothing) for name in FleetLaw._fields))
+    return FleetParameters(*(draws.get(name, nothing) for name in FleetParameters._fields))
 
 
-def log_nodes(data: FleetData, law: FleetLaw) -> jax.Array:
+def log_nodes(data: FleetData, law: FleetParameters) -> jax.Array:
     """Log density of the cell means of each node [node]."""
     return logsumexp(_integrand(data, law)[2], axis=1)
 
 
-def draw_node_scores(data: FleetData, law: FleetLaw, key: jax.Array) -> jax.Array:
+def draw_node_scores(data: FleetData, law: FleetParameters, key: jax.Array) -> jax.Array:
     """One draw of the score of each measured node [node], in node spreads, what its shared runs left in its means included."""
     point_key, inside_key = jax.random.split(key)
     centre, width, log_weight = _integrand(data, law)
@@ -57,7 +57,7 @@ def draw_node_scores(data: FleetData, law: FleetLaw, key: jax.Array) -> jax.Arra
     return centre + width * jnp.sinh(u + STEP * jax.random.uniform(inside_key, u.shape, minval=-0.5, maxval=0.5))
 
 
-def _integrand(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _integrand(data: FleetData, law: FleetParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Centre and width [node] of the rule, and the log [node, point] of prior times likelihood times the rule's step."""
     u = jnp.linspace(-REACH, REACH, N_POINT)
     centre, width = _where(data, law)
@@ -68,7 +68,7 @@ def _integrand(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array, ja
     return centre, width, log_likelihood + _log_prior(data, law, score) + log_step
 
 
-def _where(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array]:
+def _where(data: FleetData, law: FleetParameters) -> tuple[jax.Array, jax.Array]:
     """Centre and width [node] of the posterior of a node's score, roughly: its median cell, shrunk."""
     k, n_node = data.cell_kernel, len(data.node)
     cell_node = jnp.asarray(data.gpu_node)[data.cell_gpu]
@@ -84,7 +84,7 @@ def _where(data: FleetData, law: FleetLaw) -> tuple[jax.Array, jax.Array]:
     return told / precision * (data.node_median - moved) / spread, jnp.sqrt(1.0 / precision)
 
 
-def _log_gpus(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
+def _log_gpus(data: FleetData, law: FleetParameters, score: jax.Array) -> jax.Array:
     """Log density [gpu, point] of a GPU's cell means given its node's score."""
     k, n_gpu = data.cell_kernel, len(data.gpu)
     variance = _cell_variance(data, law)
@@ -108,19 +108,19 @@ def _log_gpus(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
     return _log_sum(bulk, jnp.log(law.slow_prob) + component(law.slow_shift, law.slow_spread))
 
 
-def _cell_variance(data: FleetData, law: FleetLaw) -> jax.Array:
+def _cell_variance(data: FleetData, law: FleetParameters) -> jax.Array:
     """Variance [cell] of a cell's mean given the scores of its GPU and node."""
     k = data.cell_kernel
     of_runs = law.rest_spread[k] ** 2 / data.count + law.run_spread[k] ** 2 / data.cell_runs
     return law.kernel_spread[k] ** 2 + of_runs
 
 
-def _run_variance(data: FleetData, law: FleetLaw) -> jax.Array:
+def _run_variance(data: FleetData, law: FleetParameters) -> jax.Array:
     """Variance [node] of what its shared runs leave in all of its means, in node spreads squared."""
     return (law.run_spread[0] / law.node_spread[0]) ** 2 / data.node_runs
 
 
-def _log_prior(data: FleetData, law: FleetLaw, score: jax.Array) -> jax.Array:
+def _log_prior(data: FleetData, law: FleetParameters, score: jax.Array) -> jax.Array:
     """Log density [node, point] of a node's score, what its runs leave included: most nodes, and few that lie far."""
     left = _run_variance(data, law)[:, None]
 

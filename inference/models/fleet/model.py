@@ -31,7 +31,7 @@ from ...engine.checks import Checks
 from ...engine.pytree import traced
 from ...model import Draws, Score
 from .data import COLUMNS, FleetData, fleet_data
-from .likelihood import FleetLaw, laws_of, log_nodes
+from .likelihood import FleetParameters, laws_of, log_nodes
 from .predict import new_gpus as new_gpus, replicate, score_split
 from .report import describe, fleet_variability
 
@@ -108,7 +108,7 @@ def _program(data: FleetData) -> None:
     def spread(name: str, prior: priors.Scale) -> Any:
         return numpyro.sample(name, prior.law().expand([n_kernel]).to_event(1))
 
-    law = FleetLaw(
+    law = FleetParameters(
         typical_log_s=numpyro.sample(
             "typical_log_s", dist.Normal(jnp.asarray(data.series_median), priors.LOCATION_SD).to_event(1)
         ),

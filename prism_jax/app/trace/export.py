@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ..._files import check_target
+from ..._core.files import check_target
 from ...errors import DataError
 from .source import TraceSource, named, recorded_ops
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from ... import units
-from ..._registry import Registry
+from ..._core.registry import Registry
 from ...errors import UnitError
 from ...hints import did_you_mean
 from ...plan.plan import AXES, RECOMPUTE, SHARDING, ParallelPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..._registry import Registry
+from ..._core.registry import Registry
 from ...errors import DataError
 from .format import TraceFormat
 from .kineto.format import KINETO

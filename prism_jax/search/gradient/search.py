@@ -19,7 +19,7 @@ from ...job import Job
 from ...objective import Objective, plan_objective
 from ...progress import Progress, silent
 from ...variability.tree import Variability
-from ..evaluate import Evaluator, Screen
+from ..evaluate import Evaluator, ScreeningResult
 from ..exhaustive import study_of
 from ..journal import Journal
 from ..plans.space import PlanSpace, default_space
@@ -99,7 +99,7 @@ def gap(study: Study, reference: Study) -> tuple[float, float]:
     return float(np.mean(ratios)), float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))
 
 
-def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator, Screen]:
+def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator, ScreeningResult]:
     """All plans that were met, as an evaluator of these alone; only the fastest keep a bound, so that only they are run.
 
     Raises:
@@ -116,4 +116,4 @@ def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator,
     short = {*knobs.codes(known.best(N_SHORT, WITHIN)).texts()}
     listed = codes.take(np.concatenate([rows for _, rows in tables]))
     bound = np.where([key in short for key in listed.texts()], screen.bound_s, np.nan)
-    return evaluator, Screen(screen.reason, screen.memory_bytes, bound, screen.step_s, screen.n_devices)
+    return evaluator, ScreeningResult(screen.reason, screen.memory_bytes, bound, screen.step_s, screen.n_devices)

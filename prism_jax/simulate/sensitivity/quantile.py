@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from ..._arrays import Values
+from ..._core.arrays import Values
 from ..._typing import Floats
 from ...cost.efficiency import Efficiency
 from ...errors import DataError

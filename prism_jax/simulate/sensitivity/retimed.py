@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._arrays import Values
-from ...cost.correction import Correction
+from ..._core.arrays import Values
+from ...cost.correction import CostCorrection
 from ...cost.efficiency import Efficiency
 from ...cost.step import step_cost
 from ...errors import DataError
@@ -123,12 +123,12 @@ def with_numbers(cluster: Cluster, eff: Efficiency, numbers: Numbers) -> tuple[C
     )
     changed = tuple(replace(tier, **own) for tier, own in zip(cluster.tiers, tiers, strict=True))
     if "efficiency" in numbers:
-        eff = replace(eff, fix=Correction(**numbers["correction"]), **numbers["efficiency"])
+        eff = replace(eff, fix=CostCorrection(**numbers["correction"]), **numbers["efficiency"])
     return replace(cluster, device=device, tiers=changed), eff
 
 
 _TIER = ("bytes_per_s", "latency_s", "oversubscription")
-_CORRECTION = tuple(item.name for item in fields(Correction))
+_CORRECTION = tuple(item.name for item in fields(CostCorrection))
 _EFFICIENCY = tuple(item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "fix"))
 
 

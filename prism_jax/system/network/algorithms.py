@@ -25,7 +25,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..._arrays import namespace
+from ..._core.arrays import namespace
 from ..._typing import Floats
 from .library import CollectiveLibrary
 from .nccl import NCCL

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import Values
+from ..._core.arrays import Values
 
 
 class CollectiveTime(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ..._registry import Registry
+from ..._core.registry import Registry
 from .library import CollectiveLibrary
 from .nccl import NCCL
 from .tiered import TieredNetwork

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..._arrays import is_traced
+from ..._core.arrays import is_traced
 from ...errors import Problem, SpecError
 from ..positive import check_positive
 

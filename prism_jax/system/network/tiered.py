@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import Values, namespace
+from ..._core.arrays import Values, namespace
 from .algorithms import Group, candidates
 from .base import CollectiveTime
 from .library import CollectiveLibrary

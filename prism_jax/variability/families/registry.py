@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, fields
 from typing import Any
 
-from ..._registry import Registry
+from ..._core.registry import Registry
 from ...errors import Path, SpecError
 from ...hints import did_you_mean
 from .base import Family

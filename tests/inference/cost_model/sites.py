@@ -11,8 +11,8 @@ import numpy as np
 from inference.cost_model.site.runs import SiteRuns, site_runs
 from inference.cost_model.step_times_terms import CENTRE
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term
-from prism_jax.calibration.surrogate import outline_seconds
-from prism_jax.cost.correction import Correction
+from prism_jax.calibration.surrogate import surrogate_seconds
+from prism_jax.cost.correction import CostCorrection
 from prism_jax.io.tables.job_table import MeasuredRun
 from prism_jax.job import Job
 from prism_jax.plan.plan import ParallelPlan
@@ -70,7 +70,7 @@ def runs_of(jobs: Sequence[Job] = JOBS) -> SiteRuns:
     return site_runs(measured(np.ones(len(jobs)), jobs), population(), left_out=left_out)
 
 
-def simulated(runs: SiteRuns, fix: Correction, noise: np.ndarray | float = 0.0) -> SiteRuns:
+def simulated(runs: SiteRuns, fix: CostCorrection, noise: np.ndarray | float = 0.0) -> SiteRuns:
     """Runs measured where `fix` holds, with log noise [run]."""
-    seconds = np.asarray(outline_seconds(runs, fix))
+    seconds = np.asarray(surrogate_seconds(runs, fix))
     return replace(runs, log_measured=np.log(seconds) + runs.left_out + noise)

@@ -13,8 +13,8 @@ from inference.cost_model.site.curve import bands, errors, learning_curve, left_
 from inference.cost_model.site.prior import SITE_DEVIATION, site_prior
 from inference.cost_model.site.runs import only, site_runs, some_of
 from prism_jax.calibration.calibration import DEGREES, KNOBS, linked
-from prism_jax.calibration.key import Setting
-from prism_jax.cost.correction import Correction
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
 from prism_jax.io.tables.job_table import MeasuredRun
@@ -28,8 +28,8 @@ KEY = jax.random.key(0)
 FIVE = np.arange(5)
 
 
-def base() -> Correction:
-    return population().correction(Setting(GENERATION, FRAMEWORK))
+def base() -> CostCorrection:
+    return population().correction(CalibrationKey(GENERATION, FRAMEWORK))
 
 
 def test_every_knob_may_deviate_at_a_site():
@@ -41,7 +41,7 @@ def test_every_knob_may_deviate_at_a_site():
 def test_five_runs_find_a_slow_network(factor: float):
     runs = simulated(runs_of(), replace(base(), network=base().network * factor))
     fitted = calibrate_site(population(0.005), some_of(runs, FIVE), key=KEY)
-    drawn = fitted.corrections(Setting(GENERATION, FRAMEWORK)).network / base().network
+    drawn = fitted.corrections(CalibrationKey(GENERATION, FRAMEWORK)).network / base().network
     low, high = np.quantile(drawn, [0.05, 0.95])
     assert low < factor < high
     assert (
@@ -101,8 +101,8 @@ def test_the_result_speaks_of_this_site_alone():
     assert fitted.n_draw == population().n_draw
     assert {(term.level, term.sd) for term in fitted.terms} == {("all", 0.0)}
     np.testing.assert_array_equal(
-        fitted.corrections(Setting("hopper", "jax"), seed=1).gemm,
-        fitted.corrections(Setting(GENERATION, FRAMEWORK), seed=2).gemm,
+        fitted.corrections(CalibrationKey("hopper", "jax"), seed=1).gemm,
+        fitted.corrections(CalibrationKey(GENERATION, FRAMEWORK), seed=2).gemm,
     )
     assert fitted.site is not None
 
@@ -110,11 +110,11 @@ def test_the_result_speaks_of_this_site_alone():
 def test_the_factor_of_a_site_is_in_whatever_is_predicted():
     known = population(0.005)
     runs = some_of(simulated(runs_of(), base(), 0.2), FIVE)  # all 22 % slower
-    found = posterior(site_prior(known, Setting(GENERATION, FRAMEWORK)), runs, known.n_draw, KEY)
+    found = posterior(site_prior(known, CalibrationKey(GENERATION, FRAMEWORK)), runs, known.n_draw, KEY)
     fitted = replace(of_site(known, found, runs), nearby=None)  # the knobs alone
     assert np.exp(found.site.mean()) > 1.02
     knobs = found.knobs.mean(axis=0)
-    plain = Correction(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
+    plain = CostCorrection(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
     for at in (0, 8):  # sharded in full, and tensor parallel
         of = JOBS[at]
         given = replace(of, calibration=fitted)
@@ -133,13 +133,13 @@ def test_the_factor_of_a_site_is_in_whatever_is_predicted():
 def test_bands_hold_what_they_promise():
     """90 of 100 simulated sites on average; 78 or fewer are as rare as one in 5,000."""
     known = population()
-    prior = site_prior(known, Setting(GENERATION, FRAMEWORK))
+    prior = site_prior(known, CalibrationKey(GENERATION, FRAMEWORK))
     rng = np.random.default_rng(3)
     all_runs = runs_of()
     inside = 0
     for site in range(100):
         knobs = prior.mean + prior.factor @ rng.normal(size=len(KNOBS))
-        fix = Correction(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
+        fix = CostCorrection(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
         noise = prior.site_sd * rng.normal() + prior.misfit * rng.standard_t(DEGREES, size=len(JOBS))
         runs = simulated(all_runs, fix, noise)
         fitted = calibrate_site(known, only(runs, FIVE), key=jax.random.key(site))

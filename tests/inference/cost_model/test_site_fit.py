@@ -11,8 +11,8 @@ import pytest
 
 import prism_jax
 from inference.cost_model.store import load
-from prism_jax.calibration.key import Setting
-from prism_jax.calibration.surrogate import outline_seconds
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.errors import DataError
 from prism_jax.io.write import to_json
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, measured, population, runs_of
@@ -23,8 +23,8 @@ KEY = jax.random.key(0)
 def test_a_slower_site_is_told_in_plain_types_and_kept(tmp_path: Path):
     jobs = [JOBS[5], JOBS[6], JOBS[0]]
     known = population()
-    fix = known.correction(Setting(GENERATION, FRAMEWORK))
-    seconds = np.asarray(outline_seconds(runs_of(jobs), fix))
+    fix = known.correction(CalibrationKey(GENERATION, FRAMEWORK))
+    seconds = np.asarray(surrogate_seconds(runs_of(jobs), fix))
     shares: list[float] = []
     fit = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known, progress=shares.append)
     found = json.loads(to_json(fit.summary()))
@@ -35,7 +35,7 @@ def test_a_slower_site_is_told_in_plain_types_and_kept(tmp_path: Path):
     assert shares[-1] == pytest.approx(1.0)
     fit.save(tmp_path / "site.nc")
     kept = load(tmp_path / "site.nc")
-    assert kept.correction(Setting("", "")) == fit.calibration.correction(Setting("", ""))
+    assert kept.correction(CalibrationKey("", "")) == fit.calibration.correction(CalibrationKey("", ""))
     again = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known)
     assert again.calibration.as_dict() == fit.calibration.as_dict()
 

@@ -9,15 +9,15 @@ import pytest
 from inference.cost_model.calibrate import calibrate
 from inference.cost_model.step_thin import rows_of, thinned
 from inference.cost_model.step_times_data import StepTimesData, step_times_data
-from prism_jax.calibration.key import Setting
-from prism_jax.calibration.surrogate import outline, outline_seconds, stack
-from prism_jax.cost.correction import NEUTRAL, Correction
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.cost.correction import NEUTRAL, CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload import catalog as models
 
-TRUTH = Correction(gemm=1.06, memory=1.1, network=1.3, network_call_s=1e-4, host=1.2, hidden=0.6, step_s=5e-3)
+TRUTH = CostCorrection(gemm=1.06, memory=1.1, network=1.3, network_call_s=1e-4, host=1.2, hidden=0.6, step_s=5e-3)
 N_SITE = 4
 
 
@@ -40,10 +40,12 @@ def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
                 sites.append(f"site {site}")
     stacked = stack(outlines)
     factor = np.repeat(rng.normal(0.0, 0.05, N_SITE), len(sites) // N_SITE)
-    measured = outline_seconds(stacked, TRUTH) * np.exp(factor + spread * rng.normal(size=len(sites)))
+    measured = surrogate_seconds(stacked, TRUTH) * np.exp(factor + spread * rng.normal(size=len(sites)))
     measured[rng.choice(len(sites), wrong, replace=False)] *= 8.0
     n = len(sites)
-    return step_times_data(stacked, measured, np.zeros(n), [False] * n, [Setting("hopper", "megatron-core")] * n, sites)
+    return step_times_data(
+        stacked, measured, np.zeros(n), [False] * n, [CalibrationKey("hopper", "megatron-core")] * n, sites
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +56,22 @@ def data() -> StepTimesData:
 def test_corrections_are_recovered(data: StepTimesData) -> None:
     """What the rows decide lies within the posterior's own interval: four standard deviations, and close in any case."""
     found = calibrate(data, key=jax.random.key(0))
-    draws = found.corrections(Setting("hopper", "megatron-core"))
+    draws = found.corrections(CalibrationKey("hopper", "megatron-core"))
     for knob in ("gemm", "memory", "network"):
         logs = np.log(getattr(draws, knob))
         assert abs(logs.mean() - np.log(getattr(TRUTH, knob))) < 4.0 * logs.std()
-    predicted = outline_seconds(data, found.correction(Setting("hopper", "megatron-core")))
+    predicted = surrogate_seconds(data, found.correction(CalibrationKey("hopper", "megatron-core")))
     assert np.median(np.abs(np.log(predicted) - data.log_measured)) < 0.06  # sites differ by 5 %
-    plain = outline_seconds(data, NEUTRAL)
+    plain = surrogate_seconds(data, NEUTRAL)
     assert np.median(np.abs(np.log(plain) - data.log_measured)) > 0.08
 
 
 @pytest.mark.slow
 def test_a_few_wrong_rows_change_little(data: StepTimesData) -> None:
     clean, dirty = (calibrate(d, key=jax.random.key(0)) for d in (data, steps(wrong=6)))
-    one, two = (outline_seconds(data, c.correction(Setting("hopper", "megatron-core"))) for c in (clean, dirty))
+    one, two = (
+        surrogate_seconds(data, c.correction(CalibrationKey("hopper", "megatron-core"))) for c in (clean, dirty)
+    )
     assert np.abs(np.log(one / two)).max() < 0.05
 
 
@@ -90,7 +94,7 @@ def test_large_sites_count_as_no_more_than_they_may(data: StepTimesData) -> None
         np.exp(data.log_measured),
         data.straggler,
         [False] * 80,
-        [Setting("hopper")] * 80,
+        [CalibrationKey("hopper")] * 80,
         ["one"] * 80,
     )
     assert twice.weight.sum() == pytest.approx(60.0)

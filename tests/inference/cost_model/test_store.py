@@ -15,14 +15,14 @@ import xarray
 from inference.cost_model.site.calibrate_site import calibrate_site
 from inference.cost_model.store import ATTRIBUTE, is_calibration, load, save
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.calibration.key import Setting
+from prism_jax.calibration.key import CalibrationKey
 from prism_jax.errors import DataError
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, population, runs_of, simulated
 
 
 @pytest.fixture(scope="module")
 def of_site() -> Calibration:
-    runs = simulated(runs_of(), population().correction(Setting(GENERATION, FRAMEWORK)))
+    runs = simulated(runs_of(), population().correction(CalibrationKey(GENERATION, FRAMEWORK)))
     return calibrate_site(population(), runs, key=jax.random.key(0), record={"inputs": {"runs": "µ.csv"}})
 
 
@@ -42,7 +42,8 @@ def assert_same(one: Calibration, other: Calibration) -> None:
         for name in ("parts", "left", "trust"):
             np.testing.assert_array_equal(getattr(one.nearby, name), getattr(other.nearby, name))
     np.testing.assert_array_equal(
-        one.corrections(Setting("hopper", "jax"), 3).network, other.corrections(Setting("hopper", "jax"), 3).network
+        one.corrections(CalibrationKey("hopper", "jax"), 3).network,
+        other.corrections(CalibrationKey("hopper", "jax"), 3).network,
     )
 
 
@@ -61,7 +62,7 @@ def test_other_tools_read_one_variable_per_knob(of_site: Calibration, file: Path
     with xarray.open_dataset(file, group="posterior", engine="h5netcdf") as found:
         assert found["network"].dims == ("chain", "draw")
         drawn = np.exp(found["network"].values[0])
-    np.testing.assert_allclose(drawn, of_site.corrections(Setting(GENERATION, FRAMEWORK)).network)
+    np.testing.assert_allclose(drawn, of_site.corrections(CalibrationKey(GENERATION, FRAMEWORK)).network)
 
 
 def test_a_file_is_whole_or_absent(of_site: Calibration, tmp_path: Path):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from inference.data import Column, Hygiene, read_measurements, tidy
+from inference.data import CleaningReport, Column, read_measurements, tidy
 from prism_jax.errors import DataError
 
 from .tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
@@ -193,7 +193,7 @@ def test_any_text_is_read_or_refused_with_its_name(
 
 
 def test_an_account_as_object_and_as_lines() -> None:
-    hygiene = Hygiene(10, 7, {"a": 1, "b": 2}, ("odd",))
+    hygiene = CleaningReport(10, 7, {"a": 1, "b": 2}, ("odd",))
     assert hygiene.as_dict() == {"n_read": 10, "n_kept": 7, "dropped": {"a": 1, "b": 2}, "notes": ["odd"]}
     assert hygiene.lines() == ["10 rows read, 7 kept", "  2 dropped: b", "  1 dropped: a", "note: odd"]
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from inference.data import Hygiene
+from inference.data import CleaningReport
 from inference.engine.diagnostics import Verdict, verdict
 from inference.engine.sampled import Sampled
 from inference.result import Fit
@@ -150,7 +150,7 @@ def fitted(ok: bool) -> Fit:
     }
     none = np.zeros((1, 30), dtype=int)
     found = Verdict(ok, "failed: the chains disagree. Draw more", 1.5, 10.0, "mean", 0, np.nan)
-    return Fit(Toy(), data, Sampled(draws, none.astype(bool), none), "nuts", found, Hygiene(10, 10), 0.1)
+    return Fit(Toy(), data, Sampled(draws, none.astype(bool), none), "nuts", found, CleaningReport(10, 10), 0.1)
 
 
 def test_a_good_fit_becomes_variability_at_the_posterior_mean():

@@ -14,7 +14,7 @@ from inference import Settings, holdout, measured
 from inference.data import tidy
 from inference.fit import posterior
 from inference.models.fleet.data import FleetData, fleet_data
-from inference.models.fleet.likelihood import FleetLaw, log_nodes
+from inference.models.fleet.likelihood import FleetParameters, log_nodes
 from inference.models.fleet.model import Fleet
 from inference.models.fleet.predict import new_gpus
 from inference.models.fleet.report import kernel_class
@@ -26,10 +26,10 @@ from .fleets import TRUTH, fleet_table
 N_STANDARD_ERROR = 4.0  # two-sided false alarm 6e-5 per comparison
 
 
-def law_of(truth: dict[str, float], typical_log_s: float) -> FleetLaw:
+def law_of(truth: dict[str, float], typical_log_s: float) -> FleetParameters:
     one = {name: np.array([truth[name]]) for name in ("gpu_spread", "node_spread", "run_spread", "rest_spread")}
     few = {name: truth[name] for name in ("slow_prob", "slow_shift", "slow_spread", "far_prob", "far_spread")}
-    return FleetLaw(typical_log_s=np.array([typical_log_s]), kernel_spread=np.zeros(1), **one, **few)
+    return FleetParameters(typical_log_s=np.array([typical_log_s]), kernel_spread=np.zeros(1), **one, **few)
 
 
 def test_statistics_of_a_balanced_fleet_are_those_of_two_way_analysis_of_variance() -> None:
@@ -57,7 +57,7 @@ def test_gpus_that_are_alone_on_their_node_do_not_count_their_runs_as_rest() -> 
     assert np.isfinite(data.node_runs).all()
 
 
-def brute_log_node(data: FleetData, law: FleetLaw, node: int) -> float:
+def brute_log_node(data: FleetData, law: FleetParameters, node: int) -> float:
     """The integral over one node's score on a fine grid, in SciPy."""
     score = np.linspace(-60.0, 60.0, 200_001)
     left = float(law.run_spread[0] / law.node_spread[0]) ** 2 / data.node_runs[node]

@@ -10,9 +10,9 @@ from scipy.stats import t as student
 
 from prism_jax.calibration.band import model_factors, outline_factors
 from prism_jax.calibration.calibration import DEGREES, Calibration, Term, uncalibrated
-from prism_jax.calibration.key import Setting
-from prism_jax.calibration.surrogate import outline, outline_seconds, stack
-from prism_jax.cost.correction import Correction
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.system.catalog import cluster
 from prism_jax.workload.catalog import model
@@ -32,9 +32,9 @@ def by_hand(site: np.ndarray | None = None) -> Calibration:
 
 def seconds(**knobs: float) -> float:
     """The outline's time where these knobs differ from those of `uncalibrated`."""
-    neutral = uncalibrated().correction(Setting("ampere", ""))
+    neutral = uncalibrated().correction(CalibrationKey("ampere", ""))
     one = outline(*JOB, efficiency("ampere"))
-    return float(outline_seconds(one, replace(neutral, **knobs)))
+    return float(surrogate_seconds(one, replace(neutral, **knobs)))
 
 
 def test_factors_are_the_outline_under_every_draw_over_the_outline_at_the_mean():
@@ -74,7 +74,7 @@ def test_same_seed_same_factors_and_an_outline_at_hand_serves():
     one = stack([outline(*JOB, efficiency("ampere"))])
     first = model_factors(*JOB, calibration, "fsdp", 4)
     assert np.array_equal(first, model_factors(*JOB, calibration, "fsdp", 4))
-    assert np.array_equal(first, outline_factors(one, Setting.of(JOB[1].device, "fsdp"), False, calibration, 4))
+    assert np.array_equal(first, outline_factors(one, CalibrationKey.of(JOB[1].device, "fsdp"), False, calibration, 4))
     assert not np.array_equal(first, model_factors(*JOB, calibration, "fsdp", 5))
 
 
@@ -82,7 +82,7 @@ def test_every_knob_reaches_the_band():
     """A knob that the outline did not see would leave its doubt out of every band."""
     plan = replace(PLANS[3], ep=1)
     job = (model("mixtral-8x7b"), cluster("dgx-h100", 64), replace(plan, dp=8, ep=8, dtype="fp8"))
-    for knob in (item.name for item in fields(Correction)):
+    for knob in (item.name for item in fields(CostCorrection)):
         middle = {"scale_up_call_s": -10.0, "network_call_s": -10.0, "micro_batch_s": -7.0, "step_s": -5.0}.get(
             knob, 0.0
         )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term, calibration_from, shipped, uncalibrated
-from prism_jax.calibration.key import Setting
-from prism_jax.cost.correction import NEUTRAL, Correction
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.cost.correction import NEUTRAL, CostCorrection
 from prism_jax.errors import DataError
 from prism_jax.framework import FRAMEWORKS, style_of
 from prism_jax.system import catalog
@@ -33,30 +33,32 @@ def made(**changes: object) -> Calibration:
 
 
 def test_deviations_of_all_levels_add_up() -> None:
-    assert made().correction(Setting("hopper", "nanotron")).gemm == pytest.approx(1.1)
-    assert made().correction(Setting("hopper", "fsdp")).gemm == pytest.approx(1.1 * 0.8)
-    assert made().correction(Setting("ampere", "")).gemm == pytest.approx(1.0)
+    assert made().correction(CalibrationKey("hopper", "nanotron")).gemm == pytest.approx(1.1)
+    assert made().correction(CalibrationKey("hopper", "fsdp")).gemm == pytest.approx(1.1 * 0.8)
+    assert made().correction(CalibrationKey("ampere", "")).gemm == pytest.approx(1.0)
 
 
 def test_a_device_may_deviate_from_its_generation() -> None:
     term = Term("gemm", "device", 0.05, ("h200",), np.full((N, 1), np.log(0.9)))
     own = made(terms=(*made().terms, term))
-    assert own.correction(Setting.of(catalog.device("h200"), "nanotron")).gemm == pytest.approx(1.1 * 0.9)
-    assert own.correction(Setting.of(catalog.device("h100"), "nanotron")).gemm == pytest.approx(1.1)
-    assert np.log(own.corrections(Setting.of(catalog.device("h100"))).gemm).std() > 0.03  # a device never measured
+    assert own.correction(CalibrationKey.of(catalog.device("h200"), "nanotron")).gemm == pytest.approx(1.1 * 0.9)
+    assert own.correction(CalibrationKey.of(catalog.device("h100"), "nanotron")).gemm == pytest.approx(1.1)
+    assert (
+        np.log(own.corrections(CalibrationKey.of(catalog.device("h100"))).gemm).std() > 0.03
+    )  # a device never measured
 
 
 def test_what_was_never_measured_is_as_wide_as_assumed() -> None:
-    unseen = made().corrections(Setting("hopper", "fsdp")).host  # eager: no member of that style
-    seen = made().corrections(Setting("hopper", "megatron-core")).host
+    unseen = made().corrections(CalibrationKey("hopper", "fsdp")).host  # eager: no member of that style
+    seen = made().corrections(CalibrationKey("hopper", "megatron-core")).host
     assert np.log(unseen).std() == pytest.approx(0.3, rel=0.15)  # 400 draws: 4 standard errors
     assert np.log(seen).std() == pytest.approx(0.1, rel=0.15)
 
 
 def test_same_seed_same_draws() -> None:
-    one, two = (made().corrections(Setting("ampere", ""), seed=3) for _ in range(2))
+    one, two = (made().corrections(CalibrationKey("ampere", ""), seed=3) for _ in range(2))
     assert all(np.array_equal(getattr(one, knob), getattr(two, knob)) for knob in KNOBS)
-    assert not np.array_equal(one.gemm, made().corrections(Setting("ampere", ""), seed=4).gemm)
+    assert not np.array_equal(one.gemm, made().corrections(CalibrationKey("ampere", ""), seed=4).gemm)
 
 
 def test_deviations_of_sites_and_configurations() -> None:
@@ -67,16 +69,16 @@ def test_deviations_of_sites_and_configurations() -> None:
 
 
 def test_neutral_where_nothing_was_calibrated() -> None:
-    found = uncalibrated().correction(Setting("hopper", ""))
+    found = uncalibrated().correction(CalibrationKey("hopper", ""))
     for knob in KNOBS:
         assert getattr(found, knob) == pytest.approx(getattr(NEUTRAL, knob), abs=1e-11)
 
 
 def test_round_trip() -> None:
-    again = calibration_from(made().as_dict()).correction(Setting("hopper", "fsdp"))
+    again = calibration_from(made().as_dict()).correction(CalibrationKey("hopper", "fsdp"))
     for knob in KNOBS:
         assert getattr(again, knob) == pytest.approx(
-            getattr(made().correction(Setting("hopper", "fsdp")), knob), rel=1e-4, abs=1e-11
+            getattr(made().correction(CalibrationKey("hopper", "fsdp")), knob), rel=1e-4, abs=1e-11
         )
 
 
@@ -90,8 +92,8 @@ def test_shipped_calibration_covers_every_knob_and_stays_near_the_kernels() -> N
     """Kernels were measured: whole steps may not say that products take half or twice as long."""
     for generation in ("ampere", "hopper", "blackwell"):
         for framework in (*FRAMEWORKS.names, ""):
-            fix = shipped().correction(Setting(generation, framework))
-            assert isinstance(fix, Correction)
+            fix = shipped().correction(CalibrationKey(generation, framework))
+            assert isinstance(fix, CostCorrection)
             assert 0.8 < fix.gemm < 1.3
             assert 0.0 < fix.hidden < 1.0
             assert min(getattr(fix, knob) for knob in KNOBS) > 0.0

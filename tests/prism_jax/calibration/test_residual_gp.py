@@ -12,21 +12,21 @@ from inference.cost_model.site.calibrate_site import calibrate_site
 from inference.cost_model.site.curve import predicted_s
 from inference.cost_model.site.runs import some_of
 from prism_jax.calibration.calibration import KNOBS
-from prism_jax.calibration.key import Setting
-from prism_jax.calibration.residual_gp import DEGREES, REACH, SHARED, Nearby, parts_of, trust_of
-from prism_jax.calibration.surrogate import outline_seconds
-from prism_jax.cost.correction import OF_SECONDS, Correction
+from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.residual_gp import DEGREES, REACH, SHARED, ResidualGP, parts_of, trust_of
+from prism_jax.calibration.surrogate import surrogate_seconds
+from prism_jax.cost.correction import OF_SECONDS, CostCorrection
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, population, runs_of, simulated
 
 KEY = jax.random.key(0)
 FEW = np.array([0, 3, 4, 8])
-FIX = population().correction(Setting(GENERATION, FRAMEWORK))
+FIX = population().correction(CalibrationKey(GENERATION, FRAMEWORK))
 
 
-def one_run(trust: float = 1.0) -> Nearby:
-    return Nearby(np.zeros((1, len(KNOBS))), np.array([0.2]), np.array([trust]))
+def one_run(trust: float = 1.0) -> ResidualGP:
+    return ResidualGP(np.zeros((1, len(KNOBS))), np.array([0.2]), np.array([trust]))
 
 
 def at(distance: float) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_of_one_run_a_share_carries_over_that_falls_with_the_distance(distance: 
 
 
 def test_two_runs_of_one_configuration_say_more_than_one() -> None:
-    twice = Nearby(np.zeros((2, len(KNOBS))), np.array([0.1, 0.3]), np.ones(2))
+    twice = ResidualGP(np.zeros((2, len(KNOBS))), np.array([0.1, 0.3]), np.ones(2))
     assert twice.carried(at(0.0)) == pytest.approx([2.0 * SHARED / (1.0 + SHARED) * 0.2])
 
 
@@ -58,14 +58,14 @@ def test_parts_are_the_shares_of_the_knobs() -> None:
     assert parts[:, [KNOBS.index(name) for name in OF_SECONDS]].sum(axis=1) == pytest.approx(
         np.ones(len(JOBS)), abs=3e-3
     )
-    up, down = (outline_seconds(runs, replace(FIX, gemm=factor * FIX.gemm)) for factor in (1.001, 1.0 / 1.001))
+    up, down = (surrogate_seconds(runs, replace(FIX, gemm=factor * FIX.gemm)) for factor in (1.001, 1.0 / 1.001))
     assert parts[:, KNOBS.index("gemm")] == pytest.approx(np.log(up / down) / np.log(1.001**2), abs=2e-3)
 
 
 def test_a_factor_of_all_seconds_is_one_of_the_step() -> None:
     runs = runs_of()
-    assert outline_seconds(runs, FIX.times(1.3)) == pytest.approx(1.3 * outline_seconds(runs, FIX))
-    assert Correction().times(1.0) == Correction()
+    assert surrogate_seconds(runs, FIX.times(1.3)) == pytest.approx(1.3 * surrogate_seconds(runs, FIX))
+    assert CostCorrection().times(1.0) == CostCorrection()
 
 
 def test_a_job_that_was_measured_is_predicted_near_where_it_was() -> None:

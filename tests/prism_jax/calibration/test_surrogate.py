@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.calibration.surrogate import outline, outline_seconds, stack
-from prism_jax.cost.correction import NEUTRAL, Correction
+from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.cost.correction import NEUTRAL, CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.plan.plan import Overlap, ParallelPlan
@@ -31,9 +31,9 @@ PLANS = {
 }
 FIXES = {
     "neutral": NEUTRAL,
-    "kernels": Correction(gemm=1.2, attention=0.8, memory=1.5, fp8=0.8, expert=1.3, host=0.7),
-    "links": Correction(scale_up=1.4, network=2.0, scale_up_call_s=3e-5, network_call_s=2e-4, hidden=0.4),
-    "constants": Correction(optimizer=2.0, micro_batch_s=2e-3, step_s=0.05, network_step_s=0.02),
+    "kernels": CostCorrection(gemm=1.2, attention=0.8, memory=1.5, fp8=0.8, expert=1.3, host=0.7),
+    "links": CostCorrection(scale_up=1.4, network=2.0, scale_up_call_s=3e-5, network_call_s=2e-4, hidden=0.4),
+    "constants": CostCorrection(optimizer=2.0, micro_batch_s=2e-3, step_s=0.05, network_step_s=0.02),
 }
 
 
@@ -47,7 +47,7 @@ def test_outline_is_close_to_the_step_of_the_pipeline(name: str, fix: str) -> No
     cost = step_cost(model, cluster, plan, eff)
     schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
     expected = simulate_cost(schedule, cost).step_s
-    found = outline_seconds(outline(model, cluster, plan, eff), FIXES[fix])
+    found = surrogate_seconds(outline(model, cluster, plan, eff), FIXES[fix])
     assert found == pytest.approx(expected, rel=0.03)
 
 
@@ -58,17 +58,17 @@ def test_rows_do_not_see_each_other() -> None:
             outline(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
         )
     fix = FIXES["links"]
-    together = outline_seconds(stack(rows), fix)
-    assert together == pytest.approx([outline_seconds(row, fix) for row in rows], rel=1e-12)
-    spread: dict[str, Any] = {item.name: np.full(len(rows), getattr(fix, item.name)) for item in fields(Correction)}
-    columns = Correction(**spread)
-    assert outline_seconds(stack(rows), columns) == pytest.approx(together, rel=1e-12)
+    together = surrogate_seconds(stack(rows), fix)
+    assert together == pytest.approx([surrogate_seconds(row, fix) for row in rows], rel=1e-12)
+    spread: dict[str, Any] = {item.name: np.full(len(rows), getattr(fix, item.name)) for item in fields(CostCorrection)}
+    columns = CostCorrection(**spread)
+    assert surrogate_seconds(stack(rows), columns) == pytest.approx(together, rel=1e-12)
 
 
-@pytest.mark.parametrize("knob", [item.name for item in fields(Correction) if item.name != "hidden"])
+@pytest.mark.parametrize("knob", [item.name for item in fields(CostCorrection) if item.name != "hidden"])
 def test_no_knob_shortens_a_step_when_it_grows(knob: str) -> None:
     name, plan = PLANS["fp8"]
     row = outline(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
     base = getattr(NEUTRAL, knob)
     more = replace(NEUTRAL, **{knob: 1.5 * base if base else 1e-3})
-    assert outline_seconds(row, more) >= outline_seconds(row, NEUTRAL)
+    assert surrogate_seconds(row, more) >= surrogate_seconds(row, NEUTRAL)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prism_jax.calibration.calibration import shipped
-from prism_jax.calibration.key import Setting
+from prism_jax.calibration.key import CalibrationKey
 from prism_jax.cost.block_cost import dispatch_share
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
@@ -32,7 +32,7 @@ REFERENCE = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "st
 
 def calibrated_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> StepCost:
     """Under the shipped calibration, for software that is not known."""
-    return step_cost(model, cluster, plan, shipped().efficiency(Setting.of(cluster.device)))
+    return step_cost(model, cluster, plan, shipped().efficiency(CalibrationKey.of(cluster.device)))
 
 
 def cost_of(plan: ParallelPlan, model: TransformerSpec = GPT, host_launch_s: float = 0.0) -> StepCost:

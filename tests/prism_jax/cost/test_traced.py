@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax._arrays import is_traced, namespace
+from prism_jax._core.arrays import is_traced, namespace
 from prism_jax.calibration.calibration import shipped
-from prism_jax.calibration.key import Setting
+from prism_jax.calibration.key import CalibrationKey
 from prism_jax.cost.communication import collective_s
-from prism_jax.cost.correction import Correction
+from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.efficiency import Efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_cost import StepCost
@@ -66,7 +66,7 @@ def hardware(value: Callable[[Any], Any], cluster: Cluster) -> Cluster:
 
 def constants(value: Callable[[Any], Any], eff: Efficiency) -> Efficiency:
     """`eff` with every number but the tiles as `value` of it."""
-    fix = Correction(**{item.name: value(getattr(eff.fix, item.name)) for item in fields(Correction)})
+    fix = CostCorrection(**{item.name: value(getattr(eff.fix, item.name)) for item in fields(CostCorrection)})
     names = [item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "fix")]
     return replace(eff, fix=fix, **{name: value(getattr(eff, name)) for name in names})
 
@@ -86,7 +86,7 @@ def agree(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Eff
 def test_traced_cost_is_the_plain_one(name: str) -> None:
     model, plan = PLANS[name]
     cluster = catalog.cluster("dgx-h100", plan.n_devices)
-    agree(model, cluster, plan, shipped().efficiency(Setting.of(cluster.device)))
+    agree(model, cluster, plan, shipped().efficiency(CalibrationKey.of(cluster.device)))
 
 
 @pytest.mark.usefixtures("x64")
@@ -94,7 +94,7 @@ def test_traced_cost_is_the_plain_one(name: str) -> None:
 def test_traced_cost_is_the_plain_one_on_every_fabric(cluster: str) -> None:
     plan = replace(BASE, tp=2, pp=4, dp=16, zero_stage=1, dtype="fp16" if cluster == "dgx-v100" else "bf16")
     devices = catalog.cluster(cluster, plan.n_devices)
-    agree(GPT, devices, plan, shipped().efficiency(Setting.of(devices.device)))
+    agree(GPT, devices, plan, shipped().efficiency(CalibrationKey.of(devices.device)))
 
 
 @pytest.mark.usefixtures("x64")

@@ -8,15 +8,7 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.framework import (
-    FRAMEWORKS,
-    Framework,
-    PlanDefaults,
-    SourcePattern,
-    framework_of,
-    recognised,
-    style_of,
-)
+from prism_jax.framework import FRAMEWORKS, Framework, PlanDefaults, SourcePattern, framework_of, recognised, style_of
 from prism_jax.framework.base import AS_MEGATRON
 from prism_jax.framework.memory_options import MEGATRON
 from prism_jax.framework.other import UNKNOWN

@@ -7,12 +7,12 @@ from matplotlib.colors import to_hex
 
 from prism_jax.plot import figure_bytes, plot_accuracy
 from prism_jax.plot.accuracy import COLOURS, OTHERS, groups, palette, plot_errors, plot_predicted, short
-from prism_jax.validation import RowError
+from prism_jax.validation import RowResult
 
 
-def row(number: int, source: str, error: float = 0.1, defect: str = "") -> RowError:
+def row(number: int, source: str, error: float = 0.1, defect: str = "") -> RowResult:
     measured = 0.5 * 1.3**number
-    return RowError(f"r{number}", source, measured, measured * (1.0 + error), error, defect=defect)
+    return RowResult(f"r{number}", source, measured, measured * (1.0 + error), error, defect=defect)
 
 
 ROWS = [row(i, f"source {i % 12}", 0.02 * i - 0.2) for i in range(36)]
@@ -50,7 +50,7 @@ def test_share_of_rows_is_read_off_the_thick_line():
 
 
 def test_rows_with_a_defect_or_without_a_prediction_are_not_shown():
-    more = [*ROWS, row(3, "bad", 9.0, "typo"), RowError("x", "bad", 1.0, unsupported="no device")]
+    more = [*ROWS, row(3, "bad", 9.0, "typo"), RowResult("x", "bad", 1.0, unsupported="no device")]
     axes = plot_accuracy(more).axes
     assert len(points(axes[0])) == len(ROWS)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prism_jax.recorded.match_moments import calibrated
-from prism_jax.recorded.recorded_job import Agreement, RecordedJob, fit_job
+from prism_jax.recorded.recorded_job import MomentMatch, RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import predict_job
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
@@ -36,17 +36,17 @@ def test_steps_that_are_off_are_moved(factor: float) -> None:
     wrong = replace(job, effects=replace(job.effects, base=job.effects.base - np.log(factor)))
     mean = calibrated(wrong).agreement.mean
     assert mean == pytest.approx(factor, rel=0.03)
-    drawn = predict_job(replace(wrong, agreement=Agreement(mean=mean)), key=jax.random.key(3))
+    drawn = predict_job(replace(wrong, agreement=MomentMatch(mean=mean)), key=jax.random.key(3))
     assert drawn.step_s.mean() == pytest.approx(predict_job(job, key=jax.random.key(3)).step_s.mean(), rel=0.03)
 
 
 def test_agreement_keeps_the_mean_where_it_stretches() -> None:
     step_s = np.array([[1.0, 2.0], [3.0, 6.0]])
-    np.testing.assert_allclose(Agreement().applied(step_s), step_s)
-    stretched = Agreement(mean=2.0, spread=0.5).applied(step_s)
+    np.testing.assert_allclose(MomentMatch().applied(step_s), step_s)
+    stretched = MomentMatch(mean=2.0, spread=0.5).applied(step_s)
     assert stretched.mean() == pytest.approx(6.0)
     assert stretched.std() == pytest.approx(0.5 * step_s.std())
 
 
 def test_a_few_steps_tell_nothing() -> None:
-    assert calibrated(fitted(4)).agreement == Agreement()
+    assert calibrated(fitted(4)).agreement == MomentMatch()

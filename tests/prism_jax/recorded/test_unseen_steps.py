@@ -19,7 +19,7 @@ from prism_jax.recorded.replay import replay, step_seconds
 from prism_jax.recorded.trace.assemble import assemble
 from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
 from prism_jax.recorded.unseen_steps import (
-    StepLaw,
+    StepSampler,
     _scores,
     _spread,
     drawn_durations,
@@ -51,16 +51,16 @@ def pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @eqx.filter_jit
-def drawn(law: StepLaw, key: Array, weight: Array, n_draw: int) -> tuple[Array, Array]:
+def drawn(law: StepSampler, key: Array, weight: Array, n_draw: int) -> tuple[Array, Array]:
     return drawn_durations(law, key, weight, n_draw)
 
 
 @eqx.filter_jit
-def drawn_steps(law: StepLaw, key: Array, weight: Array, n_draw: int) -> Array:
+def drawn_steps(law: StepSampler, key: Array, weight: Array, n_draw: int) -> Array:
     return step_seconds(law.program, *drawn_durations(law, key, weight, n_draw))
 
 
-def even(law: StepLaw) -> Array:
+def even(law: StepSampler) -> Array:
     n_step = law.run_s.shape[-1]
     return jnp.full(n_step, 1.0 / n_step)
 

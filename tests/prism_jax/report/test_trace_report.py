@@ -17,7 +17,7 @@ from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.recorded.criticality import trace_criticality
 from prism_jax.recorded.edits.what_if import stragglers
 from prism_jax.recorded.prediction import TracePrediction
-from prism_jax.recorded.recorded_job import Agreement, RecordedJob, fit_job
+from prism_jax.recorded.recorded_job import MomentMatch, RecordedJob, fit_job
 from prism_jax.recorded.replay_recorded import replay_recorded
 from prism_jax.recorded.score import SplitScore
 from prism_jax.recorded.trace.step_log import StepLog
@@ -291,12 +291,12 @@ def test_predict_lines_say_how_many_splits_and_what_was_asked_for(
 
 
 def test_calibration_is_told_where_it_can_be_seen(trace: Trace, job: RecordedJob, prediction: TracePrediction) -> None:
-    def text(agreement: Agreement) -> str:
+    def text(agreement: MomentMatch) -> str:
         evidence = evidence_facts(replace(job, agreement=agreement))
         return "\n".join(predicted(trace, prediction, evidence=evidence).lines())
 
-    assert "calibrated on the recorded steps: mean x 0.950, spread x 1.200" in text(Agreement(0.95, 1.2))
-    assert "calibrated" not in text(Agreement(1.0004, 0.9996))
+    assert "calibrated on the recorded steps: mean x 0.950, spread x 1.200" in text(MomentMatch(0.95, 1.2))
+    assert "calibrated" not in text(MomentMatch(1.0004, 0.9996))
 
 
 def test_predict_lines_of_a_log_have_no_evidence(prediction: TracePrediction) -> None:

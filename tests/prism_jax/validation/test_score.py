@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.validation import RowError, validation_of
+from prism_jax.validation import RowResult, validation_of
 from prism_jax.validation.baseline import with_baseline
 from prism_jax.validation.score import score
 
 
-def row(name: str, error: float | None, source: str = "S", **more: object) -> RowError:
-    given = RowError(name, source, 1.0, None if error is None else 1.0 + error, error)
+def row(name: str, error: float | None, source: str = "S", **more: object) -> RowResult:
+    given = RowResult(name, source, 1.0, None if error is None else 1.0 + error, error)
     return replace(given, unsupported="" if error is not None else "no such device", **more)  # pyright: ignore[reportArgumentType]
 
 

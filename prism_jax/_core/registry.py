@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from .errors import PrismError, SpecError
-from .hints import did_you_mean
+from ..errors import PrismError, SpecError
+from ..hints import did_you_mean
 
 T = TypeVar("T")
 
