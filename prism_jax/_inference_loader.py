@@ -27,7 +27,7 @@ def inference() -> ModuleType:
     """The `inference` package of prism-jax.
 
     Raises:
-        DoorError: it is absent, or another package stands in its place; the message says which and what to do.
+        InferenceLoaderError: it is absent, or another package stands in its place; the message says which and what to do.
     """
     ours = Path(__file__).resolve().parent.parent / "inference" / "__init__.py"
     _check(_location(), ours)
@@ -38,7 +38,7 @@ def fit(*args: Any, **kwargs: Any) -> Any:
     """Fits a Variability to measurements; see `inference.fit`.
 
     Raises:
-        DoorError: `inference` is not ours, or this version of it has no `fit`.
+        InferenceLoaderError: `inference` is not ours, or this version of it has no `fit`.
     """
     module = inference()
     if not hasattr(module, "fit"):
@@ -50,7 +50,7 @@ def calibrate(*args: Any, **kwargs: Any) -> Any:
     """The shipped calibration updated by measured runs of one cluster; see `inference.calibrate_runs`.
 
     Raises:
-        DoorError: `inference` is not ours, or this version of it cannot calibrate.
+        InferenceLoaderError: `inference` is not ours, or this version of it cannot calibrate.
     """
     module = inference()
     if not hasattr(module, "calibrate_runs"):

@@ -119,7 +119,7 @@ def test_door_refuses_another_inference_without_importing_it(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert "DoorError" in done.stderr
+    assert "InferenceLoaderError" in done.stderr
     assert "which is not the inference package of prism-jax" in done.stderr
     assert "foreign code ran" not in done.stderr
 

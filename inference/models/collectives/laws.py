@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from prism_jax.cost.nccl import PROTOCOLS
+from prism_jax.system.network import NCCL
 
 Parameters = Mapping[str, Any]
 
@@ -141,18 +141,18 @@ def _power(p: Parameters, where: Place, n_bytes: Any) -> Any:
 
 def _tuner(p: Parameters, where: Place, n_bytes: Any) -> Any:
     """Soft minimum over protocols; hop and base of each keep NCCL's ratios, `log_base_s` and hops are those of LL."""
-    first = PROTOCOLS[0]
+    first = NCCL.protocols[0]
     wire_per_byte = wire_s_per_byte(p, where)
     fill_s = wire_per_byte * jnp.exp(_log_knee(p, where))
     total = 0.0
-    for protocol in PROTOCOLS:
+    for protocol in NCCL.protocols:
         base = jnp.exp(p["log_base_s"]) * (protocol.base_ring_s / first.base_ring_s)
         hops = latency_s(p, where) - jnp.exp(p["log_base_s"])
         ratio = jnp.where(
             where.n_nodes > 1, protocol.network_hop / first.network_hop, protocol.scale_up_hop / first.scale_up_hop
         )
         share = _sigmoid(p["logit_ll_share"]) if protocol is first else protocol.bandwidth
-        fill = protocol.fill_bytes / PROTOCOLS[-1].fill_bytes * fill_s
+        fill = protocol.fill_bytes / NCCL.protocols[-1].fill_bytes * fill_s
         total += (base + hops * ratio + fill + wire_per_byte * n_bytes / share) ** -SOFT_MIN
     return total ** (-1.0 / SOFT_MIN)
 
