@@ -112,7 +112,7 @@ def other_sources(data: Path) -> pd.DataFrame:
         plans = (plan, replace(plan, overlap=replace(plan.overlap, tp=True)))
         eff = efficiency(cluster.device.generation)
         seconds, overlapped = (closed_form_s(step_cost(model, cluster, p, eff), p) for p in plans)
-        kind = f"{cluster.device.name} {plan.dtype}{' moe' if model.moe else ''}"
+        kind = f"{cluster.device.name} {plan.dtype}{' moe' if model.has_experts else ''}"
         out.append((row.source[:40], kind, seconds / row.measured_s - 1.0, overlapped / row.measured_s - 1.0))
     errors = pd.DataFrame(out, columns=["source", "device", "error", "overlapped"])
     grouped = errors.groupby(["source", "device"])

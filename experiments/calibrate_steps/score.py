@@ -40,8 +40,8 @@ def subsets() -> dict[str, Callable[[StepRow], bool]]:
         "the A100 rows of 2104.04473 and 2205.05198": lambda row: (
             "2104.04473" in row.source or "2205.05198" in row.source
         ),
-        "dense": lambda row: row.job[0].moe is None,
-        "mixture of experts": lambda row: row.job[0].moe is not None,
+        "dense": lambda row: not row.job[0].has_experts,
+        "mixture of experts": lambda row: row.job[0].has_experts,
         "one node": lambda row: row.job[2].n_devices <= NODE,
         "64 devices and more": lambda row: row.job[2].n_devices >= 64,
     }

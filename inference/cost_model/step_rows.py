@@ -42,7 +42,7 @@ def row_data(rows: Sequence[StepRow], progress: Progress = silent) -> StepTimesD
         stack(outlines),
         [row.measured_s or np.nan for row in rows],
         straggling,
-        [row.job[0].moe is not None for row in rows],
+        [row.job[0].has_experts for row in rows],
         [CalibrationKey.of(row.job[1].device, row.framework) for row in rows],
         [row.source for row in rows],
     )

@@ -20,7 +20,7 @@ def test_part_of_maps_shares_and_passes_the_text_on():
 
 def test_a_function_of_the_share_alone_serves_where_nothing_else_is_told():
     shares: list[float] = []
-    part_of(shares.append, 0.0, 0.5)(1.0)
+    part_of(shares.append, 0.0, 0.5)(1.0)  # pyright: ignore[reportArgumentType]
     assert shares == [0.5]
 
 

@@ -194,7 +194,7 @@ def test_a_framework_that_some_jobs_state_is_that_of_all():
 def test_what_the_outline_leaves_out_comes_from_a_simulation():
     known = population()
     seen = []
-    runs = site_runs(measured([1.0], [job(8)]), known, progress=seen.append)
+    runs = site_runs(measured([1.0], [job(8)]), known, progress=lambda done, what="", /: seen.append(done))
     assert 0.0 < runs.left_out[0] < 0.1  # stragglers
     assert seen == [1.0]
 

@@ -99,7 +99,7 @@ def test_one_group_alone_leaves_nothing_to_fit(fitted: dict[str, StepTimesData])
 
 def test_progress_grows_to_one(fitted: dict[str, StepTimesData]):
     told: list[float] = []
-    step_folds(ROWS, "source", key=KEY, progress=told.append)
+    step_folds(ROWS, "source", key=KEY, progress=lambda done, what="", /: told.append(done))
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1.0)
 

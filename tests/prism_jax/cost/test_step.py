@@ -19,6 +19,7 @@ from prism_jax.kernels import COMM_AXES
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
+from prism_jax.workload.base import Workload
 from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
 
@@ -30,7 +31,7 @@ PLAN = ParallelPlan(micro_batch=2, global_batch=64, seq_len=2048, pp=4, dp=2)
 REFERENCE = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "steps" / "reference_rows.json"
 
 
-def calibrated_cost(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> StepCost:
+def calibrated_cost(model: Workload, cluster: Cluster, plan: ParallelPlan) -> StepCost:
     """Under the shipped calibration, for software that is not known."""
     return step_cost(model, cluster, plan, shipped().efficiency(CalibrationKey.of(cluster.device)))
 

@@ -80,7 +80,7 @@ class Stop(Exception):
 def test_an_interrupted_search_goes_on_where_it_stopped(study, job, space, tmp_path, stop_at):
     file = tmp_path / "found.npz"
 
-    def interrupt(fraction, what):
+    def interrupt(fraction, what="", /):
         if what.startswith(stop_at) and fraction > 0.3:
             raise Stop
 

@@ -8,9 +8,11 @@ import prism_jax
 from prism_jax.errors import ConfigError
 from prism_jax.io.job.examples import example_files
 from prism_jax.io.job.load_job import load_job
+from prism_jax.job import Job
 from prism_jax.plan.plan import Overlap
 from prism_jax.variability.catalog import default_for, preset
 from prism_jax.workload.catalog import model as model_preset
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 JOB = """\
 name: small
@@ -48,6 +50,12 @@ def job_file(tmp_path, monkeypatch):
         return name
 
     return write
+
+
+def transformer(job: Job) -> TransformerSpec:
+    """Its model, which is one."""
+    assert isinstance(job.model, TransformerSpec)
+    return job.model
 
 
 def mistakes_of(path, overrides=()):
@@ -121,13 +129,13 @@ def test_a_device_can_be_written_out(job_file):
 
 def test_model_fields_can_be_written_out(job_file):
     text = "model: {n_layers: 8, hidden: 512, n_heads: 8, ffn_hidden: 2048, vocab: 1000, norm: rms, gated: true}"
-    model = load_job(job_file(JOB.replace("model: llama-2-7b", text))).model
+    model = transformer(load_job(job_file(JOB.replace("model: llama-2-7b", text))))
     assert (model.name, model.n_layers, model.norm, model.gated) == ("inline", 8, "rms", True)
 
 
 def test_a_preset_model_can_be_changed_in_depth(job_file):
     text = JOB.replace("model: llama-2-7b", "model: {preset: deepseek-v3, n_layers: 60, moe: {top_k: 4}}")
-    model, base = load_job(job_file(text)).model, model_preset("deepseek-v3")
+    model, base = transformer(load_job(job_file(text))), model_preset("deepseek-v3")
     assert base.moe is not None
     assert model.moe is not None
     assert (model.n_layers, model.moe.top_k, model.moe.n_experts) == (60, 4, base.moe.n_experts)
@@ -151,7 +159,7 @@ def test_hugging_face_config_is_found_beside_the_job(job_file, tmp_path):
     }
     (tmp_path / "jobs" / "config.json").write_text(json.dumps(config))
     path = job_file(JOB.replace("model: llama-2-7b", "model: {hf_config: config.json, n_layers: 8}"), "jobs/job.yaml")
-    model = load_job(path).model
+    model = transformer(load_job(path))
     assert (model.n_layers, model.hidden, model.kv_heads) == (8, 512, 4)
 
 
@@ -339,7 +347,7 @@ def test_overrides_replace_and_add_fields(job_file):
     ]
     job = load_job(job_file(JOB), [*overrides, "cluster.tiers.nvlink.bandwidth=300 GB/s"])
     assert (job.plan.tp, job.plan.dp, job.plan.overlap.tp) == (4, 4, True)
-    assert (job.name, job.model.n_layers, job.cluster.node_size) == ("other", 16, 4)
+    assert (job.name, transformer(job).n_layers, job.cluster.node_size) == ("other", 16, 4)
     assert job.cluster.tiers[0].bytes_per_s == pytest.approx(300e9)
 
 
@@ -350,7 +358,7 @@ def test_overrides_reach_into_presets_written_as_bare_texts(job_file):
     overrides = ["cluster.device.hbm=96 GiB", "variability.scale=0.5", "model.vocab=32064"]
     job = load_job(job_file(text), overrides)
     assert (job.cluster.device.name, job.cluster.device.hbm_bytes) == ("h100-sxm", 96 * 2**30)
-    assert job.model.vocab == 32064
+    assert transformer(job).vocab == 32064
     whole = preset("h100-default")
     name = next(name for name, factors in whole.classes.items() if factors.gpu.cv > 0)
     assert job.variability.of(name).gpu.cv == pytest.approx(whole.of(name).gpu.cv / 2, rel=0.1)

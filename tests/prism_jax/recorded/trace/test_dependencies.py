@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def trace() -> Trace:
 def links(trace: Trace) -> Links:
     """All ops on one lane, without dependencies."""
     found = Links(trace)
-    found.lane = dict.fromkeys(range(len(trace.ops)), "lane")
+    found.lane = cast(Any, dict.fromkeys(range(len(trace.ops)), "lane"))
     return found
 
 

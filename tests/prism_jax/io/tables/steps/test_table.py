@@ -32,6 +32,12 @@ CSV = {
 }  # fmt: skip
 
 
+def transformer(row: StepRow) -> TransformerSpec:
+    """Its model, which is one."""
+    assert isinstance(row.job[0], TransformerSpec)
+    return row.job[0]
+
+
 def write_csv(path: Path, *changes: dict[str, str]) -> Path:
     rows = [CSV | change for change in changes]
     lines = [",".join(CSV), *(",".join(f'"{value}"' for value in row.values()) for row in rows)]
@@ -57,12 +63,12 @@ def test_heads_that_nobody_stated_are_possible_under_tensor_parallelism(tmp_path
     """13,824 columns make 108 heads of 128, which 8 GPUs cannot share."""
     sizes = {"hidden": hidden, "heads": "", "kv_heads": "", "ffn": "", "layers": "24"}
     row = csv_row(tmp_path, model="GPT of nobody", tp=tp, pp="1", dp="", sharding="none", **sizes)
-    assert row.job[0].n_heads == heads
+    assert transformer(row).n_heads == heads
 
 
 def test_a_reference_row_becomes_model_cluster_and_plan(tmp_path: Path):
     row = json_row(tmp_path, measured_range=[1.0, 1.2])
-    model, cluster, plan = row.job
+    model, (_, cluster, plan) = transformer(row), row.job
     assert (model.n_layers, model.hidden, model.gated, model.position) == (48, 6144, False, "learned")
     assert cluster.name == "dgx-a100"
     assert cluster.n_devices == plan.n_devices == 8
@@ -88,7 +94,7 @@ def test_llama_3_rows_run_on_their_own_cluster_interleaved(tmp_path: Path):
         mbs=1,
         zero=2,
     )
-    model, cluster, plan = row.job
+    model, (_, cluster, plan) = transformer(row), row.job
     assert cluster.name == "llama3-h100"
     assert model.norm == "rms"
     assert (plan.schedule, plan.virtual_stages, plan.zero_stage, plan.attention) == ("interleaved", 3, 2, "flash")
@@ -118,7 +124,7 @@ def test_step_time_follows_from_the_token_rate(tmp_path: Path):
 
 def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
     row = csv_row(tmp_path, measured_step_time_s="", measured_tflops_per_gpu="500")
-    model, _, plan = row.job
+    model, (_, _, plan) = transformer(row), row.job
     flops = 128 * 8192 * model.train_flops_per_token(plan.seq_len, causal=False)
     assert row.measured_s == pytest.approx(flops / (500e12 * 16))
 
