@@ -24,9 +24,11 @@ OWN_MEMORY = "jobs of nanotron are held in memory by the rules of nanotron, not 
 POSSIBLE_HEADS = (
     "heads that a row does not state are as many as its tensor parallelism divides: 96, not 108 over 8 GPUs"
 )
+LARGEST_UNIT = "the largest unit that parameter sharding gathers may be a multi-token-prediction module"
 _TIMES = ("noise_free_s", "p50_s", "p95_s")
 # Differences from revision 9d6485c that are meant: (pattern of ids, pattern of quantities) -> why. Patterns as in a shell.
 INTENDED: dict[tuple[str, str], str] = {
+    ("rows/steps/AI-Hypercomputer-tpu-recipes/*", "memory_bytes"): LARGEST_UNIT,
     ("rows/steps/eth-easl-sailor/*", "memory_bytes"): FP32_BUFFERS,
     ("grid/schedules/*-fp32", "memory_bytes"): FP32_BUFFERS,
     ("grid/precision/fp32-*", "memory_bytes"): FP32_BUFFERS,
