@@ -9,6 +9,7 @@ from ._core.lazy import lazy_names
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import presets as presets
     from ._inference_loader import calibrate as calibrate, fit as fit
     from .app.calibrate import calibrate_site as calibrate_site, suggest_runs as suggest_runs
     from .app.catalogue import show_catalogue as show_catalogue, show_entry as show_entry
@@ -74,6 +75,7 @@ _HOME = {
     "predict": "app.predict",
     "predict_job": "recorded.unseen_steps",
     "predict_trace": "app.trace.predict",
+    "presets": "",
     "replay_trace": "app.trace.info",
     "report_fit": "app.fit",
     "search_plans": "app.search",

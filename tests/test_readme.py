@@ -1,37 +1,63 @@
-"""The README is true: its code runs, its output is what the code prints, its job loads, its links lead somewhere.
+"""The README is true: its code and commands run, its output is what they print, its job loads, its links lead somewhere.
 
-Blocks after `<!-- run -->` are executed, `<!-- output -->` blocks are compared with what the block before printed (quantiles
-within 2 %), `<!-- job -->` blocks are loaded.
+Every fenced block and every command in the text is executed: those after `<!-- run -->` as printed, with shipped jobs; the others
+on small files written here, with the options of `FASTER` where they take long. `<!-- output -->` blocks are compared with what
+the block before printed (quantiles within 2 %), `<!-- job -->` blocks are loaded.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import typer
 
-from prism_jax.cli.app import main
-from prism_jax.io.job.load_job import load_job
+from prism_jax import load_job
+from prism_jax.cli.app import COMMANDS, app, main
+from prism_jax.io.space import read_space
+from prism_jax.search import default_space
+from tests.support.readme_inputs import REFUSED, write_inputs
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"<!-- (run|output|job) -->\n```(\w+)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- (run|output|job) -->\n)?^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`([^`\n]+)`")
+OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 LINK = re.compile(r"\]\((?!https?:|#)([^)]+)\)")
 QUANTILE = re.compile(r"^ *(p50|p95|p99) +([\d.]+)", re.MULTILINE)
+NOT_RUN = ("python", "yaml")  # languages of blocks that hold no commands
+FASTER = {  # start of a command -> options that make it small
+    "fit fleet": "--method map",
+    "fit steps": "--method map",
+    "fit collectives": "--method map",
+    "predict llama3_405b_16384 --fit": "--set plan.dp=2 --set plan.global_batch=32 --samples 64 --force",
+    "search": "--space space.yaml",
+    "place": "--set plan.dp=2 --set plan.global_batch=32",
+}
+ELSEWHERE = {  # commands that other tests run, since they change the shell or the environment of the user
+    "prism-jax --install-completion": "tests/prism_jax/cli/test_completion.py",
+    "pip install .": "tests/test_packaging.py",
+}
 
 
 class Block(NamedTuple):
-    """One marked block of the README."""
+    """One fenced block of the README."""
 
     use: str
     language: str
     text: str
 
 
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def blocks() -> list[Block]:
-    return [Block(*found) for found in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))]
+    return [Block(*found) for found in BLOCK.findall(readme())]
 
 
 def runnable() -> list[tuple[Block, str]]:
@@ -39,6 +65,56 @@ def runnable() -> list[tuple[Block, str]]:
     found = blocks()
     after = [*found[1:], Block("", "", "")]
     return [(b, n.text if n.use == "output" else "") for b, n in zip(found, after, strict=True) if b.use == "run"]
+
+
+def printed_commands(block: Block) -> list[str]:
+    """Command lines of a block that is not marked: all lines of a shell block, those after a prompt of any other."""
+    if block.language == "sh":
+        return [line for line in block.text.splitlines() if line.strip()]
+    return [line.removeprefix("$ ") for line in block.text.splitlines() if line.startswith("$ ")]
+
+
+def unmarked() -> list[list[str]]:
+    """Commands of every block without a mark, in order."""
+    found = (printed_commands(b) for b in blocks() if not b.use and b.language not in NOT_RUN)
+    return [commands for commands in found if commands]
+
+
+def inline_commands() -> list[str]:
+    """Commands in the text, alternatives such as `show a|b` one by one; the name of the program alone is none."""
+    return [each for text in prose_code() if text.startswith(("prism-jax ", "pip ", "make ")) for each in spelled(text)]
+
+
+def prose_code() -> list[str]:
+    """Code within lines of text."""
+    return INLINE.findall(BLOCK.sub("", readme()))
+
+
+def spelled(command: str) -> Iterator[str]:
+    words = command.split()
+    choice = next((i for i, word in enumerate(words) if "|" in word), None)
+    if choice is None:
+        yield command
+        return
+    for word in words[choice].split("|"):
+        yield " ".join([*words[:choice], word, *words[choice + 1 :]])
+
+
+def smaller(command: str) -> str:
+    """The command with options that make it fast."""
+    return next(
+        (f"{command} {more}" for start, more in FASTER.items() if command.startswith(f"prism-jax {start}")), command
+    )
+
+
+def run_command(line: str) -> int:
+    """Exit code of one printed line."""
+    command = line.partition("#")[0].strip()
+    words = shlex.split(command)
+    if words[0] == "make":  # what it does is tested elsewhere: here, that there is such a target
+        return subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, check=False).returncode
+    assert words[0] == "prism-jax", line
+    return main(shlex.split(smaller(command))[1:])
 
 
 @pytest.mark.parametrize(("block", "printed"), runnable(), ids=lambda value: getattr(value, "language", ""))
@@ -63,6 +139,59 @@ def test_code_runs_and_prints_what_the_readme_shows(
         assert float(actual[name]) == pytest.approx(float(value), rel=0.02), name
 
 
+@pytest.mark.parametrize("commands", unmarked(), ids=lambda commands: commands[0].partition("#")[0].strip())
+def test_commands_on_files_of_the_reader_run(
+    commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
+    if commands == ["prism-jax check my_job.yaml"]:  # the README shows what is said of a job that cannot be
+        (tmp_path / "my_job.yaml").write_text(REFUSED)
+        assert run_command(commands[0]) == 2
+        assert capsys.readouterr().err.strip() in readme()
+        return
+    for command in commands:
+        assert run_command(command) == 0, (command, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", sorted(set(inline_commands())))
+def test_commands_in_the_text_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    if command in ELSEWHERE:
+        assert (ROOT / ELSEWHERE[command]).exists()
+        return
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
+    assert run_command(command.replace("FILE", "my_runs.csv")) == 0
+
+
+def test_python_that_searches_runs_on_a_small_space(tmp_path: Path):
+    (block,) = (b for b in blocks() if b.language == "python" and not b.use)
+    write_inputs(tmp_path)
+    space = read_space(tmp_path / "space.yaml", default_space(load_job("gpt3_175b_1024")))
+    small = block.text.replace('objective="p95"', 'objective="p95", space=space')
+    assert small.count("space=space") == 2
+    exec(compile(small, "README.md", "exec"), {"space": space})
+
+
+def options_of(command: Any) -> set[str]:
+    """Options of a command and of all commands below it, as click holds them."""
+    own = {option for parameter in command.params for option in parameter.opts}
+    return own.union(*(options_of(below) for below in getattr(command, "commands", {}).values()))
+
+
+def test_options_in_the_text_exist():
+    known = options_of(typer.main.get_command(app)).union(*(options_of(command.load()) for command in COMMANDS))
+    printed = {option for text in prose_code() for option in OPTION.findall(text)}
+    assert len(printed) > 10
+    assert printed - known == set()
+
+
+def test_no_block_is_left_out():
+    """A command line or code in a language that no test above runs would go unseen."""
+    assert {b.language for b in blocks()} <= {"sh", "text", "python", "yaml"}
+    assert all(b.use or printed_commands(b) for b in blocks() if b.language in ("sh", "text"))
+
+
 def test_files_that_commands_name_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     line = next(t for b in blocks() for t in b.text.splitlines() if "--trace" in t)
@@ -78,7 +207,8 @@ def test_the_job_loads(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/method.md", "docs/glossary.md", "docs/benchmarks.md", "docs/design.md"]
+    "page",
+    ["README.md", "docs/method.md", "docs/glossary.md", "docs/benchmarks.md", "docs/design.md", "docs/extending.md"],
 )
 def test_links_lead_to_files(page: str):
     file = ROOT / page

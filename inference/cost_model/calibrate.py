@@ -61,9 +61,7 @@ def _mode(made: Program) -> np.ndarray:
     options = {"maxiter": MAX_ITERATION, "maxcor": 30, "ftol": TOLERANCE}
     found = minimize(made.energy, flat, jac=True, method="L-BFGS-B", options=options)
     if not np.isfinite(found.fun):
-        raise FitError(
-            f"no calibration describes these steps ({found.message}). Look for measured times that are wrong."
-        )
+        raise FitError(f"the calibration did not converge on these steps ({found.message}); check the measured times.")
     return found.x
 
 

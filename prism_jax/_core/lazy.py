@@ -13,12 +13,14 @@ def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], A
 
     Args:
         package: its `__name__`.
-        home: name -> module below the package that defines it.
+        home: name -> module below the package that defines it; empty where the name is itself such a module.
     """
 
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not home[name]:
+            return import_module(f".{name}", package)
         return getattr(import_module(f".{home[name]}", package), name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *home})

@@ -58,7 +58,7 @@ def run_calibration(
 
     Raises:
         DataError: the runs cannot be read, or are of several device generations or frameworks; or `out` cannot be written.
-        FitError: no calibration describes them.
+        FitError: the calibration did not converge on them.
     """
     if out is not None:
         check_target(out)

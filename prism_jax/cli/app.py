@@ -25,20 +25,20 @@ HERE = "prism_jax.cli.commands"
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
-    ("search", "search:search", "Search the parallel plan that minimises the tail of the step time."),
+    ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     ("check", "check:check", "Validate a job and print what follows from it, without simulating anything."),
     (
         "calibrate",
         "calibrate:calibrate",
-        "Calibrate the cost model with a few measured runs, and show how the error falls with each.",
+        "Calibrate the cost model with a few measured runs, and show how the error falls with their number.",
     ),
     (
         "show",
         "show:show",
-        "List the shipped models, devices, clusters, schedules, frameworks, variabilities or example jobs.",
+        "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
     ),
-    ("trace", "trace.group:trace_app", "Recorded jobs: what they show, what comes next, what to change."),
+    ("trace", "trace.group:trace_app", "Analyse recorded jobs: summary, replay, prediction and what-if."),
     ("fit", "fit:fit_app", "Fit variability to measurements; `predict --fit` uses it."),
     ("validate", "validate:validate_app", "Compare predictions with measurements."),
 )  # name, where it is, and its line in `prism-jax --help`
@@ -47,7 +47,7 @@ COMMANDS = registry(lambda: tuple(Command(name, f"{HERE}.{target}", text) for na
 app = typer.Typer(
     name="prism-jax",
     cls=lazy_group(COMMANDS),
-    help="The distribution of the step time of a distributed training job, from one YAML file.",
+    help="Predict the distribution of the step time of a distributed training job.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -66,7 +66,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """The distribution of the step time of a distributed training job, from one YAML file."""
+    """Predict the distribution of the step time of a distributed training job."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return FAILED
         text = " ".join(str(error).split())
         say(
-            f"error: {type(error).__name__}: {text} (a bug of prism-jax, or of the machine; run with --debug)",
+            f"error: {type(error).__name__}: {text} (a bug in prism-jax or a fault of the machine; run with --debug for details)",
             always=True,
         )
         return FAILED

@@ -21,19 +21,21 @@ ObjectiveName = Annotated[
     typer.Option(
         "--objective",
         metavar="NAME",
-        help=f"What is to be small: {', '.join(OBJECTIVES.names)} (`prism-jax show objectives` explains them).",
+        help=f"Objective to minimise: {', '.join(OBJECTIVES.names)} (`prism-jax show objectives` explains them).",
         autocompletion=lambda: list(OBJECTIVES.names),
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same answer.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Random seed; the same seed gives the same result.")
+]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Write a picture (.png, .pdf, .svg).")]
 Fits = Annotated[
     list[str] | None,
     typer.Option(
         "--fit",
         metavar="NC",
-        help="Use what `prism-jax fit` or `calibrate` kept, for what it was fitted on; may be repeated.",
+        help="Apply a saved fit or calibration (.nc); may be repeated.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Use a fit even where its verdict is failed.")]
+Force = Annotated[bool, typer.Option("--force", help="Use a fit even if its verdict says that it failed.")]

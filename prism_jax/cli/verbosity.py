@@ -28,8 +28,8 @@ class Talk:
 TALK = Talk()
 
 _OPTIONS: dict[str, Any] = {
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")],
-    "verbose": Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is done.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")],
+    "verbose": Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Show tracebacks.")],
 }
 

@@ -75,7 +75,7 @@ def predict(
 
     Notes:
         The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
-        sampling shifts persistent factors, so it is out of its depth where something else makes the tail.
+        sampling shifts persistent factors, so it is unreliable where something else makes the tail.
     """
     if method not in METHODS:
         raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
@@ -99,7 +99,7 @@ def columns_or_full(
         return result
     note = (
         f"only {result.tail_columns:.1f} effective columns lie beyond the p95 of the step time: the tail does not come from slow "
-        f"GPUs, importance sampling is out of its depth, and {FALLBACK_STEPS} steps were simulated in full instead"
+        f"GPUs, so importance sampling is unreliable for this job; fell back to {FALLBACK_STEPS} brute-force steps"
     )
     return replace(_in_full(program, key, known, progress), notes=(note,))
 

@@ -88,7 +88,7 @@ class SiteDensity:
             if gain < TOLERANCE * (1.0 + abs(value)):
                 break
         if not np.isfinite(value):
-            raise FitError("no calibration describes these runs. Look for measured times that are wrong.")
+            raise FitError("the calibration did not converge on these runs; check the measured times.")
         weight = (DEGREES + 1.0) / (DEGREES + 3.0) * self._weight / scale**2
         root = np.linalg.cholesky(np.eye(self.n_dim) + slope.T @ (weight[:, None] * slope)).astype(float)
         evidence = -value - float(np.log(np.diag(root)).sum()) - float(self._weight.sum()) * log(misfit)

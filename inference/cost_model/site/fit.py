@@ -128,7 +128,7 @@ def calibrate_runs(
 
     Raises:
         DataError: the runs cannot be read, or are of several device generations or frameworks.
-        FitError: no calibration describes them.
+        FitError: the calibration did not converge on them.
     """
     started = time.perf_counter()
     before = shipped() if calibration is None else calibration

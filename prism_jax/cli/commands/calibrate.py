@@ -22,10 +22,10 @@ Runs = Annotated[
 ]
 Out = Annotated[
     str | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Keep the calibration (netCDF, .nc); `predict --fit` uses it."),
+    typer.Option("--out", "-o", metavar="FILE", help="Save the calibration (netCDF, .nc); `predict --fit` uses it."),
 ]
 Framework = Annotated[
-    str, typer.Option("--framework", metavar="NAME", help="Training software of all runs, where they do not say.")
+    str, typer.Option("--framework", metavar="NAME", help="Training framework of the runs that do not specify one.")
 ]
 Suggest = Annotated[
     int | None,
@@ -34,7 +34,7 @@ Suggest = Annotated[
         min=1,
         max=100,
         metavar="N",
-        help="Only say which N jobs of the table to measure first; no seconds needed.",
+        help="Only list the N jobs of the table to measure first; needs no measured times.",
     ),
 ]
 
@@ -47,10 +47,12 @@ def calibrate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Calibrate the cost model with a few measured runs, and show how the error falls with each."""
+    """Calibrate the cost model with a few measured runs, and show how the error falls with their number."""
     if suggest is not None:
         if out is not None or framework:
-            raise DataError("--suggest: goes with --json only, since nothing is fitted. Leave the others out.")
+            raise DataError(
+                "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
+            )
         with working():
             leave(app.suggest_runs(runs, suggest), json)
         return

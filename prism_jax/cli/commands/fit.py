@@ -19,42 +19,44 @@ fit_app = typer.Typer(
     name="fit", help="Fit variability to measurements; `predict --fit` uses it.", no_args_is_help=True
 )
 HELP = {
-    "fleet": "How GPUs and nodes differ, from kernel times per GPU.",
-    "steps": "How steps of a run, runs and systems vary, from step times.",
-    "collectives": "Latency, bandwidth and noise of collectives, from nccl-tests or tables.",
-    "kernels": "Efficiency of GEMM and attention by shape, from kernel times.",
-    "overlap": "How much communication slows the kernels under it.",
+    "fleet": "Fit the differences between GPUs and nodes to kernel times per GPU.",
+    "steps": "Fit the variation of steps, runs and systems to step times.",
+    "collectives": "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
+    "kernels": "Fit the efficiency of GEMM and attention by shape to kernel times.",
+    "overlap": "Fit how much communication slows concurrent kernels.",
 }
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE...", help="CSV, parquet or log; a table of runs may come with its steps.")
+    list[str],
+    typer.Argument(
+        metavar="FILE...", help="CSV, parquet or log; a table of runs may be followed by the table of their steps."
+    ),
 ]
-Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the fit (netCDF, .nc).")]
+Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="Save the fit (netCDF, .nc).")]
 Method = Annotated[
     str | None,
-    typer.Option("--method", help="nuts (exact), svi or map (checked approximations). [default: what suits the model]"),
+    typer.Option("--method", help="nuts (exact), svi or map (checked approximations). [default: depends on the model]"),
 ]
 Holdout = Annotated[
     str | None, typer.Option("--holdout", metavar="COLUMN", help="Leave whole groups of a column out and score them.")
 ]
 Splits = Annotated[
     int | None,
-    typer.Option("--splits", min=1, max=10_000, help="Random halves (fleet), or folds that each group is in once."),
+    typer.Option("--splits", min=1, max=10_000, help="Number of random halves (fleet) or of folds over the groups."),
 ]
-Map = Annotated[
-    list[str] | None, typer.Option("--map", metavar="COLUMN=NAME", help="What a column is called in the files.")
-]
+Map = Annotated[list[str] | None, typer.Option("--map", metavar="COLUMN=NAME", help="Name of a column in the files.")]
 Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="COLUMN=UNIT", help="Unit of a column: duration=ms.")]
 Where = Annotated[
     list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Keep only rows with that value.")
 ]
-Chains = Annotated[int, typer.Option("--chains", min=1, max=64, help="Chains of nuts.")]
+Chains = Annotated[int, typer.Option("--chains", min=1, max=64, help="Number of NUTS chains.")]
 Draws = Annotated[
-    int, typer.Option("--draws", min=50, max=100_000, help="Draws per chain, and half as many at least to warm up.")
+    int,
+    typer.Option("--draws", min=50, max=100_000, help="Draws per chain, after at least half as many warm-up draws."),
 ]
 
 
-FitFile = Annotated[str, typer.Argument(metavar="FILE", help="A fit kept by `prism-jax fit ... -o FILE`.")]
+FitFile = Annotated[str, typer.Argument(metavar="FILE", help="A fit saved by `prism-jax fit ... -o FILE`.")]
 Loo = Annotated[bool, typer.Option("--loo", help="Add the leave-one-out score (PSIS-LOO; needs ArviZ).")]
 
 
@@ -97,7 +99,7 @@ def _command(model: str) -> Callable[..., None]:
 
 
 def report(file: FitFile, plot: Plot = None, loo: Loo = False, json: Json = False) -> None:
-    """What a kept fit says, and whether to trust it."""
+    """Show a saved fit and whether it can be trusted."""
     check_picture(plot)
     with working():
         run = app.read_fit(file, loo=loo)

@@ -20,10 +20,17 @@ Slowdowns = Annotated[
         help="Measured slowdowns of every node: node or gpu, slowdown (1.05 = 5 % slower) or gemm, attention, memory.",
     ),
 ]
-Spares = Annotated[int, typer.Option("--spares", min=0, help="Nodes to leave out; the table lists that many more.")]
+Spares = Annotated[
+    int,
+    typer.Option(
+        "--spares", min=0, help="Number of nodes to leave out; the table must list that many more than the job needs."
+    ),
+]
 Splits = Annotated[
     bool,
-    typer.Option("--splits", help="Also choose layers per stage and micro-batches per replica, uneven if it pays."),
+    typer.Option(
+        "--splits", help="Also choose layers per stage and micro-batches per replica, uneven where that is faster."
+    ),
 ]
 
 

@@ -17,7 +17,9 @@ Samples = Annotated[
     int | None,
     typer.Option("--samples", min=1, max=10_000_000, help="Replica columns (symmetric) or steps (brute-force)."),
 ]
-Method = Annotated[str, typer.Option("--method", help="symmetric, or brute-force: every GPU of every replica.")]
+Method = Annotated[
+    str, typer.Option("--method", help="symmetric, or brute-force (simulates every GPU of every replica).")
+]
 Slowdowns = Annotated[
     str | None,
     typer.Option("--slowdowns", metavar="CSV", help="Measured slowdowns: gpu or node, slowdown (1.05 = 5 % slower)."),

@@ -18,23 +18,23 @@ Space = Annotated[
     typer.Option("--space", metavar="FILE", help="YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]."),
 ]
 Method = Annotated[str, typer.Option("--method", help="exhaustive, or gradient for spaces too large to enumerate.")]
-Top = Annotated[int, typer.Option("--top", min=1, max=1000, help="Plans to list and to tell apart.")]
+Top = Annotated[int, typer.Option("--top", min=1, max=1000, help="Number of best plans to report.")]
 Resume = Annotated[
     str | None,
-    typer.Option(
-        "--resume", metavar="FILE", help="Keep what is found in FILE; the same command goes on where it stopped."
-    ),
+    typer.Option("--resume", metavar="FILE", help="Checkpoint the search to FILE and resume from it."),
 ]
 Gpus = Annotated[
     list[int] | None,
     typer.Option(
-        "--gpus", min=1, metavar="N", help="Search this cluster size instead; repeated, a front over sizes is shown."
+        "--gpus", min=1, metavar="N", help="Search this cluster size instead; repeat the option to compare sizes."
     ),
 ]
 Price = Annotated[
     float,
     typer.Option(
-        "--price", min=0.0, help="Of one GPU for an hour: for the cost of a step (--gpus) and objectives in money."
+        "--price",
+        min=0.0,
+        help="Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def search(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Search the parallel plan that minimises the tail of the step time."""
+    """Search for the parallel plan that minimises the tail of the step time."""
     check_picture(plot)
     common: dict[str, Any] = {"overrides": overrides or (), "fits": fit or (), "force": force, "space": space}
     common |= {"objective": objective, "seed": seed}
@@ -63,7 +63,7 @@ def search(
         if plot or resume or method != "exhaustive":
             app.check_method(method, resume)
             raise DataError(
-                "--gpus: goes with --objective, --space, --price, --seed and --json only. Leave the others out."
+                "--gpus: can be combined with --objective, --space, --price, --seed and --json only. Remove the other options."
             )
         with working() as progress:
             report = app.search_sizes(job, gpus, price_per_hour=price, progress=progress, **common)

@@ -18,10 +18,10 @@ KINDS = tuple(CATALOGUES)
 
 def show(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")],
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about one of them.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show everything about one entry.")] = None,
     json: Json = False,
 ) -> None:
-    """List the shipped models, devices, clusters, networks, schedules, frameworks, objectives, variabilities or example jobs."""
+    """List the shipped models, devices, clusters, schedules, frameworks, jobs and more."""
     if name is not None:
         entry = app.show_entry(kind, name)
         print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry))

@@ -22,7 +22,7 @@ StepsTable = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job; .gz too.",
+        help="JSON in the schema of reference_rows.json, CSV in the schema of steps.csv, or CSV with a column job; also as .gz.",
     ),
 ]
 LeaveOut = Annotated[
@@ -34,13 +34,13 @@ LeaveOut = Annotated[
     ),
 ]
 Fit = Annotated[
-    str | None, typer.Option("--fit", metavar="NC", help="Predict with what `prism-jax calibrate` kept instead.")
+    str | None, typer.Option("--fit", metavar="NC", help="Predict with a calibration saved by `prism-jax calibrate`.")
 ]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Leave variability out of the prediction.")]
 MemoryTable = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="CSV in the schema of memory_oom.csv: one layout per line, Success or OOM; .gz too."
+        metavar="FILE", help="CSV in the schema of memory_oom.csv: one layout per line, Success or OOM; also as .gz."
     ),
 ]
 

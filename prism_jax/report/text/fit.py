@@ -28,7 +28,7 @@ def fit_lines(fit: FitFacts) -> list[str]:
         width = max(12, *map(len, fit.variance_shares))
         for name, share in fit.variance_shares.items():
             found.append(f"  {name:<{width}} {share:>6.1%}  {bar(share, BAR_WIDTH)}")
-    found += ["", "what it says (median, 90 % interval)"]
+    found += ["", "parameters (median, 90 % interval)"]
     found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
     return found + [f"note: {note}" for note in fit.about.get("notes", ())]
 

@@ -49,7 +49,7 @@ def _methods(report: PlacementReport) -> list[str]:
     order = [name for name in WORDS if name in report.methods]
     best, worst = report.value[OPTIMISED], max(report.value[name] for name in order)
     width = max(len(WORDS[name]) for name in order)
-    lines = [f"{objective} of the step time, and how far it lies above the chosen one"]
+    lines = [f"{objective} of the step time, and its excess over the chosen placement"]
     for name in order:
         value = report.value[name]
         text = "{} ± {} {}".format(*with_error(value, report.value_error[name]), report.objective_unit)
@@ -66,7 +66,7 @@ def _gains(report: PlacementReport) -> list[str]:
     digits = decimals(max(high - low, 1e-6) / 10)
     lines = [
         f"gain over the nodes as given: {report.gain:.{digits}f} s ({report.gain / base:.2%}); "
-        f"fresh draws show {low:.{digits}f} to {high:.{digits}f} s nine times out of ten"
+        f"90 % interval on fresh draws {low:.{digits}f} to {high:.{digits}f} s"
     ]
     low, high = report.gain_over_best_baseline_interval
     name = WORDS[report.best_baseline]
@@ -107,7 +107,7 @@ def _map(report: PlacementReport) -> list[str]:
         return ["all nodes are alike: every assignment is as good as any other"]
     width = max(before.shape[1], len("as given"))
     lines = [
-        f"slowest GPU of the node in every place, from '{SHADES[0]}' {low:.3f} to '{SHADES[-1]}' {high:.3f} times nominal",
+        f"slowest GPU of the node at each position, from '{SHADES[0]}' {low:.3f} to '{SHADES[-1]}' {high:.3f} times nominal",
         f"  stage  {'as given':<{width}}   chosen   (columns: replicas)",
     ]
     for stage, (one, other) in enumerate(zip(before, after, strict=True)):

@@ -15,6 +15,7 @@ SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
 MOST_CRITICAL = 4
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
+NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
 
 
 def lines(report: PredictionReport) -> list[str]:
@@ -51,7 +52,7 @@ def _quantiles(report: PredictionReport) -> list[str]:
     """Quantiles with Monte Carlo error, moments, the guarantee, and chances of a slow step."""
     times, errors, fixed = report.step_time_s, report.mc_error_s, report.deterministic_s
     if times.std <= ROUNDING * times.mean:
-        return [f"every step takes {times.p50:.5g} s: nothing varies", *_model_band(report)]
+        return [f"every step takes {times.p50:.5g} s: the job has no variability", *_model_band(report)]
     digits = decimals(times.std / 10)
     chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in report.prob_slower.items())
     return [
@@ -77,12 +78,10 @@ def _model_band(report: PredictionReport) -> list[str]:
     low, high = (f"{getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
     middle = f"{times.p50:.{decimals(times.p50 / 100)}f}"
     around = f"{(times.p95 - times.p5) / 2:.1g}"
-    lines = [f"  {middle} s, 90 % between {low} and {high} s counting what the cost model does not know;"]
-    lines[0] += f" ±{around} s from step to step"
+    interval = f"(90 % model interval {low} to {high} s)"
+    lines = [f"  expected median {middle} s {interval}; step-to-step spread ±{around} s"]
     if not report.job.framework:
-        lines.append(
-            "  for software in general; for the job's own, name it in the job file: `framework: megatron-core`"
-        )
+        lines.append(NO_FRAMEWORK)
     return lines
 
 
@@ -102,7 +101,7 @@ def _over(times: StepTime, name: str) -> str:
 def _band(report: PredictionReport, name: str) -> str:
     """What the fits leave open, where there are any."""
     band = None if report.epistemic_s is None else getattr(report.epistemic_s, name)
-    return f"   ({band.low:.5g} to {band.high:.5g} s by the fit, 90 %)" if band else ""
+    return f"   ({band.low:.5g} to {band.high:.5g} s 90 % interval of the fit)" if band else ""
 
 
 def _rates(report: PredictionReport) -> list[str]:
@@ -133,7 +132,7 @@ def _breakdown(report: PredictionReport) -> list[str]:
     drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
     critical = sorted(report.criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
     path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
-    return ["where the mean step goes, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]
+    return ["mean step time by component, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]
 
 
 def _owners(report: PredictionReport) -> list[str]:
@@ -147,9 +146,9 @@ def _owners(report: PredictionReport) -> list[str]:
     p95 = report.step_time_s.p95
     share = report.fleet_share
     return [
-        "p95 would fall by this much if one thing did not vary",
+        "reduction of p95 if one source of variability is removed",
         *(f"  {words(name):<{width}}  {format_s(value, 3):>9} {value / p95:>7.2%}" for name, value in kept),
-        f"  {share:.0%} of the variance is which GPUs the job gets, {1.0 - share:.0%} varies from step to step",
+        f"  {share:.0%} of the variance comes from which GPUs the job gets, {1.0 - share:.0%} from step to step",
     ]
 
 

@@ -32,12 +32,12 @@ WORDS = {
 
 def lines(report: SiteReport) -> list[str]:
     """Runs, the error by number of runs, what moved, and the band that is left."""
-    framework = report.framework or "software not stated"
+    framework = report.framework or "framework not specified"
     device = report.device or report.generation
     n = report.n_run
     return [
         f"{n} run{'s' if n > 1 else ''} of {device}, {framework}, calibrated in {report.elapsed_s:.1f} s",
-        *(f"note: {name} is not used: {reason}" for name, reason in report.dropped.items()),
+        *(f"note: {name} was not used: {reason}" for name, reason in report.dropped.items()),
         "",
         *_runs(report.runs),
         "",
@@ -65,7 +65,7 @@ def _runs(runs: Sequence[SiteRun]) -> Iterator[str]:
 def _curve(report: SiteReport) -> Iterator[str]:
     points = report.curve
     largest = max(point.median_ape for point in points) or 1.0
-    yield "median error on runs not seen, by the number of runs seen"
+    yield "median error on held-out runs, by number of runs used"
     for point in points:
         note = "  shipped calibration, all runs" if point.n_run == 0 else ""
         error = point.median_ape
@@ -73,7 +73,7 @@ def _curve(report: SiteReport) -> Iterator[str]:
     errors = report.error
     yield (
         f"  all runs: median {errors.before.median_ape:.2%} before, {errors.after.median_ape:.2%} after, "
-        f"{errors.leave_one_out.median_ape:.2%} with each left out"
+        f"{errors.leave_one_out.median_ape:.2%} with each run left out in turn"
     )
 
 
@@ -81,10 +81,10 @@ def _moves(report: SiteReport) -> Iterator[str]:
     """Corrections that moved most, against the population of this device and software."""
     told = [(abs(found.shift), _move(knob, found)) for knob, found in report.corrections.items() if _moved(knob, found)]
     told.sort(key=lambda item: -item[0])
-    yield "what moved most, against other sites with this device and software (90 % interval)"
+    yield "largest corrections, relative to other sites with this device and software (90 % interval)"
     yield from (f"  {text}" for _, text in told[:MOST_MOVES])
     site = report.site_factor
-    yield f"  everything alike: {_slower(site.median)} ({_slower(site.p5)} to {_slower(site.p95)})"
+    yield f"  common factor of all components: {_slower(site.median)} ({_slower(site.p5)} to {_slower(site.p95)})"
 
 
 def _moved(knob: str, found: CorrectionFacts) -> bool:

@@ -25,7 +25,5 @@ def lines(report: SizesReport) -> list[str]:
     ]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     title = f"{report.job.name}: {report.job.model} on {report.job.device}, best plan by {report.objective}"
-    last = (
-        "* no other size is better in all of time, GPUs, energy and cost; energy and cost are those of the median step"
-    )
+    last = "* on the Pareto front of time, GPUs, energy and cost; energy and cost refer to the median step"
     return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]

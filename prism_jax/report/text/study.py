@@ -44,7 +44,7 @@ def _headline(report: StudyReport) -> list[str]:
     return [
         f"{report.job.name}: {report.job.model} on {report.job.n_devices:,} x {report.job.device}",
         f"{report.n_plans:,} plans, {report.n_feasible:,} feasible, {report.n_simulated:,} simulated, "
-        f"{report.n_raced:,} raced on {report.objective} in {format_s(report.elapsed_s)} ({report.method})",
+        f"{report.n_raced:,} compared on {report.objective} in {format_s(report.elapsed_s)} ({report.method})",
     ]
 
 
@@ -57,7 +57,7 @@ def _best(report: StudyReport) -> list[str]:
         f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
         f"{report.objective} {value} ± {error} {report.objective_unit}; without variability {best.step_s:.{digits}f} s",
         f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device",
-        f"  it is the best of the finalists with probability {prob(best.prob_best)}",
+        f"  probability of being the best finalist: {prob(best.prob_best)}",
     ]
     if gain is not None:
         low, high = gain.gain_interval
@@ -66,11 +66,11 @@ def _best(report: StudyReport) -> list[str]:
             times = f"{gain.base_s:.4g} -> {gain.best_s:.4g} {report.objective_unit}"
         lines += [
             f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%})",
-            f"    {times}, on draws that the search has not seen",
+            f"    {times}, on fresh draws that the search did not use",
         ]
         if gain.posterior_interval is not None:
             low, high = gain.posterior_interval
-            lines.append(f"  over what the fit leaves open: {low:.2%} to {high:.2%}")
+            lines.append(f"  including the uncertainty of the fit: {low:.2%} to {high:.2%}")
     return lines
 
 
@@ -81,7 +81,7 @@ def _table(report: StudyReport) -> list[str]:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [joined(row, widths) for row in (head, *rows)]
     if sum(candidate.tied for candidate in top) > 1:
-        lines.append("= the draws do not tell it from the best (2 standard errors)")
+        lines.append("= not distinguishable from the best (2 standard errors)")
     return lines
 
 

@@ -15,9 +15,9 @@ def lines(report: SuggestionReport) -> list[str]:
     found = report.suggested
     width = max(3, *(len(one.id) for one in found))
     return [
-        f"measure these {len(found)} of {report.n_job} jobs first: the others are made of the same parts",
+        f"measure these {len(found)} of {report.n_job} jobs first; the other jobs are similar to them",
         "",
-        f"{'job':<{width}}  step about  stands for  most of its time",
+        f"{'job':<{width}}   step time  represents  largest components",
         *(f"{one.id:<{width}}  {one.noise_free_s:>8.4g} s  {one.stands_for:>10}  {_parts(one.parts)}" for one in found),
     ]
 

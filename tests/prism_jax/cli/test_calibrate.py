@@ -100,7 +100,7 @@ def test_the_text_says_how_the_error_falls(runs, capsys):
     assert lines[0].startswith("4 runs of a100-80gb, megatron-core, calibrated in")
     curve = [line.split()[0] for line in lines if "%  █" in line]
     assert curve[:2] == ["0", "1"]
-    assert any("with each left out" in line for line in lines)
+    assert any("with each run left out in turn" in line for line in lines)
     assert any("slower" in line for line in lines)
     assert max(map(len, lines)) <= 110
 

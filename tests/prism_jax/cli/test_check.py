@@ -46,7 +46,7 @@ def test_the_software_is_listed(job, capsys):
     assert checked(capsys, job)["framework"] == ""
     assert checked(capsys, job, "--set", "framework=fsdp")["framework"] == "fsdp"
     assert main(["check", job]) == 0
-    assert "not stated" in capsys.readouterr().out
+    assert "not specified" in capsys.readouterr().out
 
 
 def test_overrides_are_checked_too(job, capsys):

@@ -95,7 +95,7 @@ def test_the_same_search_twice_and_resumed_says_the_same(space, capsys, tmp_path
 def test_text_names_plan_gain_and_what_is_not_feasible(space, capsys):
     assert search("--space", space, "--objective", "p99") == 0
     said = capsys.readouterr().out
-    for words in ("raced on p99", "best: ", "gain over the job's own plan", "P(best)", "too little memory"):
+    for words in ("compared on p99", "best: ", "gain over the job's own plan", "P(best)", "too little memory"):
         assert words in said
 
 

@@ -72,7 +72,7 @@ def test_quantiles_come_with_their_error():
 
 def test_the_mean_step_is_split_completely():
     lines = report().lines()
-    first = lines.index("where the mean step goes, average GPU") + 1
+    first = lines.index("mean step time by component, average GPU") + 1
     *parts, critical = lines[first : lines.index("", first)]
     shares = [float(line.split("%")[0].split()[-1]) for line in parts]
     assert critical == "  critical path: GEMM 80%, attention 10%, tp communication 10%"
@@ -81,7 +81,7 @@ def test_the_mean_step_is_split_completely():
 
 
 def test_a_job_without_variability_says_so():
-    assert "every step takes 6.3 s: nothing varies" in report("constant").lines()
+    assert "every step takes 6.3 s: the job has no variability" in report("constant").lines()
 
 
 def test_memory_says_by_how_much_it_does_not_fit():
@@ -126,9 +126,9 @@ def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
     assert band.p5 < band.p50 < band.p95
     start = made.lines().index("step time") + 1
     first, second = made.lines()[start : start + 2]
-    assert first.startswith("  6.50 s, 90 % between ")
-    assert "counting what the cost model does not know; ±0.05 s from step to step" in first
-    assert "`framework: megatron-core`" in second
+    assert first.startswith("  expected median 6.50 s (90 % model interval ")
+    assert first.endswith("; step-to-step spread ±0.05 s")
+    assert second.strip().startswith("framework not specified, using the average; set `framework:`")
     told = replace(made, job=replace(made.job, framework="megatron-core"))
     assert "framework" not in told.lines()[start + 1]
 
@@ -137,4 +137,4 @@ def test_a_model_that_knows_everything_has_no_band():
     made = report()
     median_s = made.step_time_s.p50
     sure = replace(made, model_band_s=ModelBand(median_s, median_s, median_s))
-    assert "does not know" not in "\n".join(sure.lines())
+    assert "model interval" not in "\n".join(sure.lines())

@@ -295,7 +295,7 @@ def test_calibration_is_told_where_it_can_be_seen(trace: Trace, job: RecordedJob
         evidence = evidence_facts(replace(job, agreement=agreement))
         return "\n".join(predicted(trace, prediction, evidence=evidence).lines())
 
-    assert "calibrated on the recorded steps: mean x 0.950, spread x 1.200" in text(MomentMatch(0.95, 1.2))
+    assert "adjusted to match the recorded steps: mean x 0.950, spread x 1.200" in text(MomentMatch(0.95, 1.2))
     assert "calibrated" not in text(MomentMatch(1.0004, 0.9996))
 
 
@@ -325,7 +325,7 @@ def test_what_if_lines_name_the_worst_and_what_changes_bring(trace: Trace, what_
     )
     assert "  all slower: p50 " in text
     assert lines[-1].count("(+10.0%)") == 3
-    assert "take care" not in text
+    assert "treat these figures with care" not in text
 
 
 def test_many_workers_are_ranked_from_the_top_only(trace: Trace, what_if: WhatIfReport) -> None:

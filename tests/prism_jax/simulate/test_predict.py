@@ -1,4 +1,4 @@
-"""What predict promises: the same answer for the same seed on any number of devices, and a way out when out of its depth."""
+"""What predict promises: the same answer for the same seed on any number of devices, and a fallback where it is unreliable."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_heavy_tailed_calls_make_it_fall_back_to_brute_force(name: str) -> None:
     result = predict(cheap_job(HEAVY_CALLS[name], dp=64), key=jax.random.key(0))
     assert result.method == "brute_force"
     assert result.n_samples == FALLBACK_STEPS
-    assert "out of its depth" in result.notes[0]
+    assert "importance sampling is unreliable for this job" in result.notes[0]
 
 
 @pytest.mark.parametrize("n_samples", [256, 2048])

@@ -8,7 +8,7 @@ from ...verbosity import talks
 from . import export as trace_export, predict as trace_predict, show as trace_show, what_if as trace_what_if
 
 trace_app = typer.Typer(
-    name="trace", help="Recorded jobs: what they show, what comes next, what to change.", no_args_is_help=True
+    name="trace", help="Analyse recorded jobs: summary, replay, prediction and what-if.", no_args_is_help=True
 )
 trace_app.command("info")(talks(trace_show.info))
 trace_app.command("replay")(talks(trace_show.replay))

@@ -10,7 +10,7 @@ TraceFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="A trace or log (formats: `prism-jax show traces`), of PyTorch profiles the folder of all ranks; or local_cluster.",
+        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, or the shipped local_cluster.",
     ),
 ]
 Meta = Annotated[

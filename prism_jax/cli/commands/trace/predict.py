@@ -25,10 +25,10 @@ TrainFraction = Annotated[
 FitReplicas = Annotated[
     int | None,
     typer.Option(
-        "--fit-replicas", min=1, help="Check by fitting on so many random dp replicas and predicting the whole job."
+        "--fit-replicas", min=1, help="Check by fitting on this many random dp replicas and predicting the whole job."
     ),
 ]
-Splits = Annotated[int, typer.Option("--splits", min=1, max=1000, help="Random splits to check with.")]
+Splits = Annotated[int, typer.Option("--splits", min=1, max=1000, help="Number of random splits for the check.")]
 Replicas = Annotated[
     int | None,
     typer.Option("--replicas", min=1, max=100_000, help="Predict the job with another number of dp replicas."),
@@ -39,7 +39,7 @@ MicroBatches = Annotated[
         "--micro-batches", min=1, max=10_000, help="Predict the job with another number of micro-batches per step."
     ),
 ]
-Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Steps to draw.")]
+Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Number of steps to draw.")]
 
 
 def predict(

@@ -10,7 +10,7 @@ from .options import Meta, TraceFile
 
 
 def info(file: TraceFile, meta: Meta = None, json: Json = False) -> None:
-    """Say what a trace or log holds."""
+    """Summarise a trace or log."""
     leave(app.describe_trace(file, meta=meta), json)
 
 

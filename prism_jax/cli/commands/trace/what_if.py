@@ -26,18 +26,25 @@ ReplaceRank = Annotated[
     ),
 ]
 Swap = Annotated[
-    list[str] | None, typer.Option("--swap", metavar="A:B", help="Let ranks A and B change places; may be repeated.")
+    list[str] | None, typer.Option("--swap", metavar="A:B", help="Exchange ranks A and B; may be repeated.")
 ]
 SlowRank = Annotated[
     list[str] | None,
     typer.Option(
-        "--slow-rank", metavar="RANK:FACTOR", help="Let the compute of a rank take so many times as long, e.g. 3:1.2."
+        "--slow-rank", metavar="RANK:FACTOR", help="Multiply the compute time of a rank by a factor, e.g. 3:1.2."
     ),
 ]
 Layers = Annotated[
-    int | None, typer.Option("--layers-per-stage", min=1, help="Move one of so many layers off the last stage.")
+    int | None,
+    typer.Option(
+        "--layers-per-stage",
+        min=1,
+        help="Layers per stage of the recorded job; moves one of them from the last stage to the first.",
+    ),
 ]
-Draws = Annotated[int, typer.Option("--draws", min=100, max=1_000_000, help="Steps to draw for every change.")]
+Draws = Annotated[
+    int, typer.Option("--draws", min=100, max=1_000_000, help="Number of steps to draw for every change.")
+]
 
 
 def what_if(
@@ -52,7 +59,7 @@ def what_if(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Slowdown by op type, rank and stage, and the distribution of the step after changes."""
+    """Report the slowdown by op type, rank and stage, and the step-time distribution after changes."""
     check_picture(plot)
     changes = app.Changes(
         replaced=replace_rank or (),

@@ -70,7 +70,7 @@ def annotated_job(source: str, ops: RankOps, rank: Ints, places: Sequence[Place 
     virtual = first.virtual_stages or int(ops.chunk.max(initial=0)) + 1
     shape = JobShape(first.name or NAME, first.dp_size, first.pp_size, first.tp_size, virtual_stages=virtual)
     dp, pp, tp = np.array(at, dtype=np.int32).T
-    return _job(dp, pp, tp, shape, ops, "annotated ops at the places that the metadata state")
+    return _job(dp, pp, tp, shape, ops, "positions of the annotated ops were taken from the metadata")
 
 
 def unannotated_job(ops: RankOps, rank: Ints, n_rank: int, world_size: int) -> Job:

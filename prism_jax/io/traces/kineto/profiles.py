@@ -204,5 +204,5 @@ def _clock_notes(clocks: Clocks, ranks: list[_Rank]) -> list[str]:
         ]
     shift = np.abs(clocks.offset_s).max()
     return [
-        f"clocks were shifted by up to {shift:.3g} s to agree where ranks meet; they agree to {clocks.error_s:.2g} s"
+        f"clocks were aligned at collectives by up to {shift:.3g} s; the remaining difference is {clocks.error_s:.2g} s"
     ]

@@ -31,7 +31,7 @@ def _unreplayed(replay: ReplayFacts | None) -> list[str]:
     if error < FAR:
         return []
     return [
-        f"warning: recorded work and gaps, replayed, are {error:.0%} off the recorded steps: ops of one stream overlap, or "
+        f"warning: replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
         "clocks disagree. Do not trust these figures."
     ]
 
@@ -58,7 +58,7 @@ def _evidence(evidence: EvidenceFacts) -> list[str]:
     shares = sorted(evidence.variance_shares.items(), key=lambda item: -item[1])
     unit = "micro_batch" if evidence.has_micro_batches else "replica"
     if shares:
-        lines.append("what explains the variance of compute")
+        lines.append("compute-time variance by cause")
         lines += [
             f"  {share:>6.1%}  {bar(share, BAR_WIDTH)} {WORDS[unit if name == 'micro_batch' else name]}"
             for name, share in shares
@@ -70,15 +70,15 @@ def _evidence(evidence: EvidenceFacts) -> list[str]:
             f"  evidence: p = {evidence.p_values['step']:.2g} for a step effect, {evidence.p_values['rank']:.2g} for ranks"
         )
     else:
-        lines.append("no compute that belongs to micro-batches: recorded steps are redrawn as they were")
+        lines.append("no compute belongs to micro-batches: whole recorded steps are resampled")
     lines += _agreement(evidence.agreement)
     if evidence.observed_waits:
         lines.append(
-            f"  {counted(len(evidence.observed_waits), 'wait')} read off the recording, e.g. {evidence.observed_waits[-1]}"
+            f"  {counted(len(evidence.observed_waits), 'wait')} inferred from the recording, e.g. {evidence.observed_waits[-1]}"
         )
     if evidence.unexplained_waits:
         lines.append(
-            f"  {counted(evidence.unexplained_waits, 'gap')} of workers taken for waits for something that was not recorded"
+            f"  {counted(evidence.unexplained_waits, 'gap')} of workers treated as waits for events that were not recorded"
         )
     return lines
 
@@ -98,16 +98,16 @@ def _agreement(agreement: MatchFacts) -> list[str]:
     if max(abs(agreement.mean - 1.0), abs(agreement.spread - 1.0)) < SMALLEST_SHARE:
         return []
     return [
-        f"  calibrated on the recorded steps: mean x {agreement.mean:.3f}, spread x {agreement.spread:.3f}, "
-        "for something shared that is not in the model"
+        f"  adjusted to match the recorded steps: mean x {agreement.mean:.3f}, spread x {agreement.spread:.3f} "
+        "(shared effects that the model does not contain)"
     ]
 
 
 def _strata(strata: Mapping[str, float], unit: str) -> list[str]:
-    words = {"replica": "means of a replica's step", "step": "means of a step"}
+    words = {"replica": "the means of a replica's step", "step": "the means of a step"}
     independent = {"micro_batch": "micro-batches", "replica": "replicas"}[unit]
     return [
-        f"{words[name]} vary {ratio:.2f} times as much as independent {independent} would make them"
+        f"variance of {words[name]}: {ratio:.2f} times that of independent {independent}"
         for name, ratio in strata.items()
         if abs(ratio - 1.0) > 0.05
     ]
@@ -126,10 +126,10 @@ def _check(report: TracePredictionReport, check: CheckFacts) -> list[str]:
         f"  p50   measured {measured.p50:.4g} s, predicted {predicted.p50:.4g} s",
         f"  p95   measured {measured.p95:.4g} s, predicted {predicted.p95:.4g} s ({score.p95_error:+.2%}); "
         f"90% interval {low:.4g} to {high:.4g} s {verdict}",
-        f"  KS distance {score.ks_distance:.3f}; of the fitted steps themselves {score.ks_floor:.3f}",
+        f"  KS distance to the held-out steps {score.ks_distance:.3f}; fitted steps alone {score.ks_floor:.3f}",
     ]
     lines += [
-        f"  simpler: {way}: p95 {answer.p95_error:+.2%}, KS {answer.ks_distance:.3f}"
+        f"  baseline {way}: p95 {answer.p95_error:+.2%}, KS {answer.ks_distance:.3f}"
         for way, answer in score.naive.items()
     ]
     return lines

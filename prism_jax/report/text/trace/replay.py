@@ -13,8 +13,8 @@ def lines(report: TraceReplayReport) -> list[str]:
         *headline(info),
         *step_lines(info),
         "replay of the recorded durations, median absolute error of the step",
-        f"  by the rules of the schedule      {replayed.median_abs_error:.3%}",
-        f"  with waits read off the recording {replayed.with_observed_waits.median_abs_error:.3%}",
-        f"  with host gaps as well            {replayed.with_host_gaps.median_abs_error:.3%}",
+        f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
+        f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
+        f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
         *notes(info),
     ]

@@ -37,10 +37,10 @@ def _replayed(report: WhatIfReport) -> list[str]:
     if job is None or abs(report.recorded_s / mean_s - 1.0) < FAR:
         return []
     n_absent = job.dp * job.pp - job.n_recorded_workers
-    why = "the rules of the schedule explain these steps badly (`trace replay`)"
+    why = "the rules of the schedule explain these steps poorly (`trace replay`)"
     if n_absent > 0:
-        why = f"the wait for the {n_absent:,} workers that were not recorded is left out"
-    return [f"  recorded were {mean_s:.4g} s: {why}, so take care"]
+        why = f"it includes the wait for {n_absent:,} workers that were not recorded"
+    return [f"  the recorded mean is {mean_s:.4g} s: {why}, so treat these figures with care"]
 
 
 def _blame(report: WhatIfReport) -> str:

@@ -35,7 +35,7 @@ def refused(arguments: list[str], kind: Broken, folder: Path, capsys: pytest.Cap
     assert captured.err[:-1].isprintable()
     assert len(captured.err) < 1100
     assert "Traceback" not in captured.err
-    assert "a bug of prism-jax" not in captured.err
+    assert "a bug in prism-jax" not in captured.err
     assert re.search(kind.match, captured.err)
     assert state(folder) == before
 

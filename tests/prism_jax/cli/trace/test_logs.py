@@ -127,4 +127,4 @@ def test_ops_of_one_stream_that_overlap_are_warned_of(tmp_path: Path, capsys) ->
     rows = [f"{step},0,compute,{3 * step + start},1" for step in range(3) for start in (0.0, 0.5)]
     path.write_text("\n".join(["step,dp,op_type,start_s,duration_s", *rows]))
     assert main(["trace", "predict", str(path)]) == 0
-    assert "33% off the recorded steps" in capsys.readouterr().out
+    assert "misses the recorded steps by 33%" in capsys.readouterr().out
