@@ -101,7 +101,7 @@ def _over(times: StepTime, name: str) -> str:
 def _band(report: PredictionReport, name: str) -> str:
     """What the fits leave open, where there are any."""
     band = None if report.epistemic_s is None else getattr(report.epistemic_s, name)
-    return f"   ({band.low:.5g} to {band.high:.5g} s 90 % interval of the fit)" if band else ""
+    return f"   ({band.low:.5g} to {band.high:.5g} s, 90 % interval of the fit)" if band else ""
 
 
 def _rates(report: PredictionReport) -> list[str]:
