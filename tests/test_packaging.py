@@ -97,7 +97,10 @@ def test_names_for_type_checkers_are_the_public_names():
     tree = ast.parse((ROOT / "prism_jax" / "__init__.py").read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     declared = {
-        alias.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.asname: node.module or ""
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert declared == prism_jax._HOME
 
