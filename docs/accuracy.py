@@ -164,7 +164,7 @@ source does not say what a prediction needs.
 {table(("rows", "why"), counted(reasons))}
 
 **Predicted, but not scored: {len(broken):,} rows with a known defect.** The rules are in
-`prism_jax/io/steps_defect.py` and `steps_peers.py` and look at the row, its notes and what jobs measured of their
+`prism_jax/io/tables/steps/defect.py` and `peers.py` and look at the row, its notes and what jobs measured of their
 fabric, never at how far a prediction is off. The first table scores them too, on its second line.
 
 {table(("rows", "defect"), counted(defects))}"""
