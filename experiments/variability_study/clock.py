@@ -50,7 +50,8 @@ def study(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
 
 def _explained(means: pd.DataFrame, logged: list[str]) -> Found:
     """Shares explained on nodes left out, by what is known: of the bulk and of the variance. The three numbers are the same."""
-    fold_of = {node: i % N_FOLD for i, node in enumerate(np.random.default_rng(0).permutation(means["node"].unique()))}
+    nodes = np.random.default_rng(0).permutation(np.asarray(means["node"].unique()))
+    fold_of = {node: i % N_FOLD for i, node in enumerate(nodes)}
     fold = np.array([fold_of[node] for node in means["node"]])
     sets = {LOGGED[key]: [key] for key in logged}
     if "clock_mhz" in logged:

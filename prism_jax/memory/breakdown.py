@@ -142,7 +142,7 @@ def held_activations(model: Workload, plan: ParallelPlan) -> Floats:
     rows = []
     for stage in range(plan.pp):
         held = chunks_of_stage(plan, stage)
-        blocks = np.sum([chunks[chunk] for chunk in held], axis=0, dtype=np.float64)
+        blocks = np.array([chunks[chunk] for chunk in held], dtype=np.float64).sum(axis=0)
         share = schedule.in_flight(stage, *degrees) / len(held)
         n_end = schedule.logits_held(stage, *degrees) if blocks[at_end].any() else 0
         rows.append(blocks * np.where(at_end, n_end, share))
