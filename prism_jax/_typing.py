@@ -34,8 +34,16 @@ Glossary:
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike as ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int32]
+    Counts = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+    Positions = NDArray[np.intp]
+else:  # names in annotations only, so that NumPy is loaded by the modules that compute
+    ArrayLike = Floats = Ints = Counts = Flags = Positions = Any

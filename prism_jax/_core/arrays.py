@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 Values: TypeAlias = Any
 """Real numbers in an array of NumPy or of JAX, or one number."""
 
-_PLAIN = frozenset({float, int, str, bool, type(None), np.float64, np.ndarray})
+_PLAIN = frozenset({float, int, str, bool, type(None)})
 
 
 def namespace(*things: Any) -> Any:
@@ -26,18 +24,27 @@ def namespace(*things: Any) -> Any:
         things: numbers, arrays, and tuples, mappings or dataclasses that hold such.
     """
     found = _foreign(things)
-    return np if found is None else found.__array_namespace__()
+    if found is not None:
+        return found.__array_namespace__()
+    import numpy as np  # on first use: commands without arithmetic load this module, too
+
+    return np
+
+
+def is_numpy(library: Any) -> bool:
+    """Whether `library`, a result of `namespace`, is NumPy."""
+    return library.__name__ == "numpy"
 
 
 def is_traced(value: Any) -> bool:
     """Whether `value` belongs to JAX, so that it cannot be checked, compared or hashed on the host."""
-    return type(value) not in _PLAIN and _foreign((value,)) is not None
+    return not _is_plain(value) and _foreign((value,)) is not None
 
 
 def _foreign(things: Iterable[Any]) -> Any | None:
     """The first array in `things` that is not of NumPy."""
     for thing in things:
-        if type(thing) in _PLAIN:
+        if _is_plain(thing):
             continue
         inner = _inside(thing)
         found = _foreign(inner) if inner is not None else _own(thing)
@@ -57,4 +64,9 @@ def _inside(thing: Any) -> Iterable[Any] | None:
 
 def _own(thing: Any) -> Any | None:
     """`thing` if it is an array of another library than NumPy."""
-    return thing if hasattr(thing, "__array_namespace__") and not isinstance(thing, (np.ndarray, np.generic)) else None
+    return thing if hasattr(thing, "__array_namespace__") else None
+
+
+def _is_plain(thing: Any) -> bool:
+    """Whether `thing` is a number, a text or an array of NumPy; asked without loading NumPy."""
+    return type(thing) in _PLAIN or type(thing).__module__ == "numpy"

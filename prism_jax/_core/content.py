@@ -10,7 +10,7 @@ from functools import cached_property
 from types import FunctionType
 from typing import Any
 
-import numpy as np
+from .lazy_numpy import np
 
 
 def content_hash(*values: object) -> str:
@@ -58,10 +58,6 @@ def _parts(value: Any) -> Iterator[bytes]:
     match value:
         case None | bool() | int() | float() | str() | Enum():
             yield f"{type(value).__name__} {value!r}".encode()
-        case np.ndarray() | np.generic():
-            array = np.asarray(value)
-            yield f"array {array.dtype.str} {array.shape}".encode()
-            yield np.ascontiguousarray(array).tobytes()
         case Mapping():
             yield f"mapping {len(value)}".encode()
             for key in sorted(value, key=repr):
@@ -80,5 +76,9 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield f"{value.__module__}.{value.__qualname__}".encode()
         case type():
             yield f"{value.__module__}.{value.__qualname__}".encode()
+        case np.ndarray() | np.generic():
+            array = np.asarray(value)
+            yield f"array {array.dtype.str} {array.shape}".encode()
+            yield np.ascontiguousarray(array).tobytes()
         case _:
             raise TypeError(f"{value!r} of type {type(value).__name__} has no content that can be compared")

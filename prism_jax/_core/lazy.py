@@ -24,3 +24,15 @@ def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], A
         return getattr(import_module(f".{home[name]}", package), name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *home})
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)  # the next use finds it without coming here
+        return value

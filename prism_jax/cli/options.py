@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ..objective import OBJECTIVES
-
 JobFile = Annotated[
     str,
     typer.Argument(metavar="JOB", help="YAML or TOML file, or the name of a shipped job (`prism-jax show examples`)."),
@@ -15,15 +13,6 @@ JobFile = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Replace one field of the job, e.g. plan.tp=4; may be repeated."),
-]
-ObjectiveName = Annotated[
-    str,
-    typer.Option(
-        "--objective",
-        metavar="NAME",
-        help=f"Objective to minimise: {', '.join(OBJECTIVES.names)} (`prism-jax show objectives` explains them).",
-        autocompletion=lambda: list(OBJECTIVES.names),
-    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
 Seed = Annotated[

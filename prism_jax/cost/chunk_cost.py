@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._core.arrays import is_numpy
 from .._typing import Floats
 from ..kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from ..partition.chunks import ChunkBlocks
@@ -76,7 +77,7 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
     hidden = [[zero] * len(COMM_AXES) for _ in PASSES]
     for slot, (phase, axis, beside) in enumerate(SLOTS):
         seconds = blocks.comm_s[..., slot]
-        if xp is np and not seconds.any():
+        if is_numpy(xp) and not seconds.any():
             continue
         kind, at = PASSES.index(phase), COMM_AXES.index(axis)
         window = _window(kind, beside, n_class)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.arrays import Values, namespace
+from .._core.arrays import Values, is_numpy, namespace
 from ..kernels import PASSES
 from ..schedule.order import ScheduleOrder
 from .levels import LevelTable
@@ -120,7 +120,7 @@ def _total(values: Values, sigs: Signatures, chosen: NDArray[np.bool_]) -> Value
     for part in range(sigs.kind.shape[1]):
         rows = np.flatnonzero(chosen[:, part])
         own = values[..., sigs.kind[rows, part], sigs.chunk[rows, part], :]
-        if xp is np:
+        if is_numpy(xp):
             total[..., rows, :] += own
         else:
             total = total.at[..., rows, :].add(own)

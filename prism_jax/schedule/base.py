@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-import numpy as np
-
-from .._typing import Floats
+from .._core.lazy_numpy import np
+from .._typing import Counts, Flags, Floats
 from ..errors import PlanError, Problem
 from .activations import peak_activations, peak_logits
 from .order import Orders, Placement, ScheduleOrder
-from .work import Counts, Flags, PipelineWork
+from .work import PipelineWork
 
 MOST_TRIED = 4096  # numbers of micro-batches that are tried for a remedy
 

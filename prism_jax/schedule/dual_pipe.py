@@ -18,12 +18,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from .._typing import Floats
+from .._core.lazy_numpy import np
+from .._typing import Counts, Flags, Floats
 from .base import PipelineSchedule, one_if_last
 from .order import Op, Orders, backward, forward, input_gradient, weight_gradient
-from .work import Counts, Flags, PipelineWork
+from .work import PipelineWork
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from .._typing import Floats
+from .._core.lazy_numpy import np
+from .._typing import Counts, Flags, Floats
 from ..errors import PlanError
 from .base import PipelineSchedule, one_if_last
 from .order import Op, Orders, backward, forward
-from .work import Counts, Flags, PipelineWork
+from .work import PipelineWork
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .._typing import Floats
-
-Counts = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from .._typing import Counts, Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
+from .._core.lazy_numpy import np
 from .._typing import Floats
 from .base import PipelineSchedule, one_if_last
 from .order import Op, Orders, forward, input_gradient, weight_gradient

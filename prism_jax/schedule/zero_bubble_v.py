@@ -15,12 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from .._typing import Floats
+from .._core.lazy_numpy import np
+from .._typing import Counts, Floats
 from .base import PipelineSchedule, one_if_last
 from .order import Op, Orders, forward, input_gradient, weight_gradient
-from .work import Counts, PipelineWork
+from .work import PipelineWork
 
 
 @dataclass(frozen=True)

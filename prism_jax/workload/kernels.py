@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from .._core.lazy_numpy import np
+from .._typing import Counts, Flags, Floats
 from ..errors import SpecError
 from ..kernels import PASSES
 
@@ -62,12 +61,12 @@ class KernelTable:
     def __add__(self, other: KernelTable) -> KernelTable:
         return KernelTable(self.ops + other.ops)
 
-    def column(self, name: str) -> NDArray[np.float64]:
+    def column(self, name: str) -> Floats:
         """One numeric field of every op, shape [op]."""
         return np.array([getattr(op, name) for op in self.ops], dtype=np.float64)
 
     @cached_property
-    def phase_index(self) -> NDArray[np.int64]:
+    def phase_index(self) -> Counts:
         """[op] index into `PASSES`."""
         return np.array([PASSES.index(op.phase) for op in self.ops], dtype=np.int64)
 
@@ -77,17 +76,17 @@ class KernelTable:
         return tuple(dict.fromkeys([op.kernel for op in self.ops]))
 
     @cached_property
-    def kernel_index(self) -> NDArray[np.int64]:
+    def kernel_index(self) -> Counts:
         """[op] index into `kernel_classes`."""
         index = {name: number for number, name in enumerate(self.kernel_classes)}
         return np.array([index[op.kernel] for op in self.ops], dtype=np.int64)
 
-    def is_of(self, kernel_class: str) -> NDArray[np.bool_]:
+    def is_of(self, kernel_class: str) -> Flags:
         """[op] whether it is of a class."""
         known = self.kernel_classes
         return self.kernel_index == (known.index(kernel_class) if kernel_class in known else -1)
 
-    def class_index(self, classes: Sequence[str]) -> NDArray[np.int64]:
+    def class_index(self, classes: Sequence[str]) -> Counts:
         """[op] index of its class in `classes`.
 
         Raises:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ... import app
-from ..options import JobFile, Json, ObjectiveName, Overrides, Plot, Seed
+from ..objective_option import ObjectiveName
+from ..options import JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import leave

@@ -8,7 +8,8 @@ import typer
 
 from ... import app
 from ...errors import DataError
-from ..options import Fits, Force, JobFile, Json, ObjectiveName, Overrides, Plot, Seed
+from ..objective_option import ObjectiveName
+from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import leave

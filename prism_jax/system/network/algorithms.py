@@ -23,10 +23,8 @@ from functools import cached_property
 from math import ceil, log2, prod
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from ..._core.arrays import namespace
-from ..._typing import Floats
+from ..._typing import ArrayLike, Floats
 from .library import CollectiveLibrary
 from .nccl import NCCL
 from .tier import Tier

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..._core.arrays import Values
+from ..._typing import Positions
 
 
 class CollectiveTime(NamedTuple):
@@ -68,7 +66,7 @@ class Network(Protocol):
         """Nodes that a group of `size` devices, `stride` apart, spans; 1 where it stays inside one."""
         ...
 
-    def distances(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> NDArray[np.intp]:
+    def distances(self, first: Positions, second: Positions) -> Positions:
         """[edge] class of the distance between devices `first` and `second`, 0 (nearest) to `n_distance - 1` (farthest)."""
         ...
 

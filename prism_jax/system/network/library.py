@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from ..._core.arrays import is_numpy
+from ..._core.lazy_numpy import np
 from ..._typing import Floats
 
 
@@ -85,7 +85,7 @@ class CollectiveLibrary:
     def by_protocol(self, xp: Any = np) -> ProtocolArrays:
         """Numbers of all protocols, in arrays of the library `xp`."""
         own = self._columns
-        return own if xp is np else ProtocolArrays(*(xp.asarray(column, dtype=float) for column in own))
+        return own if is_numpy(xp) else ProtocolArrays(*(xp.asarray(column, dtype=float) for column in own))
 
     @cached_property
     def _columns(self) -> ProtocolArrays:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..._core.arrays import Values, namespace
+from ..._core.lazy_numpy import np
+from ..._typing import Positions
 from .algorithms import Group, candidates
 from .base import CollectiveTime
 from .library import CollectiveLibrary
@@ -64,7 +63,7 @@ class TieredNetwork:
         """Domains of the innermost tier that the group spans."""
         return self.group(stride, size).n_node
 
-    def distances(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> NDArray[np.intp]:
+    def distances(self, first: Positions, second: Positions) -> Positions:
         """[edge] index of the innermost tier that joins two devices."""
         distances = np.full(first.shape, len(self.tiers) - 1, dtype=np.intp)
         for level in reversed(range(len(self.tiers) - 1)):
