@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from ..._core.arrays import Values, namespace
+from ..._core.arrays import Values, is_numpy, namespace
 from ..._core.lazy_numpy import np
 from ..._typing import Positions
 from .algorithms import Group, candidates
@@ -54,7 +54,7 @@ class TieredNetwork:
         """The cheapest algorithm, with its best protocol; see `algorithms`."""
         group = self.group(stride, size)
         options = candidates(kind, n_bytes, group)
-        if group.xp is not np:
+        if not is_numpy(group.xp):
             return CollectiveTime(reduce(group.xp.minimum, options.values()), TRACED)
         name = min(options, key=lambda key: float(options[key]))
         return CollectiveTime(float(options[name]), name)
