@@ -164,17 +164,21 @@ def _late_before(runs: _Runs, split: int, n_lane: int) -> Ints:
     Early forwards of a pipeline that fills wait long for their followers; late backwards of one that drains would wait long
     for theirs if they were put off.
     """
+    if split == 0:
+        return np.array(runs.level, dtype=np.int32)
     n_level = max(runs.level, default=-1) + 1
     latest = [n_level - 1 if level < split else level for level in runs.level]
     next_level = [n_level] * n_lane
-    dep = len(runs.dep_from) - 1
+    lanes, dep_from, dep_to = runs.lane, runs.dep_from, runs.dep_to  # looked up once: millions of ops pass here
+    dep = len(dep_from) - 1
     for position in range(len(latest) - 1, -1, -1):
-        lane = runs.lane[position]
-        level = min(latest[position], next_level[lane] - 1)
-        latest[position] = next_level[lane] = level
-        while dep >= 0 and runs.dep_from[dep] == position:
-            needed = runs.dep_to[dep]
-            latest[needed] = min(latest[needed], level - 1)
+        lane, level = lanes[position], latest[position]
+        if level >= next_level[lane]:
+            latest[position] = level = next_level[lane] - 1
+        next_level[lane] = level
+        while dep >= 0 and dep_from[dep] == position:
+            if latest[dep_to[dep]] >= level:
+                latest[dep_to[dep]] = level - 1
             dep -= 1
     return np.array(latest, dtype=np.int32)
 

@@ -6,7 +6,7 @@ micro-batch. Their seconds are computed once, for any number of plans (leading a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._core.arrays import Values, is_numpy, namespace
 from ..kernels import PASSES
-from ..schedule.order import ScheduleOrder
+from ..schedule.order import Placement, ScheduleOrder
 from .levels import LevelTable
 
 Index = NDArray[np.intp]
@@ -40,7 +40,7 @@ class Signatures(NamedTuple):
 
 def signatures(schedule: ScheduleOrder, table: LevelTable) -> Signatures:
     """Signatures of all ops of `schedule` at their places in `table`."""
-    edge = _edges(schedule)
+    edges, direction = _edges(schedule.stage_of), schedule.stage_of.direction
     known: dict[tuple[int, tuple[tuple[int, int, int], ...]], int] = {}
     of_op = np.full(table.op.shape, -1, dtype=np.intp)
     for lane, order in enumerate(schedule.orders):
@@ -49,7 +49,10 @@ def signatures(schedule: ScheduleOrder, table: LevelTable) -> Signatures:
                 (
                     lane,
                     tuple(
-                        [(_KIND[kind], chunk, edge(kind, chunk, micro_batch)) for kind, micro_batch, chunk in op.parts]
+                        [
+                            (_KIND[kind], chunk, edges[kind][direction[micro_batch]][chunk])
+                            for kind, micro_batch, chunk in op.parts
+                        ]
                     ),
                 ),
                 len(known),
@@ -68,20 +71,17 @@ def signatures(schedule: ScheduleOrder, table: LevelTable) -> Signatures:
 _KIND = {name: index for index, name in enumerate(PASSES)}
 
 
-def _edges(schedule: ScheduleOrder) -> Callable[[str, int, int], int]:
-    """(kind, chunk, micro-batch) -> edge that is crossed: F of chunk q sends over edge q, B over edge q - 1, W nowhere.
+def _edges(placement: Placement) -> dict[str, list[list[int]]]:
+    """[kind][direction][chunk] edge that is crossed: F of chunk q sends over edge q, B over edge q - 1, W nowhere.
 
     Nothing is sent within a stage or past the ends.
     """
-    stage_of, last = schedule.stage_of, schedule.n_chunk - 1
-
-    def edge(kind: str, chunk: int, micro_batch: int) -> int:
-        q = chunk if kind == "F" else chunk - 1
-        if kind == "W" or not 0 <= q < last or stage_of(q, micro_batch) == stage_of(q + 1, micro_batch):
-            return -1
-        return q
-
-    return edge
+    sent = [[q if stage != after else -1 for q, (stage, after) in enumerate(pairwise(own))] for own in placement.stages]
+    return {
+        "F": [[*own, -1] for own in sent],
+        "B": [[-1, *own] for own in sent],
+        "W": [[-1] * len(own) for own in placement.stages],
+    }
 
 
 def signature_seconds(sigs: Signatures, compute_s: Values, comm_s: Values, hidden_s: Values) -> tuple[Values, Values]:

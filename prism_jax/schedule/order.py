@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +37,23 @@ Orders = tuple[tuple[Op, ...], ...]  # [stage][position]
 
 
 @dataclass(frozen=True)
+class Placement:
+    """(chunk, micro-batch) -> stage, as a table.
+
+    Attributes:
+        stages: [direction][chunk] stage.
+        direction: [micro_batch] direction it flows in.
+    """
+
+    stages: tuple[tuple[int, ...], ...]
+    direction: tuple[int, ...]
+
+    def __call__(self, chunk: int, micro_batch: int) -> int:
+        """Stage of a chunk for a micro-batch."""
+        return self.stages[self.direction[micro_batch]][chunk]
+
+
+@dataclass(frozen=True)
 class ScheduleOrder:
     """Execution order per stage.
 
@@ -55,29 +71,12 @@ class ScheduleOrder:
     n_micro_batch: int
     virtual_stages: int
     orders: Orders
-    stage_of: Callable[[int, int], int]
+    stage_of: Placement
 
     @property
     def n_chunk(self) -> int:
         """Model chunks of all stages."""
         return self.pp * self.virtual_stages
-
-
-@dataclass(frozen=True)
-class Placement:
-    """(chunk, micro-batch) -> stage, as a table.
-
-    Attributes:
-        stages: [direction][chunk] stage.
-        direction: [micro_batch] direction it flows in.
-    """
-
-    stages: tuple[tuple[int, ...], ...]
-    direction: tuple[int, ...]
-
-    def __call__(self, chunk: int, micro_batch: int) -> int:
-        """Stage of a chunk for a micro-batch."""
-        return self.stages[self.direction[micro_batch]][chunk]
 
 
 def forward(micro_batch: int, chunk: int) -> Op:
