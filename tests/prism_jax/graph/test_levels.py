@@ -9,14 +9,14 @@ from hypothesis import given
 from prism_jax.errors import PlanError
 from prism_jax.graph.levels import level_table
 from prism_jax.schedule import Op, Part, ScheduleOrder, backward, forward, input_gradient, make_schedule
+from prism_jax.schedule.order import Placement
 from tests.support.oracle import waits_for
 from tests.support.pipelines import schedules
 
 
 def pipeline(*orders: tuple[Op, ...], n_micro_batch: int = 1) -> ScheduleOrder:
-    return ScheduleOrder(
-        "by hand", len(orders), n_micro_batch, 1, orders, lambda chunk, micro_batch: chunk % len(orders)
-    )
+    every_chunk_on_its_own_stage = Placement((tuple(range(len(orders))),), (0,) * n_micro_batch)
+    return ScheduleOrder("by hand", len(orders), n_micro_batch, 1, orders, every_chunk_on_its_own_stage)
 
 
 @given(schedules())
