@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .job import Job as Job
     from .plan.plan import Overlap as Overlap, ParallelPlan as ParallelPlan
     from .recorded.edits.what_if import stragglers as stragglers
-    from .recorded.match_moments import calibrated as calibrated
+    from .recorded.moments import match_moments as match_moments
     from .recorded.prediction import TracePrediction as TracePrediction
     from .recorded.recorded_job import RecordedJob as RecordedJob, fit_job as fit_job
     from .recorded.trace.trace import Trace as Trace
@@ -58,7 +58,7 @@ _HOME = {
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
     "calibrate_site": "app.calibrate",
-    "calibrated": "recorded.match_moments",
+    "match_moments": "recorded.moments",
     "check_job": "app.check",
     "describe_trace": "app.trace.info",
     "explain_step": "app.predict",

@@ -63,7 +63,7 @@ class Job(ByContent):
         return framework_of(self.framework)
 
     @property
-    def calibrated(self) -> Calibration:
+    def effective_calibration(self) -> Calibration:
         """What measured training steps say about the cost of this job: its own calibration, or the shipped one."""
         return shipped() if self.calibration is None else self.calibration
 
@@ -75,7 +75,7 @@ class Job(ByContent):
             SpecError: no constants for the device.
             PlanError: `layer_split` does not fit.
         """
-        return self.calibrated.efficiency_of(self.model, self.cluster, self.plan, self.framework)
+        return self.effective_calibration.efficiency_of(self.model, self.cluster, self.plan, self.framework)
 
     @cached_property
     def memory(self) -> MemoryBreakdown:

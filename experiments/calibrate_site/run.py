@@ -31,7 +31,7 @@ from inference.cost_model.step_thin import rows_of, thinned
 from inference.cost_model.step_times_data import StepTimesData
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.residual_gp import parts_of
+from prism_jax.calibration.residual_gp import sensitivities
 from prism_jax.calibration.surrogate import StepSurrogate
 from prism_jax.io.tables.steps.table import read_step_rows
 
@@ -154,7 +154,7 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
         rest = np.setdiff1d(np.arange(runs.n_run), chosen)
         after = calibrate_site(before, some_of(runs, chosen), key=key)
         simple = one_factor(before, runs, chosen)[rest]
-        other = unalike(parts_of(runs, before.correction(runs.setting)), N_PICK)
+        other = unalike(sensitivities(runs, before.correction(runs.setting)), N_PICK)
         fitted = calibrate_site(before, some_of(runs, other), key=key)
         scores = {
             "before": scored(before, some_of(runs, rest)),

@@ -8,7 +8,7 @@ import numpy as np
 
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.surrogate import outline, stack
+from prism_jax.calibration.surrogate import stack, surrogate_of
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.progress import Progress, part_of, silent
@@ -35,7 +35,7 @@ def row_data(rows: Sequence[StepRow], progress: Progress = silent) -> StepTimesD
     outlines = []
     for done, row in enumerate(rows, 1):
         model, cluster, plan = row.job
-        outlines.append(outline(model, cluster, plan, efficiency(cluster.device.generation)))
+        outlines.append(surrogate_of(model, cluster, plan, efficiency(cluster.device.generation)))
         progress(0.5 * done / len(rows))
     straggling = stragglers(rows, part_of(progress, 0.5, 1.0))
     return step_times_data(

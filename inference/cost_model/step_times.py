@@ -1,6 +1,6 @@
 """How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
 
-    ln(measured) = ln(outline(correction)) + straggler + site + own
+    ln(measured) = ln(surrogate_of(correction)) + straggler + site + own
     correction   = link(centre + all + generation + device + style + generation style + framework)      per knob
     site         ~ Normal(0, site_sd)                        a cluster and its software, as they were set up there
     own          ~ scale[site] Student-t                     a configuration, and rows that are wrong
@@ -51,8 +51,8 @@ class StepTimes:
             index = jnp.asarray(getattr(data, field_of(term.level)))
             seen = jnp.append(jnp.asarray(value), 0.0)[index]  # the last for members that have no name
             summed[term.knob] = summed[term.knob] + seen
-        fix = CostCorrection(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
-        time_s = surrogate_seconds(data, fix, jnp)
+        correction = CostCorrection(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
+        time_s = surrogate_seconds(data, correction, jnp)
         n_site = len(data.names["site"])
         site_sd = numpyro.sample("site_sd", dist.LogNormal(*SITE_SD))
         site = numpyro.sample("site", dist.Normal(jnp.zeros(n_site), jnp.asarray(site_sd)).to_event(1))

@@ -94,7 +94,7 @@ def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
     Notes:
         Its `p50` is not the predicted median: corrections act on a step whose parts hide behind each other.
     """
-    factors = model_factors(job.model, job.cluster, job.plan, job.calibrated, job.framework, seed)
+    factors = model_factors(job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed)
     return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
 
 

@@ -21,7 +21,7 @@ from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .calibration import Calibration
 from .key import CalibrationKey
-from .surrogate import StepSurrogate, outline, stack, surrogate_seconds
+from .surrogate import StepSurrogate, stack, surrogate_of, surrogate_seconds
 
 
 def model_factors(
@@ -41,7 +41,7 @@ def model_factors(
     Raises:
         SpecError: no constants for the device.
     """
-    one = stack([outline(model, cluster, plan, efficiency(cluster.device.generation))])
+    one = stack([surrogate_of(model, cluster, plan, efficiency(cluster.device.generation))])
     return outline_factors(one, CalibrationKey.of(cluster.device, framework), model.has_experts, calibration, seed)
 
 

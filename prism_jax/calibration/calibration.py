@@ -30,8 +30,8 @@ from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .key import CalibrationKey
-from .residual_gp import ResidualGP, parts_of
-from .surrogate import outline, stack
+from .residual_gp import ResidualGP, sensitivities
+from .surrogate import stack, surrogate_of
 
 KNOBS = tuple(item.name for item in fields(CostCorrection))
 FORMAT = 2
@@ -99,8 +99,8 @@ class Calibration(ByContent):
     def correction(self, setting: CalibrationKey) -> CostCorrection:
         """Correction at the posterior mean of the link's scale: what predictions use."""
         summed = self._summed(setting, None)
-        fix = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
-        return CostCorrection(**{name: float(getattr(fix, name)) for name in KNOBS})
+        correction = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
+        return CostCorrection(**{name: float(getattr(correction, name)) for name in KNOBS})
 
     def efficiency(self, setting: CalibrationKey) -> Efficiency:
         """The kernel constants of its generation with that correction; cached.
@@ -112,7 +112,7 @@ class Calibration(ByContent):
 
     @cached_property
     def _corrected(self) -> Callable[[CalibrationKey], Efficiency]:
-        return cache(lambda setting: replace(efficiency(setting.generation), fix=self.correction(setting)))
+        return cache(lambda setting: replace(efficiency(setting.generation), correction=self.correction(setting)))
 
     def efficiency_of(
         self, model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str | Framework
@@ -126,8 +126,10 @@ class Calibration(ByContent):
         eff = self.efficiency(CalibrationKey.of(cluster.device, framework))
         if self.nearby is None:
             return eff
-        carried = self.nearby.carried(parts_of(stack([outline(model, cluster, plan, eff)]), eff.fix))
-        return replace(eff, fix=eff.fix.times(float(np.exp(carried[0]))))
+        carried = self.nearby.log_residual(
+            sensitivities(stack([surrogate_of(model, cluster, plan, eff)]), eff.correction)
+        )
+        return replace(eff, correction=eff.correction.scaled(float(np.exp(carried[0]))))
 
     def deviations(self, has_experts: bool, seed: int = 0) -> Floats:
         """[draw] log factors between the corrected cost and what is measured: of the site, and of the configuration."""

@@ -31,7 +31,7 @@ class ResidualGP(ByContent):
     """The measured runs of a site.
 
     Attributes:
-        parts: [run, knob] what their steps are made of, as `parts_of` has it.
+        parts: [run, knob] what their steps are made of, as `sensitivities` has it.
         left: [run] logarithm of measured over expected seconds.
         trust: [run] 1 where a run is off by no more than configurations are, towards 0 where it is off by far more.
     """
@@ -40,30 +40,33 @@ class ResidualGP(ByContent):
     left: Floats
     trust: Floats
 
-    def carried(self, parts: Floats) -> Floats:
+    def log_residual(self, parts: Floats) -> Floats:
         """[job] log factors that carry over to jobs of these `parts` [job, knob]."""
         alone = np.diag((1.0 / self.trust - SHARED) / SHARED)
         return _alike(parts, self.parts) @ np.linalg.solve(_alike(self.parts, self.parts) + alone, self.left)
 
 
-def trust_of(left: Floats, misfit: Floats) -> Floats:
+def weight_of(left: Floats, misfit: Floats) -> Floats:
     """[run] how far runs that are off by `left` are believed where configurations are off by `misfit`, both [run] logarithms."""
     return np.minimum(1.0, (DEGREES + 1.0) / (DEGREES + (left / misfit) ** 2))
 
 
-def parts_of(rows: StepSurrogate, fix: CostCorrection) -> Floats:
-    """[row, knob] share of the step's time that hangs on each knob of `fix`: derivative of one logarithm by the other's."""
-    seconds = np.asarray(surrogate_seconds(rows, fix))
+def sensitivities(rows: StepSurrogate, correction: CostCorrection) -> Floats:
+    """[row, knob] share of the step's time that hangs on each knob: derivative of one logarithm by the other's."""
+    seconds = np.asarray(surrogate_seconds(rows, correction))
     return np.stack(
-        [(np.asarray(surrogate_seconds(rows, _moved(fix, item.name))) / seconds - 1.0) / _STEP for item in fields(fix)],
+        [
+            (np.asarray(surrogate_seconds(rows, _moved(correction, item.name))) / seconds - 1.0) / _STEP
+            for item in fields(correction)
+        ],
         axis=-1,
     )
 
 
-def _moved(fix: CostCorrection, knob: str) -> CostCorrection:
-    """`fix` with one knob larger by `_STEP` of itself; the share that hides, of what is left to either side."""
-    value = getattr(fix, knob)
-    return replace(fix, **{knob: value + _STEP * value * (1.0 - value if knob == "hidden" else 1.0)})
+def _moved(correction: CostCorrection, knob: str) -> CostCorrection:
+    """`correction` with one knob larger by `_STEP` of itself; the share that hides, of what is left to either side."""
+    value = getattr(correction, knob)
+    return replace(correction, **{knob: value + _STEP * value * (1.0 - value if knob == "hidden" else 1.0)})
 
 
 def _alike(parts: Floats, others: Floats) -> Floats:

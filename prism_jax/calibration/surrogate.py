@@ -79,16 +79,19 @@ class StepSurrogate:
     overlap_slowdown: Floats
 
 
-def outline(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> StepSurrogate:
+def surrogate_of(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> StepSurrogate:
     """Outline of one step; `eff` as measured on kernels, its correction is not used.
 
     Raises:
         PlanError: `layer_split` does not fit.
     """
-    neutral = replace(eff, fix=NEUTRAL)
+    neutral = replace(eff, correction=NEUTRAL)
     chunks = chunk_blocks(model, plan)
     stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
-    probed = [_stage_blocks(model, cluster, plan, replace(eff, fix=fix), chunks, stages) for fix in PROBES]
+    probed = [
+        _stage_blocks(model, cluster, plan, replace(eff, correction=correction), chunks, stages)
+        for correction in PROBES
+    ]
     in_node = probed[0]
     ends = _ends(model, cluster, plan, neutral)
     return StepSurrogate(
@@ -118,16 +121,16 @@ def stack(outlines: Sequence[StepSurrogate]) -> StepSurrogate:
     return StepSurrogate(*(np.stack([getattr(one, item.name) for one in outlines]) for item in fields(StepSurrogate)))
 
 
-def surrogate_seconds(o: StepSurrogate, fix: CostCorrection, xp: Any = np) -> Any:
+def surrogate_seconds(o: StepSurrogate, correction: CostCorrection, xp: Any = np) -> Any:
     """[row] noise-free step time, seconds.
 
     Args:
         o: stacked outlines.
-        fix: its fields are numbers or arrays [row].
+        correction: its fields are numbers or arrays [row].
         xp: array library of both.
     """
     wide: Any = CostCorrection(
-        **{item.name: xp.asarray(getattr(fix, item.name))[..., None] for item in fields(CostCorrection)}
+        **{item.name: xp.asarray(getattr(correction, item.name))[..., None] for item in fields(CostCorrection)}
     )
     per_chunk = replace(wide, micro_batch_s=wide.micro_batch_s * o.virtual_stages[..., None])
     eff: Any = _Constants(o.host_launch_s[..., None], o.overlap_slowdown[..., None], per_chunk)
@@ -147,16 +150,21 @@ class _Constants:
 
     host_launch_s: Any
     overlap_slowdown: Any
-    fix: CostCorrection
+    correction: CostCorrection
 
 
-def _corrected(o: StepSurrogate, fix: CostCorrection, xp: Any) -> BlockCost:
+def _corrected(o: StepSurrogate, correction: CostCorrection, xp: Any) -> BlockCost:
     """[row, stage] blocks under a correction whose fields are [row, 1]."""
-    by_class = xp.stack(xp.broadcast_arrays(fix.gemm, fix.attention, fix.memory), axis=-1)[..., None, :]
-    factors = (xp.ones_like(fix.expert), fix.fp8, fix.expert, fix.fp8 * fix.expert)
+    by_class = xp.stack(xp.broadcast_arrays(correction.gemm, correction.attention, correction.memory), axis=-1)[
+        ..., None, :
+    ]
+    factors = (xp.ones_like(correction.expert), correction.fp8, correction.expert, correction.fp8 * correction.expert)
     by_part = xp.stack(xp.broadcast_arrays(*factors), axis=-1)
     by_probe = xp.stack(
-        xp.broadcast_arrays(fix.scale_up, fix.network, fix.scale_up_call_s, fix.network_call_s), axis=-1
+        xp.broadcast_arrays(
+            correction.scale_up, correction.network, correction.scale_up_call_s, correction.network_call_s
+        ),
+        axis=-1,
     )
     return BlockCost(
         compute_s=(o.compute_s * by_part[..., None, None]).sum(axis=-3) * by_class,
@@ -180,16 +188,16 @@ def _parts(whole: Floats, dense: Floats, whole_16: Floats, dense_16: Floats) -> 
     return np.stack([dense_16, dense_8, whole_16 - dense_16, whole - whole_16 - dense_8])
 
 
-def _end_work(o: StepSurrogate, fix: CostCorrection, xp: Any) -> EndWork:
+def _end_work(o: StepSurrogate, correction: CostCorrection, xp: Any) -> EndWork:
     """[row, stage]"""
-    factor = xp.where(o.crosses_nodes[..., None] > 0.0, fix.network, fix.scale_up)
+    factor = xp.where(o.crosses_nodes[..., None] > 0.0, correction.network, correction.scale_up)
     work = EndWork(*(o.end_s[..., i] for i in range(len(EndWork._fields))))
-    idle_s = fix.step_s + fix.network_step_s * o.doublings[..., None]
+    idle_s = correction.step_s + correction.network_step_s * o.doublings[..., None]
     return EndWork(
         work.reduce_s * factor,
         work.gather_s * factor,
         work.embedding_s * factor,
-        work.optimizer_s * fix.optimizer + idle_s,
+        work.optimizer_s * correction.optimizer + idle_s,
         work.n_bucket,
     )
 

@@ -19,7 +19,7 @@ from .. import __version__
 from ..errors import ConfigError, PrismError
 from .lazy_group import Command, lazy_group, registry
 from .streams import prepare_streams
-from .verbosity import TALK, say
+from .verbosity import VERBOSITY, say
 
 HERE = "prism_jax.cli.commands"
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -71,7 +71,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `prism-jax` with `arguments` (those of the process by default) and returns its exit code."""
-    TALK.reset()
+    VERBOSITY.reset()
     prepare_streams()
     sys.unraisablehook = _keep_interrupts
     try:
@@ -85,18 +85,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("interrupted", always=True)
         return INTERRUPTED
     except PrismError as error:
-        if TALK.debug:
+        if VERBOSITY.debug:
             traceback.print_exc()
         say(str(error) if isinstance(error, ConfigError) else f"error: {error}", always=True)
         return WRONG_INPUT
     except OSError as error:  # a full disk, too many open files
-        if TALK.debug:
+        if VERBOSITY.debug:
             traceback.print_exc()
         place = f"{error.filename}: " if error.filename else ""
         say(f"error: {place}{error.strerror or error}", always=True)
         return FAILED
     except Exception as error:
-        if TALK.debug:
+        if VERBOSITY.debug:
             traceback.print_exc()
             return FAILED
         text = " ".join(str(error).split())

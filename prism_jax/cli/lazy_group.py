@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from .._core.registry import Registry
 from ..errors import SpecError
-from .verbosity import talks
+from .verbosity import with_verbosity
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Command:
             target.info.name = self.name
             return typer.main.get_group(target)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(self.name)(talks(target))
+        alone.command(self.name)(with_verbosity(target))
         return typer.main.get_command(alone)
 
 

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from ..progress import Progress, silent
 from ..start_jax import start_jax
-from .verbosity import TALK
+from .verbosity import VERBOSITY
 
 
 @contextmanager
 def working(text: str = "loading JAX") -> Iterator[Progress]:
     """Gets JAX ready, and shows a line with a spinner on stderr; yields a function that changes the line."""
     start_jax()
-    if TALK.quiet or not sys.stderr.isatty():
+    if VERBOSITY.quiet or not sys.stderr.isatty():
         yield silent
         return
     with Console(stderr=True).status(text) as status:
@@ -29,7 +29,7 @@ def working(text: str = "loading JAX") -> Iterator[Progress]:
 def counting(text: str = "loading JAX") -> Iterator[Progress]:
     """Gets JAX ready, and shows a bar on stderr; yields a function that moves the bar."""
     start_jax()
-    if TALK.quiet or not sys.stderr.isatty():
+    if VERBOSITY.quiet or not sys.stderr.isatty():
         yield silent
         return
     with rich_progress.Progress(console=Console(stderr=True), transient=True) as bar:

@@ -13,7 +13,7 @@ from .pictures import write_picture
 from .verbosity import say
 
 
-def leave(
+def emit(
     report: Report,
     json: bool,
     *,

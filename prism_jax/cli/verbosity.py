@@ -13,7 +13,7 @@ import typer
 
 
 @dataclass
-class Talk:
+class Verbosity:
     """How talkative this run is; set by the options, read everywhere in `cli`."""
 
     quiet: bool = False
@@ -25,7 +25,7 @@ class Talk:
         self.quiet = self.verbose = self.debug = False
 
 
-TALK = Talk()
+VERBOSITY = Verbosity()
 
 _OPTIONS: dict[str, Any] = {
     "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")],
@@ -36,17 +36,17 @@ _OPTIONS: dict[str, Any] = {
 
 def say(text: str, *, always: bool = False, detail: bool = False) -> None:
     """One line to stderr; `always` even when quiet, `detail` only when verbose."""
-    if always or (not TALK.quiet and (TALK.verbose or not detail)):
+    if always or (not VERBOSITY.quiet and (VERBOSITY.verbose or not detail)):
         print(text, file=sys.stderr)
 
 
-def talks(command: Callable[..., None]) -> Callable[..., None]:
+def with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --quiet, --verbose and --debug to a command."""
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
         for name in _OPTIONS:
-            setattr(TALK, name, values.pop(name))
+            setattr(VERBOSITY, name, values.pop(name))
         command(**values)
 
     signature = inspect.signature(command, eval_str=True)

@@ -103,7 +103,7 @@ class BlockCostModel:
         block = self.model.block(kind, self.plan)
         kernels = block.kernels
         compute = class_seconds(kernels, self.cluster.device, self.plan.dtype, self.eff, self.model.kernel_classes)
-        factor = getattr(self.eff.fix, block.knob) if block.knob else 1.0
+        factor = getattr(self.eff.correction, block.knob) if block.knob else 1.0
         cost = BlockCost(compute * factor, launch_counts(kernels), np.zeros(len(SLOTS)), np.zeros(()))
         return self._communicating(cost, block.comms)
 
@@ -143,7 +143,7 @@ class BlockCostModel:
         n_node = self.cluster.fabric.n_node(comm.stride, comm.size)
         n_bytes = comm.n_bytes * (dispatch_share(n_node, comm.fan_out) if comm.fan_out else 1.0)
         seconds = collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
-        factor, call_s = self.eff.fix.comm(n_node > 1)
+        factor, call_s = self.eff.correction.comm(n_node > 1)
         return factor * seconds + call_s
 
     def _counts(self, kind: str) -> list[tuple[float, int]]:

@@ -82,7 +82,7 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         kind, at = PASSES.index(phase), COMM_AXES.index(axis)
         window = _window(kind, beside, n_class)
         length = sum((compute[..., k, c] for k, c in window), zero)
-        part = _exposure(seconds, length, beside, tp, cp, eff.fix.hidden, xp)
+        part = _exposure(seconds, length, beside, tp, cp, eff.correction.hidden, xp)
         exposed[kind][at] = exposed[kind][at] + part.exposed_s
         hidden[kind][at] = hidden[kind][at] + part.hidden_s
         slower = 1.0 + eff.overlap_slowdown * part.hidden_s / xp.where(length > 0.0, length, 1.0)
@@ -107,11 +107,11 @@ def _at_host_pace(
     for phases in _PASSES:
         busy = sum(sum(compute[phase]) for phase in phases)
         device = busy + sum(sum(exposed[phase]) for phase in phases)
-        host = sum(n_launch[..., phase] for phase in phases) * eff.host_launch_s * eff.fix.host
+        host = sum(n_launch[..., phase] for phase in phases) * eff.host_launch_s * eff.correction.host
         stretch = 1.0 + (_together(device, host, xp) - device) / xp.where(busy > 0.0, busy, 1.0)
         for phase in phases:
             paced[phase] = [seconds * stretch for seconds in paced[phase]]
-        paced[phases[0]][_MEMORY] = paced[phases[0]][_MEMORY] + 0.5 * eff.fix.micro_batch_s
+        paced[phases[0]][_MEMORY] = paced[phases[0]][_MEMORY] + 0.5 * eff.correction.micro_batch_s
     return paced
 
 

@@ -121,9 +121,9 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    factor = xp.asarray([getattr(eff.fix, each.knob) for each in classes], dtype=float)[table.kernel_index]
+    factor = xp.asarray([getattr(eff.correction, each.knob) for each in classes], dtype=float)[table.kernel_index]
     in_fp8 = np.array([name == "fp8" for name in dtypes])
-    factor = factor * xp.where(in_fp8 & is_gemm, eff.fix.fp8, 1.0)
+    factor = factor * xp.where(in_fp8 & is_gemm, eff.correction.fp8, 1.0)
     return (xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
 
 

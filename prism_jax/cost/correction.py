@@ -47,7 +47,7 @@ class CostCorrection:
         """(factor, seconds per call) of communication in a node, or between nodes."""
         return (self.network, self.network_call_s) if crosses_nodes else (self.scale_up, self.scale_up_call_s)
 
-    def times(self, factor: float) -> CostCorrection:
+    def scaled(self, factor: float) -> CostCorrection:
         """The correction under which every step takes `factor` times as long: seconds are linear in all knobs but three."""
         return replace(self, **{name: factor * getattr(self, name) for name in OF_SECONDS})
 

@@ -36,7 +36,7 @@ class Efficiency:
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
         overlap_slowdown: extra time of compute per second of communication beside it.
-        fix: what measured training steps say on top of all this; neutral in the presets.
+        correction: what measured training steps say on top of all this; neutral in the presets.
     """
 
     gemm_max: float
@@ -57,7 +57,7 @@ class Efficiency:
     host_launch_s: float
     in_step: float
     overlap_slowdown: float
-    fix: CostCorrection = NEUTRAL
+    correction: CostCorrection = NEUTRAL
 
 
 def efficiency(generation: str) -> Efficiency:

@@ -14,9 +14,9 @@ from .communication import collective_s
 from .correction import NEUTRAL, CostCorrection
 
 
-def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: CostCorrection = NEUTRAL) -> Floats:
+def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL) -> Floats:
     """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
-    seconds = distance_seconds(model, cluster, plan, fix)
+    seconds = distance_seconds(model, cluster, plan, correction)
     return namespace(seconds).append(seconds, 0.0)[edge_distances(cluster, plan)]
 
 
@@ -29,7 +29,9 @@ def edge_distances(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
     return distances
 
 
-def distance_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix: CostCorrection = NEUTRAL) -> Floats:
+def distance_seconds(
+    model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL
+) -> Floats:
     """[distance] seconds to hand a micro-batch's activations over each class of distance.
 
     Notes:
@@ -39,10 +41,14 @@ def distance_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, fix:
     activation, network = model.boundary_bytes(plan), cluster.fabric
     gather = 0.0
     if plan.tp > 1 and not plan.sequence_parallel:
-        gather = collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds * fix.scale_up
+        gather = (
+            collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds * correction.scale_up
+        )
     distances, stride = range(network.n_distance), plan.stride("pp")
     sends = [network.send_s(activation / plan.tp, distance, stride) for distance in distances]
-    whole = [send * fix.comm(network.leaves_node(d))[0] + gather for d, send in zip(distances, sends, strict=True)]
+    whole = [
+        send * correction.comm(network.leaves_node(d))[0] + gather for d, send in zip(distances, sends, strict=True)
+    ]
     return namespace(whole).asarray(whole, dtype=float)
 
 

@@ -39,7 +39,7 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
     compute_s, comm_s, hidden_s = (
         xp.moveaxis(part, 0, 1) for part in (chunks.compute_s, chunks.comm_s, chunks.hidden_s)
     )
-    p2p_s = edge_seconds(model, cluster, plan, eff.fix)
+    p2p_s = edge_seconds(model, cluster, plan, eff.correction)
     end = _stage_end(model, cluster, plan, eff, chunks, xp)
     return StepCost(
         compute_s=_beside_sends(compute_s, p2p_s, plan, eff, xp),

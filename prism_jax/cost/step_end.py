@@ -57,15 +57,17 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
         weights: what the stage holds.
     """
     xp = namespace(cluster, eff)
-    factor, _ = eff.fix.comm(crosses_nodes(cluster, *plan.data_group))
+    factor, _ = eff.correction.comm(crosses_nodes(cluster, *plan.data_group))
     update_s = OPTIMIZER_BYTES * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
-    idle_s = eff.fix.step_s + eff.fix.network_step_s * log2(max(cluster.n_devices / cluster.node_size, 1.0))
+    idle_s = eff.correction.step_s + eff.correction.network_step_s * log2(
+        max(cluster.n_devices / cluster.node_size, 1.0)
+    )
     n_bucket = float(weights.count.sum()) // plan.grad_bucket if plan.overlap.dp else 0.0
     return EndWork(
         xp.asarray(_reduction_s(cluster, plan, splits, weights) * factor, dtype=float),
         xp.asarray(_gathering_s(cluster, plan, splits, weights) * factor, dtype=float),
         xp.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor, dtype=float),
-        xp.asarray(update_s * eff.fix.optimizer + idle_s, dtype=float),
+        xp.asarray(update_s * eff.correction.optimizer + idle_s, dtype=float),
         xp.asarray(n_bucket, dtype=float),
     )
 
@@ -77,8 +79,8 @@ def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficie
         backward_s, forward_s: [*plan, stage] of one micro-batch through all chunks of the stage: what reductions (of the last
             micro-batch) and gatherings (before the first of the next step) hide behind.
     """
-    reduced = bucketed(work.reduce_s, backward_s, work.n_bucket, eff.fix.hidden, xp)
-    gathered = bucketed(work.gather_s, forward_s, work.n_bucket, eff.fix.hidden, xp)
+    reduced = bucketed(work.reduce_s, backward_s, work.n_bucket, eff.correction.hidden, xp)
+    gathered = bucketed(work.gather_s, forward_s, work.n_bucket, eff.correction.hidden, xp)
     hidden = reduced.hidden_s + gathered.hidden_s
     exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden + work.embedding_s
     return StageEnd(work.optimizer_s, exposed, hidden)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .._typing import Floats
 from ..errors import DataError
 from .edits.more_micro_batches import with_micro_batches
-from .match_moments import agreement, calibrated
+from .moments import agreement, match_moments
 from .prediction import TracePrediction, ks_distance
 from .recorded_job import RecordedJob, fit_job
 from .replay import replay, replay_program
@@ -67,7 +67,7 @@ def fit_and_predict(
         drawn_s = predict_job(job, key=key, n_draw=n_draw, n_replica=n_replica).step_s
         job = replace(job, agreement=agreement(job, drawn_s))
         return TracePrediction(job.agreement.applied(drawn_s)), job
-    job = calibrated(job)
+    job = match_moments(job)
     asked = job if n_micro_batch is None else with_micro_batches(job, n_micro_batch)
     return predict_job(asked, key=key, n_draw=n_draw, n_replica=n_replica), job
 

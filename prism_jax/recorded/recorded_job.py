@@ -27,7 +27,7 @@ class MomentMatch(NamedTuple):
         return self.mean * mean + self.spread * (step_s - mean)
 
 
-PERFECT = MomentMatch()
+IDENTITY = MomentMatch()
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RecordedJob:
         run_s: [op, replica, step] seconds of work.
         gap_s: [op, replica, step] seconds of host gaps.
         effects: what the compute of micro-batches shares; None if there is no compute.
-        agreement: of drawn with recorded steps; perfect unless they were held against each other (`recorded.match_moments`).
+        agreement: of drawn with recorded steps; perfect unless they were held against each other (`recorded.moments`).
     """
 
     trace: Trace
@@ -48,7 +48,7 @@ class RecordedJob:
     run_s: Floats
     gap_s: Floats
     effects: Effects | None
-    agreement: MomentMatch = PERFECT
+    agreement: MomentMatch = IDENTITY
 
 
 def fit_job(trace: Trace) -> RecordedJob:

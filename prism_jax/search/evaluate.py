@@ -87,7 +87,7 @@ def efficiency_of_plans(job: Job) -> Efficiency:
     Raises:
         SpecError: no constants for the device.
     """
-    return job.calibrated.efficiency(CalibrationKey.of(job.cluster.device, job.framework))
+    return job.effective_calibration.efficiency(CalibrationKey.of(job.cluster.device, job.framework))
 
 
 class Evaluator:

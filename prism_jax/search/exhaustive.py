@@ -17,7 +17,7 @@ from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
 from .journal import Journal, fingerprint
 from .plans.rules import Reasons
 from .plans.space import PlanSpace, default_space
-from .racing import Finalists, race
+from .racing import Finalists, successive_halving
 from .study import Candidate, Study
 from .verify import GainEstimate, promise
 
@@ -58,7 +58,7 @@ def search(
     kept = Journal(None if journal is None else Path(journal), _fingerprint(job, space, wanted, seed, top))
     screen = _screen(evaluator, kept, progress)
     try:
-        found = race(evaluator, screen, wanted, seed, top, kept.scores, progress)
+        found = successive_halving(evaluator, screen, wanted, seed, top, kept.scores, progress)
     finally:
         kept.save()
     progress(1.0, "gain on fresh draws")

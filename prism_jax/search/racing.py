@@ -67,7 +67,7 @@ class Finalists:
         return gap.mean(axis=1), gap.std(axis=1, ddof=1) / np.sqrt(gap.shape[1])
 
 
-def race(
+def successive_halving(
     evaluator: Evaluator,
     screen: ScreeningResult,
     objective: PlanObjective,

@@ -22,8 +22,8 @@ def parts_of(job: Job, cost: StepCost, step_s: float) -> dict[str, float]:
         cost: of the job.
         step_s: its noise-free step.
     """
-    at_once = replace(job.efficiency.fix, host=0.0, micro_batch_s=0.0, step_s=0.0, network_step_s=0.0)
-    eager = replace(job.efficiency, fix=at_once)
+    at_once = replace(job.efficiency.correction, host=0.0, micro_batch_s=0.0, step_s=0.0, network_step_s=0.0)
+    eager = replace(job.efficiency, correction=at_once)
     compute_s = _compute_s(job, step_cost(job.model, job.cluster, job.plan, eager))
     host_s = _compute_s(job, cost) - compute_s
     shown = cost.comm_s.sum() + (2.0 * cost.p2p_s.sum() if cost.p2p_blocking else 0.0)

@@ -15,7 +15,7 @@ import numpy as np
 from ..calibration.band import outline_factors
 from ..calibration.calibration import Calibration
 from ..calibration.key import CalibrationKey
-from ..calibration.surrogate import outline, stack
+from ..calibration.surrogate import stack, surrogate_of
 from ..cost.efficiency import efficiency
 from ..errors import PrismError
 from ..job import Job
@@ -68,12 +68,14 @@ def validate_steps(
     return validation_of(found)
 
 
-def _validate(row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, quiet: bool, seed: int) -> RowResult:
+def _validate(
+    row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, deterministic_only: bool, seed: int
+) -> RowResult:
     unsupported = row.unsupported or ("" if row.measured_s else "no measured time")
     if unsupported:
         return _refused(row, unsupported)
     try:
-        return _predicted(row, calibration_of(row), left_out, quiet, seed)
+        return _predicted(row, calibration_of(row), left_out, deterministic_only, seed)
     except PrismError as error:
         return _refused(row, f"cannot be simulated: {error}")
     except Exception as error:  # a fault of one row may not cost thousands of others; it is counted and said
@@ -84,12 +86,14 @@ def _refused(row: MeasuredRow, reason: str) -> RowResult:
     return RowResult(row.id, row.source, row.measured_s, framework=row.framework, defect=row.defect, unsupported=reason)
 
 
-def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str, quiet: bool, seed: int) -> RowResult:
+def _predicted(
+    row: MeasuredRow, calibration: Calibration | None, left_out: str, deterministic_only: bool, seed: int
+) -> RowResult:
     assert row.measured_s is not None
-    job = job_of_row(row, calibration, quiet=quiet)
+    job = job_of_row(row, calibration, deterministic=deterministic_only)
     program = lower(job, pad=True)  # kept by JAX's side of the prediction too
     alone_s = deterministic(program)
-    predicted_s = alone_s if quiet else typical_s(job, seed)
+    predicted_s = alone_s if deterministic_only else typical_s(job, seed)
     low, high = _interval(row, job, seed)
     low_s, high_s = low * predicted_s, high * predicted_s
     span, plan = row.measured_range, job.plan
@@ -117,11 +121,15 @@ def _predicted(row: MeasuredRow, calibration: Calibration | None, left_out: str,
 
 def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
     """Bounds of the interval over the prediction; rows have deviations of their own, whatever their place in the table."""
-    one = stack([outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))])
+    one = stack([surrogate_of(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))])
     own = crc32(row.id.encode()) + N_REPEAT * seed
     factors = [
         outline_factors(
-            one, CalibrationKey.of(job.cluster.device, job.framework), job.model.has_experts, job.calibrated, own + k
+            one,
+            CalibrationKey.of(job.cluster.device, job.framework),
+            job.model.has_experts,
+            job.effective_calibration,
+            own + k,
         )
         for k in range(N_REPEAT)
     ]

@@ -14,10 +14,10 @@ from .rows import MeasuredRow
 N_SAMPLES = 256  # the error of a p50 from these is below 0.05 %
 
 
-def job_of_row(row: MeasuredRow, calibration: Calibration | None = None, *, quiet: bool = False) -> Job:
-    """The job of a supported row; `quiet`: without variability."""
+def job_of_row(row: MeasuredRow, calibration: Calibration | None = None, *, deterministic: bool = False) -> Job:
+    """The job of a supported row; `deterministic`: without variability."""
     model, cluster, plan = row.job
-    tree = Variability() if quiet else preset(default_for(cluster.device))
+    tree = Variability() if deterministic else preset(default_for(cluster.device))
     return Job(model, cluster, plan, tree, row.id, row.framework, calibration)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from prism_jax._typing import Floats
-from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cli.app import main
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.correction import CostCorrection
@@ -159,7 +159,7 @@ def test_its_seconds_follow_its_own_law():
     )
     seconds = op_seconds(table, device("h100-sxm"), "bf16", eff)
     assert seconds[1] == seconds[3] == pytest.approx(seconds[0] / REACHED, rel=1e-12)
-    scaled = op_seconds(table, device("h100-sxm"), "bf16", replace(eff, fix=CostCorrection(gemm=1.3)))
+    scaled = op_seconds(table, device("h100-sxm"), "bf16", replace(eff, correction=CostCorrection(gemm=1.3)))
     np.testing.assert_allclose(scaled / seconds, [1.3, 1.3, 1.0, 1.3], rtol=1e-12)
 
 
@@ -177,7 +177,9 @@ def test_class_axis_is_as_wide_as_the_workload_says(tmp_path: Path):
 
 def test_surrogate_counts_it(tmp_path: Path):
     job = load_job(job_file(tmp_path, NAMED))
-    quick = surrogate_seconds(stack([outline(job.model, job.cluster, job.plan, job.efficiency)]), job.efficiency.fix)
+    quick = surrogate_seconds(
+        stack([surrogate_of(job.model, job.cluster, job.plan, job.efficiency)]), job.efficiency.correction
+    )
     assert float(quick[0]) == pytest.approx(deterministic(lower(job)), rel=0.03)
 
 

@@ -213,8 +213,8 @@ def test_the_step_is_made_of_its_seconds(file: Path) -> None:
     job = load_job(file)
     cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
     message = job.model.boundary_bytes(job.plan) / 4
-    hops, fix = 4, job.efficiency.fix  # the second stage begins 32 devices, or 4 rows, further on
-    assert cost.p2p_s[0] == pytest.approx(fix.scale_up * hops * (2e-6 + message / 50e9))
+    hops, correction = 4, job.efficiency.correction  # the second stage begins 32 devices, or 4 rows, further on
+    assert cost.p2p_s[0] == pytest.approx(correction.scale_up * hops * (2e-6 + message / 50e9))
 
 
 def test_memory_does_not_depend_on_it(file: Path) -> None:

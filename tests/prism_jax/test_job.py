@@ -202,7 +202,7 @@ def test_a_framework_of_the_callers_own() -> None:
     # the calibration of its style: nothing is known of the framework itself
     setting = CalibrationKey.of(job.cluster.device, job.framework)
     assert setting.members()["style"] == "eager"
-    assert job.efficiency.fix == shipped().correction(setting)
+    assert job.efficiency.correction == shipped().correction(setting)
     again = pickle.loads(pickle.dumps(job))
     assert (again.framework, again.plan, again.filled) == (mine, job.plan, job.filled)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.surrogate import outline, surrogate_seconds
+from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.io.tables.steps.table import StepRow
@@ -32,9 +32,9 @@ SITES = {  # source: cluster, framework
 
 
 def measured_rows(
-    fix: CostCorrection | None = None, spread: float = 0.0, batches: Sequence[int] = (64,)
+    correction: CostCorrection | None = None, spread: float = 0.0, batches: Sequence[int] = (64,)
 ) -> list[StepRow]:
-    """Rows of all sites, measured where `fix` holds (the shipped calibration if not given), with log noise."""
+    """Rows of all sites, measured where `correction` holds (the shipped calibration if not given), with log noise."""
     rng = np.random.default_rng(3)
     rows = []
     for source, (machine, framework) in SITES.items():
@@ -42,8 +42,8 @@ def measured_rows(
         for number, plan in enumerate(plans):
             spec, devices = model(MODELS[number % 2]), cluster(machine, plan.n_devices)
             generation = devices.device.generation
-            holds = fix or shipped().correction(CalibrationKey.of(devices.device, framework))
-            seconds = float(surrogate_seconds(outline(spec, devices, plan, efficiency(generation)), holds))
+            holds = correction or shipped().correction(CalibrationKey.of(devices.device, framework))
+            seconds = float(surrogate_seconds(surrogate_of(spec, devices, plan, efficiency(generation)), holds))
             seconds *= float(np.exp(spread * rng.normal()))
             row = StepRow(f"{source} {number}", source, seconds, None, spec, devices, plan, framework=framework)
             rows.append(row)

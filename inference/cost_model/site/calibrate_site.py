@@ -1,6 +1,6 @@
 """The calibration of one site: what is known of the population, and how a few of the site's own runs move it.
 
-    ln(measured) = ln(outline(correction)) + left out + site + own
+    ln(measured) = ln(surrogate_of(correction)) + left out + site + own
     correction   = link(population + deviation of the site)         per knob; population ~ its posterior, with covariances
     site         ~ Normal(0, site_sd)                               whatever no knob explains
     own          ~ misfit Student-t                                 a configuration, and runs that are wrong
@@ -25,7 +25,7 @@ import numpy as np
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term, linked
-from prism_jax.calibration.residual_gp import MOST, ResidualGP, parts_of, trust_of
+from prism_jax.calibration.residual_gp import MOST, ResidualGP, sensitivities, weight_of
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.cost.correction import OF_SECONDS
 
@@ -128,7 +128,7 @@ def of_site(
 def _nearby(made: Calibration, runs: SiteRuns) -> ResidualGP:
     """What the mean of the knobs leaves of the runs that count."""
     seen = some_of(runs, np.flatnonzero(runs.weight > 0.0)[:MOST])
-    fix = made.correction(runs.setting)
-    left = seen.log_measured - seen.left_out - np.log(surrogate_seconds(seen, fix))
+    correction = made.correction(runs.setting)
+    left = seen.log_measured - seen.left_out - np.log(surrogate_seconds(seen, correction))
     misfit = np.median(made.misfit) * np.where(seen.has_experts > 0.0, made.expert_misfit, 1.0)
-    return ResidualGP(parts_of(seen, fix), left, trust_of(left, misfit))
+    return ResidualGP(sensitivities(seen, correction), left, weight_of(left, misfit))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from prism_jax._typing import Floats
 from prism_jax.calibration.band import row_factors
 from prism_jax.calibration.calibration import Calibration
-from prism_jax.calibration.residual_gp import parts_of
+from prism_jax.calibration.residual_gp import sensitivities
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.progress import Progress, silent
 
@@ -40,9 +40,9 @@ class CurvePoint:
 
 def predicted_s(calibration: Calibration, runs: SiteRuns) -> Floats:
     """[run] seconds of the median step at the mean of the calibration's knobs, with what carries over from measured runs."""
-    fix = calibration.correction(runs.setting)
-    carried = 0.0 if calibration.nearby is None else calibration.nearby.carried(parts_of(runs, fix))
-    return np.asarray(surrogate_seconds(runs, fix)) * np.exp(runs.left_out + carried)
+    correction = calibration.correction(runs.setting)
+    carried = 0.0 if calibration.nearby is None else calibration.nearby.log_residual(sensitivities(runs, correction))
+    return np.asarray(surrogate_seconds(runs, correction)) * np.exp(runs.left_out + carried)
 
 
 def errors(calibration: Calibration, runs: SiteRuns) -> Floats:

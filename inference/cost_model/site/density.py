@@ -125,9 +125,9 @@ def _expected(z: jax.Array, runs: dict[str, Any], prior: tuple[jax.Array, ...]) 
     mean, factor, site_sd = prior
     values = mean + factor @ z[:-1]
     of_run = jnp.broadcast_to(values[:, None], (len(KNOBS), len(runs["left_out"])))
-    fix = CostCorrection(**{knob: linked(knob, of_run[index], jnp) for index, knob in enumerate(KNOBS)})
+    correction = CostCorrection(**{knob: linked(knob, of_run[index], jnp) for index, knob in enumerate(KNOBS)})
     seconds = surrogate_seconds(
-        StepSurrogate(**{item.name: runs[item.name] for item in fields(StepSurrogate)}), fix, jnp
+        StepSurrogate(**{item.name: runs[item.name] for item in fields(StepSurrogate)}), correction, jnp
     )
     found = jnp.log(seconds) + runs["left_out"] + site_sd * z[-1]
     return found, found

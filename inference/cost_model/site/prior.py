@@ -75,8 +75,8 @@ def site_prior(calibration: Calibration, setting: CalibrationKey) -> SitePrior:
     )
 
 
-def on_link(fix: CostCorrection) -> Floats:
+def on_link(correction: CostCorrection) -> Floats:
     """[knob] or [draw, knob] on the link's scale: logarithms, and the logit of a share."""
-    values = {knob: np.asarray(getattr(fix, knob), dtype=float) for knob in KNOBS}
+    values = {knob: np.asarray(getattr(correction, knob), dtype=float) for knob in KNOBS}
     share = np.clip(values["hidden"], EDGE, 1.0 - EDGE)
     return np.stack([np.log(share / (1.0 - share)) if k == "hidden" else np.log(v) for k, v in values.items()], axis=-1)

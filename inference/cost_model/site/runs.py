@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.surrogate import StepSurrogate, outline, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
 from prism_jax.framework import FRAMEWORKS, Framework
@@ -77,8 +77,8 @@ def site_runs(
     told = [replace(run.job, framework=software, calibration=calibration) for run in runs]
     outlines = stack([_outline(job) for job in told])
     if left_out is None:
-        fix = calibration.correction(setting)
-        seconds = np.asarray(surrogate_seconds(outlines, fix))
+        correction = calibration.correction(setting)
+        seconds = np.asarray(surrogate_seconds(outlines, correction))
         left_out = np.zeros(len(runs))
         for index, job in enumerate(told):
             left_out[index] = np.log(typical_s(job) / seconds[index])
@@ -107,7 +107,7 @@ def only(runs: SiteRuns, chosen: NDArray[np.intp]) -> SiteRuns:
 
 
 def _outline(job: Job) -> StepSurrogate:
-    return outline(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))
+    return surrogate_of(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))
 
 
 def _framework(runs: Sequence[MeasuredRun], given: str) -> str | Framework:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS
-from prism_jax.calibration.residual_gp import parts_of
-from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.calibration.residual_gp import sensitivities
+from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
 from prism_jax.io.tables.job_table import JOB, is_job_table, read_job_table
@@ -89,6 +89,6 @@ def _apart(parts: Floats) -> Floats:
 
 def _seconds_and_parts(job: Job) -> tuple[float, Floats]:
     eff = efficiency(job.cluster.device.generation)
-    rows = stack([outline(job.model, job.cluster, job.plan, eff)])
-    fix = job.efficiency.fix
-    return float(surrogate_seconds(rows, fix)[0]), parts_of(rows, fix)[0]
+    rows = stack([surrogate_of(job.model, job.cluster, job.plan, eff)])
+    correction = job.efficiency.correction
+    return float(surrogate_seconds(rows, correction)[0]), sensitivities(rows, correction)[0]

@@ -97,11 +97,11 @@ def run_what_if(
 
     from ...recorded.criticality import trace_criticality
     from ...recorded.edits.what_if import stragglers
-    from ...recorded.match_moments import calibrated
+    from ...recorded.moments import match_moments
     from ...recorded.recorded_job import fit_job
     from ...recorded.unseen_steps import predict_job
 
-    job, found = calibrated(fit_job(trace)), stragglers(trace)
+    job, found = match_moments(fit_job(trace)), stragglers(trace)
     replaced = list(changes.replaced) or [int(trace.rank[found.worst[0]])]
     predictions = {}
     for what, changed in _changes(job, replaced, changes):

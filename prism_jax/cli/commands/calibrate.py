@@ -10,7 +10,7 @@ from ... import app
 from ...errors import DataError
 from ..options import Json, Seed
 from ..progress import working
-from ..result import leave
+from ..result import emit
 from ..verbosity import say
 
 Runs = Annotated[
@@ -54,10 +54,10 @@ def calibrate(
                 "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
             )
         with working():
-            leave(app.suggest_runs(runs, suggest), json)
+            emit(app.suggest_runs(runs, suggest), json)
         return
     with working() as progress:
         run = app.run_calibration(runs, framework=framework, out=out, seed=seed, progress=progress)
-    leave(run.report, json)
+    emit(run.report, json)
     if run.kept is not None:
         say(f"wrote {run.kept}")

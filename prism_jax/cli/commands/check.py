@@ -6,13 +6,13 @@ from ... import app
 from ...report.text.check import facts, warning
 from ..options import JobFile, Json, Overrides
 from ..output import print_facts
-from ..result import leave
+from ..result import emit
 from ..verbosity import say
 
 
 def check(job: JobFile, overrides: Overrides = None, json: Json = False) -> None:
     """Validate a job and print what follows from it, without simulating anything."""
     report = app.check_job(job, overrides=overrides or ())
-    leave(report, json, text=lambda: print_facts(facts(report)))
+    emit(report, json, text=lambda: print_facts(facts(report)))
     if warning(report):
         say(warning(report))

@@ -12,8 +12,8 @@ from ...errors import DataError
 from ..options import Json, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
-from ..result import leave
-from ..verbosity import say, talks
+from ..result import emit
+from ..verbosity import say, with_verbosity
 
 fit_app = typer.Typer(
     name="fit", help="Fit variability to measurements; `predict --fit` uses it.", no_args_is_help=True
@@ -91,7 +91,7 @@ def _command(model: str) -> Callable[..., None]:
             )
         rows = run.report.fit.hygiene
         say(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)
-        leave(run.report, json)
+        emit(run.report, json)
         if run.kept is not None:
             say(f"wrote {run.kept}")
 
@@ -103,7 +103,7 @@ def report(file: FitFile, plot: Plot = None, loo: Loo = False, json: Json = Fals
     check_picture(plot)
     with working():
         run = app.read_fit(file, loo=loo)
-    leave(run.report, json, plot=plot, figure=run.figure)
+    emit(run.report, json, plot=plot, figure=run.figure)
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
@@ -118,5 +118,5 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
 
 
 for _model, _help in HELP.items():
-    fit_app.command(_model, help=_help)(talks(_command(_model)))
-fit_app.command("report")(talks(report))
+    fit_app.command(_model, help=_help)(with_verbosity(_command(_model)))
+fit_app.command("report")(with_verbosity(report))

@@ -11,7 +11,7 @@ from ..objective_option import ObjectiveName
 from ..options import JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
-from ..result import leave
+from ..result import emit
 
 Slowdowns = Annotated[
     str,
@@ -59,4 +59,4 @@ def place(
             seed=seed,
             progress=progress,
         )
-    leave(run.report, json, plot=plot, figure=run.figure)
+    emit(run.report, json, plot=plot, figure=run.figure)

@@ -10,7 +10,7 @@ from ... import app
 from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture, check_timeline
 from ..progress import working
-from ..result import leave
+from ..result import emit
 from ..verbosity import say
 
 Samples = Annotated[
@@ -66,4 +66,4 @@ def predict(
             run.write_timeline(trace)
             say(f"wrote {trace}")
 
-    leave(run.report, json, plot=plot, figure=run.figure, files=write_timeline)
+    emit(run.report, json, plot=plot, figure=run.figure, files=write_timeline)

@@ -12,7 +12,7 @@ from ..objective_option import ObjectiveName
 from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
-from ..result import leave
+from ..result import emit
 
 Space = Annotated[
     str | None,
@@ -68,9 +68,9 @@ def search(
             )
         with working() as progress:
             report = app.search_sizes(job, gpus, price_per_hour=price, progress=progress, **common)
-        leave(report, json)
+        emit(report, json)
         return
     with working() as progress:
         own: dict[str, Any] = {"method": method, "top": top, "resume": resume, "price_per_gpu_hour": price or None}
         run = app.run_search(job, progress=progress, **own, **common)
-    leave(run.report, json, plot=plot, figure=run.figure)
+    emit(run.report, json, plot=plot, figure=run.figure)

@@ -13,8 +13,8 @@ from ..options import Json, Plot, Seed
 from ..output import print_table
 from ..pictures import check_picture
 from ..progress import counting
-from ..result import leave
-from ..verbosity import say, talks
+from ..result import emit
+from ..verbosity import say, with_verbosity
 
 validate_app = typer.Typer(name="validate", help="Compare predictions with measurements.", no_args_is_help=True)
 
@@ -46,7 +46,7 @@ MemoryTable = Annotated[
 
 
 @validate_app.command("steps")
-@talks
+@with_verbosity
 def steps(
     file: StepsTable,
     leave_out: LeaveOut = None,
@@ -71,14 +71,14 @@ def steps(
         for each in tables(report):
             print_table(each)
 
-    leave(report, json, text=print_tables, plot=plot, figure=run.figure)
+    emit(report, json, text=print_tables, plot=plot, figure=run.figure)
     if not json and n_unlisted(report):
         say(f"{n_unlisted(report)} more rows; --json has them all")
 
 
 @validate_app.command("memory")
-@talks
+@with_verbosity
 def memory(file: MemoryTable, json: Json = False) -> None:
     """Predict which layouts run out of memory and how much the others need, and compare with what was measured."""
     report = app.validate_memory(file)
-    leave(report, json, text=lambda: print_table(table(report)))
+    emit(report, json, text=lambda: print_table(table(report)))

@@ -6,14 +6,14 @@ import numpy as np
 
 from ..plans.plan_cache import Rows
 from .knobs import CHOICES, DEGREES, Knobs
-from .visited import Known
+from .visited import VisitedPlans
 
 N_FRONT = 20  # fastest plans whose neighbours are all looked at
 N_ROUND = 40
 _RECOMPUTE = len(DEGREES) + CHOICES.index("recompute")  # a choice that trades memory, which degrees can use
 
 
-def polish(knobs: Knobs, known: Known, n_front: int = N_FRONT) -> None:
+def polish(knobs: Knobs, known: VisitedPlans, n_front: int = N_FRONT) -> None:
     """Looks at neighbours of the fastest plans in `known` until the first `n_front` have none that is unknown."""
     expanded: set[bytes] = set()
     for _ in range(N_ROUND):

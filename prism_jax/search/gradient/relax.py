@@ -21,7 +21,7 @@ from ...progress import Progress, silent
 from ..plans.plan_cache import Rows
 from ..plans.rules import FEASIBLE, broken_rules
 from .knobs import DEGREES, Knobs
-from .visited import Known
+from .visited import VisitedPlans
 
 N_START = 6
 N_SAMPLE = 12  # plans per start and step
@@ -58,7 +58,7 @@ class Axes(NamedTuple):
     used: Array
 
 
-def descend(knobs: Knobs, known: Known, seed: int, progress: Progress = silent) -> Rows:
+def descend(knobs: Knobs, known: VisitedPlans, seed: int, progress: Progress = silent) -> Rows:
     """Runs all starts; `known` keeps every plan they met. Returns the most likely positions [start, knob] at the end."""
     rng = np.random.default_rng([seed, 31])
     axes = _axes(knobs)
@@ -119,7 +119,7 @@ def _draw(knobs: Knobs, log_prob: Floats, rng: np.random.Generator) -> tuple[Row
     return np.take_along_axis(tried, order[..., None], axis=1), np.take_along_axis(sound, order, axis=1)
 
 
-def _advantage(known: Known, positions: Rows, used: Rows) -> Floats:
+def _advantage(known: VisitedPlans, positions: Rows, used: Rows) -> Floats:
     """[start, sample] log time above the start's mean, in standard deviations over the number of plans; 0 where there is none."""
     value = np.full(used.shape, np.nan)
     value[used] = log_times(*known.look_up(positions[used])) if used.any() else 0.0

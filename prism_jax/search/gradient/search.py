@@ -23,14 +23,14 @@ from ..evaluate import Evaluator, ScreeningResult
 from ..exhaustive import study_of
 from ..journal import Journal
 from ..plans.space import PlanSpace, default_space
-from ..racing import race
+from ..racing import successive_halving
 from ..study import Study
 from ..tail import TailScorer
 from ..verify import N_COLUMN, N_SEEDS
 from .knobs import Knobs, PlanList
 from .polish import polish
 from .relax import descend
-from .visited import Known
+from .visited import VisitedPlans
 
 N_SHORT = 40  # plans that get an exact time
 WITHIN = 1.05  # of the fastest by estimate: what estimates err, and what tails differ by
@@ -72,12 +72,12 @@ def gradient_search(
     space = default_space(job) if space is None else space
     knobs = Knobs(space, job.plan, job.model)
     first = Evaluator(job, space)
-    known = Known(knobs, first.costs)
+    known = VisitedPlans(knobs, first.costs)
     known.look_up(knobs.start(job.plan)[None])
     known.look_up(descend(knobs, known, seed, progress))
     polish(knobs, known)
     evaluator, screen = _looked_at(first, knobs, known)
-    found = race(evaluator, screen, wanted, seed, top, Journal(None, "").scores, progress)
+    found = successive_halving(evaluator, screen, wanted, seed, top, Journal(None, "").scores, progress)
     progress(1.0, "gain on fresh draws")
     study = study_of(evaluator, screen, found, wanted, seed, "gradient", posterior, started)
     return replace(study, notes=(*study.notes, f"{screen.n_plans:,} plans were looked at, not the whole space"))
@@ -99,7 +99,7 @@ def gap(study: Study, reference: Study) -> tuple[float, float]:
     return float(np.mean(ratios)), float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))
 
 
-def _looked_at(first: Evaluator, knobs: Knobs, known: Known) -> tuple[Evaluator, ScreeningResult]:
+def _looked_at(first: Evaluator, knobs: Knobs, known: VisitedPlans) -> tuple[Evaluator, ScreeningResult]:
     """All plans that were met, as an evaluator of these alone; only the fastest keep a bound, so that only they are run.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Known: what has been found out about plans so far, each worked out once."""
+"""VisitedPlans: what has been found out about plans so far, each worked out once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .knobs import Codes, Knobs
 from .time import estimate_s
 
 
-class Known:
+class VisitedPlans:
     """What has been found out about plans at positions of knobs, each worked out once."""
 
     def __init__(self, knobs: Knobs, costs: PlanCosts) -> None:

@@ -48,7 +48,7 @@ class PlanCosts:
         self._in_flight = PlanCache(lambda plan: held_activations(model, plan))
         self._ends = PlanCache(self._ends_of)
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
-        self._sends = PlanCache(lambda plan: np.append(distance_seconds(model, cluster, plan, eff.fix), 0.0))
+        self._sends = PlanCache(lambda plan: np.append(distance_seconds(model, cluster, plan, eff.correction), 0.0))
         self._distances = PlanCache(lambda plan: edge_distances(cluster, plan))
 
     def blocks(self, table: PlanTable) -> tuple[BlockCost, Rows]:

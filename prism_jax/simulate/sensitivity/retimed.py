@@ -100,7 +100,7 @@ def numbers_of(cluster: Cluster, eff: Efficiency | None = None) -> Numbers:
     }
     if eff is not None:
         found["efficiency"] = {name: getattr(eff, name) for name in _EFFICIENCY}
-        found["correction"] = {name: getattr(eff.fix, name) for name in _CORRECTION}
+        found["correction"] = {name: getattr(eff.correction, name) for name in _CORRECTION}
     return found
 
 
@@ -123,13 +123,13 @@ def with_numbers(cluster: Cluster, eff: Efficiency, numbers: Numbers) -> tuple[C
     )
     changed = tuple(replace(tier, **own) for tier, own in zip(cluster.tiers, tiers, strict=True))
     if "efficiency" in numbers:
-        eff = replace(eff, fix=CostCorrection(**numbers["correction"]), **numbers["efficiency"])
+        eff = replace(eff, correction=CostCorrection(**numbers["correction"]), **numbers["efficiency"])
     return replace(cluster, device=device, tiers=changed), eff
 
 
 _TIER = ("bytes_per_s", "latency_s", "oversubscription")
 _CORRECTION = tuple(item.name for item in fields(CostCorrection))
-_EFFICIENCY = tuple(item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "fix"))
+_EFFICIENCY = tuple(item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "correction"))
 
 
 def exchange_s(arrays: GraphArrays) -> Values:

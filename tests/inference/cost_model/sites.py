@@ -70,7 +70,7 @@ def runs_of(jobs: Sequence[Job] = JOBS) -> SiteRuns:
     return site_runs(measured(np.ones(len(jobs)), jobs), population(), left_out=left_out)
 
 
-def simulated(runs: SiteRuns, fix: CostCorrection, noise: np.ndarray | float = 0.0) -> SiteRuns:
-    """Runs measured where `fix` holds, with log noise [run]."""
-    seconds = np.asarray(surrogate_seconds(runs, fix))
+def simulated(runs: SiteRuns, correction: CostCorrection, noise: np.ndarray | float = 0.0) -> SiteRuns:
+    """Runs measured where `correction` holds, with log noise [run]."""
+    seconds = np.asarray(surrogate_seconds(runs, correction))
     return replace(runs, log_measured=np.log(seconds) + runs.left_out + noise)

@@ -119,7 +119,7 @@ def test_the_factor_of_a_site_is_in_whatever_is_predicted():
         of = JOBS[at]
         given = replace(of, calibration=fitted)
         whole = deterministic(lower(given))
-        eff = replace(given.efficiency, fix=plain)
+        eff = replace(given.efficiency, correction=plain)
         cost = step_cost(of.model, of.cluster, of.plan, eff)
         scaled = step_cost(of.model, of.cluster, of.plan, given.efficiency)
         factor = np.exp(found.site.mean())
@@ -139,9 +139,9 @@ def test_bands_hold_what_they_promise():
     inside = 0
     for site in range(100):
         knobs = prior.mean + prior.factor @ rng.normal(size=len(KNOBS))
-        fix = CostCorrection(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
+        correction = CostCorrection(**{knob: float(linked(knob, knobs[i])) for i, knob in enumerate(KNOBS)})
         noise = prior.site_sd * rng.normal() + prior.misfit * rng.standard_t(DEGREES, size=len(JOBS))
-        runs = simulated(all_runs, fix, noise)
+        runs = simulated(all_runs, correction, noise)
         fitted = calibrate_site(known, only(runs, FIVE), key=jax.random.key(site))
         low, high = bands(fitted, runs, site)
         ratio = np.exp(runs.log_measured) / predicted_s(fitted, runs)
@@ -150,8 +150,8 @@ def test_bands_hold_what_they_promise():
 
 
 def test_the_error_falls_with_the_number_of_runs():
-    fix = replace(base(), gemm=1.15 * base().gemm, network=1.6 * base().network)
-    runs = simulated(runs_of(), fix, 0.005 * np.random.default_rng(0).normal(size=len(JOBS)))
+    correction = replace(base(), gemm=1.15 * base().gemm, network=1.6 * base().network)
+    runs = simulated(runs_of(), correction, 0.005 * np.random.default_rng(0).normal(size=len(JOBS)))
     few = some_of(runs, np.array([0, 3, 4, 5, 8]))
     curve = learning_curve(population(), few, key=KEY)
     assert [(point.n_run, point.n_choice) for point in curve] == [(0, 1), (1, 5), (2, 10), (3, 10), (4, 5)]

@@ -23,8 +23,8 @@ KEY = jax.random.key(0)
 def test_a_slower_site_is_told_in_plain_types_and_kept(tmp_path: Path):
     jobs = [JOBS[5], JOBS[6], JOBS[0]]
     known = population()
-    fix = known.correction(CalibrationKey(GENERATION, FRAMEWORK))
-    seconds = np.asarray(surrogate_seconds(runs_of(jobs), fix))
+    correction = known.correction(CalibrationKey(GENERATION, FRAMEWORK))
+    seconds = np.asarray(surrogate_seconds(runs_of(jobs), correction))
     shares: list[float] = []
     fit = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known, progress=shares.append)
     found = json.loads(to_json(fit.summary()))

@@ -10,7 +10,7 @@ from inference.cost_model.calibrate import calibrate
 from inference.cost_model.step_thin import rows_of, thinned
 from inference.cost_model.step_times_data import StepTimesData, step_times_data
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL, CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.plan.plan import ParallelPlan
@@ -36,7 +36,7 @@ def steps(spread: float = 0.02, wrong: int = 0) -> StepTimesData:
                     micro, micro * dp * 16, 2048, tp=tp, pp=pp, dp=dp, zero_stage=1, recompute="selective"
                 )
                 cluster = catalog.cluster("dgx-h100", plan.n_devices)
-                outlines.append(outline(models.model(name), cluster, plan, efficiency("hopper")))
+                outlines.append(surrogate_of(models.model(name), cluster, plan, efficiency("hopper")))
                 sites.append(f"site {site}")
     stacked = stack(outlines)
     factor = np.repeat(rng.normal(0.0, 0.05, N_SITE), len(sites) // N_SITE)

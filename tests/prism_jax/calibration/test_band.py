@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from prism_jax.calibration.band import model_factors, outline_factors
 from prism_jax.calibration.calibration import DEGREES, Calibration, Term, uncalibrated
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.system.catalog import cluster
@@ -33,7 +33,7 @@ def by_hand(site: np.ndarray | None = None) -> Calibration:
 def seconds(**knobs: float) -> float:
     """The outline's time where these knobs differ from those of `uncalibrated`."""
     neutral = uncalibrated().correction(CalibrationKey("ampere", ""))
-    one = outline(*JOB, efficiency("ampere"))
+    one = surrogate_of(*JOB, efficiency("ampere"))
     return float(surrogate_seconds(one, replace(neutral, **knobs)))
 
 
@@ -71,7 +71,7 @@ def test_software_never_seen_widens_the_band():
 
 def test_same_seed_same_factors_and_an_outline_at_hand_serves():
     calibration = only_misfit(0.05)
-    one = stack([outline(*JOB, efficiency("ampere"))])
+    one = stack([surrogate_of(*JOB, efficiency("ampere"))])
     first = model_factors(*JOB, calibration, "fsdp", 4)
     assert np.array_equal(first, model_factors(*JOB, calibration, "fsdp", 4))
     assert np.array_equal(first, outline_factors(one, CalibrationKey.of(JOB[1].device, "fsdp"), False, calibration, 4))

@@ -92,11 +92,11 @@ def test_shipped_calibration_covers_every_knob_and_stays_near_the_kernels() -> N
     """Kernels were measured: whole steps may not say that products take half or twice as long."""
     for generation in ("ampere", "hopper", "blackwell"):
         for framework in (*FRAMEWORKS.names, ""):
-            fix = shipped().correction(CalibrationKey(generation, framework))
-            assert isinstance(fix, CostCorrection)
-            assert 0.8 < fix.gemm < 1.3
-            assert 0.0 < fix.hidden < 1.0
-            assert min(getattr(fix, knob) for knob in KNOBS) > 0.0
+            correction = shipped().correction(CalibrationKey(generation, framework))
+            assert isinstance(correction, CostCorrection)
+            assert 0.8 < correction.gemm < 1.3
+            assert 0.0 < correction.hidden < 1.0
+            assert min(getattr(correction, knob) for knob in KNOBS) > 0.0
     record = shipped().record
     assert record is not None
     assert record["rows"] > 3000

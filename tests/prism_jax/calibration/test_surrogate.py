@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.calibration.surrogate import outline, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL, CostCorrection
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
@@ -29,7 +29,7 @@ PLANS = {
     "experts": ("mixtral-8x7b", ParallelPlan(1, 128, 4096, tp=2, pp=2, dp=16, ep=8)),
     "fp8": ("mixtral-8x7b", ParallelPlan(1, 128, 4096, tp=2, pp=2, dp=16, ep=8, dtype="fp8")),
 }
-FIXES = {
+CORRECTIONS = {
     "neutral": NEUTRAL,
     "kernels": CostCorrection(gemm=1.2, attention=0.8, memory=1.5, fp8=0.8, expert=1.3, host=0.7),
     "links": CostCorrection(scale_up=1.4, network=2.0, scale_up_call_s=3e-5, network_call_s=2e-4, hidden=0.4),
@@ -37,17 +37,17 @@ FIXES = {
 }
 
 
-@pytest.mark.parametrize("fix", FIXES)
+@pytest.mark.parametrize("correction", CORRECTIONS)
 @pytest.mark.parametrize("name", PLANS)
-def test_outline_is_close_to_the_step_of_the_pipeline(name: str, fix: str) -> None:
+def test_outline_is_close_to_the_step_of_the_pipeline(name: str, correction: str) -> None:
     """The oracle is the event simulator on the costs that predictions use."""
     model, plan = models.model(PLANS[name][0]), PLANS[name][1]
     cluster = catalog.cluster("dgx-h100", plan.n_devices)
-    eff = replace(efficiency("hopper"), fix=FIXES[fix])
+    eff = replace(efficiency("hopper"), correction=CORRECTIONS[correction])
     cost = step_cost(model, cluster, plan, eff)
     schedule = make_schedule(plan.schedule, plan.pp, plan.n_micro_batch, plan.virtual_stages)
     expected = simulate_cost(schedule, cost).step_s
-    found = surrogate_seconds(outline(model, cluster, plan, eff), FIXES[fix])
+    found = surrogate_seconds(surrogate_of(model, cluster, plan, eff), CORRECTIONS[correction])
     assert found == pytest.approx(expected, rel=0.03)
 
 
@@ -55,12 +55,14 @@ def test_rows_do_not_see_each_other() -> None:
     rows = []
     for name, plan in PLANS.values():
         rows.append(
-            outline(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
+            surrogate_of(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
         )
-    fix = FIXES["links"]
-    together = surrogate_seconds(stack(rows), fix)
-    assert together == pytest.approx([surrogate_seconds(row, fix) for row in rows], rel=1e-12)
-    spread: dict[str, Any] = {item.name: np.full(len(rows), getattr(fix, item.name)) for item in fields(CostCorrection)}
+    correction = CORRECTIONS["links"]
+    together = surrogate_seconds(stack(rows), correction)
+    assert together == pytest.approx([surrogate_seconds(row, correction) for row in rows], rel=1e-12)
+    spread: dict[str, Any] = {
+        item.name: np.full(len(rows), getattr(correction, item.name)) for item in fields(CostCorrection)
+    }
     columns = CostCorrection(**spread)
     assert surrogate_seconds(stack(rows), columns) == pytest.approx(together, rel=1e-12)
 
@@ -68,7 +70,7 @@ def test_rows_do_not_see_each_other() -> None:
 @pytest.mark.parametrize("knob", [item.name for item in fields(CostCorrection) if item.name != "hidden"])
 def test_no_knob_shortens_a_step_when_it_grows(knob: str) -> None:
     name, plan = PLANS["fp8"]
-    row = outline(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
+    row = surrogate_of(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
     base = getattr(NEUTRAL, knob)
     more = replace(NEUTRAL, **{knob: 1.5 * base if base else 1e-3})
     assert surrogate_seconds(row, more) >= surrogate_seconds(row, NEUTRAL)

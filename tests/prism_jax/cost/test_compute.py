@@ -109,7 +109,7 @@ def test_the_factor_of_fp8_is_that_of_products_in_fp8_alone() -> None:
         Kernel("router", "F", "gemm", 1e12, 1e9, 1.0, 8192.0, 8192.0, 8192.0, dtype="bf16"),
         Kernel("cast", "F", "memory", 0.0, 1e9),
     ]
-    slow = replace(hopper, fix=replace(hopper.fix, fp8=1.5))
+    slow = replace(hopper, correction=replace(hopper.correction, fp8=1.5))
     ratio = {
         dtype: op_seconds(KernelTable.of(ops), h100, dtype, slow) / op_seconds(KernelTable.of(ops), h100, dtype, hopper)
         for dtype in ("fp8", "bf16")

@@ -66,9 +66,11 @@ def hardware(value: Callable[[Any], Any], cluster: Cluster) -> Cluster:
 
 def constants(value: Callable[[Any], Any], eff: Efficiency) -> Efficiency:
     """`eff` with every number but the tiles as `value` of it."""
-    fix = CostCorrection(**{item.name: value(getattr(eff.fix, item.name)) for item in fields(CostCorrection)})
-    names = [item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "fix")]
-    return replace(eff, fix=fix, **{name: value(getattr(eff, name)) for name in names})
+    correction = CostCorrection(
+        **{item.name: value(getattr(eff.correction, item.name)) for item in fields(CostCorrection)}
+    )
+    names = [item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "correction")]
+    return replace(eff, correction=correction, **{name: value(getattr(eff, name)) for name in names})
 
 
 def agree(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> None:

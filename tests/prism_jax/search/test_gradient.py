@@ -17,7 +17,7 @@ from prism_jax.search.gradient.polish import neighbours
 from prism_jax.search.gradient.relax import descend
 from prism_jax.search.gradient.search import gap, gradient_search
 from prism_jax.search.gradient.time import estimate_s
-from prism_jax.search.gradient.visited import Known
+from prism_jax.search.gradient.visited import VisitedPlans
 from prism_jax.search.plans.block import feasibility, table_cost
 from prism_jax.search.plans.rules import FEASIBLE
 from prism_jax.search.plans.space import PlanSpace, default_space
@@ -119,7 +119,7 @@ def test_the_gradient_leads_to_faster_plans(job):
     """Ends of starts are faster than plans drawn at random from the same space; by how much a benchmark says."""
     space = default_space(job)
     knobs = Knobs(space, job.plan, job.model)
-    known = Known(knobs, Evaluator(job, space).costs)
+    known = VisitedPlans(knobs, Evaluator(job, space).costs)
     ends, _ = known.look_up(descend(knobs, known, seed=0))
     rng = np.random.default_rng(0)
     drawn, _ = known.look_up(rng.integers(knobs.sizes, size=(1500, len(knobs.sizes))))

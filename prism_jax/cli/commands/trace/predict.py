@@ -10,7 +10,7 @@ from .... import app
 from ...options import Json, Plot, Seed
 from ...pictures import check_picture
 from ...progress import working
-from ...result import leave
+from ...result import emit
 from .options import Meta, TraceFile
 
 TrainFraction = Annotated[
@@ -68,4 +68,4 @@ def predict(
             seed=seed,
             progress=progress,
         )
-    leave(run.report, json, plot=plot, figure=run.figure)
+    emit(run.report, json, plot=plot, figure=run.figure)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from .... import app
 from ...options import Json
 from ...progress import working
-from ...result import leave
+from ...result import emit
 from .options import Meta, TraceFile
 
 
 def info(file: TraceFile, meta: Meta = None, json: Json = False) -> None:
     """Summarise a trace or log."""
-    leave(app.describe_trace(file, meta=meta), json)
+    emit(app.describe_trace(file, meta=meta), json)
 
 
 def replay(file: TraceFile, meta: Meta = None, json: Json = False) -> None:
     """Replay the recorded durations and compare the steps with the recorded ones."""
     with working():
         report = app.replay_trace(file, meta=meta)
-    leave(report, json)
+    emit(report, json)

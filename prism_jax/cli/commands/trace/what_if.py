@@ -11,7 +11,7 @@ from ....errors import DataError
 from ...options import Json, Seed
 from ...pictures import check_picture
 from ...progress import working
-from ...result import leave
+from ...result import emit
 from .options import Meta, TraceFile
 
 LONGEST = 20  # characters of two ranks, or a rank and a factor
@@ -77,7 +77,7 @@ def what_if(
         run = app.run_what_if(
             file, meta=meta, changes=changes, n_draw=draws, seed=seed, inputs=inputs, progress=progress
         )
-    leave(run.report, json, plot=plot, figure=run.figure)
+    emit(run.report, json, plot=plot, figure=run.figure)
 
 
 def _slow(text: str) -> tuple[int, float]:

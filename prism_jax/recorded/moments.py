@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from .._typing import Floats
-from .recorded_job import PERFECT, MomentMatch, RecordedJob
+from .recorded_job import IDENTITY, MomentMatch, RecordedJob
 from .replay import replay, replay_program
 from .unseen_steps import predict_job
 
@@ -27,9 +27,9 @@ BELIEVED = 2.0  # standard errors
 FEWEST = 5  # recorded steps; fewer tell nothing about what the model misses
 
 
-def calibrated(job: RecordedJob) -> RecordedJob:
+def match_moments(job: RecordedJob) -> RecordedJob:
     """`job` with the factors that make drawn steps agree with recorded ones, as far as these can tell."""
-    plain = replace(job, agreement=PERFECT)
+    plain = replace(job, agreement=IDENTITY)
     drawn = predict_job(plain, key=jax.random.key(SEED), n_draw=N_DRAW, n_replica=job.trace.n_replica)
     return replace(job, agreement=agreement(job, drawn.step_s))
 
@@ -38,7 +38,7 @@ def agreement(job: RecordedJob, drawn_s: Floats) -> MomentMatch:
     """Of steps drawn from `job`, with the recorded replicas and not calibrated, with its recorded steps."""
     recorded_s = _recorded(job)
     if len(recorded_s) < FEWEST or recorded_s.std() == 0 or drawn_s.std() == 0:
-        return PERFECT
+        return IDENTITY
     mean_error, sd_error = _relative_errors(recorded_s)
     return MomentMatch(
         mean=_shrunk(float(recorded_s.mean() / drawn_s.mean()), mean_error),

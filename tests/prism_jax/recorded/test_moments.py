@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.recorded.match_moments import calibrated
+from prism_jax.recorded.moments import match_moments
 from prism_jax.recorded.recorded_job import MomentMatch, RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import predict_job
 from tests.support.trace_oracle import PipelineJob
@@ -23,7 +23,7 @@ def fitted(n_step: int, seed: int = 1) -> RecordedJob:
 
 def test_a_job_that_the_model_describes_is_left_alone() -> None:
     """Two factors of ten jobs: a factor is off by more than two standard errors once in twenty times at most."""
-    found = [calibrated(fitted(40, seed)).agreement for seed in range(10)]
+    found = [match_moments(fitted(40, seed)).agreement for seed in range(10)]
     touched = sum((agreement.mean != 1.0) + (agreement.spread != 1.0) for agreement in found)
     assert touched <= 5  # binomial(20, 0.05) exceeds it with probability 3e-4
 
@@ -34,7 +34,7 @@ def test_steps_that_are_off_are_moved(factor: float) -> None:
     job = fitted(60)
     assert job.effects is not None
     wrong = replace(job, effects=replace(job.effects, base=job.effects.base - np.log(factor)))
-    mean = calibrated(wrong).agreement.mean
+    mean = match_moments(wrong).agreement.mean
     assert mean == pytest.approx(factor, rel=0.03)
     drawn = predict_job(replace(wrong, agreement=MomentMatch(mean=mean)), key=jax.random.key(3))
     assert drawn.step_s.mean() == pytest.approx(predict_job(job, key=jax.random.key(3)).step_s.mean(), rel=0.03)
@@ -49,4 +49,4 @@ def test_agreement_keeps_the_mean_where_it_stretches() -> None:
 
 
 def test_a_few_steps_tell_nothing() -> None:
-    assert calibrated(fitted(4)).agreement == MomentMatch()
+    assert match_moments(fitted(4)).agreement == MomentMatch()
