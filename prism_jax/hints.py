@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Names from Megatron-LM, DeepSpeed, torchtitan and Hugging Face configurations -> ours; what stands in a section of its own by its path.
+# Names from Megatron-LM, DeepSpeed, torchtitan and Hugging Face configurations -> ours, or the path of a nested field.
 ELSEWHERE = {
     "tensor_parallel": "tp",
     "tensor_model_parallel_size": "tp",

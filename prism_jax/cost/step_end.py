@@ -19,6 +19,7 @@ from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
 
+
 class EndWork(NamedTuple):
     """What a stage has to do after its last backward pass, nothing beside it; arrays have axes [*plan, stage].
 
@@ -86,14 +87,14 @@ def optimizer_bytes(plan: ParallelPlan) -> float:
     """HBM traffic of the optimizer per parameter that a device updates.
 
     Notes:
-        38 in mixed precision: gradient 4, master weight and two moments in and out 24, 16-bit weight 2; the gradient norm reads 4,
-        zeroing writes 4. A 16-bit buffer whose gradients the optimizer wants in fp32 is read and copied first.
+        38 in mixed precision: gradient 4, master weight and two moments in and out 24, 16-bit weight 2; the gradient norm
+        reads 4, zeroing writes 4. A 16-bit buffer whose gradients the optimizer wants in fp32 is read and copied first.
 
     Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
     """
     dtypes = plan.state_dtypes
     states = 2.0 * (dtypes.main_params_bytes + dtypes.moments_bytes)
-    buffer = 4.0 if dtypes.grad_reduce is None or plan.shard_group > 1 else ELEMENT_BYTES[dtypes.grad_reduce]
+    buffer = plan.grad_sum_bytes
     read = ELEMENT_BYTES[dtypes.main_grads] if buffer < 4.0 else buffer
     copied = buffer + read if read > buffer else 0.0
     return copied + 2.0 * read + buffer + states + 2.0

@@ -168,7 +168,9 @@ def stage_bytes(
     kept = (activations.saved[..., None, :] * saved).sum(axis=-1)
     forward = (activations.forward_peak[..., None, :] * (saved > 0.0)).max(axis=-1)
     temporary = np.maximum(forward, by_plan(activations.backward_peak))
-    temporary = np.maximum(temporary, per_parameter(states.update) - kept)  # the update starts when activations are gone
+    temporary = np.maximum(
+        temporary, per_parameter(states.update) - kept
+    )  # the update starts when activations are gone
     copies = (options.n_gathered_layers + 1) * held.largest_unit + held.root
     bucket = np.minimum(options.bucket_elements, per_parameter(states.bucket))
     gathered = np.minimum(by_plan(states.gathered_element) * copies, per_parameter(states.gathered))

@@ -8,7 +8,7 @@ from ..errors import PlanError, Problem
 from ..kernels import RECOMPUTE as RECOMPUTE
 from ..schedule import PipelineSchedule, resolve_schedule
 from .recomputation import CORE_ATTENTION, UNIFORM
-from .state_dtypes import StateDtypes as StateDtypes
+from .state_dtypes import ELEMENT_BYTES, StateDtypes as StateDtypes
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
@@ -123,6 +123,12 @@ class ParallelPlan:
     def element_bytes(self) -> float:
         """Bytes of an activation, and of a weight as it is computed with."""
         return 4.0 if self.dtype == "fp32" else 2.0
+
+    @property
+    def grad_sum_bytes(self) -> float:
+        """Bytes of an element of the buffer that gradients are summed in; fp32 unless the plan says otherwise."""
+        own = self.state_dtypes.grad_reduce
+        return 4.0 if own is None or self.shard_group > 1 else ELEMENT_BYTES[own]
 
     @property
     def data_group(self) -> tuple[int, int]:

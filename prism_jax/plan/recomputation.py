@@ -2,8 +2,8 @@
 
 Megatron-LM: `full` checkpoints whole layers (`uniform`: all layers, `recompute_num_layers` of them per checkpoint, by default 1;
 `block`: the first `recompute_num_layers` layers of every model chunk); `selective` computes the parts named by
-`recompute_modules` again. torchtitan: its `full` is Megatron-LM's; `selective_op` saves the results of attention and of every other
-matrix product (`selective_ac_option = "op"`); `selective_layer` checkpoints every `recompute_num_layers`-th layer (`"2"`).
+`recompute_modules` again. torchtitan: its `full` is Megatron-LM's; `selective_op` saves the results of attention and of every
+other matrix product (`selective_ac_option = "op"`); `selective_layer` checkpoints every `recompute_num_layers`-th layer (`"2"`).
 
 Source: Megatron-LM, megatron/core/transformer/transformer_config.py; torchtitan, distributed/activation_checkpoint.py.
 """
@@ -71,9 +71,7 @@ def share_of_layers(plan: Recomputing, n_layers: int) -> float:
 def problems(plan: Recomputing) -> Iterator[Problem]:
     """Options that contradict the kind of recomputation."""
     if plan.recompute_method not in METHODS:
-        yield Problem(
-            "recompute_method", f"{plan.recompute_method!r} is unknown; known are {', '.join(METHODS)}"
-        )
+        yield Problem("recompute_method", f"{plan.recompute_method!r} is unknown; known are {', '.join(METHODS)}")
     for name in plan.recompute_modules:
         if name not in MODULES:
             yield Problem("recompute_modules", f"{name!r} is unknown; known are {', '.join(MODULES)}")

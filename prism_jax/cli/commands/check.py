@@ -11,9 +11,7 @@ from ..result import emit
 from ..verbosity import say
 
 
-def check(
-    job: JobFile, overrides: Overrides = None, ignore_memory: IgnoreMemory = False, json: Json = False
-) -> None:
+def check(job: JobFile, overrides: Overrides = None, ignore_memory: IgnoreMemory = False, json: Json = False) -> None:
     """Validate a job and print what follows from it, without simulating anything."""
     report = app.check_job(job, overrides=overrides or ())
     emit(report, json, text=lambda: print_facts(facts(report)))

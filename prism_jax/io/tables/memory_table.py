@@ -14,8 +14,8 @@ from pathlib import Path
 from ...errors import DataError, PlanError, SpecError
 from ...framework.memory_options import GIB, MemoryOptions
 from ...framework.nanotron import NANOTRON, cost_balanced_split
-from ...memory.breakdown import MemoryBreakdown, memory
 from ...kernels import COMMON_RECOMPUTE
+from ...memory.breakdown import MemoryBreakdown, memory
 from ...plan.plan import ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster

@@ -135,7 +135,9 @@ class LayerBlock:
         shares = [self._recomputing * self._again.comm_share(comm) for comm in comms]
         repeated = zip(comms, shares, strict=True)
         return comms + [
-            comm._replace(phase="B", count=share * comm.count) for comm, share in repeated if comm.phase == "F" and share
+            comm._replace(phase="B", count=share * comm.count)
+            for comm, share in repeated
+            if comm.phase == "F" and share
         ]
 
     @property
@@ -170,7 +172,9 @@ class LayerBlock:
         """What recomputation brings back, one checkpoint at a time."""
         if self.plan.recompute == "none":
             return 0.0
-        whole = total_bytes(layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=NOTHING))
+        whole = total_bytes(
+            layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=NOTHING)
+        )
         left = layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=self._again)
         n_layer = layers_per_checkpoint(self.plan)
         return max(0.0, n_layer * whole - total_bytes(left))

@@ -1,8 +1,8 @@
 """What a transformer layer computes again in its backward pass, and what it need not save for that.
 
 A module is named as Megatron-LM names it (`--recompute-modules`); kernels and saved tensors are those of `ops` and
-`saved_tensors`. torchtitan's `selective_op` saves the results of attention and of every other matrix product in the order in which
-a Llama layer runs them (query, value, gate, down), and computes everything else again, a mixture of experts as a whole.
+`saved_tensors`. torchtitan's `selective_op` saves the results of attention and of every other matrix product in the order in
+which a Llama layer runs them (query, value, gate, down), and computes everything else again, a mixture of experts as a whole.
 
 Source: Megatron-LM, megatron/core/transformer (`recompute_modules`); torchtitan, distributed/activation_checkpoint.py.
 """

@@ -165,7 +165,9 @@ def layer_saved_tensors(
     share = recomputing_share(model, plan) if again is None else 1.0
     again = recomputed(model, plan, is_moe) if again is None else again
     mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
-    kept = [(tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in _attention(model, plan, lay) + mlp]
+    kept = [
+        (tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in _attention(model, plan, lay) + mlp
+    ]
     kept += [(_added(name, model, plan, lay), share) for name in again.added]
     return tuple(SavedTensor(name, part * size) for (name, size), part in kept if part)
 

@@ -37,8 +37,7 @@ class Shard:
     def of(cls, model: TransformerSizes, plan: ParallelPlan) -> Shard:
         """Sizes on one device under `plan`."""
         tokens = plan.micro_batch * plan.seq_len / plan.cp
-        element, summed = plan.element_bytes, plan.state_dtypes.grad_reduce
-        in_fp32 = summed is None or plan.shard_group > 1
+        element = plan.element_bytes
         return cls(
             tokens=tokens,
             local_tokens=tokens / plan.tp if plan.sequence_parallel else tokens,
@@ -46,7 +45,7 @@ class Shard:
             element_bytes=element,
             gemm_bytes=1.0 if plan.dtype == "fp8" else element,
             accumulate_bytes=_accumulate_bytes(plan) if plan.fused_grad_accumulation is False else 0.0,
-            grad_bytes=4.0 if in_fp32 else ELEMENT_BYTES[summed],
+            grad_bytes=plan.grad_sum_bytes,
             dropout=has_dropout(model),
         )
 
@@ -67,11 +66,23 @@ def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1
     a, w, out = m * k * batch, k * n * batch, m * n * batch
     read, write = shard.gemm_bytes, shard.element_bytes
     is_fused = shard.accumulate_bytes == 0.0
+    summed = 2.0 * shard.grad_bytes if is_fused else write
     apart = [] if is_fused else [stream(f"{name}_accumulate", "W", shard.accumulate_bytes * w)]
     return _fp8_casts(name, a, out, shard) + [
         Kernel(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
         Kernel(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
-        Kernel(name, "W", "gemm", flops, read * (a + out) + (2.0 * shard.grad_bytes if is_fused else write) * w, 1.0, k, n, m, batch),
+        Kernel(
+            name,
+            "W",
+            "gemm",
+            flops,
+            read * (a + out) + summed * w,
+            1.0,
+            k,
+            n,
+            m,
+            batch,
+        ),
         *apart,
     ]
 
