@@ -38,7 +38,7 @@ ELSEWHERE = {
     "store_param_remainders": "state_dtypes.main_params",
     "exp_avg_dtype": "state_dtypes.exp_avg",
     "exp_avg_sq_dtype": "state_dtypes.exp_avg_sq",
-    "use_precision_aware_optimizer": "state_dtypes (main_grads, main_params, exp_avg, exp_avg_sq)",
+    "use_precision_aware_optimizer": "state_dtypes",
     "fp8_param_gather": "state_dtypes.fp8_params",
     "fp8_param": "state_dtypes.fp8_params",
     "enable_fsdp_float8_all_gather": "state_dtypes.fp8_params",
@@ -77,7 +77,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     text, names = str(name), list(known)
     lowered = text.lower()
     meant = ELSEWHERE.get(lowered.lstrip("-").replace("-", "_"), "")
-    if meant and meant.replace(" ", ".").split(".")[0] in names:
+    if meant.split(".")[0] in names:
         return meant
     return next(
         (close[0] for word in (text, lowered) if (close := get_close_matches(word, names, n=1, cutoff=0.6))), None

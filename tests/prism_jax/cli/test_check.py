@@ -95,7 +95,7 @@ def test_recomputation_that_saves_nothing_is_noted(job, capsys):
         ("grad_reduce_in_bf16", "state_dtypes.grad_reduce"),
         ("--grad-reduce-in-bf16", "state_dtypes.grad_reduce"),
         ("grad_dtype", "state_dtypes.grad_reduce"),
-        ("use_precision_aware_optimizer", "state_dtypes (main_grads, main_params, exp_avg, exp_avg_sq)"),
+        ("use_precision_aware_optimizer", "state_dtypes"),
         ("fp8_param_gather", "state_dtypes.fp8_params"),
         ("recompute_granularity", "recompute"),
     ],

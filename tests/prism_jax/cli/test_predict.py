@@ -46,7 +46,7 @@ def test_one_sample_is_enough_to_run(job, method, capsys):
 
 
 def test_a_job_that_does_not_fit_is_predicted_and_ends_with_1(job, capsys):
-    arguments = ["predict", job, "--set", "cluster.device.hbm=4 GiB", "--samples", "16"]
+    arguments = ["predict", job, "--set", "cluster.device.hbm=1 GiB", "--samples", "16"]
     assert main(arguments) == 1
     captured = capsys.readouterr()
     assert "DOES NOT FIT" in captured.out
