@@ -61,6 +61,8 @@ def run_search(
     objective: str | Objective = "p95",
     price_per_gpu_hour: float | None = None,
     method: str = "exhaustive",
+    any_framework: bool = False,
+    memory_margin: float | None = None,
     top: int = 10,
     resume: str | Path | None = None,
     seed: int = 0,
@@ -74,6 +76,8 @@ def run_search(
         objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
         price_per_gpu_hour: for objectives in money.
         method: "exhaustive", or "gradient" for spaces too large to enumerate.
+        any_framework: plans that the job's framework does not have, too, and overlap as a knob (`default_space`).
+        memory_margin: share of a device's memory that a plan leaves free; None: what the framework needs.
         top: how many plans are to be told apart.
         resume: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
 
@@ -82,8 +86,15 @@ def run_search(
         PlanError: no plan is feasible.
     """
     check_method(method, resume)
-    own, values, draws = _asked(job, overrides, fits, force, space, seed, progress, objective, price_per_gpu_hour)
-    common: dict[str, Any] = {"objective": objective, "price_per_gpu_hour": price_per_gpu_hour}
+    _check_margin(memory_margin)
+    own, values, draws = _asked(
+        job, overrides, fits, force, space, any_framework, seed, progress, objective, price_per_gpu_hour
+    )
+    common: dict[str, Any] = {
+        "memory_margin": memory_margin,
+        "objective": objective,
+        "price_per_gpu_hour": price_per_gpu_hour,
+    }
     common |= {"seed": seed, "top": top, "posterior": draws}
     study = _study(own, values, method, resume, progress, **common)
     inputs = {
@@ -92,6 +103,8 @@ def run_search(
         "space": space,
         "objective": objective if isinstance(objective, str) else objective.name,
         "method": method,
+        "any_framework": any_framework,
+        "memory_margin": memory_margin,
         "fit": list(fits),
     }
     found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
@@ -106,6 +119,8 @@ def search_sizes(
     fits: FitFiles = (),
     force: bool = False,
     space: str | Path | PlanSpace | None = None,
+    any_framework: bool = False,
+    memory_margin: float | None = None,
     price_per_hour: float = 0.0,
     objective: str | Objective = "p95",
     seed: int = 0,
@@ -116,7 +131,7 @@ def search_sizes(
     Args:
         n_devices: sizes of the cluster.
         price_per_hour: of one device.
-        job, overrides, fits, force, space, objective, seed, progress: as in `run_search`.
+        job, overrides, fits, force, space, any_framework, memory_margin, objective, seed, progress: as in `run_search`.
 
     Raises:
         ConfigError, DataError, FitError: a file or an option is wrong.
@@ -125,13 +140,23 @@ def search_sizes(
     Example:
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
-    own, _, _ = _asked(job, overrides, fits, force, space, seed, progress, objective, price_per_hour or None)
-    values = None if space is None else _space(space, own)
+    _check_margin(memory_margin)
+    own, values, _ = _asked(
+        job, overrides, fits, force, space, any_framework, seed, progress, objective, price_per_hour or None
+    )
+    values = values if any_framework or space is not None else None
     progress(0.0, "loading JAX")
     from ..search.sizes import best_sizes, search_sizes as search  # needs JAX, which mistakes above do not wait for
 
     sizes = search(
-        own, n_devices, values, price_per_hour=price_per_hour, objective=objective, seed=seed, progress=progress
+        own,
+        n_devices,
+        values,
+        price_per_hour=price_per_hour,
+        objective=objective,
+        seed=seed,
+        memory_margin=memory_margin,
+        progress=progress,
     )
     inputs = {
         "job": source_of(job),
@@ -174,6 +199,7 @@ def _asked(
     fits: FitFiles,
     force: bool,
     space: str | Path | PlanSpace | None,
+    any_framework: bool,
     seed: int,
     progress: Progress,
     objective: str | Objective,
@@ -182,15 +208,23 @@ def _asked(
     """The job after its fits, the space, and posterior draws of its variability; an unknown objective is refused."""
     own, rest = calibrated_job(loaded(job, overrides), fits)
     plan_objective(objective, own.plan, price_per_gpu_hour)
-    values = _space(space, own)
+    values = _space(space, own, any_framework)
     fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
     return fitted.job, values, fitted.draws
 
 
-def _space(space: str | Path | PlanSpace | None, job: Job) -> PlanSpace:
+def _space(space: str | Path | PlanSpace | None, job: Job, any_framework: bool) -> PlanSpace:
     if isinstance(space, PlanSpace):
         return space
-    return default_space(job) if space is None else read_space(str(space), default_space(job))
+    default = default_space(job, any_framework=any_framework)
+    return default if space is None else read_space(str(space), default)
+
+
+def _check_margin(memory_margin: float | None) -> None:
+    if memory_margin is not None and not 0.0 <= memory_margin < 1.0:
+        raise DataError(
+            f"--memory-margin: {memory_margin:g} is no share of a device's memory. Give a number from 0 up to 1."
+        )
 
 
 def _study(

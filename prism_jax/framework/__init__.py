@@ -9,6 +9,7 @@ from .._core.registry import Registry
 from ..errors import SpecError
 from ..hints import did_you_mean
 from .base import Framework as Framework, PlanDefaults as PlanDefaults
+from .capabilities import Capabilities as Capabilities
 from .colossalai import COLOSSALAI
 from .deepspeed import DEEPSPEED
 from .fsdp import FSDP

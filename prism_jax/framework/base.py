@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import SpecError
+from .capabilities import ANYTHING, Capabilities
 from .memory_options import MEGATRON, MemoryOptions
 from .recognition import SourcePattern
 
@@ -63,6 +64,8 @@ class Framework:
         plan_defaults: what it does where a plan leaves a field open.
         memory: what it holds where frameworks differ.
         memory_source: what those numbers rest on, in words.
+        memory_margin: share of a device's memory that a search leaves free, so that 95 % of the plans it calls feasible fit.
+        capabilities: which plans it can run.
         layer_split: (model, pp) -> layers of every pipeline stage as it deals them out by itself, for readers of measured runs;
             None: as even as possible. A job's own layers stay where its plan puts them.
         patterns: what a published run says of itself when it ran on this framework.
@@ -77,6 +80,8 @@ class Framework:
     plan_defaults: PlanDefaults = PlanDefaults()
     memory: MemoryOptions = MEGATRON
     memory_source: str = AS_MEGATRON
+    memory_margin: float = 0.1
+    capabilities: Capabilities = ANYTHING
     layer_split: LayerSplit | None = None
     patterns: tuple[SourcePattern, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import EAGER, Framework
+from .capabilities import Capabilities
 from .memory_options import MemoryOptions
 from .recognition import by_name, in_notes
 
@@ -12,6 +13,12 @@ FSDP = Framework(
     EAGER,
     # SwiGLU and cross entropy as separate eager operations: logits in 16 bits, in fp32, and their log softmax at once.
     memory=MemoryOptions(fused_gate=False, logits_peak_bytes=10.0),
+    capabilities=Capabilities(
+        schedules=(),
+        sharding=("fsdp",),
+        recompute=("none", "full", "selective_op"),
+        source="PyTorch, torch/distributed/fsdp: pipelines are a matter of the trainer",
+    ),
     memory_source="the operations of torchtitan's model and loss, as PyTorch runs them; no peaks were compared",
     patterns=(
         in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),

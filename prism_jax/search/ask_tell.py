@@ -70,7 +70,8 @@ class AskTell:
     @property
     def knobs(self) -> dict[str, tuple[Any, ...]]:
         """Values of every knob of the space, for an optimiser that suggests them one by one."""
-        return {field.name: values for field in fields(self.space) if (values := getattr(self.space, field.name))}
+        names = (field.name for field in fields(self.space) if field.name != "n_chunk")
+        return {name: values for name in names if (values := getattr(self.space, name))}
 
     def plan(self, **knobs: Any) -> ParallelPlan:
         """The plan of some knobs; those left out are as in the job, and dp follows from the number of devices.

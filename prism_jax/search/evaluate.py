@@ -91,11 +91,17 @@ def efficiency_of_plans(job: Job) -> Efficiency:
 
 
 class Evaluator:
-    """Evaluates the plans of a space for one job; plan numbers count through the blocks of the space's layouts."""
+    """Evaluates the plans of a space for one job; plan numbers count through the blocks of the space's layouts.
 
-    def __init__(self, job: Job, space: Plans) -> None:
+    Args:
+        job, space: as in `search`.
+        memory_margin: share of a device's memory that a feasible plan leaves free.
+    """
+
+    def __init__(self, job: Job, space: Plans, memory_margin: float = 0.0) -> None:
         self.job, self.space = job, space
-        self.costs = PlanCosts(job.model, job.cluster, efficiency_of_plans(job), job.software.memory)
+        eff, options = efficiency_of_plans(job), job.software.memory
+        self.costs = PlanCosts(job.model, job.cluster, eff, options, memory_margin)
         self.layouts = tuple(space.layouts(job.model))
         self.block = lru_cache(maxsize=8)(self._block)
 

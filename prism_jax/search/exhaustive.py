@@ -32,6 +32,7 @@ def search(
     top: int = 10,
     posterior: Sequence[Variability] = (),
     journal: str | Path | None = None,
+    memory_margin: float | None = None,
     progress: Progress = silent,
 ) -> Study:
     """The plans of `space` with the least objective, for the model, the cluster and the batch of `job`.
@@ -45,6 +46,7 @@ def search(
         top: how many plans are to be told apart.
         posterior: draws of the variability from a fit, for the interval of the gain.
         journal: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
+        memory_margin: share of a device's memory that a feasible plan leaves free; None: what the framework needs.
         progress: called with the fraction done of what is being done.
 
     Raises:
@@ -54,8 +56,9 @@ def search(
     started = time.perf_counter()
     wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
     space = default_space(job) if space is None else space
-    evaluator = Evaluator(job, space)
-    kept = Journal(None if journal is None else Path(journal), _fingerprint(job, space, wanted, seed, top))
+    margin = job.software.memory_margin if memory_margin is None else memory_margin
+    evaluator = Evaluator(job, space, margin)
+    kept = Journal(None if journal is None else Path(journal), _fingerprint(job, space, wanted, seed, top, margin))
     screen = _screen(evaluator, kept, progress)
     try:
         found = successive_halving(evaluator, screen, wanted, seed, top, kept.scores, progress)
@@ -145,7 +148,9 @@ def _promise(
     return promise(evaluator, job.plan, best.plan, objective, seed, posterior), ()
 
 
-def _fingerprint(job: Job, space: PlanSpace, objective: PlanObjective, seed: int, top: int) -> str:
+def _fingerprint(job: Job, space: PlanSpace, objective: PlanObjective, seed: int, top: int, margin: float) -> str:
     eff = efficiency_of_plans(job)
     rules, question = job.software.memory, objective.text
-    return fingerprint(job.model, job.cluster, job.plan, job.variability, eff, rules, space, question, seed, top)
+    return fingerprint(
+        job.model, job.cluster, job.plan, job.variability, eff, rules, space, question, seed, top, margin
+    )

@@ -60,12 +60,13 @@ def search_sizes(
     objective: str | Objective = "p95",
     seed: int = 0,
     top: int = 1,
+    memory_margin: float | None = None,
     progress: Progress = silent,
 ) -> tuple[Size, ...]:
     """Best plan on every number of devices, fewest first.
 
     Args:
-        job, objective, seed, top, progress: as in `search`.
+        job, objective, seed, top, memory_margin, progress: as in `search`.
         space: `default_space` of each size if not given; its own numbers of devices do not count.
         price_per_hour: of one device.
 
@@ -88,6 +89,7 @@ def search_sizes(
             price_per_gpu_hour=price_per_hour or None,
             seed=seed,
             top=top,
+            memory_margin=memory_margin,
             progress=progress,
         )
         device_s = n * study.best.p50_s

@@ -38,6 +38,20 @@ Price = Annotated[
         help="Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step.",
     ),
 ]
+AnyFramework = Annotated[
+    bool,
+    typer.Option(
+        "--any-framework", help="Consider plans that the job's framework does not have, and overlap as a knob."
+    ),
+]
+MemoryMargin = Annotated[
+    float | None,
+    typer.Option(
+        "--memory-margin",
+        metavar="SHARE",
+        help="Share of a device's memory that a plan leaves free, by framework if not given.",
+    ),
+]
 
 
 def search(
@@ -46,6 +60,8 @@ def search(
     objective: ObjectiveName = "p95",
     space: Space = None,
     method: Method = "exhaustive",
+    any_framework: AnyFramework = False,
+    memory_margin: MemoryMargin = None,
     top: Top = 10,
     resume: Resume = None,
     fit: Fits = None,
@@ -59,12 +75,12 @@ def search(
     """Search for the parallel plan that minimises the tail of the step time."""
     check_picture(plot)
     common: dict[str, Any] = {"overrides": overrides or (), "fits": fit or (), "force": force, "space": space}
-    common |= {"objective": objective, "seed": seed}
+    common |= {"objective": objective, "seed": seed, "any_framework": any_framework, "memory_margin": memory_margin}
     if gpus:
         if plot or resume or method != "exhaustive":
             app.check_method(method, resume)
             raise DataError(
-                "--gpus: can be combined with --objective, --space, --price, --seed and --json only. Remove the other options."
+                "--gpus: can be combined with --objective, --space, --any-framework, --memory-margin, --price, --seed and --json only. Remove the other options."
             )
         with working() as progress:
             report = app.search_sizes(job, gpus, price_per_hour=price, progress=progress, **common)

@@ -46,6 +46,7 @@ def gradient_search(
     seed: int = 0,
     top: int = 10,
     posterior: Sequence[Variability] = (),
+    memory_margin: float | None = None,
     progress: Progress = silent,
 ) -> Study:
     """Plans of `space` with a small objective; for spaces too large for `search`, whose arguments and result it shares.
@@ -58,6 +59,7 @@ def gradient_search(
         seed: same seed, same answer.
         top: how many plans are to be told apart.
         posterior: draws of the variability from a fit, for the interval of the gain.
+        memory_margin: as in `search`.
         progress: called with the fraction done of what is being done.
 
     Raises:
@@ -70,8 +72,9 @@ def gradient_search(
     started = time.perf_counter()
     wanted = plan_objective(objective, job.plan, price_per_gpu_hour)
     space = default_space(job) if space is None else space
+    margin = job.software.memory_margin if memory_margin is None else memory_margin
     knobs = Knobs(space, job.plan, job.model)
-    first = Evaluator(job, space)
+    first = Evaluator(job, space, margin)
     known = VisitedPlans(knobs, first.costs)
     known.look_up(knobs.start(job.plan)[None])
     known.look_up(descend(knobs, known, seed, progress))

@@ -54,7 +54,7 @@ class VisitedPlans:
         for table, rows in self._knobs.tables(codes):
             reason, memory = feasibility(table, self._costs)
             sound = (reason == FEASIBLE) | (reason == MEMORY)
-            fullness[rows[sound]] = np.log(memory[sound] / self._costs.cluster.device.hbm_bytes)
+            fullness[rows[sound]] = np.log(memory[sound] / self._costs.memory_limit_bytes)
             fits = np.flatnonzero(reason == FEASIBLE)
             if fits.size:
                 time[rows[fits]] = estimate_s(table_cost(table.take(fits), self._costs), self._costs)

@@ -29,7 +29,7 @@ def feasibility(table: PlanTable, costs: PlanCosts) -> tuple[Reasons, Floats]:
     sound = np.flatnonzero(reason == FEASIBLE)
     if sound.size:
         memory[sound] = peak_memory(table.take(sound), costs)
-        reason[sound[memory[sound] > costs.cluster.device.hbm_bytes]] = MEMORY
+        reason[sound[memory[sound] > costs.memory_limit_bytes]] = MEMORY
     return reason, memory
 
 

@@ -36,10 +36,19 @@ class PlanCosts:
 
     Args:
         options: what the framework holds in memory.
+        memory_margin: share of a device's memory that a plan leaves free.
     """
 
-    def __init__(self, model: Workload, cluster: Cluster, eff: Efficiency, options: MemoryOptions = MEGATRON) -> None:
+    def __init__(
+        self,
+        model: Workload,
+        cluster: Cluster,
+        eff: Efficiency,
+        options: MemoryOptions = MEGATRON,
+        memory_margin: float = 0.0,
+    ) -> None:
         self.model, self.cluster, self.eff, self.options = model, cluster, eff, options
+        self.memory_limit_bytes = (1.0 - memory_margin) * cluster.device.hbm_bytes
         self._alone = PlanCache(lambda plan: self._blocks(plan).alone_of(kinds_of(model)))
         self._gathering = PlanCache(lambda plan: self._blocks(plan).gathering_of(kinds_of(model)))
         self._states = PlanCache(lambda plan: state_factors(model, plan, options))

@@ -6,8 +6,9 @@ sharding without replicas) is left out where the group has one member.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from ...schedule import SCHEDULES, PipelineSchedule, resolve_schedule
 from ...workload.base import Workload, n_body
 from .table import COLUMNS, Layout, PlanTable
 
+_T = TypeVar("_T")
 SWITCH = (0, 1)
 MAX_TP_NODES = 2  # a tensor-parallel group spans two hosts at most
 MAX_MICRO_BATCH = 16
 MIN_SEQ_PER_CP = 512  # tokens; shorter parts do not fill a device
+MAY_BE_EMPTY = ("dp_shard", "n_chunk")
 VIRTUAL_STAGES = (1, 2, 3, 4, 6, 8, 12)
 
 
@@ -35,6 +38,7 @@ class PlanSpace:
         tp, pp, cp, ep, micro_batch, virtual_stages, schedule, recompute, zero_stage: as in `ParallelPlan`; dp follows.
         sharding: none (with each of `zero_stage`), fsdp, hsdp (with each of `dp_shard`).
         sequence_parallel, overlap_dp, overlap_tp, overlap_pp: 0 and/or 1.
+        n_chunk: model chunks of a pipeline, pp * virtual_stages; none given: any number.
     """
 
     n_devices: tuple[int, ...]
@@ -53,11 +57,12 @@ class PlanSpace:
     overlap_dp: tuple[int, ...] = SWITCH
     overlap_tp: tuple[int, ...] = SWITCH
     overlap_pp: tuple[int, ...] = SWITCH
+    n_chunk: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for knob in fields(self):
             values = getattr(self, knob.name)
-            if knob.name != "dp_shard" and not values:
+            if knob.name not in MAY_BE_EMPTY and not values:
                 raise PlanError(f"space: {knob.name} has no value. Give one at least, or leave it out.")
             if len(set(values)) < len(values):
                 raise PlanError(f"space: {knob.name} = {list(values)} names a value twice")
@@ -72,7 +77,9 @@ class PlanSpace:
                 found = resolve_schedule(schedule)
                 fixed = found.fixed_virtual_stages
                 for v in self.virtual_stages if fixed is None else (fixed,):
-                    if not found.layout_problem(pp, v) and pp * v <= n_body(model) + 2:
+                    if found.layout_problem(pp, v) or pp * v > n_body(model) + 2:
+                        continue
+                    if not self.n_chunk or pp * v in self.n_chunk:
                         yield Layout(pp, schedule, v)
 
     def block(self, base: ParallelPlan, layout: Layout) -> PlanTable:
@@ -127,11 +134,52 @@ class PlanSpace:
         return found
 
 
-def default_space(job: Job) -> PlanSpace:
-    """Everything a performance engineer would try for `job` on its own number of devices."""
+def default_space(job: Job, *, any_framework: bool = False) -> PlanSpace:
+    """Everything a performance engineer would try for `job` on its own number of devices, as its framework allows.
+
+    Args:
+        job: its model, cluster and batch; values of its own plan stay in the space, whatever the framework has.
+        any_framework: plans that no one framework has, too, and overlap as a knob; otherwise overlap is as in the job.
+    """
+    space = _whole_space(job)
+    return space if any_framework else _within(space, job)
+
+
+def _within(space: PlanSpace, job: Job) -> PlanSpace:
+    """What the job's framework can run, with overlap as the job has it."""
+    has, plan = job.software.capabilities, job.plan
+    own_stages = (plan.zero_stage,) if plan.sharding == "none" else ()
+    return replace(
+        space,
+        tp=_kept(space.tp, None if has.max_tp is None else range(1, has.max_tp + 1), plan.tp),
+        cp=_kept(space.cp, None if has.max_cp is None else range(1, has.max_cp + 1), plan.cp),
+        pp=_kept(space.pp, (1,) if has.schedules == () else None, plan.pp),
+        schedule=_kept(space.schedule, has.schedules, plan.schedule) or (DEFAULT_SCHEDULE,),
+        zero_stage=_kept(space.zero_stage, has.zero_stages, *own_stages),
+        sharding=_kept(space.sharding, has.sharding, *(() if plan.sharding == "hsdp" else (plan.sharding,))),
+        recompute=_kept((*space.recompute, *(has.recompute or ())), has.recompute, plan.recompute),
+        sequence_parallel=space.sequence_parallel if has.sequence_parallel else (int(plan.sequence_parallel),),
+        overlap_dp=(int(plan.overlap.dp),),
+        overlap_tp=(int(plan.overlap.tp),),
+        overlap_pp=(int(plan.overlap.pp),),
+        n_chunk=_divisors(n_body(job.model)) if has.even_chunks else (),
+    )
+
+
+def _kept(values: tuple[_T, ...], allowed: Collection[_T] | None, *own: _T) -> tuple[_T, ...]:
+    """Values that are allowed or a job's own, each once."""
+    return tuple(dict.fromkeys(value for value in values if allowed is None or value in allowed or value in own))
+
+
+def _divisors(n: int) -> tuple[int, ...]:
+    return tuple(d for d in range(1, n + 1) if n % d == 0)
+
+
+def _whole_space(job: Job) -> PlanSpace:
+    """Plans of every framework."""
     model, plan = job.model, job.plan
     n = job.cluster.n_devices
-    divisors = [d for d in range(1, n + 1) if n % d == 0]
+    divisors = _divisors(n)
     widest = MAX_TP_NODES * job.cluster.node_size
     heads, tokens, experts = (model.splits(plan)[axis].n for axis in ("tp", "cp", "ep"))
     return PlanSpace(
