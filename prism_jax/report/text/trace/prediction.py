@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...quantity import bar, with_error
 from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ReplayFacts, ShapeFacts, TracePredictionReport
-from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines
+from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines, warnings
 
 
 def lines(report: TracePredictionReport) -> list[str]:
@@ -18,6 +18,7 @@ def lines(report: TracePredictionReport) -> list[str]:
         value, error = with_error(getattr(steps, name), getattr(steps.mc_error, name))
         known = f"{low:.4g} to {high:.4g} s at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
         lines.append(f"  {name}   {value} ± {error} s   ({known})")
+    lines += warnings(report.doubts)
     if report.evidence is not None:
         lines += ["", *_evidence(report.evidence)]
     if report.check is not None:
@@ -54,7 +55,7 @@ WORDS = {
 
 
 def _evidence(evidence: EvidenceFacts) -> list[str]:
-    lines = []
+    lines = [] if evidence.has_micro_batches else ["no op belongs to a micro-batch: whole recorded steps are resampled"]
     shares = sorted(evidence.variance_shares.items(), key=lambda item: -item[1])
     unit = "micro_batch" if evidence.has_micro_batches else "replica"
     if shares:
@@ -69,8 +70,6 @@ def _evidence(evidence: EvidenceFacts) -> list[str]:
         lines.append(
             f"  evidence: p = {evidence.p_values['step']:.2g} for a step effect, {evidence.p_values['rank']:.2g} for ranks"
         )
-    else:
-        lines.append("no compute belongs to micro-batches: whole recorded steps are resampled")
     lines += _agreement(evidence.agreement)
     if evidence.observed_waits:
         lines.append(
@@ -120,7 +119,8 @@ def _check(report: TracePredictionReport, check: CheckFacts) -> list[str]:
     measured, predicted = score.measured_s, score.predicted_s
     low, high = score.p95_interval_s
     covered = score.p95_covered
-    verdict = f"covered in {covered:.0%} of splits" if n_split > 1 else "covers it" if covered else "does not cover it"
+    once = f"{'contains' if covered else 'does not contain'} the measured p95"
+    verdict = f"contains it in {covered:.0%} of splits" if n_split > 1 else once
     lines = [
         f"check: fitted on {report.n_train:,} steps{_fitted(report)}, {report.n_test:,} steps predicted{over}",
         f"  p50   measured {measured.p50:.4g} s, predicted {predicted.p50:.4g} s",
