@@ -2,14 +2,18 @@
 
     python record.py OUT                      all twelve jobs, each in a folder of its own
     python record.py OUT --only ddp_2 tp_4    some of them
+    python record.py OUT --slim               profiles cut down to steps and communication, some 5 KB per rank
 
-Every job runs `WARM_UP` unrecorded steps and `--steps` recorded ones. It needs PyTorch 2.6 or later (the CPU build will do) and nothing
-of this project. Jobs whose name ends in `uneven` give their last rank extra work in every step, as much as a random draw says.
+Every job runs `WARM_UP` unrecorded steps and `--steps` recorded ones. It needs PyTorch (2.13 was used; the CPU build will do)
+and nothing of this project. Jobs whose name ends in `uneven` give their last rank extra work in every step, as much as a random
+draw says.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -29,6 +33,8 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 WARM_UP, STEPS, N_LAYER, WIDTH, ROWS, N_MICRO_BATCH = 3, 36, 4, 512, 256, 4
 EXTRA_ROWS = 512  # of the slow rank's extra work, on average
+KEPT_EVENTS = ("ProfilerStep#", "gloo:")  # of a profile that is cut down
+KEPT_HEADER = ("schemaVersion", "displayTimeUnit", "baseTimeNanoseconds")
 Step = Callable[[torch.Generator], None]
 
 
@@ -124,7 +130,7 @@ SPLITS = {"ddp": data_parallel, "fsdp": fully_sharded, "tp": tensor_parallel, "p
 JOBS = tuple(Job(split, world, uneven) for split in SPLITS for world, uneven in ((2, False), (4, False), (2, True)))
 
 
-def work(rank: int, job: Job, port: int, n_step: int, folder: Path) -> None:
+def work(rank: int, job: Job, port: int, n_step: int, slimmed: bool, folder: Path) -> None:
     """What one process does."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(job.world))
     torch.set_num_threads(1)
@@ -133,7 +139,7 @@ def work(rank: int, job: Job, port: int, n_step: int, folder: Path) -> None:
     step, rng = SPLITS[job.split](rank, job.world), torch.Generator().manual_seed(rank)
     slow = job.uneven and rank == job.world - 1
     extra = torch.randn(WIDTH, WIDTH)
-    written = partial(save, folder / f"rank{rank}.json.gz")
+    written = partial(save, folder / f"rank{rank}.json.gz", slimmed)
     plan = schedule(wait=0, warmup=WARM_UP, active=n_step, repeat=1)
     with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=written) as profiler:
         for _ in range(WARM_UP + n_step):
@@ -146,19 +152,40 @@ def work(rank: int, job: Job, port: int, n_step: int, folder: Path) -> None:
     dist.destroy_process_group()
 
 
-def save(path: Path, profiler: profile) -> None:
-    """Write a rank's profile."""
+def save(path: Path, slimmed: bool, profiler: profile) -> None:
+    """Write a rank's profile, cut down if that is wanted."""
     profiler.export_chrome_trace(str(path))
+    if slimmed:
+        slim(path)
 
 
-def record(job: Job, n_step: int, out: Path) -> Path:
+def slim(path: Path) -> None:
+    """Keep steps and communication of a profile, with the ranks of its job; no operators, no names of machines or files."""
+    with gzip.open(path, "rt") as file:
+        trace = json.load(file)
+    job = trace.get("distributedInfo", {})
+    kept = {key: trace[key] for key in KEPT_HEADER if key in trace}
+    kept["distributedInfo"] = {key: job[key] for key in ("backend", "rank", "world_size") if key in job}
+    threads: dict[int, int] = {}
+    kept["traceEvents"] = [
+        {key: event[key] for key in ("ph", "cat", "name", "ts", "dur")}
+        | {"pid": job.get("rank", 0), "tid": threads.setdefault(event["tid"], len(threads))}
+        for event in sorted(trace["traceEvents"], key=lambda event: event.get("ts", 0.0))
+        if event.get("cat") == "user_annotation" and event["name"].startswith(KEPT_EVENTS)
+    ]
+    text = json.dumps(kept, separators=(",", ":"))
+    with path.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        packed.write(text.encode())
+
+
+def record(job: Job, n_step: int, slimmed: bool, out: Path) -> Path:
     """Run a job; its profiles lie in the folder that is returned."""
     folder = out / job.name
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(work, args=(job, port, n_step, folder), nprocs=job.world)
+    mp.spawn(work, args=(job, port, n_step, slimmed, folder), nprocs=job.world)
     return folder
 
 
@@ -169,9 +196,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="+", choices=names, default=list(names))
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--slim", action="store_true")
     options = parser.parse_args()
     for name in options.only:
-        print(record(names[name], options.steps, options.out), flush=True)
+        print(record(names[name], options.steps, options.slim, options.out), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Why not to trust a prediction of unrecorded steps: what every report on one has to say beside the figures.
 
-A prediction may contradict itself (an estimate outside its own interval), the recording (a quantile where no recorded step is), or ask
-more of the recorded steps than so many can tell.
+A prediction may contradict itself (an estimate outside its own interval), the recording (a quantile where no recorded step is), or
+ask more of the recorded steps than so many can tell.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def _unlike_recorded(prediction: TracePrediction, recorded_s: Floats) -> list[st
     low, high = np.quantile(recorded_s, [0.05, 0.95])
     p50, p95, longest = prediction.quantile(0.5), prediction.quantile(0.95), recorded_s.max()
     if not low <= p50 <= high:
-        found.append(f"the p50 of {p50:.4g} s is not among the recorded steps, of which 90% take {low:.4g} to {high:.4g} s")
+        found.append(
+            f"the p50 of {p50:.4g} s is not among the recorded steps, of which 90% take {low:.4g} to {high:.4g} s"
+        )
     if p95 > FAR * longest:
         found.append(f"the p95 of {p95:.4g} s is {p95 / longest:.3g} times the longest recorded step, {longest:.4g} s")
     return found
@@ -61,8 +63,8 @@ def _too_few(n_step: int) -> list[str]:
         return []
     needed = ceil(max(1.0 / (1.0 - QUANTILES[name]) for name in beyond) - 1e-9)
     return [
-        f"{n_step} recorded {'step' if n_step == 1 else 'steps'} cannot show a {' or '.join(beyond)}: it is extrapolated beyond the "
-        f"longest of them. Record {needed} or more to see it"
+        f"{n_step} recorded {'step' if n_step == 1 else 'steps'} cannot show a {' or '.join(beyond)}: it is extrapolated beyond "
+        f"the longest of them. Record {needed} or more to see it"
     ]
 
 
@@ -75,6 +77,6 @@ def _in_a_row(recorded_s: Floats) -> list[str]:
         return []
     worth = max(round(n_step * (1.0 - alike) / (1.0 + alike)), 1)
     return [
-        f"neighbouring steps are alike (correlation {alike:.2f}), so {n_step} of them tell about as much as {worth} independent ones: "
-        "intervals hold for other steps of the recorded stretch, and are too short for another hour"
+        f"neighbouring steps are alike (correlation {alike:.2f}), so {n_step} of them tell about as much as {worth} independent "
+        "ones: intervals hold for other steps of the recorded stretch, and are too short for another hour"
     ]

@@ -62,8 +62,8 @@ def _check(job: RecordedJob, found: MomentMatch) -> None:
     wrong = [f"{1.0 / factor:.3g} times the recorded ones {what}" for what, factor in off.items() if not _near(factor)]
     if wrong:
         raise DataError(
-            f"{job.trace.source}: steps drawn from this recording are {' and '.join(wrong)}, so the model does not describe this job "
-            f"(at most {MOST:g} times is corrected). Give its step times alone, as a log of steps; or annotate {FORWARD} and "
+            f"{job.trace.source}: steps drawn from this recording are {' and '.join(wrong)}, so the model does not describe this "
+            f"job (at most {MOST:g} times is corrected). Give its step times alone, as a log of steps; or annotate {FORWARD} and "
             f"{BACKWARD} in the program and record again; or leave out steps unlike the others, such as warm-up."
         )
 

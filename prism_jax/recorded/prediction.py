@@ -4,8 +4,8 @@ Two questions have two answers. *What is the p95 of this job?* The median of the
 *What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the median p95 of samples of n drawn
 steps, with a wider interval; that one is to be compared with the p95 of n measured steps.
 
-Estimate and interval are quantiles of the same values, so an estimate never lies outside its interval. A mean would: where one refit in
-forty gives a rare step much weight, it is larger than nearly all of the values.
+Estimate and interval are quantiles of the same values, so an estimate never lies outside its interval. A mean would: where one
+refit in forty gives a rare step much weight, it is larger than nearly all of the values.
 """
 
 from __future__ import annotations

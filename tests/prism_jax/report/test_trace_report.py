@@ -126,7 +126,7 @@ def check_lines(lines: list[str]) -> None:
     for line in lines:
         assert line == line.rstrip()
         assert "nan" not in line.split()
-        assert len(line) <= WIDEST or line.startswith("note: ") or "e.g." in line, line
+        assert len(line) <= WIDEST or line.startswith(("note: ", "warning: ")) or "e.g." in line, line
 
 
 # --- Objects ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...quantity import bar, with_error
-from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ReplayFacts, ShapeFacts, TracePredictionReport
+from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ShapeFacts, TracePredictionReport
 from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines, warnings
 
 
@@ -23,13 +23,14 @@ def lines(report: TracePredictionReport) -> list[str]:
         lines += ["", *_evidence(report.evidence)]
     if report.check is not None:
         lines += ["", *_check(report, report.check)]
-    return lines + _unreplayed(report.replay) + notes(info)
+    return lines + _unreplayed(report) + notes(info)
 
 
-def _unreplayed(replay: ReplayFacts | None) -> list[str]:
-    """A warning where not even work and gaps together give the recorded steps."""
-    error = 0.0 if replay is None else replay.with_host_gaps.median_abs_error
-    if error < FAR:
+def _unreplayed(report: TracePredictionReport) -> list[str]:
+    """A warning where not even work and gaps together give the recorded steps, and drawn steps are made of these."""
+    whole_steps = report.asked == Asked() and report.evidence is not None and not report.evidence.has_micro_batches
+    error = 0.0 if report.replay is None else report.replay.with_host_gaps.median_abs_error
+    if error < FAR or whole_steps:
         return []
     return [
         f"warning: replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
