@@ -1,7 +1,7 @@
 """Why not to trust a prediction of unrecorded steps: what every report on one has to say beside the figures.
 
-A prediction may contradict itself (an estimate outside its own interval), the recording (a quantile where no recorded step is), or
-ask more of the recorded steps than so many can tell.
+A prediction may contradict itself (an estimate outside its own interval), the recording (a quantile where no recorded step is),
+or ask more of the recorded steps than so many can tell.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def _too_few(n_step: int) -> list[str]:
     if not beyond:
         return []
     needed = ceil(max(1.0 / (1.0 - QUANTILES[name]) for name in beyond) - 1e-9)
+    steps = "step" if n_step == 1 else "steps"
     return [
-        f"{n_step} recorded {'step' if n_step == 1 else 'steps'} cannot show a {' or '.join(beyond)}: it is extrapolated beyond "
-        f"the longest of them. Record {needed} or more to see it"
+        f"{n_step} recorded {steps} cannot show a {' or '.join(beyond)}: it rests on the model alone. "
+        f"Record {needed} or more to see it"
     ]
 
 

@@ -1,4 +1,4 @@
-"""The committed recordings of experiments/recorded_jobs: PyTorch jobs without annotations, of which a prediction once was nonsense."""
+"""The committed recordings of experiments/recorded_jobs: PyTorch jobs without annotations."""
 
 from __future__ import annotations
 

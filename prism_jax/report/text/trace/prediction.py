@@ -19,6 +19,8 @@ def lines(report: TracePredictionReport) -> list[str]:
         known = f"{low:.4g} to {high:.4g} s at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
         lines.append(f"  {name}   {value} ± {error} s   ({known})")
     lines += warnings(report.doubts)
+    if _of_whole_steps(report):
+        lines += ["whole recorded steps are redrawn, as nothing within a step can be recombined"]
     if report.evidence is not None:
         lines += ["", *_evidence(report.evidence)]
     if report.check is not None:
@@ -28,14 +30,18 @@ def lines(report: TracePredictionReport) -> list[str]:
 
 def _unreplayed(report: TracePredictionReport) -> list[str]:
     """A warning where not even work and gaps together give the recorded steps, and drawn steps are made of these."""
-    whole_steps = report.asked == Asked() and report.evidence is not None and not report.evidence.has_micro_batches
     error = 0.0 if report.replay is None else report.replay.with_host_gaps.median_abs_error
-    if error < FAR or whole_steps:
+    if error < FAR or _of_whole_steps(report):
         return []
     return [
         f"warning: replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
         "clocks disagree. Do not trust these figures."
     ]
+
+
+def _of_whole_steps(report: TracePredictionReport) -> bool:
+    """Whether drawn steps are recorded ones and not made of their parts."""
+    return report.asked == Asked() and report.evidence is not None and not report.evidence.has_micro_batches
 
 
 def _asked(asked: Asked) -> str:
@@ -56,7 +62,7 @@ WORDS = {
 
 
 def _evidence(evidence: EvidenceFacts) -> list[str]:
-    lines = [] if evidence.has_micro_batches else ["no op belongs to a micro-batch: whole recorded steps are resampled"]
+    lines = []
     shares = sorted(evidence.variance_shares.items(), key=lambda item: -item[1])
     unit = "micro_batch" if evidence.has_micro_batches else "replica"
     if shares:
