@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Records small PyTorch jobs on one machine with `torch.profiler`, as its users do: gloo, no annotations, one file per rank.
 
     python record.py OUT                      all twelve jobs, each in a folder of its own
@@ -145,7 +146,7 @@ def work(rank: int, job: Job, port: int, n_step: int, slimmed: bool, folder: Pat
         for _ in range(WARM_UP + n_step):
             if slow:
                 n_row = int(EXTRA_ROWS * (0.5 + torch.rand((), generator=rng)))
-                torch.randn(n_row, WIDTH, generator=rng) @ extra @ extra
+                _ = torch.randn(n_row, WIDTH, generator=rng) @ extra @ extra
             step(rng)
             profiler.step()
     dist.barrier()

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from prism_jax._typing import Floats, Ints
+from prism_jax._typing import Floats
 from prism_jax.errors import DataError
 from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.recorded.cross_validation import fit_and_predict, splits
@@ -32,6 +33,7 @@ from prism_jax.recorded.prediction import TracePrediction
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.trace import Trace
 
+Steps = NDArray[np.int64]  # indices of recorded steps
 QUANTILES = {"p50": 0.5, "p95": 0.95}
 BAR = {"p50": 0.05, "p95": 0.10}
 OF_FLOOR, FAR, N_DRAW = 1.6, 0.25, 4000
@@ -46,7 +48,7 @@ class Outcome(NamedTuple):
     covered: bool
 
 
-def outcomes(recorded: Trace | StepLog, train: Ints, test: Ints, seed: int) -> dict[str, Outcome]:
+def outcomes(recorded: Trace | StepLog, train: Steps, test: Steps, seed: int) -> dict[str, Outcome]:
     """Fit on `train`, predict `test`."""
     known = recorded.choose(steps=train) if isinstance(recorded, Trace) else recorded.choose(train)
     prediction, _ = fit_and_predict(known, seed=seed, n_draw=N_DRAW, n_test=len(test))

@@ -167,9 +167,7 @@ class _Units(NamedTuple):
 
     def sums(self, run_s: Floats) -> Floats:
         """Seconds [mb, unit, replica, step] of seconds [mb, signature, replica, step]."""
-        total = np.zeros((len(run_s), len(self.stage), *run_s.shape[2:]))
-        np.add.at(total, (slice(None), self.of), run_s)
-        return total
+        return np.stack([run_s[:, self.of == unit].sum(axis=1) for unit in range(len(self.stage))], axis=1)
 
 
 def _units(trace: Trace, signatures: tuple[Signature, ...]) -> _Units:
