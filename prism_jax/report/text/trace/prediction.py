@@ -29,13 +29,16 @@ def lines(report: TracePredictionReport) -> list[str]:
 
 
 def _unreplayed(report: TracePredictionReport) -> list[str]:
-    """A warning where not even work and gaps together give the recorded steps, and drawn steps are made of these."""
+    """A warning where not even work and gaps together give the recorded steps, and what it is about."""
     error = 0.0 if report.replay is None else report.replay.with_host_gaps.median_abs_error
-    if error < FAR or _of_whole_steps(report):
+    if error < FAR:
         return []
+    wrong = (
+        "what-if and --replicas; the figures above are of whole steps" if _of_whole_steps(report) else "these figures"
+    )
     return [
         f"warning: replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
-        "clocks disagree. Do not trust these figures."
+        f"clocks disagree. Do not trust {wrong}."
     ]
 
 
