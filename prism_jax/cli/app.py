@@ -1,6 +1,7 @@
 """The command line: which commands there are, and what becomes of errors.
 
-Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.
+Exit codes: 0 done; 1 failed, or `check` or `predict` was given a job that does not fit into memory; 2 wrong input; 130
+interrupted.
 """
 
 from __future__ import annotations
