@@ -58,7 +58,7 @@ def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str
     low, high = np.quantile(by_sample, [tail, 1.0 - tail], axis=1)
     band = f"{LEVEL:.0%} of samples of {_steps(measured_s)}" if n_band else f"{LEVEL:.0%} interval, long run"
     ax.fill_betweenx(LEVELS, low, high, color=INDIGO, alpha=0.18, linewidth=0, label=band)
-    ax.plot(by_refit.mean(axis=1), LEVELS, color=INDIGO, label="predicted")
+    ax.plot(np.median(by_refit, axis=1), LEVELS, color=INDIGO, label="predicted")
     for p, marker in MARKS.items():
         value = prediction.quantile(p)
         ax.plot(

@@ -21,6 +21,7 @@ from .moments import agreement, match_moments
 from .prediction import TracePrediction, ks_distance
 from .recorded_job import RecordedJob, fit_job
 from .replay import replay, replay_program
+from .resampling import resampled
 from .score import LEVEL, SplitScore
 from .trace.durations import durations
 from .trace.step_log import StepLog
@@ -61,9 +62,12 @@ def fit_and_predict(
     """
     n_draw = max(n_draw, N_REFIT * max(n_test, 2))
     if isinstance(recorded, StepLog):
-        return TracePrediction(_redrawn(recorded.step_s, seed, -(-n_draw // N_REFIT))), None
+        return _resampled(recorded, seed, n_draw), None
     job, key = fit_job(recorded), jax.random.key(seed)
-    if n_micro_batch is None and (n_replica or recorded.job.dp) == recorded.n_replica:  # one set of draws serves both
+    as_recorded = n_micro_batch is None and (n_replica or recorded.job.dp) == recorded.n_replica
+    if as_recorded and not recorded.has_micro_batches:  # nothing in a step can be recombined
+        return _resampled(recorded, seed, n_draw), job
+    if as_recorded:  # one set of draws serves both
         drawn_s = predict_job(job, key=key, n_draw=n_draw, n_replica=n_replica).step_s
         job = replace(job, agreement=agreement(job, drawn_s))
         return TracePrediction(job.agreement.applied(drawn_s)), job
@@ -180,8 +184,6 @@ def _naive(values_s: Floats, measured_s: Floats) -> tuple[float, float]:
     return float(np.quantile(values_s, 0.95) / np.quantile(measured_s, 0.95) - 1.0), ks_distance(values_s, measured_s)
 
 
-def _redrawn(step_s: Floats, seed: int, per_refit: int) -> Floats:
-    """[refit, draw] recorded step times under random weights (Bayesian bootstrap)."""
-    rng = np.random.default_rng(seed)
-    weights = rng.dirichlet(np.ones(len(step_s)), N_REFIT)
-    return np.stack([rng.choice(step_s, size=per_refit, p=weight) for weight in weights])
+def _resampled(recorded: Trace | StepLog, seed: int, n_draw: int) -> TracePrediction:
+    """Whole recorded steps, redrawn."""
+    return TracePrediction(resampled(recorded.step_s, n_refit=N_REFIT, per_refit=-(-n_draw // N_REFIT), seed=seed))

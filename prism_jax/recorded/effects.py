@@ -8,6 +8,10 @@ of one replica, or of one step, may be alike or balance each other; by how much 
 
 Effects are means over the nested table (step x replica x micro-batch), let in by an F test, and shrunk by how much of each is
 noise; ranks stay what they are, steps are redrawn and keep the spread that they were found to have.
+
+A job without micro-batches has one unit per worker and step: the sum of its compute. Effects and residuals are those of the sum;
+how it is spread over the ops stays as recorded. Single ops have no logarithm of their own there: compute between two collectives
+takes no time in a step in which the second collective begins before the first has ended.
 """
 
 from __future__ import annotations
@@ -119,29 +123,63 @@ def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:
     signatures, op = _layout(trace)
     if op.size == 0:
         return None
-    log_s = np.log(np.maximum(run_s[op], SHORTEST_S))  # [mb, signature, replica, step]
+    units = _units(trace, signatures)
+    log_s = _log_seconds(units.sums(run_s[op]))  # [mb, unit, replica, step]
     seconds = np.exp(log_s).mean(axis=(0, 2, 3))
     weight = seconds / seconds.sum()
     table = _Table(log_s)
     step = table.effect(REPLICA, weight[None])
-    rank = table.effect(STEP, _by_stage(signatures, weight))
-    residual = log_s - table.base[:, :, None, None] - step.shrunk[None, :, None, :] - rank.shrunk[None, :, :, None]
+    rank = table.effect(STEP, _by_stage(units.stage, weight))
+    effects = step.shrunk[None, :, None, :] + rank.shrunk[None, :, :, None]
+    residual = log_s - table.base[:, :, None, None] - effects
     amount = np.exp(residual + table.base.mean(axis=0)[None, :, None, None]).sum(axis=1)  # [mb, replica, step] seconds
     shape = choose_shape(np.log(amount))
-    pool, order = _pool(residual, amount, shape.name)
+    base = table.base if units.single else _log_seconds(run_s[op].mean(axis=(2, 3)))
+    own = _log_seconds(run_s[op]) - base[:, :, None, None] - effects[:, units.of]
+    pool, order = _pool(own, amount, shape.name)
     n_mb, _, n_replica, n_step = log_s.shape
     strata = _strata(amount)
     return Effects(
         op=op,
         signatures=signatures,
-        base=table.base,
-        step=step.redrawn,
-        rank=rank.shrunk,
+        base=base,
+        step=step.redrawn[units.of],
+        rank=rank.shrunk[units.of],
         pool=pool,
         pool_step=np.broadcast_to(np.arange(n_step), (n_mb, n_replica, n_step)).ravel()[order].astype(np.int32),
         strata=_of_scores(strata, amount),
         evidence=_evidence(table.base, step, rank, residual, weight, strata, shape),
     )
+
+
+class _Units(NamedTuple):
+    """What has effects: a signature, or all compute of a stage.
+
+    Attributes:
+        of: [signature] unit that it belongs to.
+        stage: [unit]
+        single: whether every signature is a unit.
+    """
+
+    of: Ints
+    stage: Ints
+    single: bool
+
+    def sums(self, run_s: Floats) -> Floats:
+        """Seconds [mb, unit, replica, step] of seconds [mb, signature, replica, step]."""
+        return np.stack([run_s[:, self.of == unit].sum(axis=1) for unit in range(len(self.stage))], axis=1)
+
+
+def _units(trace: Trace, signatures: tuple[Signature, ...]) -> _Units:
+    stage = np.array([signature.stage for signature in signatures], dtype=np.int32)
+    if trace.has_micro_batches:
+        return _Units(np.arange(len(stage), dtype=np.int32), stage, True)
+    stages, of = np.unique(stage, return_inverse=True)
+    return _Units(of.astype(np.int32), stages, False)
+
+
+def _log_seconds(run_s: Floats) -> Floats:
+    return np.log(np.maximum(run_s, SHORTEST_S))
 
 
 def _layout(trace: Trace) -> tuple[tuple[Signature, ...], Ints]:
@@ -151,7 +189,7 @@ def _layout(trace: Trace) -> tuple[tuple[Signature, ...], Ints]:
     """
     found: dict[int, dict[Signature, int]] = {}
     compute = [(i, op) for i, op in enumerate(trace.ops) if op.op_type not in COMMUNICATION and not op.group]
-    numbered = any(op.micro_batch != NONE for _, op in compute)
+    numbered = trace.has_micro_batches
     for index, op in compute:
         if numbered and op.micro_batch != NONE:
             found.setdefault(op.micro_batch, {})[Signature(op.op_type, op.stage, op.chunk)] = index
@@ -317,8 +355,7 @@ def _evidence(
     return Evidence(**shares, strata=strata, shape=shape, step_p=step.p, rank_p=rank.p)
 
 
-def _by_stage(signatures: tuple[Signature, ...], weight: Floats) -> Floats:
-    """[stage, signature] weights within each stage: a slow worker is slow in all that its stage does."""
-    stage = np.array([signature.stage for signature in signatures])
+def _by_stage(stage: Ints, weight: Floats) -> Floats:
+    """[stage, unit] weights within each stage, of units on `stage`: a slow worker is slow in all that its stage does."""
     rows = np.where(stage == np.unique(stage)[:, None], weight, 0.0)
     return rows / rows.sum(axis=1, keepdims=True)

@@ -8,6 +8,8 @@ and stretched. Both factors are drawn to one as far as the few recorded steps le
 
 with the standard error of the recorded mean or standard deviation, so that nothing within two standard errors is believed (after
 the positive-part shrinkage of James and Stein 1961).
+
+A factor outside 0.5 to 2 is no correction but a wrong model, and is refused.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ import jax
 import numpy as np
 
 from .._typing import Floats
+from ..errors import DataError
 from .recorded_job import IDENTITY, MomentMatch, RecordedJob
 from .replay import replay, replay_program
+from .trace.pipeline import BACKWARD, FORWARD
 from .unseen_steps import predict_job
 
 SEED, N_DRAW = 0, 2000
 BELIEVED = 2.0  # standard errors
+MOST = 2.0  # a factor beyond this, or below its inverse, is refused
 FEWEST = 5  # recorded steps; fewer tell nothing about what the model misses
 
 
@@ -35,15 +40,36 @@ def match_moments(job: RecordedJob) -> RecordedJob:
 
 
 def agreement(job: RecordedJob, drawn_s: Floats) -> MomentMatch:
-    """Of steps drawn from `job`, with the recorded replicas and not calibrated, with its recorded steps."""
+    """Of steps drawn from `job`, with the recorded replicas and not calibrated, with its recorded steps.
+
+    Raises:
+        DataError: drawn steps are nothing like the recorded ones.
+    """
     recorded_s = _recorded(job)
     if len(recorded_s) < FEWEST or recorded_s.std() == 0 or drawn_s.std() == 0:
         return IDENTITY
     mean_error, sd_error = _relative_errors(recorded_s)
-    return MomentMatch(
+    found = MomentMatch(
         mean=_shrunk(float(recorded_s.mean() / drawn_s.mean()), mean_error),
         spread=_shrunk(float(recorded_s.std(ddof=1) / drawn_s.std()), sd_error),
     )
+    _check(job, found)
+    return found
+
+
+def _check(job: RecordedJob, found: MomentMatch) -> None:
+    off = {"on average": found.mean, "in their spread": found.spread}
+    wrong = [f"{1.0 / factor:.3g} times the recorded ones {what}" for what, factor in off.items() if not _near(factor)]
+    if wrong:
+        raise DataError(
+            f"{job.trace.source}: steps drawn from this recording are {' and '.join(wrong)}, so the model does not describe this "
+            f"job (at most {MOST:g} times is corrected). Give its step times alone, as a log of steps; or annotate {FORWARD} and "
+            f"{BACKWARD} in the program and record again; or leave out steps unlike the others, such as warm-up."
+        )
+
+
+def _near(factor: float) -> bool:
+    return 1.0 / MOST <= factor <= MOST
 
 
 def _recorded(job: RecordedJob) -> Floats:

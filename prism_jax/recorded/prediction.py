@@ -1,8 +1,11 @@
 """TracePrediction: the distribution of the steps that were not recorded, and how sure the recorded ones make us of it.
 
-Two questions have two answers. *What is the p95 of this job?* The mean of the p95 over refits, with an interval of the refits.
-*What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the mean p95 of samples of n drawn
+Two questions have two answers. *What is the p95 of this job?* The median of the p95 over refits, with an interval of the refits.
+*What p95 will the next n steps show?* A sample of n steps scatters too, so the answer is the median p95 of samples of n drawn
 steps, with a wider interval; that one is to be compared with the p95 of n measured steps.
+
+Estimate and interval are quantiles of the same values, so an estimate never lies outside its interval. A mean would: where one
+refit in forty gives a rare step much weight, it is larger than nearly all of the values.
 """
 
 from __future__ import annotations
@@ -40,25 +43,30 @@ class TracePrediction(SampleStatistics):
         return self.step_s
 
     def quantile(self, p: float) -> float:
-        """Long-run quantile: mean over refits, seconds."""
-        return float(np.quantile(self.step_s, p, axis=1).mean())
+        """Long-run quantile: median over refits, seconds."""
+        return float(np.median(np.quantile(self.step_s, p, axis=1)))
 
     def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
         """Interval of the long-run quantile from the few recorded steps, seconds."""
         return _central(np.quantile(self.step_s, p, axis=1), level)
 
     def mc_error(self, p: float) -> float:
-        """Standard error of `quantile(p)` from the finite number of refits and draws, seconds."""
+        """Standard error of `quantile(p)` from the finite number of refits and draws, seconds.
+
+        Half the distance of the order statistics one binomial standard deviation to either side of the median.
+        """
         found = np.quantile(self.step_s, p, axis=1)
-        return float(found.std(ddof=1) / np.sqrt(len(found)))
+        off = 0.5 / np.sqrt(len(found))
+        low, high = np.quantile(found, [max(0.5 - off, 0.0), min(0.5 + off, 1.0)])
+        return float(high - low) / 2.0
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
         """Upper confidence bound of the long-run quantile, from the spread over refits."""
         return refit_bound(np.quantile(self.step_s, p, axis=1), p, confidence)
 
     def expected(self, p: float, n_step: int) -> float:
-        """What the p-quantile of the next `n_step` steps will be on average, seconds."""
-        return float(self._of_samples(p, n_step).mean())
+        """What the p-quantile of the next `n_step` steps is as likely to exceed as not, seconds."""
+        return float(np.median(self._of_samples(p, n_step)))
 
     def expected_interval(self, p: float, n_step: int, level: float = 0.9) -> tuple[float, float]:
         """Interval that contains the p-quantile of the next `n_step` steps with probability `level`, seconds."""

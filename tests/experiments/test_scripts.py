@@ -14,7 +14,11 @@ PAGES = [
     *(page for folder in ("docs", "experiments", "benchmarks") for page in (ROOT / folder).rglob("*.md")),
 ]
 SCRIPT = re.compile(r"python (?!my_)(\S+\.py)")  # `my_...` is the reader's own
-OF_TORCH = ("experiments/local_cluster/record.py", "experiments/local_cluster/train.py")
+OF_TORCH = (
+    "experiments/local_cluster/record.py",
+    "experiments/local_cluster/train.py",
+    "experiments/recorded_jobs/record.py",
+)
 WITHOUT_OPTIONS = ("benchmarks/cold_start.py", "benchmarks/speed.py", "docs/refresh.py")
 PRINTED = sorted({name for page in PAGES for name in SCRIPT.findall(page.read_text(encoding="utf-8"))})
 STARTED = [name for name in PRINTED if name not in (*OF_TORCH, *WITHOUT_OPTIONS)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._typing import Floats
+from ...recorded.doubts import QUANTILES, doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.recorded_job import RecordedJob
 from ...recorded.score import LEVEL, SplitScore, mean_of_splits
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ...explain.types import Stragglers, TraceCriticality
 
 WARM_UP = 2.0  # times the median step
-QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 LEVELS = ("position", "step", "rank", "micro_batch", "own")
 
 
@@ -112,7 +112,7 @@ def evidence_facts(job: RecordedJob) -> EvidenceFacts:
         p_values={} if found is None else {"step": found.step_p, "rank": found.rank_p},
         strata={} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
         shape=ShapeFacts() if found is None else ShapeFacts(found.shape.name, dict(found.shape.scores)),
-        has_micro_batches=any(op.micro_batch >= 0 for op in job.trace.ops),
+        has_micro_batches=job.trace.has_micro_batches,
         agreement=MatchFacts(**job.agreement._asdict()),
         observed_waits=tuple(job.waits.found),
         unexplained_waits=int(job.waits.unexplained.sum()),
@@ -186,6 +186,7 @@ def what_if_report(
             what: Quantiles3(**{name: p.quantile(q) for name, q in QUANTILES.items()}) for what, p in changes.items()
         },
         record=record,
+        doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
     )
 
 

@@ -11,6 +11,7 @@ from ..._typing import Floats
 from ...errors import DataError
 from ...io.write import run_record
 from ...progress import Progress, silent
+from ...recorded.doubts import doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
@@ -127,6 +128,7 @@ def run_trace_prediction(
         n_test=n_test,
         steps_s=prediction_facts(prediction),
         record=from_plain(RunRecord, run_record({"file": named(source), "meta": meta, **options}, seed)),
+        doubts=doubts(prediction, found.step_s, as_recorded=asked == Asked()),
         evidence=None if job is None else evidence_facts(job),
         replay=replay,
         check=facts,

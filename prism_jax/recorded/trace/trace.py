@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._typing import Floats, Ints
-from .op_table import JobShape
+from .op_table import NONE, JobShape
 
 
 class TraceOp(NamedTuple):
@@ -74,6 +74,11 @@ class Trace:
     def n_stage(self) -> int:
         """Pipeline stages."""
         return 1 + max(op.stage for op in self.ops)
+
+    @property
+    def has_micro_batches(self) -> bool:
+        """Whether ops say to which micro-batch they belong."""
+        return any(op.micro_batch != NONE for op in self.ops)
 
     @property
     def step_s(self) -> Floats:

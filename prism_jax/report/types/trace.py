@@ -269,6 +269,7 @@ class TracePredictionReport(Report):
     Attributes:
         fit_replicas: replicas that the check fits on; None for all.
         n_train, n_test: steps that the check fits on and predicts; n_test is 0 without a check.
+        doubts: why not to trust the prediction, one sentence each.
         evidence, replay: of a trace.
         check: absent without a check.
     """
@@ -283,6 +284,7 @@ class TracePredictionReport(Report):
     n_test: int
     steps_s: PredictedSteps
     record: Annotated[RunRecord, INLINE]
+    doubts: tuple[str, ...] = ()
     evidence: Annotated[EvidenceFacts | None, WHERE_KNOWN] = None
     replay: Annotated[ReplayFacts | None, WHERE_KNOWN] = None
     check: Annotated[CheckFacts | None, INLINE, WHERE_KNOWN] = None
@@ -306,6 +308,7 @@ class WhatIfReport(Report):
         recorded_s, ideal_s: mean step as recorded without host gaps, and without stragglers.
         by_op_type, by_rank, by_stage, by_dp: slowdown that each alone causes.
         changes: what is changed -> step times; the first is the job as it is.
+        doubts: why not to trust the prediction of the job as it is, one sentence each.
     """
 
     kind: ClassVar[str] = "what-if"
@@ -325,3 +328,4 @@ class WhatIfReport(Report):
     criticality: CriticalShares
     changes: Mapping[str, Quantiles3]
     record: Annotated[RunRecord, INLINE]
+    doubts: tuple[str, ...] = ()

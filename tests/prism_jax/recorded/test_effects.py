@@ -243,6 +243,23 @@ def test_without_micro_batches_the_compute_of_a_step_counts_as_one() -> None:
     assert {plain.ops[i].op_type for i in found.op[0]}.isdisjoint({"forward-send", "params-all-gather"})
 
 
+def test_without_micro_batches_a_drawn_worker_step_is_a_recorded_one_times_one_factor() -> None:
+    """Whatever its ops did: one took no time at all in half of the steps, which no factor of its own may make up for."""
+    trace, run_s = trace_of(JOB), planted(JOB, N_STEP, 0, NOISE).run_s
+    plain = replace(trace, ops=tuple(op._replace(micro_batch=-1, chunk=-1) for op in trace.ops))
+    run_s[trace_ops(JOB, "forward-compute")[0], :, ::2] = 0.0
+    found = fit_effects(plain, run_s)
+    assert found is not None
+    drawn_s = np.exp(found.base[0][:, None] + found.pool)  # [signature, entry]
+    stage = np.array([signature.stage for signature in found.signatures])
+    recorded_s = run_s[found.op[0]].reshape(len(stage), -1)
+    for s in np.unique(stage):
+        shares = [x[stage == s] / x[stage == s].sum(axis=0) for x in (drawn_s, recorded_s)]
+        first = [np.sort(share[0]) for share in shares]
+        np.testing.assert_allclose(first[0], first[1], atol=1e-6)
+        assert drawn_s[stage == s].sum(axis=0).max() < 1.5 * recorded_s[stage == s].sum(axis=0).max()
+
+
 def test_without_compute_there_are_no_effects() -> None:
     trace = trace_of(JOB)
     meeting = replace(trace, ops=tuple(op._replace(group="g", micro_batch=-1) for op in trace.ops))

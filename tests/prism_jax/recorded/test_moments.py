@@ -8,6 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.errors import DataError
+from prism_jax.recorded.effects import fit_effects
 from prism_jax.recorded.moments import match_moments
 from prism_jax.recorded.recorded_job import MomentMatch, RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import predict_job
@@ -38,6 +40,29 @@ def test_steps_that_are_off_are_moved(factor: float) -> None:
     assert mean == pytest.approx(factor, rel=0.03)
     drawn = predict_job(replace(wrong, agreement=MomentMatch(mean=mean)), key=jax.random.key(3))
     assert drawn.step_s.mean() == pytest.approx(predict_job(job, key=jax.random.key(3)).step_s.mean(), rel=0.03)
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_steps_that_are_nothing_like_the_recorded_ones_are_refused(factor: float) -> None:
+    job = fitted(20)
+    assert job.effects is not None
+    wrong = replace(job, effects=replace(job.effects, base=job.effects.base + np.log(factor)))
+    with pytest.raises(DataError, match=r"times the recorded ones on average.*does not describe.*log of steps"):
+        match_moments(wrong)
+
+
+def test_compute_that_often_takes_no_time_is_drawn_as_long_as_it_was() -> None:
+    """As between overlapping collectives: of every second worker's step all forward compute is in the next op."""
+    trace = timed(JOB, planted(JOB, 30, 1, NOISE).run_s)
+    plain = replace(trace, ops=tuple(op._replace(micro_batch=-1, chunk=-1) for op in trace.ops))
+    compute = [i for i, op in enumerate(plain.ops) if op.op_type == "forward-compute" and op.stage == 0]
+    job = fit_job(plain)
+    run_s = job.run_s.copy()
+    none = np.random.default_rng(0).random(run_s.shape[1:]) < 0.5
+    run_s[compute[1]] += np.where(none, run_s[compute[0]], 0.0)
+    run_s[compute[0]] = np.where(none, 0.0, run_s[compute[0]])
+    drawn = predict_job(replace(job, run_s=run_s, effects=fit_effects(plain, run_s)), key=jax.random.key(1))
+    assert drawn.step_s.mean() == pytest.approx(trace.step_s.mean(), rel=0.1)
 
 
 def test_agreement_keeps_the_mean_where_it_stretches() -> None:

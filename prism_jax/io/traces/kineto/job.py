@@ -83,12 +83,12 @@ def unannotated_job(ops: RankOps, rank: Ints, n_rank: int, world_size: int) -> J
     world = world_size or n_rank
     together = ops.size >= 0
     everybody = bool(np.isin(ops.size[together], (0, world)).all()) and _alike(ops, rank, n_rank, together)
-    none = np.zeros(n_rank)
-    if everybody and _alike(ops, rank, n_rank, ~together):
+    none, in_turn = np.zeros(n_rank), bool((ops.side != 0).any())  # who sends to another does not the same as that one
+    if everybody and not in_turn and _alike(ops, rank, n_rank, ~together):
         note = f"the {n_rank} ranks do the same ops and meet in groups of all: data-parallel replicas"
         return _job(np.arange(n_rank), none, none, JobShape(NAME, dp=n_rank), ops, note)
     note = f"the {n_rank} ranks differ in their ops or groups: each is a stage of its own, tied by its groups"
-    if not everybody:
+    if in_turn or not everybody:
         ops, left = _without_unknown(ops)
         note += f"; {left} ops have no group, because the profile does not say with whom they meet" if left else ""
     return _job(none, np.arange(n_rank), none, JobShape(NAME, pp=n_rank), ops, note)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...quantity import bar, with_error
-from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ReplayFacts, ShapeFacts, TracePredictionReport
-from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines
+from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ShapeFacts, TracePredictionReport
+from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines, warnings
 
 
 def lines(report: TracePredictionReport) -> list[str]:
@@ -18,22 +18,33 @@ def lines(report: TracePredictionReport) -> list[str]:
         value, error = with_error(getattr(steps, name), getattr(steps.mc_error, name))
         known = f"{low:.4g} to {high:.4g} s at {steps.level:.0%}, from {counted(info.n_steps, 'recorded step')}"
         lines.append(f"  {name}   {value} ± {error} s   ({known})")
+    lines += warnings(report.doubts)
+    if _of_whole_steps(report):
+        lines += ["whole recorded steps are redrawn, as nothing within a step can be recombined"]
     if report.evidence is not None:
         lines += ["", *_evidence(report.evidence)]
     if report.check is not None:
         lines += ["", *_check(report, report.check)]
-    return lines + _unreplayed(report.replay) + notes(info)
+    return lines + _unreplayed(report) + notes(info)
 
 
-def _unreplayed(replay: ReplayFacts | None) -> list[str]:
-    """A warning where not even work and gaps together give the recorded steps."""
-    error = 0.0 if replay is None else replay.with_host_gaps.median_abs_error
+def _unreplayed(report: TracePredictionReport) -> list[str]:
+    """A warning where not even work and gaps together give the recorded steps, and what it is about."""
+    error = 0.0 if report.replay is None else report.replay.with_host_gaps.median_abs_error
     if error < FAR:
         return []
+    wrong = (
+        "what-if and --replicas; the figures above are of whole steps" if _of_whole_steps(report) else "these figures"
+    )
     return [
         f"warning: replaying the recorded work and gaps misses the recorded steps by {error:.0%}: ops of one stream overlap, or "
-        "clocks disagree. Do not trust these figures."
+        f"clocks disagree. Do not trust {wrong}."
     ]
+
+
+def _of_whole_steps(report: TracePredictionReport) -> bool:
+    """Whether drawn steps are recorded ones and not made of their parts."""
+    return report.asked == Asked() and report.evidence is not None and not report.evidence.has_micro_batches
 
 
 def _asked(asked: Asked) -> str:
@@ -69,8 +80,6 @@ def _evidence(evidence: EvidenceFacts) -> list[str]:
         lines.append(
             f"  evidence: p = {evidence.p_values['step']:.2g} for a step effect, {evidence.p_values['rank']:.2g} for ranks"
         )
-    else:
-        lines.append("no compute belongs to micro-batches: whole recorded steps are resampled")
     lines += _agreement(evidence.agreement)
     if evidence.observed_waits:
         lines.append(
@@ -120,7 +129,8 @@ def _check(report: TracePredictionReport, check: CheckFacts) -> list[str]:
     measured, predicted = score.measured_s, score.predicted_s
     low, high = score.p95_interval_s
     covered = score.p95_covered
-    verdict = f"covered in {covered:.0%} of splits" if n_split > 1 else "covers it" if covered else "does not cover it"
+    once = f"{'contains' if covered else 'does not contain'} the measured p95"
+    verdict = f"contains it in {covered:.0%} of splits" if n_split > 1 else once
     lines = [
         f"check: fitted on {report.n_train:,} steps{_fitted(report)}, {report.n_test:,} steps predicted{over}",
         f"  p50   measured {measured.p50:.4g} s, predicted {predicted.p50:.4g} s",

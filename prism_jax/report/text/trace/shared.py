@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...types.trace import TraceFacts
 
 BAR_WIDTH = 24
@@ -12,6 +14,11 @@ FAR = 0.05  # of the step; a replay that far off is warned about
 def notes(info: TraceFacts) -> list[str]:
     """What the reader should know about the recording."""
     return [f"note: {note}" for note in info.notes]
+
+
+def warnings(doubts: Sequence[str]) -> list[str]:
+    """Why not to trust the figures above."""
+    return [f"warning: {doubt}" for doubt in doubts]
 
 
 def headline(info: TraceFacts) -> list[str]:

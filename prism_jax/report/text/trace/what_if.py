@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...quantity import bar
 from ...types.trace import Quantiles3, WhatIfReport
-from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, headline, notes
+from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, headline, notes, warnings
 
 MOST = 8  # lines of a ranking
 
@@ -28,7 +28,7 @@ def lines(report: WhatIfReport) -> list[str]:
     ]
     shares = [(n, v) for n, v in report.criticality.by_op_type.items() if v >= SMALLEST_SHARE][:MOST]
     lines += [f"  {value:>6.1%}  {bar(value, BAR_WIDTH)} {name}" for name, value in shares]
-    return lines + ["", *_changes(report.changes), *notes(report.info)]
+    return lines + ["", *_changes(report.changes), *warnings(report.doubts), *notes(report.info)]
 
 
 def _replayed(report: WhatIfReport) -> list[str]:
