@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from prism_jax.errors import FitError
+from prism_jax.errors import FailedFitError, FitError
 from prism_jax.variability.tree import Variability
 
 from . import store
@@ -94,7 +94,8 @@ class Fit:
         """The tree at the posterior mean, for `predict`.
 
         Raises:
-            FitError: the verdict is failed and `force` is not set, or the model describes a cost.
+            FailedFitError: the verdict is failed and `force` is not set.
+            FitError: the model describes a cost.
         """
         self._check(force)
         return self.model.variability(self.data, {name: value.mean(axis=0) for name, value in self.draws.items()})
@@ -126,6 +127,4 @@ class Fit:
 
     def _check(self, force: bool) -> None:
         if not (self.verdict.ok or force):
-            raise FitError(
-                f"this fit is not to be used: {self.verdict.sentence}. Pass force=True (--force) to use it all the same."
-            )
+            raise FailedFitError(self.verdict.why)

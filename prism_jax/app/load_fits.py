@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from .._inference_loader import inference
 from ..calibration.calibration import Calibration
-from ..errors import DataError
+from ..errors import DataError, FailedFitError
 from ..job import Job
 from ..progress import Progress, silent
 from ..system.hardware import Device
@@ -49,7 +49,8 @@ def load_fits(
 
     Raises:
         DataError: a file is no fit, or is one of another device or other software; or two calibrate the cost model.
-        FitError: a fit's verdict is failed and `force` is not set, or it describes a cost.
+        FailedFitError: a fit failed its checks and `force` is not set.
+        FitError: a fit describes a cost.
     """
     calibrated, rest = calibrated_job(job, fits)
     return with_variability(calibrated, rest, seed=seed, force=force, progress=progress)
@@ -86,7 +87,10 @@ def with_variability(
     middle, draws = job.variability, [job.variability] * N_DRAW
     for index, file in enumerate(fits):
         fit: Any = module.Fit.load(str(file))
-        middle = overlay(middle, fit.to_variability(force=force))
+        try:
+            middle = overlay(middle, fit.to_variability(force=force))
+        except FailedFitError as error:
+            raise FailedFitError(error.why, str(file)) from None
         found = fit.variability_draws(N_DRAW, key=jax.random.fold_in(jax.random.key(seed), index), force=force)
         draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
     return FittedJob(replace(job, variability=middle), tuple(draws))

@@ -12,6 +12,16 @@ BAR_WIDTH = 24
 SKIPPED = ("variance_of", "variance_shares", "notes")
 
 
+REMEDY = {  # what failed -> what to do at the command line
+    "chains": "draw more (--draws 2000), or look at the data",
+    "divergences": (
+        "the sampler does not reach all of the posterior, and more draws do not mend that: look at the data (several machines, "
+        "sizes or kernels in one file? --where keeps one), or try --method map"
+    ),
+    "approximation": "use --method nuts",
+}
+
+
 def lines(report: FitReport) -> list[str]:
     """The report, line by line."""
     return [*fit_lines(report.fit), *scores("groups left out", report.holdout)]
@@ -19,8 +29,11 @@ def lines(report: FitReport) -> list[str]:
 
 def fit_lines(fit: FitFacts) -> list[str]:
     """Verdict, rows, shares of variance and parameters."""
+    verdict = fit.verdict
+    remedy = [] if verdict.ok else [f"remedy: {REMEDY.get(verdict.cause, 'fit again, or look at the data')}"]
     found = [
-        f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {fit.verdict.sentence}",
+        f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {verdict.sentence}",
+        *remedy,
         *_rows_read(fit.hygiene),
     ]
     if fit.variance_shares:

@@ -16,7 +16,9 @@ from inference.fit import posterior
 from prism_jax.errors import DataError, FitError
 from tests.inference.engine.toy import Toy, exact, readings
 
-SETTINGS = Settings(n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000)
+SETTINGS = Settings(
+    n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000, n_extension=0
+)
 SHORT = Settings(n_chain=2, n_warmup=20, n_draw=40, block=20)
 FEWEST_EFFECTIVE = 300.0  # of 600 draws of two chains; of 2,000 that were drawn again out of 8,000 weighted ones
 SIGMA = 5.0  # two-sided false-alarm rate 6e-7 per comparison, 18 comparisons: 1e-5
