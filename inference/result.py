@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from prism_jax.calibration.level import MeasuredLevel, NoLevel
 from prism_jax.errors import FailedFitError, FitError
 from prism_jax.variability.tree import Variability
 
@@ -111,6 +112,11 @@ class Fit:
         n_draw = len(next(iter(draws.values())))
         chosen = np.asarray(jax.random.choice(key, n_draw, (min(n, n_draw),), replace=False))
         return [self.model.variability(self.data, {name: value[i] for name, value in draws.items()}) for i in chosen]
+
+    def measured_level(self) -> MeasuredLevel | NoLevel | None:
+        """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""
+        of_model = getattr(self.model, "measured_level", None)
+        return None if of_model is None else of_model(self.data, self.draws)
 
     def save(self, path: str | Path) -> None:
         """Writes the fit as netCDF with the groups of ArviZ, whole or not at all."""
