@@ -164,6 +164,9 @@ def test_a_failed_fit_is_used_only_when_forced():
         fit.to_variability()
     with pytest.raises(FitError, match=r"the chains disagree.*force=True"):
         fit.variability_draws(3, key=jax.random.key(0))
+    with pytest.raises(FitError) as refused:
+        fit.to_variability()
+    assert "--force" not in str(refused.value), "words of Python alone"
     assert fit.to_variability(force=True) == fitted(ok=True).to_variability()
     assert len(fit.variability_draws(3, key=jax.random.key(0), force=True)) == 3
 

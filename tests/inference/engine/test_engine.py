@@ -68,6 +68,24 @@ def test_the_same_seed_gives_the_same_draws_and_another_one_others(uninterrupted
     assert not np.isin(other.draws["mean"], uninterrupted.draws["mean"]).any()
 
 
+def test_chains_go_on_where_their_draws_will_not_do(uninterrupted, tmp_path):
+    """Never enough: as often as is allowed; the first draws are those of a run that was not prolonged."""
+    file, asked = tmp_path / "fit.partial", []
+
+    def enough(drawn: Sampled) -> bool:
+        asked.append(drawn.diverging.shape[1])
+        return False
+
+    data = Toy().prepare(readings(20, seed=1))
+    longer = posterior(Toy(), data, "nuts", jax.random.key(0), settings=SHORT, resume=file, enough=enough)
+    first = SHORT.n_draw
+    assert asked == [first, 2 * first]
+    assert longer.draws["mean"].shape == (2, (1 + SHORT.n_extension) * first)
+    np.testing.assert_array_equal(longer.draws["mean"][:, :first], uninterrupted.draws["mean"])
+    again = posterior(Toy(), data, "nuts", jax.random.key(0), settings=SHORT, resume=file, enough=enough)
+    assert same(again, longer), "a finished run is read"
+
+
 def test_chains_of_a_run_differ(uninterrupted):
     one, two = uninterrupted.draws["mean"]
     assert not np.isin(one, two).any()
