@@ -34,7 +34,7 @@ class JobAtLevel:
         """The same with what the log leaves open because its GPUs are one draw of the fleet.
 
         Args:
-            fleet_sd: relative standard deviation of the step time between fleets.
+            fleet_sd: relative standard deviation of the mean step between allocations of GPUs.
         """
         if self.facts is None or self.job.level is None:
             return self

@@ -16,6 +16,7 @@ from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..report.codec import from_plain
 from ..report.types.memory import MemoryFacts
 from ..report.types.prediction import (
+    AllocationFacts,
     Elapsed,
     GuaranteeFacts,
     JobFacts,
@@ -25,7 +26,7 @@ from ..report.types.prediction import (
     StepTimeError,
 )
 from ..report.types.record import RunRecord
-from ..result import StepTimeDistribution
+from ..result import AllocationSpread, StepTimeDistribution
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation
@@ -68,7 +69,8 @@ def prediction_report(
         breakdown_s=dict(explanation.breakdown_s),
         criticality=dict(explanation.criticality),
         p95_owner_s=dict(explanation.p95_owner_s),
-        fleet_share=explanation.fleet_share,
+        fleet_share=explanation.allocation.share,
+        allocation=_allocation(explanation.allocation),
         guarantee=GuaranteeFacts(
             guarantee.p, guarantee.confidence, guarantee.bound_s, guarantee.kind, guarantee.sentence()
         ),
@@ -81,6 +83,10 @@ def prediction_report(
         elapsed_s=elapsed,
         record=from_plain(RunRecord, record),
     )
+
+
+def _allocation(spread: AllocationSpread) -> AllocationFacts:
+    return AllocationFacts(spread.between_s, spread.within_s, spread.p95_s, spread.p95_error_s, spread.share_error)
 
 
 def step_time(distribution: StepTimeDistribution) -> StepTime:

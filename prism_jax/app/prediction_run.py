@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..explain import explain
 from ..explain.timeline import timelines
@@ -72,7 +71,7 @@ def simulated(
     explanation = explain(job, distribution, key=key)
     elapsed = Elapsed(compiled - started, ran - compiled, time.perf_counter() - ran)
     cost, needed = lower(job).cost, job.memory
-    at_level = at_level.with_fleet(float(np.sqrt(explanation.fleet_share)) * distribution.std_s / distribution.mean_s)
+    at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
     report = prediction_report(
         at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
     )

@@ -7,6 +7,7 @@ from jax import Array
 
 from ..job import Job
 from ..result import StepTimeDistribution
+from ..simulate.allocation import allocation_spread
 from ..simulate.program import lower
 from .breakdown import breakdown
 from .criticality import criticality
@@ -15,7 +16,7 @@ from .types import Explanation
 
 
 def explain(job: Job, distribution: StepTimeDistribution, *, key: Array) -> Explanation:
-    """Breakdown, criticality, owners of the p95 and the fleet's share of the variance.
+    """Breakdown, criticality, owners of the p95, and the spreads between and within allocations.
 
     Args:
         job: the job that was predicted.
@@ -23,10 +24,9 @@ def explain(job: Job, distribution: StepTimeDistribution, *, key: Array) -> Expl
         key: typed PRNG key; independent of the one used for the distribution or not, as you like.
     """
     program = lower(job)
-    owners, fleet_share = p95_owners(program, jax.random.fold_in(key, 1))
     return Explanation(
         breakdown_s=breakdown(program, distribution),
         criticality=criticality(program, jax.random.fold_in(key, 2)),
-        p95_owner_s=owners,
-        fleet_share=fleet_share,
+        p95_owner_s=p95_owners(program, jax.random.fold_in(key, 1)),
+        allocation=allocation_spread(program, distribution, jax.random.fold_in(key, 3)),
     )

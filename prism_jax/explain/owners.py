@@ -18,22 +18,15 @@ from ..variability.families import CONSTANT
 from ..variability.tree import Variability
 
 
-def p95_owners(program: Program, key: Array, p: float = 0.95) -> tuple[Mapping[str, float], float]:
-    """Seconds by which the p-quantile falls without each owner, and the fleet's share of the variance.
-
-    Returns:
-        owner -> seconds, largest first; share in 0-1 of the variance that remains when nothing varies in time.
-    """
-    tree = program.job.variability
+def p95_owners(program: Program, key: Array, p: float = 0.95) -> Mapping[str, float]:
+    """Owner -> seconds by which the p-quantile falls without its variability, largest first."""
     whole = symmetric(program, key, DEFAULT_COLUMNS)
     removed = {
         name: symmetric(variant(program, other), key, DEFAULT_COLUMNS).quantile(p)
         for name, other in removals(program).items()
     }
     falls = {name: whole.quantile(p) - value for name, value in removed.items()}
-    still = symmetric(variant(program, tree.without_temporal()), key, DEFAULT_COLUMNS)
-    share = min(1.0, (still.std_s / whole.std_s) ** 2) if whole.std_s > 0 else 0.0
-    return dict(sorted(falls.items(), key=lambda item: -item[1])), share
+    return dict(sorted(falls.items(), key=lambda item: -item[1]))
 
 
 def removals(program: Program) -> Mapping[str, Variability]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._typing import Floats
+from ..result import AllocationSpread
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,13 @@ class Explanation:
             tp, cp, ep, dp and pp communication, bubble, waiting for stragglers, stalls.
         criticality: op class -> share of the critical path (d step / d seconds x seconds / step); sums to one.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls when its variability is removed.
-        fleet_share: share of the step-time variance that is decided by which GPUs the job gets, 0-1; the rest varies
-            from step to step.
+        allocation: spread of the step time within one allocation of GPUs and between allocations.
     """
 
     breakdown_s: Mapping[str, float]
     criticality: Mapping[str, float]
     p95_owner_s: Mapping[str, float]
-    fleet_share: float
+    allocation: AllocationSpread
 
 
 @dataclass(frozen=True)

@@ -120,19 +120,20 @@ class MemberTable(eqx.Module):
     """The maximum over many members of persistent x residual, drawn directly.
 
     A piecewise-linear quantile function of the maximum on Gumbel scale y = -log(-log F): nearly a straight line for
-    any maximum, so few knots suffice. One exponential draw E gives the maximum at y = -log E.
+    any maximum, so few knots suffice. One exponential draw E gives the maximum at y = -log E, as a factor of the op's
+    noise-free seconds: peak (1 + excess).
 
     Attributes:
-        start: [lane, column] maximum (as a factor of the op's noise-free seconds) at the first knot.
+        peak: [lane, column] slowest persistent factor.
+        start: [lane, column] excess at the first knot.
         knots: [knot, lane, column] increasing y.
-        slopes: [knot, lane, column] slope after each knot; the last continues.
-        peak: [lane, column] slowest persistent factor, for work without residual.
+        slopes: [knot, lane, column] slope of the excess after each knot; the last continues.
     """
 
+    peak: Float[Array, "lane column"]
     start: Float[Array, "lane column"]
     knots: Float[Array, "knot lane column"]
     slopes: Float[Array, "knot lane column"]
-    peak: Float[Array, "lane column"]
 
     @property
     def n_draw(self) -> int:
@@ -152,8 +153,8 @@ class MemberTable(eqx.Module):
             return total_s * self.peak
         pairs = exponential_pairs(words[:1])[0]
         half = self.peak.shape[-1] // 2
-        factor = [self._at(lax.real(pairs), slice(None, half)), self._at(lax.imag(pairs), slice(half, None))]
-        return total_s * jnp.concatenate(factor, axis=-1)
+        excess = [self._at(lax.real(pairs), slice(None, half)), self._at(lax.imag(pairs), slice(half, None))]
+        return total_s * self.peak * (1.0 + jnp.concatenate(excess, axis=-1))
 
     def _at(self, exponential: Array, columns: slice) -> Array:
         return piecewise(

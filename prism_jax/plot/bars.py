@@ -39,7 +39,7 @@ def plot_owners(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     owners = {name: scale * value for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest_s > 0.0}
     _bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
     seconds = "milliseconds" if unit == "ms" else "seconds"
-    fleet = f"{explanation.fleet_share:.0%} of the variance is which GPUs the job gets"
+    fleet = f"{explanation.allocation.share:.0%} of the variance is which GPUs the job gets"
     ax.set_xlabel(f"{seconds} off p95 if it did not vary\n({fleet})" if owners else "nothing varies")
     return ax
 

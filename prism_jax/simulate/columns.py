@@ -27,7 +27,6 @@ from ..graph.random import key_words, normals, uniforms
 from ..graph.score import ScoreChain
 from .member_table import member_table
 
-_FLEET = crc32(b"fleet")
 MAX_EXPLICIT_MEMBERS = 16  # above, the maximum over members is drawn directly
 
 
@@ -69,8 +68,8 @@ class Chunk(eqx.Module):
 
     Attributes:
         index: [] position of the chunk, folded into the key.
-        fleet: [] position of the fleets whose persistent factors the columns carry, in the place of `index`: chunks with the same
-            number are steps of the same fleets. None where every chunk has fleets of its own.
+        fleet: [] position of the fleets whose persistent factors the columns carry: chunks with the same number (and the same
+            `peak_score`) are steps of the same fleets. None for `index`.
         peak_score: [2, lane, column] normal score of a lane's slowest GPU (of the *maximum*: uniform on probability
             scale) and of its node; None to draw every GPU and node independently.
         regime: [axis, column] factor of the step a column belongs to; None where `ColumnInputs.regime` carries it.
@@ -146,7 +145,7 @@ def _drawn(
 ) -> tuple[GraphArrays, Members, Network, CallNoise | None]:
     """One chunk's persistent factors, links and residuals: the arguments of the engine."""
     own = jax.random.fold_in(key, chunk.index)
-    of_fleet = own if chunk.fleet is None else jax.random.fold_in(jax.random.fold_in(key, _FLEET), chunk.fleet)
+    of_fleet = own if chunk.fleet is None else jax.random.fold_in(key, chunk.fleet)
     chip = persistent_factors(inputs, of_fleet, chunk, n_column)
     network = Network(link_factors(inputs, of_fleet, chunk, n_column), inputs.regime)
     return inputs.graph, members_of(inputs, chip), network, call_noise(inputs, own)

@@ -178,9 +178,10 @@ def replica_columns(program: Program, key: Array, n_samples: int) -> ReplicaColu
     if program.has_persistent:
         flat = jnp.moveaxis(jnp.asarray(design.peak_score, float), 0, -2)
         peak = jnp.moveaxis(flat.reshape(*flat.shape[:-2], -1, width), -2, 0)
+    index = jnp.arange(design.weight.size // width)
     return ReplicaColumns(
         inputs=column_inputs(program, regime_factors(program, scores)),
-        chunks=Chunk(jnp.arange(design.weight.size // width), peak),
+        chunks=Chunk(index, peak, fleet=index),
         width=width,
         scores=scores,
         weight=design.weight,

@@ -13,7 +13,7 @@ from prism_jax.job import Job
 from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.report.types.prediction import Elapsed, PredictionReport
-from prism_jax.result import StepTimeDistribution
+from prism_jax.result import AllocationSpread, StepTimeDistribution
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.catalog import preset
 from prism_jax.workload.catalog import model
@@ -31,7 +31,7 @@ EXPLANATION = Explanation(
     },
     criticality={"gemm": 0.8, "attention": 0.1, "tp communication": 0.1},
     p95_owner_s={"gemm+attention+memory": 0.211, "step regime": 0.014, "all_gather": 0.003, "p2p": -0.0001},
-    fleet_share=0.83,
+    allocation=AllocationSpread(0.1, 0.83, 0.02, 6.62, 0.004),
 )
 
 

@@ -63,23 +63,37 @@ def _quantiles(report: PredictionReport) -> list[str]:
             for name in ("p50", "p95", "p99")
         ),
         f"  mean  {times.mean:.{digits}f} s, std {times.std:.{digits}f} s",
+        *_spreads(report),
         f"  without variability {fixed:.{digits}f} s; the median lies {_beside(times.p50 / fixed - 1.0)}",
         f"  {report.guarantee.sentence}",
         f"  chance of a step slower than the median by {', by '.join(chances)}",
     ]
 
 
+def _spreads(report: PredictionReport) -> list[str]:
+    """How far steps of one allocation vary, and how far allocations differ."""
+    spread, share = report.allocation, report.fleet_share
+    part = (
+        f"{share:.0%}"
+        if share == 0.0
+        else "{} ± {} %".format(*with_error(100.0 * share, 100.0 * spread.share_mc_error))
+    )
+    return [
+        f"  within one allocation of GPUs: std {format_s(spread.within_s, 2)} from step to step, "
+        f"p95 {_estimate(spread.p95_s, spread.p95_mc_error_s)}",
+        f"  between allocations: std {format_s(spread.between_s, 2)} of the mean step, {part} of the variance",
+    ]
+
+
 def _model_band(report: PredictionReport) -> list[str]:
-    """What to expect of a measurement: the median, what the cost model leaves open, and how far steps vary beside that."""
+    """What to expect of a measurement: the median, and what the cost model leaves open."""
     times, band = report.step_time_s, report.model_band_s
     if band.p95 - band.p5 <= ROUNDING * times.p50:
         return []
     digits = decimals((band.p95 - band.p5) / 10)
     low, high = (f"{getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
     middle = f"{times.p50:.{decimals(times.p50 / 100)}f}"
-    around = f"{(times.p95 - times.p5) / 2:.1g}"
-    interval = f"(90 % model interval {low} to {high} s)"
-    lines = [f"  expected median {middle} s {interval}; step-to-step spread ±{around} s"]
+    lines = [f"  expected median {middle} s (90 % model interval {low} to {high} s)"]
     if report.level is not None:
         lines.append(_level(report.level))
     elif not report.job.framework:
@@ -146,7 +160,7 @@ def _breakdown(report: PredictionReport) -> list[str]:
 
 
 def _owners(report: PredictionReport) -> list[str]:
-    """By how much p95 would fall without each owner's variability, and how much of the variance the fleet decides."""
+    """By how much p95 would fall without each owner's variability."""
     ranked = sorted(report.p95_owner_s.items(), key=lambda item: -item[1])
     largest = max((abs(value) for _, value in ranked), default=0.0)
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest > 0.0][:MOST_OWNERS]
@@ -154,11 +168,9 @@ def _owners(report: PredictionReport) -> list[str]:
         return []
     width = max(len(words(name)) for name, _ in kept)
     p95 = report.step_time_s.p95
-    share = report.fleet_share
     return [
         "reduction of p95 if one source of variability is removed",
         *(f"  {words(name):<{width}}  {format_s(value, 3):>9} {value / p95:>7.2%}" for name, value in kept),
-        f"  {share:.0%} of the variance comes from which GPUs the job gets, {1.0 - share:.0%} from step to step",
     ]
 
 

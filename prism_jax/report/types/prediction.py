@@ -122,6 +122,25 @@ class GuaranteeFacts:
 
 
 @dataclass(frozen=True)
+class AllocationFacts:
+    """Spread of the step time within one allocation of GPUs and between allocations.
+
+    Attributes:
+        between_s: standard deviation of an allocation's mean step over allocations.
+        within_s: standard deviation from step to step within one allocation, root mean square over allocations.
+        p95_s: p95 of the steps within a typical allocation.
+        p95_mc_error_s: its Monte Carlo standard error.
+        share_mc_error: Monte Carlo standard error of `fleet_share`.
+    """
+
+    between_s: float
+    within_s: float
+    p95_s: float
+    p95_mc_error_s: float
+    share_mc_error: float
+
+
+@dataclass(frozen=True)
 class Elapsed:
     """Wall-clock seconds of the parts of a prediction."""
 
@@ -142,7 +161,8 @@ class PredictionReport(Report):
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability.
-        fleet_share: share of the variance that is decided by which GPUs the job gets.
+        fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
+        allocation: the spreads within one allocation and between allocations.
         prob_slower: fraction above the median, as text -> probability.
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
@@ -166,6 +186,7 @@ class PredictionReport(Report):
     criticality: Mapping[str, float]
     p95_owner_s: Mapping[str, float]
     fleet_share: float
+    allocation: AllocationFacts
     guarantee: GuaranteeFacts
     prob_slower: Mapping[str, float]
     method: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,3 +139,15 @@ def test_table_without_residual_is_the_slowest_chip() -> None:
     got = member_table(inputs.graph, chip, None).duration(inputs.graph.compute_s[0], None, None, None)
     expected = ExplicitMembers(chip).duration(inputs.graph.compute_s[0], None, None, None)
     np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6, 0.0])
+def test_table_of_a_vanishing_residual_is_the_slowest_chip(scale: float) -> None:
+    """What is far below the resolution of a factor in single precision moves the maximum by no more than itself."""
+    inputs = inputs_of(Normal(SD))
+    graph = eqx.tree_at(lambda g: g.call_sd, inputs.graph, scale * inputs.graph.call_sd)
+    chip = jnp.asarray(np.random.default_rng(4).lognormal(0.0, 0.02, (1, 40, 1, N_COLUMN)), jnp.float32)
+    table = member_table(graph, chip, inputs.compute)
+    got = table.duration(graph.compute_s[0], graph.call_sd[0], words(1, 1), inputs.compute)
+    slowest = member_table(graph, chip, None).duration(graph.compute_s[0], None, None, None)
+    assert float(jnp.abs(got / slowest - 1.0).max()) < 6.0 * SD * scale + 1e-6

@@ -18,6 +18,7 @@ from prism_jax.errors import DataError
 from prism_jax.explain.types import Explanation
 from prism_jax.plot import figure_bytes, plot_breakdown, plot_owners, plot_prediction, plot_step_time, style
 from prism_jax.plot.style import colour
+from prism_jax.result import AllocationSpread
 from tests.support.synthetic import EXPLANATION, distribution
 
 KINDS = ("usual", "constant", "narrow", "skewed", "long_tailed", "noisy")
@@ -126,7 +127,7 @@ def test_a_kind_of_work_has_one_colour_in_every_picture():
 
 
 def test_nothing_varies_is_said_instead_of_drawn():
-    quiet = Explanation({"compute": 1.0}, {}, {}, 0.0)
+    quiet = Explanation({"compute": 1.0}, {}, {}, AllocationSpread(0.0, 0.0, 0.0, 1.0, 0.0))
     assert plot_owners(quiet).get_xlabel() == "nothing varies"
 
 

@@ -127,10 +127,16 @@ def test_the_band_of_the_model_stands_first_and_says_which_software_it_is_for():
     start = made.lines().index("step time") + 1
     first, second = made.lines()[start : start + 2]
     assert first.startswith("  expected median 6.50 s (90 % model interval ")
-    assert first.endswith("; step-to-step spread ±0.05 s")
+    assert first.endswith(" s)")
     assert second.strip().startswith("framework not specified, using the average; set `framework:`")
     told = replace(made, job=replace(made.job, framework="megatron-core"))
     assert "framework" not in told.lines()[start + 1]
+
+
+def test_both_spreads_are_named():
+    within, between = (line for line in report().lines() if " allocation" in line)
+    assert within.startswith("  within one allocation of GPUs: std 41 ms from step to step, p95 6.620 ± 0.004 s")
+    assert between.startswith("  between allocations: std 91 ms of the mean step, 83 ± 2 % of the variance")
 
 
 def test_a_model_that_knows_everything_has_no_band():
