@@ -69,7 +69,8 @@ def test_gpus_of_the_log_are_one_draw_of_the_fleet(job):
     found = at_log_level(job, LogLevel("steps.nc", LOG), predicted).with_fleet(0.004)
     assert found.facts is not None
     assert found.facts.factor_sd == pytest.approx(1.25 * 0.005)
-    assert found.job.level == LevelFactor(1.25, pytest.approx(0.005))
+    assert found.job.level is not None
+    assert found.job.level.log_sd == pytest.approx(0.005)
     assert JobAtLevel(job, None).with_fleet(0.1).job is job
 
 
