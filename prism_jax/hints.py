@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Names from Megatron-LM, DeepSpeed and Hugging Face configurations -> ours.
+# Names from Megatron-LM, DeepSpeed, torchtitan and Hugging Face configurations -> ours, or the path of a nested field.
 ELSEWHERE = {
     "tensor_parallel": "tp",
     "tensor_model_parallel_size": "tp",
@@ -22,6 +22,27 @@ ELSEWHERE = {
     "gbs": "global_batch",
     "sequence_length": "seq_len",
     "activation_checkpointing": "recompute",
+    "activation_checkpoint": "recompute",
+    "recompute_activations": "recompute",
+    "recompute_granularity": "recompute",
+    "selective_ac_option": "recompute",
+    "grad_dtype": "state_dtypes.grad_reduce",
+    "reduce_dtype": "state_dtypes.grad_reduce",
+    "grad_reduce_dtype": "state_dtypes.grad_reduce",
+    "grad_reduce_in_bf16": "state_dtypes.grad_reduce",
+    "grad_reduce_in_fp32": "state_dtypes.grad_reduce",
+    "accumulate_allreduce_grads_in_fp32": "state_dtypes.grad_reduce",
+    "mixed_precision_reduce": "state_dtypes.grad_reduce",
+    "main_grads_dtype": "state_dtypes.main_grads",
+    "main_params_dtype": "state_dtypes.main_params",
+    "store_param_remainders": "state_dtypes.main_params",
+    "exp_avg_dtype": "state_dtypes.exp_avg",
+    "exp_avg_sq_dtype": "state_dtypes.exp_avg_sq",
+    "use_precision_aware_optimizer": "state_dtypes",
+    "fp8_param_gather": "state_dtypes.fp8_params",
+    "fp8_param": "state_dtypes.fp8_params",
+    "enable_fsdp_float8_all_gather": "state_dtypes.fp8_params",
+    "use_distributed_optimizer": "zero_stage",
     "zero": "zero_stage",
     "vpp": "virtual_stages",
     "interleave": "virtual_stages",
@@ -55,8 +76,9 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
 
     text, names = str(name), list(known)
     lowered = text.lower()
-    if ELSEWHERE.get(lowered) in names:
-        return ELSEWHERE[lowered]
+    meant = ELSEWHERE.get(lowered.lstrip("-").replace("-", "_"), "")
+    if meant.split(".")[0] in names:
+        return meant
     return next(
         (close[0] for word in (text, lowered) if (close := get_close_matches(word, names, n=1, cutoff=0.6))), None
     )

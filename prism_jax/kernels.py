@@ -15,11 +15,9 @@ COMPUTE_CLASSES = ("gemm", "attention", "memory")  # matrix products; fused atte
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
 COMM_AXES = ("tp", "cp", "ep", "dp")  # axes that communicate inside ops; dp: gathering of sharded parameters
 NETWORK_AXES = (*COMM_AXES, "pp", "end")  # and transfers between stages, and the exchange at the end of the step
-RECOMPUTE = (
-    "none",
-    "selective",
-    "full",
-)  # activations computed again in the backward pass: none, attention, whole layers
+# Activations computed again in the backward pass: none, modules, whole layers; by torchtitan's rules. See `plan.recomputation`.
+COMMON_RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = (*COMMON_RECOMPUTE, "selective_op", "selective_layer")
 
 
 class KernelSizes(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..memory.breakdown import MemoryBreakdown
+from ..memory.notes import memory_notes
 from ..report.codec import from_plain
 from ..report.types.check import CheckReport
 from ..report.types.memory import MemoryFacts
@@ -57,6 +58,7 @@ def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
         micro_batch=plan.micro_batch,
         global_batch=plan.global_batch,
         seq_len=plan.seq_len,
+        notes=tuple(memory_notes(own.model, own.cluster, plan, own.software.memory)),
     )
 
 

@@ -45,9 +45,10 @@ class PredictionRun:
         """The distribution, and where the time goes."""
         from ..plot import plot_prediction  # here, so that predictions without a picture do not pay for it
 
-        job = self.job
+        job, band = self.job, self.report.model_band_s
         title = f"{job.name}: {job.model.name} on {job.plan.n_devices:,} x {job.cluster.device.name}"
-        return plot_prediction(self.distribution, self.explanation, title)
+        interval_s = (band.p5, band.p95) if band.p5 < band.p95 else None
+        return plot_prediction(self.distribution, self.explanation, title, interval_s)
 
     def write_timeline(self, path: str | Path) -> None:
         """Perfetto timeline of a median and a p99 step.

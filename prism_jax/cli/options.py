@@ -27,4 +27,7 @@ Fits = Annotated[
         help="Apply a saved fit or calibration (.nc); may be repeated.",
     ),
 ]
+IgnoreMemory = Annotated[
+    bool, typer.Option("--ignore-memory", help="Exit with 0 even if the job does not fit into memory.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even if its verdict says that it failed.")]

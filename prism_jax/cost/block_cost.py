@@ -109,7 +109,8 @@ class BlockCostModel:
 
     def gathering(self, kind: str) -> BlockCost:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
-        comms = gather_comms(self.plan, self._counts(kind)) if self.plan.shard_group > 1 else []
+        is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
+        comms = gather_comms(self.plan, self._counts(kind), is_unit) if self.plan.shard_group > 1 else []
         none = BlockCost(
             np.zeros((len(PASSES), len(self.model.kernel_classes))),
             np.zeros(len(PASSES)),

@@ -124,7 +124,8 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
     factor = xp.asarray([getattr(eff.correction, each.knob) for each in classes], dtype=float)[table.kernel_index]
     in_fp8 = np.array([name == "fp8" for name in dtypes])
     factor = factor * xp.where(in_fp8 & is_gemm, eff.correction.fp8, 1.0)
-    return (xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
+    once = (xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
+    return once * table.column("count")
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
@@ -164,7 +165,7 @@ def launch_counts(table: KernelTable) -> Floats:
     """Kernels started per phase, shape [kind]."""
     total = np.zeros(len(PASSES))
     if len(table):
-        np.add.at(total, table.phase_index, table.column("n_launch"))
+        np.add.at(total, table.phase_index, table.column("n_launch") * table.column("count"))
     return total
 
 

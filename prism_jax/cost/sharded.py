@@ -9,45 +9,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..plan.plan import ParallelPlan
+from ..plan.state_dtypes import ELEMENT_BYTES
 from ..workload.base import Comm
 
 
-def weight_bytes(plan: ParallelPlan) -> float:
-    """Bytes of one parameter as it is gathered."""
-    return plan.element_bytes
+def weight_bytes(plan: ParallelPlan, is_unit: bool = True) -> float:
+    """Bytes of one parameter as it is gathered.
+
+    Args:
+        is_unit: it belongs to a layer, not to embedding or head, which stay in 16 bits under `state_dtypes.fp8_params`.
+    """
+    return 1.0 if plan.state_dtypes.fp8_params and is_unit else plan.element_bytes
 
 
 def gradient_bytes(plan: ParallelPlan) -> float:
-    """Bytes of one gradient as it is reduced across replicas.
+    """Bytes of one gradient as it is reduced across replicas: as `state_dtypes.grad_reduce` says, or as most software does.
 
     Notes:
         Megatron-LM reduces fp32 main gradients in bf16 training and fp16 gradients in fp16 training; parameter sharding
         reduces in the parameters' 16-bit type (the `PURE` and `bfSixteen` policies of llm-foundry and fms-fsdp).
     """
+    if plan.state_dtypes.grad_reduce is not None:
+        return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
     if plan.dtype == "fp32":
         return 4.0
     return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 else 4.0
 
 
-def gather_comms(plan: ParallelPlan, counts: Sequence[tuple[float, int]]) -> list[Comm]:
+def gather_comms(plan: ParallelPlan, counts: Sequence[tuple[float, int]], is_unit: bool = True) -> list[Comm]:
     """Communication of one unit of parameters per device.
 
     Args:
         counts: (parameters after tensor and expert parallelism, ranks among which the workload itself divides them) by group.
+        is_unit: as in `weight_bytes`.
     """
     if plan.shard_group == 1:
         return []
     stride = plan.stride("dp")
     comms: list[Comm] = []
     for count, split in counts:
-        comms += _unit(plan, count, stride * split, max(plan.shard_group // split, 1))
+        comms += _unit(plan, count, weight_bytes(plan, is_unit), stride * split, max(plan.shard_group // split, 1))
     return comms
 
 
-def _unit(plan: ParallelPlan, count: float, stride: int, size: int) -> list[Comm]:
+def _unit(plan: ParallelPlan, count: float, wide: float, stride: int, size: int) -> list[Comm]:
     if size == 1 or count == 0.0:
         return []
     beside = "chunk" if plan.overlap.dp else ""
-    gather = Comm("dp", "all_gather", "F", weight_bytes(plan) * count, stride, size, beside)
+    gather = Comm("dp", "all_gather", "F", wide * count, stride, size, beside)
     scatter = gather._replace(kind="reduce_scatter", phase="B", n_bytes=gradient_bytes(plan) * count)
     return [gather, gather._replace(phase="B"), scatter]

@@ -12,15 +12,12 @@ from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..partition.weights import StageWeights, sharded, state_ranks
 from ..plan.plan import ParallelPlan
+from ..plan.state_dtypes import ELEMENT_BYTES
 from ..system.hardware import Cluster
 from .communication import collective_s, crosses_nodes
 from .efficiency import Efficiency
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
-
-# HBM traffic per parameter of mixed-precision Adam: gradient 4, master weight and two moments in and out 24, 16-bit weight 2;
-# gradient norm reads 4, zeroing writes 4. Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
-OPTIMIZER_BYTES = 38.0
 
 
 class EndWork(NamedTuple):
@@ -58,7 +55,7 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
     """
     xp = namespace(cluster, eff)
     factor, _ = eff.correction.comm(crosses_nodes(cluster, *plan.data_group))
-    update_s = OPTIMIZER_BYTES * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
+    update_s = optimizer_bytes(plan) * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
     idle_s = eff.correction.step_s + eff.correction.network_step_s * log2(
         max(cluster.n_devices / cluster.node_size, 1.0)
     )
@@ -86,6 +83,23 @@ def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficie
     return StageEnd(work.optimizer_s, exposed, hidden)
 
 
+def optimizer_bytes(plan: ParallelPlan) -> float:
+    """HBM traffic of the optimizer per parameter that a device updates.
+
+    Notes:
+        38 in mixed precision: gradient 4, master weight and two moments in and out 24, 16-bit weight 2; the gradient norm
+        reads 4, zeroing writes 4. A 16-bit buffer whose gradients the optimizer wants in fp32 is read and copied first.
+
+    Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
+    """
+    dtypes = plan.state_dtypes
+    states = 2.0 * (dtypes.main_params_bytes + dtypes.moments_bytes)
+    buffer = plan.grad_sum_bytes
+    read = ELEMENT_BYTES[dtypes.main_grads] if buffer < 4.0 else buffer
+    copied = buffer + read if read > buffer else 0.0
+    return copied + 2.0 * read + buffer + states + 2.0
+
+
 def _updated(plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
     """Parameters one device updates."""
     if plan.shard_group > 1:
@@ -109,7 +123,9 @@ def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: 
     """Updated parameters back to every rank (ZeRO-1 and 2)."""
     if plan.shard_group > 1 or plan.zero_stage == 0:
         return 0.0
-    return _in_buckets("all_gather", weight_bytes(plan), cluster, plan, splits, weights)
+    n, root = float(weights.count.sum()), float(weights.root)
+    mean = (weight_bytes(plan) * (n - root) + weight_bytes(plan, is_unit=False) * root) / max(n, 1.0)
+    return _in_buckets("all_gather", mean, cluster, plan, splits, weights)
 
 
 def _in_buckets(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from .base import EAGER, Framework
+from .memory_options import MemoryOptions
 from .recognition import by_name, in_notes
 
 FSDP = Framework(
     "fsdp",
     "PyTorch FSDP 1 and 2 under any trainer",
     EAGER,
+    # SwiGLU and cross entropy as separate eager operations: logits in 16 bits, in fp32, and their log softmax at once.
+    memory=MemoryOptions(fused_gate=False, logits_peak_bytes=10.0),
+    memory_source="the operations of torchtitan's model and loss, as PyTorch runs them; no peaks were compared",
     patterns=(
         in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),
         *by_name(

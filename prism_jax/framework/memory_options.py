@@ -19,7 +19,10 @@ class MemoryOptions:
             keeps for bf16 training (docs/source/api-guide/dist_optimizer.md: 18 bytes per parameter, `6 + 12/d` with the
             distributed optimizer); 2: gradients in the model's dtype (ZeRO paper, arXiv 1910.02054, section 3.1).
         model_grad_bytes: per parameter, of low-precision gradients kept beside that buffer.
-        optimizer_bytes: per parameter: Adam's fp32 master copy and two moments.
+        optimizer_bytes: per parameter: Adam's fp32 master copy and two moments; a plan's `state_dtypes` take off what they save.
+        fp8_copy_bytes: per parameter of a layer, of its fp8 copy and the transposed one, which Transformer Engine keeps from the
+            first micro-batch of a step to the last; none where parameters are sharded, or are in fp8 themselves
+            (Megatron-LM's functional tests log 2 more bytes per parameter with tensorwise fp8).
         keeps_gathered_inputs: under sequence parallelism the gathered input of a column-parallel product is saved
             instead of gathered again in the backward pass.
         fused_gate: silu(gate) * up in one kernel, which saves its two inputs only.
@@ -41,6 +44,7 @@ class MemoryOptions:
     grad_bytes: float = 4.0
     model_grad_bytes: float = 0.0
     optimizer_bytes: float = 12.0
+    fp8_copy_bytes: float = 2.0
     keeps_gathered_inputs: bool = False
     fused_gate: bool = True
     logits_peak_bytes: float = 6.0

@@ -168,16 +168,20 @@ def stage_bytes(
     kept = (activations.saved[..., None, :] * saved).sum(axis=-1)
     forward = (activations.forward_peak[..., None, :] * (saved > 0.0)).max(axis=-1)
     temporary = np.maximum(forward, by_plan(activations.backward_peak))
+    temporary = np.maximum(
+        temporary, per_parameter(states.update) - kept
+    )  # the update starts when activations are gone
     copies = (options.n_gathered_layers + 1) * held.largest_unit + held.root
     bucket = np.minimum(options.bucket_elements, per_parameter(states.bucket))
     gathered = np.minimum(by_plan(states.gathered_element) * copies, per_parameter(states.gathered))
     return StageMemory(
-        parameters_bytes=per_parameter(states.parameters),
+        parameters_bytes=per_parameter(states.parameters)
+        + by_plan(states.copied_element) * (held.count.sum(axis=-1) - held.root),
         gradients_bytes=per_parameter(states.gradients),
         optimizer_bytes=per_parameter(states.optimizer),
         activations_bytes=kept,
         temporary_bytes=temporary,
-        communication_bytes=by_plan(activations.pipeline) + options.grad_bytes * bucket + gathered,
+        communication_bytes=by_plan(activations.pipeline) + by_plan(states.bucket_element) * bucket + gathered,
         framework_bytes=options.context_bytes + options.nccl_bytes * by_plan(states.n_communicators),
         fragmentation_bytes=options.fragmentation * (kept + temporary),
     )

@@ -15,7 +15,10 @@ from .._typing import Floats
 from ..framework.memory_options import MemoryOptions
 from ..partition.weights import group_splits, state_ranks
 from ..plan.plan import ParallelPlan
+from ..plan.state_dtypes import ELEMENT_BYTES
 from ..workload.base import Block, Workload, total_bytes
+
+_FP32_STATES = 12.0  # master copy and two moments
 
 
 class StateFactors(NamedTuple):
@@ -27,6 +30,9 @@ class StateFactors(NamedTuple):
             the bucket.
         gathered: [*plan, group] of what sharding left out and a device may hold for a moment.
         gathered_element: [*plan] bytes of one element of a gathered copy.
+        copied_element: [*plan] bytes of the fp8 copies of one parameter of a layer, which are not sharded.
+        update: [*plan, group] of what is held for a moment while the optimizer runs.
+        bucket_element: [*plan] bytes of one gradient in a bucket.
         n_communicators: [*plan] groups that communicate.
     """
 
@@ -36,6 +42,9 @@ class StateFactors(NamedTuple):
     bucket: Floats
     gathered: Floats
     gathered_element: Floats
+    copied_element: Floats
+    update: Floats
+    bucket_element: Floats
     n_communicators: Floats
 
 
@@ -70,25 +79,53 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
         bucket=1.0 - states if buckets else np.zeros_like(splits),
         gathered=plan.element_bytes * (1.0 - parameters),
         gathered_element=np.array(plan.element_bytes if plan.shard_group > 1 else 0.0),
+        copied_element=np.array(_fp8_copy_bytes(plan, rules)),
+        update=_update_bytes(plan, rules) * (states if plan.zero_stage >= 1 else whole),
+        bucket_element=np.array(_buffer_bytes(plan, rules)),
         n_communicators=np.array(float(sum(degree > 1 for degree in degrees))),
     )
 
 
+def _keeps_master(plan: ParallelPlan) -> bool:
+    """FSDP keeps the sharded parameters themselves (they are what Adam updates) and casts when it gathers."""
+    return plan.sharding in ("fsdp", "hsdp")
+
+
 def _parameter_bytes(plan: ParallelPlan) -> float:
-    """FSDP keeps the sharded fp32 parameters themselves (they are Adam's master copy) and casts when it gathers."""
-    return 4.0 if plan.sharding in ("fsdp", "hsdp") else plan.element_bytes
+    """In fp8 a parameter and its transposed copy take as much as one in 16 bits."""
+    return plan.state_dtypes.main_params_bytes if _keeps_master(plan) else plan.element_bytes
+
+
+def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
+    has_copies = plan.dtype == "fp8" and not plan.state_dtypes.fp8_params and plan.shard_group == 1
+    return rules.fp8_copy_bytes if has_copies else 0.0
 
 
 def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    has_master = _parameter_bytes(plan) == 2.0
-    return rules.optimizer_bytes if has_master else rules.optimizer_bytes - 4.0
+    dtypes = plan.state_dtypes
+    has_master = not _keeps_master(plan) and plan.element_bytes == 2.0
+    master = dtypes.main_params_bytes if has_master else 0.0
+    return rules.optimizer_bytes - _FP32_STATES + master + dtypes.moments_bytes
+
+
+def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
+    """Of the buffer that gradients are summed in; FSDP's have the format of its parameters."""
+    if _keeps_master(plan):
+        return _parameter_bytes(plan)
+    if plan.state_dtypes.grad_reduce is not None:
+        return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
+    return 4.0 if plan.dtype == "fp32" else rules.grad_bytes
 
 
 def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    if plan.sharding in ("fsdp", "hsdp"):
-        return 4.0
-    in_model_dtype = rules.model_grad_bytes if plan.dp > 1 else 0.0
-    return (4.0 if plan.dtype == "fp32" else rules.grad_bytes) + in_model_dtype
+    in_model_dtype = rules.model_grad_bytes if plan.dp > 1 and not _keeps_master(plan) else 0.0
+    return _buffer_bytes(plan, rules) + in_model_dtype
+
+
+def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
+    """Of the copy of a buffer in 16 bits, in the format that the optimizer reads."""
+    wanted = ELEMENT_BYTES[plan.state_dtypes.main_grads]
+    return wanted if not _keeps_master(plan) and wanted > _buffer_bytes(plan, rules) else 0.0
 
 
 def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> ActivationFactors:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from ..errors import PlanError, Problem
 from ..kernels import RECOMPUTE as RECOMPUTE
 from ..schedule import PipelineSchedule, resolve_schedule
+from .recomputation import CORE_ATTENTION, UNIFORM
+from .state_dtypes import ELEMENT_BYTES, StateDtypes as StateDtypes
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
@@ -45,8 +47,12 @@ class ParallelPlan:
     zero_stage: int = 0  # 0 none, 1 optimizer state, 2 and gradients, 3 and parameters
     sharding: str = "none"
     dp_shard: int = 0  # hsdp only: size of the sharding group
-    recompute: str = "none"
+    recompute: str = "none"  # one of `RECOMPUTE`
+    recompute_method: str = UNIFORM  # of full: uniform | block, as in Megatron-LM
+    recompute_num_layers: int = 0  # see `recomputation`; 0: not given
+    recompute_modules: tuple[str, ...] = (CORE_ATTENTION,)  # of selective: some of `recomputation.MODULES`
     dtype: str = "bf16"  # of the matrix products: bf16 | fp16 | fp8 | fp32
+    state_dtypes: StateDtypes = field(default_factory=StateDtypes)
     attention: str = "flash"  # flash | unfused
     overlap: Overlap = field(default_factory=Overlap)
     axis_order: tuple[str, ...] = AXES  # innermost first: neighbours on the fastest tier
@@ -117,6 +123,12 @@ class ParallelPlan:
     def element_bytes(self) -> float:
         """Bytes of an activation, and of a weight as it is computed with."""
         return 4.0 if self.dtype == "fp32" else 2.0
+
+    @property
+    def grad_sum_bytes(self) -> float:
+        """Bytes of an element of the buffer that gradients are summed in; fp32 unless the plan says otherwise."""
+        own = self.state_dtypes.grad_reduce
+        return 4.0 if own is None or self.shard_group > 1 else ELEMENT_BYTES[own]
 
     @property
     def data_group(self) -> tuple[int, int]:

@@ -8,18 +8,38 @@ from matplotlib.figure import Figure
 from ..explain.types import Explanation
 from ..result import StepTimeDistribution
 from .bars import plot_breakdown, plot_owners
+from .model_interval import plot_model_interval
 from .step_time import plot_step_time
 from .style import style
 
 
-def plot_prediction(distribution: StepTimeDistribution, explanation: Explanation, title: str) -> Figure:
-    """The distribution of the step time on the left; where the time goes and who owns the p95 on the right."""
+def plot_prediction(
+    distribution: StepTimeDistribution,
+    explanation: Explanation,
+    title: str,
+    model_interval_s: tuple[float, float] | None = None,
+) -> Figure:
+    """The distribution of the step time on the left; where the time goes and who owns the p95 on the right.
+
+    Args:
+        distribution: what `predict` returns.
+        explanation: what `explain` returns.
+        title: of the figure.
+        model_interval_s: 90 % interval of the median step that would be measured, drawn below the distribution, which holds for
+            an exact cost model only; None: the cost model leaves nothing open.
+    """
     with style():
-        figure = Figure(figsize=(12.0, 5.6), layout="constrained")
+        figure = Figure(figsize=(12.0, 6.2 if model_interval_s else 5.6), layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.add_gridspec(2, 2, width_ratios=(1.2, 1.0))
         figure.suptitle(title, x=0.01, ha="left")
-        plot_step_time(distribution, ax=figure.add_subplot(grid[:, 0])).set_title("Step time")
-        plot_breakdown(explanation, ax=figure.add_subplot(grid[0, 1])).set_title("Where the mean step goes")
-        plot_owners(explanation, ax=figure.add_subplot(grid[1, 1])).set_title("Whose variability owns the p95")
+        whole = figure.add_gridspec(1, 2, width_ratios=(1.2, 1.0))
+        left = whole[0].subgridspec(2, 1, height_ratios=(7.0, 1.0)) if model_interval_s else whole[0].subgridspec(1, 1)
+        right = whole[1].subgridspec(2, 1)
+        name = "Step time if the cost model is exact" if model_interval_s else "Step time"
+        plot_step_time(distribution, ax=figure.add_subplot(left[0])).set_title(name)
+        plot_breakdown(explanation, ax=figure.add_subplot(right[0])).set_title("Where the mean step goes")
+        plot_owners(explanation, ax=figure.add_subplot(right[1])).set_title("Whose variability owns the p95")
+        if model_interval_s:
+            below = plot_model_interval(distribution, model_interval_s, figure.add_subplot(left[1]))
+            below.set_title("What the cost model leaves open")
     return figure

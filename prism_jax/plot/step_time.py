@@ -11,7 +11,7 @@ from .figure import new_axes
 from .style import INDIGO, WINE
 
 MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
-LEGEND_WIDTH, LEGEND_HEIGHT = 0.56, 0.34  # of the axes, at most
+LEGEND_WIDTH, LEGEND_HEIGHT = 0.58, 0.38  # of the axes, at most
 ROUNDING = 1e-6  # relative; a smaller range is float32 noise
 BAND_ERRORS = 2.0  # standard errors on either side
 LEVELS = np.concatenate([np.linspace(0.001, 0.99, 400), np.linspace(0.99, 0.9995, 60)[1:]])

@@ -18,7 +18,11 @@ MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
 
 
 def plot_trace_prediction(
-    prediction: TracePrediction, recorded_s: Floats, title: str, held_out: tuple[TracePrediction, Floats] | None = None
+    prediction: TracePrediction,
+    recorded_s: Floats,
+    title: str,
+    held_out: tuple[TracePrediction, Floats] | None = None,
+    other_job: str = "",
 ) -> Figure:
     """The prediction from all recorded steps; beside it, if given, a prediction from some steps and the steps held out.
 
@@ -29,6 +33,7 @@ def plot_trace_prediction(
         recorded_s: [step] their times, seconds.
         title: of the figure.
         held_out: a prediction and the recorded steps that it did not see.
+        other_job: what tells the predicted job from the recorded one, "16 replicas"; recorded steps are not drawn beside it.
     """
     with style():
         figure = Figure(figsize=(12.0 if held_out else 7.4, 4.8), layout="constrained")
@@ -36,17 +41,17 @@ def plot_trace_prediction(
         figure.suptitle(title, x=0.01, ha="left")
         n_panel = 2 if held_out else 1
         first = figure.add_subplot(1, n_panel, 1)
-        _panel(first, prediction, recorded_s, f"{_steps(recorded_s)} recorded", 0)
-        first.set_title("All recorded steps fitted")
+        _panel(first, prediction, recorded_s[:0] if other_job else recorded_s, f"{_steps(recorded_s)} recorded", 0)
+        first.set_title(f"Predicted job: {other_job}" if other_job else "All recorded steps fitted")
         if held_out:
-            second = figure.add_subplot(1, n_panel, 2, sharex=first)
+            second = figure.add_subplot(1, n_panel, 2, sharex=None if other_job else first)
             _panel(second, held_out[0], held_out[1], f"{_steps(held_out[1])} held out", len(held_out[1]))
-            second.set_title("Check: steps that were not fitted")
+            second.set_title(f"Check{' on the recorded job' if other_job else ''}: steps that were not fitted")
     return figure
 
 
 def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str, n_band: int) -> None:
-    """One prediction, its band for `n_band` steps (0 for the long run), and the measured steps."""
+    """One prediction, its band for `n_band` steps (0 for the long run), and the measured steps, if any."""
     tail = (1.0 - LEVEL) / 2.0
     by_refit = np.quantile(prediction.step_s, LEVELS, axis=1)  # [level, refit]
     by_sample = np.quantile(_samples(prediction.step_s, n_band), LEVELS, axis=1) if n_band else by_refit
@@ -59,10 +64,8 @@ def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str
         ax.plot(
             value, p, marker, color=INDIGO, markeredgecolor="white", zorder=4, label=f"p{100 * p:g}  {value:#.4g} s"
         )
-    ordered = np.sort(measured_s)
-    share = np.arange(len(ordered) + 1) / len(ordered)
-    ax.step([ordered[0], *ordered], share, where="post", color=WINE, linewidth=1.4, label=label)
-    ax.plot(ordered, share[1:], "|", color=WINE, markersize=5)
+    if len(measured_s):
+        _measured(ax, measured_s, label)
     ax.axhline(0.95, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_ylim(0.0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -70,6 +73,13 @@ def _panel(ax: Axes, prediction: TracePrediction, measured_s: Floats, label: str
     ax.set_ylabel("steps that take at most this long")
     ax.grid(True)
     ax.legend(loc="lower right", handlelength=1.4)
+
+
+def _measured(ax: Axes, measured_s: Floats, label: str) -> None:
+    ordered = np.sort(measured_s)
+    share = np.arange(len(ordered) + 1) / len(ordered)
+    ax.step([ordered[0], *ordered], share, where="post", color=WINE, linewidth=1.4, label=label)
+    ax.plot(ordered, share[1:], "|", color=WINE, markersize=5)
 
 
 def _samples(step_s: Floats, n: int) -> Floats:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import PlanError, PrismError, Problem
+from ..plan import recomputation
 from ..plan.plan import RECOMPUTE, SHARDING, ParallelPlan
+from ..plan.state_dtypes import STATE_DTYPE_VALUES
 from ..schedule import SCHEDULES, PipelineSchedule
 from ..system.hardware import Cluster
 from ..workload.base import Workload, n_body
@@ -31,6 +33,8 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
     yield from _batch(plan)
     yield from _model(plan, model)
     yield from _sharding(plan)
+    yield from recomputation.problems(plan)
+    yield from _state_dtypes(plan)
     yield from _pipeline(plan, model)
     try:
         cluster.device.peak(plan.dtype)
@@ -119,6 +123,15 @@ def _sharding(plan: ParallelPlan) -> Iterator[Problem]:
             "ep",
             f"{plan.ep} and the sharding group tie {tied} ranks of dp together, which does not divide dp = {plan.dp}",
         )
+
+
+def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
+    for name, known in STATE_DTYPE_VALUES.items():
+        value = getattr(plan.state_dtypes, name)
+        if value is not None and value not in known:
+            yield Problem(f"state_dtypes.{name}", f"{value!r} is unknown; known are {', '.join(known)}")
+    if plan.state_dtypes.fp8_params and plan.dtype != "fp8":
+        yield Problem("state_dtypes.fp8_params", f"true, but dtype = {plan.dtype}. It goes with dtype=fp8.")
 
 
 def _knows_schedule(plan: ParallelPlan) -> bool:

@@ -6,7 +6,7 @@ traffic to device memory if nothing stays in cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -25,7 +25,8 @@ class Kernel(NamedTuple):
         kernel: class, one of `KERNEL_CLASSES`: gemm (matrix product), attention (fused scores, softmax and values), memory
             (memory-bound), or a caller's own.
         m, n, k, batch: of the matrix product; for attention: query rows, keys, head width, heads times sequences.
-        n_launch: kernels started.
+        n_launch: kernels started, each time.
+        count: how often it runs; a share where only some of the layers run it (recomputation by layer).
         flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
         dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).
     """
@@ -42,6 +43,7 @@ class Kernel(NamedTuple):
     batch: float = 1.0
     flash_backward: bool = False
     dtype: str = "plan"
+    count: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,11 @@ class KernelTable:
 
     def flops(self, *phases: str) -> float:
         """FLOPs of the given phases, all if none is given."""
-        return sum(op.flops for op in self.ops if not phases or op.phase in phases)
+        return sum(op.count * op.flops for op in self.ops if not phases or op.phase in phases)
 
-    def repeated_in_backward(self, names: frozenset[str] | None = None) -> KernelTable:
-        """Its forward ops (those called `names`, if given) as they are run again in the backward pass by recomputation."""
-        again = (op for op in self.ops if op.phase == "F" and (names is None or op.name in names))
-        return KernelTable(tuple(op._replace(phase="B", name=op.name + " again") for op in again))
+    def repeated_in_backward(self, share: Callable[[str], float] = lambda _: 1.0) -> KernelTable:
+        """Its forward ops as they are run again in the backward pass by recomputation; `share` of each, by its name."""
+        again = [(op, share(op.name)) for op in self.ops if op.phase == "F"]
+        return KernelTable(
+            tuple(op._replace(phase="B", name=op.name + " again", count=n * op.count) for op, n in again if n)
+        )

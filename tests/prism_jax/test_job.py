@@ -16,6 +16,7 @@ from prism_jax.calibration.key import CalibrationKey
 from prism_jax.errors import PlanError, SpecError
 from prism_jax.explain import explain
 from prism_jax.framework import FRAMEWORKS, Framework, PlanDefaults
+from prism_jax.framework.fsdp import FSDP
 from prism_jax.framework.memory_options import MEGATRON
 from prism_jax.framework.nanotron import NANOTRON
 from prism_jax.io.job.load_job import load_job
@@ -149,7 +150,7 @@ def test_a_plan_that_is_told_is_checked_too() -> None:
 def test_memory_follows_the_framework() -> None:
     for name in ("", *FRAMEWORKS.names):
         job = made(name)
-        rules = NANOTRON.memory if name == "nanotron" else MEGATRON
+        rules = {"nanotron": NANOTRON.memory, "fsdp": FSDP.memory}.get(name, MEGATRON)
         assert job.software.memory == rules
         assert job.memory == memory(job.model, job.cluster, job.plan, rules)
     assert made("nanotron").memory.total_bytes > 1.05 * made().memory.total_bytes

@@ -60,7 +60,9 @@ class TracePredictionRun:
         from ...plot import plot_trace_prediction  # here, so that predictions without a picture do not pay for it
 
         title = f"{self.report.info.title}: unrecorded steps"
-        return plot_trace_prediction(self.prediction, self.recorded_s, title, self.held_out)
+        return plot_trace_prediction(
+            self.prediction, self.recorded_s, title, self.held_out, self.report.asked.described()
+        )
 
 
 def predict_trace(source: TraceSource, **options: Any) -> TracePredictionReport:

@@ -1,4 +1,4 @@
-"""`prism-jax predict JOB`: the distribution of the step time, why, and a picture."""
+"""`prism-jax predict JOB`: the distribution of the step time, why, and a picture; exit code 1 if the job does not fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ... import app
-from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
+from ..memory_verdict import exit_unless_it_fits
+from ..options import Fits, Force, IgnoreMemory, JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture, check_timeline
 from ..progress import working
 from ..result import emit
@@ -52,6 +53,7 @@ def predict(
     level: Level = True,
     plot: Plot = None,
     trace: Trace = None,
+    ignore_memory: IgnoreMemory = False,
     json: Json = False,
 ) -> None:
     """Predict the distribution of the step time of a job."""
@@ -77,3 +79,5 @@ def predict(
             say(f"wrote {trace}")
 
     emit(run.report, json, plot=plot, figure=run.figure, files=write_timeline)
+    needed = run.report.memory_bytes_per_gpu
+    exit_unless_it_fits(run.report.fits, needed.headroom, needed.stage, ignore_memory)

@@ -20,6 +20,8 @@ from ..._core.registry import Registry
 from ...errors import UnitError
 from ...hints import did_you_mean
 from ...plan.plan import AXES, RECOMPUTE, SHARDING, ParallelPlan
+from ...plan.recomputation import METHODS, MODULES
+from ...plan.state_dtypes import STATE_DTYPE_VALUES
 from ...schedule import SCHEDULES
 from ...system.hardware import Device, Tier
 
@@ -121,11 +123,14 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "schedule": one_of(SCHEDULES),
         "sharding": one_of(SHARDING),
         "recompute": one_of(RECOMPUTE),
+        "recompute_method": one_of(METHODS),
+        "recompute_modules": tuple[one_of(MODULES), ...],
         "dtype": one_of(DTYPES),
         "attention": one_of(("flash", "unfused")),
         "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
         "axis_order": tuple[one_of(AXES), ...],
     },
+    "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
     "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
     "Device": {
         "peak_flops_per_s": Annotated[

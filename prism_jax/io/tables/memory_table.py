@@ -14,8 +14,9 @@ from pathlib import Path
 from ...errors import DataError, PlanError, SpecError
 from ...framework.memory_options import GIB, MemoryOptions
 from ...framework.nanotron import NANOTRON, cost_balanced_split
+from ...kernels import COMMON_RECOMPUTE
 from ...memory.breakdown import MemoryBreakdown, memory
-from ...plan.plan import RECOMPUTE, ParallelPlan
+from ...plan.plan import ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster
 from ...workload.transformer.spec import TransformerSpec
@@ -238,6 +239,6 @@ def _plan(record: dict[str, str], where: str, model: TransformerSpec) -> Paralle
         zero_stage=_integer(record, "zero_stage", where, 0),
         recompute=(record.get("recompute") or "").strip() or "none",
     )
-    if plan.recompute not in RECOMPUTE:
-        raise DataError(f"{where}: recompute = {plan.recompute!r}, but it must be one of {', '.join(RECOMPUTE)}")
+    if plan.recompute not in COMMON_RECOMPUTE:
+        raise DataError(f"{where}: recompute = {plan.recompute!r}, but it must be one of {', '.join(COMMON_RECOMPUTE)}")
     return replace(plan, layer_split=cost_balanced_split(model, pp))

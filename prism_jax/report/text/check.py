@@ -33,14 +33,6 @@ def facts(report: CheckReport) -> Facts:
     return Facts(report.name, values)
 
 
-def warning(report: CheckReport) -> str:
-    """What is wrong with the job; empty if nothing is."""
-    if report.fits:
-        return ""
-    over = format_bytes(-report.memory_bytes_per_gpu.headroom)
-    return f"warning: does not fit: needs {over} more per device on stage {report.memory_stage}"
-
-
 def _batch(report: CheckReport) -> str:
     """Sequences and their length, or samples that are none."""
     if not report.seq_len:

@@ -18,6 +18,7 @@ class CheckReport(Report):
         has_experts: whether these differ by design.
         memory_stage: the pipeline stage that `memory_bytes_per_gpu` is of.
         micro_batch, global_batch: sequences; seq_len: tokens.
+        notes: what of the plan is without effect, in sentences.
     """
 
     kind: ClassVar[str] = "check"
@@ -50,3 +51,4 @@ class CheckReport(Report):
     micro_batch: int
     global_batch: int
     seq_len: int
+    notes: tuple[str, ...] = ()

@@ -131,6 +131,12 @@ class Asked:
     n_replica: int | None = None
     n_micro_batch: int | None = None
 
+    def described(self) -> str:
+        """As "16 replicas, 12 micro-batches"; empty for the recorded job."""
+        counts = {"replica": self.n_replica, "micro-batch": self.n_micro_batch}
+        plural = {"replica": "replicas", "micro-batch": "micro-batches"}
+        return ", ".join(f"{n} {name if n == 1 else plural[name]}" for name, n in counts.items() if n is not None)
+
 
 @dataclass(frozen=True)
 class Quantiles3:

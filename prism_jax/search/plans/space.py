@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import PlanError
 from ...job import Job
+from ...kernels import COMMON_RECOMPUTE
 from ...plan.plan import DEFAULT_SCHEDULE, RECOMPUTE, SHARDING, ParallelPlan
 from ...schedule import SCHEDULES, PipelineSchedule, resolve_schedule
 from ...workload.base import Workload, n_body
@@ -44,7 +45,7 @@ class PlanSpace:
     micro_batch: tuple[int, ...]
     virtual_stages: tuple[int, ...] = VIRTUAL_STAGES
     schedule: tuple[str | PipelineSchedule, ...] = field(default_factory=lambda: SCHEDULES.names)
-    recompute: tuple[str, ...] = RECOMPUTE
+    recompute: tuple[str, ...] = COMMON_RECOMPUTE
     zero_stage: tuple[int, ...] = (0, 1, 2, 3)
     sharding: tuple[str, ...] = ("none", "fsdp")
     dp_shard: tuple[int, ...] = ()
@@ -140,6 +141,7 @@ def default_space(job: Job) -> PlanSpace:
         cp=tuple(d for d in divisors if d == 1 or (tokens % d == 0 and tokens // d >= MIN_SEQ_PER_CP)),
         ep=tuple(d for d in divisors if experts % d == 0) if experts > 1 else (1,),
         micro_batch=tuple(d for d in range(1, MAX_MICRO_BATCH + 1) if plan.global_batch % d == 0),
+        recompute=tuple(dict.fromkeys((*COMMON_RECOMPUTE, plan.recompute))),
     )
 
 

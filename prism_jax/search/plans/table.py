@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plan.plan import RECOMPUTE, SHARDING, Overlap, ParallelPlan
+from ...plan.recomputation import OPTIONS
 from ...schedule import PipelineSchedule, resolve_schedule
 
 Column = NDArray[np.int64]
@@ -125,17 +126,20 @@ class PlanTable:
 
     def plan(self, row: int) -> ParallelPlan:
         """One plan as an object."""
-        value = {name: int(getattr(self, name)[row]) for name in COLUMNS}
+        value: dict[str, Any] = {name: int(getattr(self, name)[row]) for name in COLUMNS}
+        recompute = RECOMPUTE[value.pop("recompute")]
+        options = {} if recompute == self.base.recompute else OPTIONS  # those of another kind mean nothing
         return replace(
             self.base,
             pp=self.layout.pp,
             schedule=self.layout.schedule,
             virtual_stages=self.layout.virtual_stages,
             sequence_parallel=bool(value.pop("sequence_parallel")),
-            recompute=RECOMPUTE[value.pop("recompute")],
+            recompute=recompute,
             sharding=SHARDING[value.pop("sharding")],
             overlap=Overlap(**{axis: bool(value.pop(f"overlap_{axis}")) for axis in ("dp", "tp", "pp")}),
             layer_split=(),
+            **options,
             **value,
         )
 

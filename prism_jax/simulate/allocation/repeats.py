@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 from jax import Array
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from ..._typing import Floats
 from ..columns import column_times
@@ -21,7 +21,7 @@ N_REPEAT = 4  # steps of every column
 N_TIME = 64  # of the grid on which distributions are integrated
 N_FINER = 2  # interpolated network factors from one carried score to the next
 N_STRATUM = 4096  # of the network score
-TAIL = 1e-5  # probability that the grid of times leaves out at either end
+LARGEST_SCORE = 4.5  # of the grid of times
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +45,9 @@ class Repeats:
     shared: Shared
 
     def thresholds(self) -> Floats:
-        """Increasing times [time], seconds, that span the maximum of `n` columns at every node, dense where it mostly lies."""
+        """Increasing times [time], seconds, that span the maximum of `n` columns at every node, evenly on its normal score."""
         mass = np.broadcast_to(self.weight, self.time_s[:, 0].shape).ravel()
-        level = np.concatenate([[TAIL], (np.arange(N_TIME) + 0.5) / N_TIME, [1.0 - TAIL]])
+        level = ndtr(np.linspace(-LARGEST_SCORE, LARGEST_SCORE, N_TIME))
         flat = self.time_s.transpose(1, 0, 2, 3).reshape(len(self.factor), -1)
         every = np.stack([maximum_quantile(own, mass, self.n, level) for own in flat])
         return np.quantile(every, np.linspace(0.0, 1.0, N_TIME))

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from ...framework.memory_options import MemoryOptions
 from ...plan.plan import ParallelPlan
+from ...plan.recomputation import layers_per_checkpoint
 from ..base import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
 from ..kernels import KernelTable
-from .attention_ops import CORE
 from .comms import embedding_comms, head_comms, layer_comms
 from .ops import embedding_ops, head_ops, layer_ops, mtp_ops
 from .params import embedding_params, layer_params, mtp_params, norm_params
+from .recompute import NOTHING, Again, recomputed, recomputing_share
 from .saved_tensors import embedding_saved_tensors, head_saved_tensors, layer_saved_tensors
 from .shard import Shard
 from .sizes import TransformerSizes
@@ -113,23 +114,31 @@ class LayerBlock:
         return self.model.n_layers - 1 if self.is_moe else 0
 
     @property
+    def _again(self) -> Again:
+        return recomputed(self.model, self.plan, self.is_moe)
+
+    @property
+    def _recomputing(self) -> float:
+        """Share of the layers of this kind that recompute."""
+        return recomputing_share(self.model, self.plan)
+
+    @property
     def kernels(self) -> KernelTable:
         """Kernels of the layer; what is recomputed runs again in B."""
-        ops = layer_ops(self.model, self.plan, self._layer)
-        match self.plan.recompute:
-            case "full":
-                return ops + ops.repeated_in_backward()
-            case "selective":
-                return ops + ops.repeated_in_backward(CORE)
-        return ops
+        ops, again, layers = layer_ops(self.model, self.plan, self._layer), self._again, self._recomputing
+        return ops + ops.repeated_in_backward(lambda name: layers * again.kernel_share(name))
 
     @property
     def comms(self) -> list[Comm]:
-        """Tensor, context and expert parallel communication; that of the forward again in B under full recomputation."""
+        """Tensor, context and expert parallel communication; what recomputation repeats of the forward's stands in B again."""
         comms = layer_comms(self.model, self.plan, self._layer)
-        if self.plan.recompute != "full":
-            return comms
-        return comms + [comm._replace(phase="B") for comm in comms if comm.phase == "F"]
+        shares = [self._recomputing * self._again.comm_share(comm) for comm in comms]
+        repeated = zip(comms, shares, strict=True)
+        return comms + [
+            comm._replace(phase="B", count=share * comm.count)
+            for comm, share in repeated
+            if comm.phase == "F" and share
+        ]
 
     @property
     def parameters(self) -> tuple[Parameters, ...]:
@@ -160,11 +169,15 @@ class LayerBlock:
         return inner + 2 * plan.element_bytes * tokens * model.hidden
 
     def recomputed_bytes(self, rules: MemoryOptions) -> float:
-        """What full recomputation brings back, one layer at a time."""
-        if self.plan.recompute != "full":
+        """What recomputation brings back, one checkpoint at a time."""
+        if self.plan.recompute == "none":
             return 0.0
-        again = layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, recompute="none")
-        return max(0.0, total_bytes(again) - total_bytes(self.saved(rules)))
+        whole = total_bytes(
+            layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=NOTHING)
+        )
+        left = layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=self._again)
+        n_layer = layers_per_checkpoint(self.plan)
+        return max(0.0, n_layer * whole - total_bytes(left))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import SpecError
-from ...kernels import RECOMPUTE
+from ...kernels import COMMON_RECOMPUTE
+from ...plan.plan import ParallelPlan
+from ...plan.recomputation import recomputed_modules, share_of_layers
 from .params import attention_out_params, attention_qkv_params
 from .sizes import TransformerSizes
 
@@ -96,9 +98,51 @@ def train_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = T
     Source: full, not causal, dense GPT equals arXiv 2104.04473 eq. 3 divided by the tokens,
         96 l h^2 (1 + s/6h + V/16lh); none equals 72 l h^2 (1 + s/6h + V/12lh) of arXiv 2205.05198 appendix A.
     """
-    if recompute not in RECOMPUTE:
-        raise SpecError(f"recompute = {recompute!r} is unknown. Use one of {', '.join(RECOMPUTE)}.")
+    if recompute not in COMMON_RECOMPUTE:
+        raise SpecError(f"recompute = {recompute!r} is unknown. Use one of {', '.join(COMMON_RECOMPUTE)}.")
     flops = token_flops(spec, seq_len, causal)
     n_score = spec.n_layers + spec.n_mtp
     extra = {"none": 0.0, "selective": n_score * scores_flops(spec, seq_len, causal), "full": flops.layers}
     return 3.0 * flops.total + extra[recompute]
+
+
+def recomputed_flops_per_token(spec: TransformerSizes, plan: ParallelPlan, causal: bool = True) -> float:
+    """FLOPs per token that recomputation repeats under `plan`."""
+    flops = token_flops(spec, plan.seq_len, causal)
+    match plan.recompute:
+        case "full" | "selective_layer":
+            return flops.layers * share_of_layers(plan, spec.n_layers)
+        case "selective_op":
+            return _alternate_products_flops(spec)
+        case _:
+            return sum(_module_flops(spec, name, plan.seq_len, causal) for name in recomputed_modules(plan))
+
+
+def _module_flops(spec: TransformerSizes, name: str, seq_len: int, causal: bool) -> float:
+    """Of all layers that have the module; activation functions and norms count as none."""
+    n_moe, moe, mla = spec.n_moe_layers, spec.moe, spec.mla
+    n_dense = spec.n_layers - n_moe
+    match name:
+        case "core_attn":
+            return (spec.n_layers + spec.n_mtp) * scores_flops(spec, seq_len, causal)
+        case "mlp":
+            return 2.0 * n_dense * mlp_weights_active(spec, 0) if n_dense else 0.0
+        case "moe":
+            return 2.0 * n_moe * mlp_weights_active(spec, spec.n_layers - 1) if n_moe else 0.0
+        case "shared_experts" if moe is not None:
+            return 2.0 * n_moe * spec.n_mlp_matrices * spec.hidden * moe.shared_width
+        case "mla_up_proj" if mla is not None:
+            key_value = mla.kv_lora_rank * spec.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+            return 2.0 * spec.n_layers * (key_value + mla.q_lora_rank * spec.q_dim)
+        case _:
+            return 0.0
+
+
+def _alternate_products_flops(spec: TransformerSizes) -> float:
+    """Key, output and up projections (without a gate: down projections), and mixtures of experts as a whole."""
+    n_moe = spec.n_moe_layers
+    key = 0 if spec.mla is not None else spec.hidden * spec.kv_dim
+    latent = _module_flops(spec, "mla_up_proj", 1, True) / spec.n_layers
+    dense = 2.0 * (spec.n_layers - n_moe) * spec.hidden * spec.ffn_hidden
+    each = 2.0 * (key + attention_out_params(spec)) + latent
+    return spec.n_layers * each + dense + _module_flops(spec, "moe", 1, True)

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from ...framework.memory_options import MEGATRON, MemoryOptions
 from ...plan.plan import ParallelPlan
+from ...plan.recomputation import layers_per_checkpoint
 from ..base import SavedTensor
 from .mlp_ops import expert_tokens
+from .recompute import LAYER_INPUT, Again, recomputed, recomputing_share
 from .shard import Shard, has_dropout
 from .sizes import MLASpec, MoESpec, TransformerSizes
 
@@ -85,14 +87,14 @@ def _mla_qkv(model: TransformerSizes, mla: MLASpec, lay: _Layout) -> list[SavedT
     ]
 
 
-def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, core_again: bool) -> list[SavedTensor]:
+def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
     hidden = lay.element_bytes * lay.local_tokens * model.hidden
     qkv = _mla_qkv(model, model.mla, lay) if model.mla else _standard_qkv(model, lay)
     saved = [
         SavedTensor("attention norm input", hidden),
         SavedTensor("qkv projection input", lay.gemm_bytes * lay.linear_in_tokens * model.hidden),
         *qkv,
-        *([] if core_again else _attention_core(model, plan, lay)),
+        *_attention_core(model, plan, lay),
     ]
     if lay.dropout:
         saved.append(SavedTensor("attention dropout mask", lay.local_tokens * model.hidden))
@@ -149,22 +151,33 @@ def layer_saved_tensors(
     *,
     is_moe: bool = False,
     options: MemoryOptions = MEGATRON,
-    recompute: str | None = None,
+    again: Again | None = None,
 ) -> tuple[SavedTensor, ...]:
-    """The tensors one layer saves per micro-batch on one device.
+    """The tensors one layer saves per micro-batch on one device, in the mean over the layers of its kind.
 
     Args:
         is_moe: the layer has experts in place of the dense MLP.
-        recompute: in place of the plan's.
+        again: what the layer recomputes; None: as the plan says, for the share of the layers that recompute.
 
     Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
     """
     lay = _Layout.under(model, plan, options)
-    recompute = plan.recompute if recompute is None else recompute
-    if recompute == "full":
-        return (SavedTensor("layer input", lay.element_bytes * lay.local_tokens * model.hidden),)
+    share = recomputing_share(model, plan) if again is None else 1.0
+    again = recomputed(model, plan, is_moe) if again is None else again
     mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
-    return (*_attention(model, plan, lay, recompute == "selective"), *mlp)
+    kept = [
+        (tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in _attention(model, plan, lay) + mlp
+    ]
+    kept += [(_added(name, model, plan, lay), share) for name in again.added]
+    return tuple(SavedTensor(name, part * size) for (name, size), part in kept if part)
+
+
+def _added(name: str, model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> SavedTensor:
+    """What is saved in the place of what is recomputed: the input of a checkpoint, or the result of a product."""
+    hidden = lay.element_bytes * model.hidden
+    if name == LAYER_INPUT:
+        return SavedTensor(name, hidden * lay.local_tokens / layers_per_checkpoint(plan))
+    return SavedTensor(name, hidden * lay.tokens)
 
 
 def embedding_saved_tensors(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...plan.plan import ParallelPlan
+from ...plan.state_dtypes import ELEMENT_BYTES
 from ..kernels import Kernel
 from .sizes import TransformerSizes
 
@@ -19,6 +20,7 @@ class Shard:
         element_bytes: of activations and weights.
         gemm_bytes: of the inputs of matrix products; 1 in fp8.
         accumulate_bytes: per weight, of adding its gradient to the sum in a pass of its own; 0: inside the product.
+        grad_bytes: of an element of that sum.
         dropout: the GPT recipe has it (as in the Megatron papers), Llama-style models do not.
     """
 
@@ -28,6 +30,7 @@ class Shard:
     element_bytes: float
     gemm_bytes: float
     accumulate_bytes: float
+    grad_bytes: float
     dropout: bool
 
     @classmethod
@@ -41,7 +44,8 @@ class Shard:
             tp=plan.tp,
             element_bytes=element,
             gemm_bytes=1.0 if plan.dtype == "fp8" else element,
-            accumulate_bytes=_accumulate_bytes(plan.dtype, element) if plan.fused_grad_accumulation is False else 0.0,
+            accumulate_bytes=_accumulate_bytes(plan) if plan.fused_grad_accumulation is False else 0.0,
+            grad_bytes=plan.grad_sum_bytes,
             dropout=has_dropout(model),
         )
 
@@ -55,25 +59,38 @@ def gemm(name: str, m: float, n: float, k: float, shard: Shard, batch: float = 1
     """`batch` products of an m x k activation with a k x n weight, and the two products of their backward pass.
 
     Notes:
-        The weight gradient is added into an fp32 buffer inside the product (Megatron-LM gradient accumulation fusion),
-        which reads and writes 4 bytes per weight, or it is written as it is and added in a pass of its own.
+        The weight gradient is added into a buffer inside the product (Megatron-LM gradient accumulation fusion), which
+        reads and writes 4 bytes per weight in fp32, or it is written as it is and added in a pass of its own.
     """
     flops = 2.0 * m * n * k * batch
     a, w, out = m * k * batch, k * n * batch, m * n * batch
     read, write = shard.gemm_bytes, shard.element_bytes
     is_fused = shard.accumulate_bytes == 0.0
+    summed = 2.0 * shard.grad_bytes if is_fused else write
     apart = [] if is_fused else [stream(f"{name}_accumulate", "W", shard.accumulate_bytes * w)]
     return _fp8_casts(name, a, out, shard) + [
         Kernel(name, "F", "gemm", flops, read * (a + w) + write * out, 1.0, m, n, k, batch),
         Kernel(name, "B", "gemm", flops, read * (out + w) + write * a, 1.0, m, k, n, batch),
-        Kernel(name, "W", "gemm", flops, read * (a + out) + (8.0 if is_fused else write) * w, 1.0, k, n, m, batch),
+        Kernel(
+            name,
+            "W",
+            "gemm",
+            flops,
+            read * (a + out) + summed * w,
+            1.0,
+            k,
+            n,
+            m,
+            batch,
+        ),
         *apart,
     ]
 
 
-def _accumulate_bytes(dtype: str, element_bytes: float) -> float:
+def _accumulate_bytes(plan: ParallelPlan) -> float:
     """The gradient is read and added to an fp32 sum; code for fp16 adds in fp16 (DeepSpeed `FP16_Optimizer`, plain autograd)."""
-    return 3.0 * element_bytes if dtype == "fp16" else element_bytes + 8.0
+    own = "fp16" if plan.dtype == "fp16" else "fp32"
+    return plan.element_bytes + 2.0 * ELEMENT_BYTES[plan.state_dtypes.grad_reduce or own]
 
 
 def _fp8_casts(name: str, a: float, out: float, shard: Shard) -> list[Kernel]:

@@ -71,8 +71,9 @@ class TransformerSpec(TransformerSizes):
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """FLOPs of a step on all devices; unfused attention computes the whole square of scores."""
         causal = plan.attention != "unfused"
-        per_token = self.train_flops_per_token(plan.seq_len, causal, plan.recompute if recomputed else "none")
-        return float(self.units_per_step(plan)) * per_token
+        per_token = self.train_flops_per_token(plan.seq_len, causal)
+        again = flops.recomputed_flops_per_token(self, plan, causal) if recomputed else 0.0
+        return float(self.units_per_step(plan)) * (per_token + again)
 
     def splits(self, plan: ParallelPlan) -> dict[str, Split]:
         """Attention heads, tokens of a sequence, experts."""

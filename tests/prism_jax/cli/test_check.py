@@ -73,12 +73,36 @@ def test_text_names_the_parts_and_the_verdict(job, capsys):
 
 def test_a_job_that_does_not_fit_is_valid_but_warned_about(job, capsys):
     arguments = ["check", job, "--set", "cluster.device.hbm=4 GiB"]
-    assert main(arguments) == 0
+    assert main(arguments) == 1
     captured = capsys.readouterr()
     assert "DOES NOT FIT" in captured.out
     assert "warning: does not fit: needs" in captured.err
-    assert main([*arguments, "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
+    assert main([*arguments, "--json", "--quiet"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert json.loads(captured.out)["fits"] is False
+    assert main([*arguments, "--ignore-memory"]) == 0
+
+
+def test_recomputation_that_saves_nothing_is_noted(job, capsys):
+    assert main(["check", job, "--set", "plan.recompute=selective"]) == 0
+    assert "note: recompute: selective of core_attn saves" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("grad_reduce_in_bf16", "state_dtypes.grad_reduce"),
+        ("--grad-reduce-in-bf16", "state_dtypes.grad_reduce"),
+        ("grad_dtype", "state_dtypes.grad_reduce"),
+        ("use_precision_aware_optimizer", "state_dtypes"),
+        ("fp8_param_gather", "state_dtypes.fp8_params"),
+        ("recompute_granularity", "recompute"),
+    ],
+)
+def test_names_of_other_tools_lead_to_the_field(job, name, meant, capsys):
+    assert main(["check", job, "--set", f"plan.{name}=true"]) == 2
+    assert f"unknown field, did you mean {meant}?" in capsys.readouterr().err
 
 
 def test_mistakes_are_all_listed_on_stderr(job, tmp_path, capsys):

@@ -45,6 +45,16 @@ def test_one_sample_is_enough_to_run(job, method, capsys):
     assert found["step_time_s"]["p5"] <= found["step_time_s"]["p95"]
 
 
+def test_a_job_that_does_not_fit_is_predicted_and_ends_with_1(job, capsys):
+    arguments = ["predict", job, "--set", "cluster.device.hbm=1 GiB", "--samples", "16"]
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    assert "DOES NOT FIT" in captured.out
+    assert "p50" in captured.out
+    assert "--ignore-memory accepts that" in captured.err
+    assert main([*arguments, "--ignore-memory"]) == 0
+
+
 def test_without_variability_everything_is_the_deterministic_step(job, capsys):
     found = predicted(job, capsys, "--set", "variability=none")
     times = found["step_time_s"]

@@ -47,9 +47,12 @@ def texts(figure: Figure) -> Iterator[tuple[str, Bbox]]:
             yield text.get_text(), text.get_window_extent()
 
 
+@pytest.mark.parametrize("interval_s", [None, (5.0, 8.6)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_is_cut_off_or_lies_on_another(kind: str):
-    figure = rendered(plot_prediction(distribution(kind), EXPLANATION, "llama3_405b_16384: 16,384 x h100-sxm"))
+def test_no_text_is_cut_off_or_lies_on_another(kind: str, interval_s: tuple[float, float] | None):
+    figure = rendered(
+        plot_prediction(distribution(kind), EXPLANATION, "llama3_405b_16384: 16,384 x h100-sxm", interval_s)
+    )
     boxes = [(text, box) for text, box in texts(figure) if inside_ticks(figure, box, text)]
     for text, box in boxes:
         assert box.x0 >= 0, text
@@ -80,9 +83,18 @@ def shrunk(box: Bbox) -> Bbox:
     return box.padded(-1.0)
 
 
+def test_the_interval_of_the_model_is_drawn_to_scale_around_the_steps():
+    made = distribution()
+    figure = plot_prediction(made, EXPLANATION, "a job", (5.0, 8.6))
+    model, steps = figure.axes[-1].patches
+    assert (model.get_x(), model.get_width()) == (5.0, pytest.approx(3.6))  # pyright: ignore[reportAttributeAccessIssue]
+    assert steps.get_x() == made.quantile(0.05)  # pyright: ignore[reportAttributeAccessIssue]
+    assert figure.axes[0].get_title(loc="left") == "Step time if the cost model is exact"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_legend_leaves_the_curve_free(kind: str):
-    ax = plot_prediction(distribution(kind), EXPLANATION, "a job").axes[0]
+    ax = plot_prediction(distribution(kind), EXPLANATION, "a job", (5.0, 8.6)).axes[0]
     rendered(ax.figure)  # pyright: ignore[reportArgumentType]
     legend = ax.get_legend()
     assert legend is not None

@@ -93,6 +93,14 @@ def test_one_panel_or_two_with_axes_that_say_what_they_are() -> None:
         check_texts_are_inside(figure)
 
 
+def test_another_job_is_named_and_not_drawn_over_the_recorded_one() -> None:
+    first, second = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT, "16 replicas").axes
+    assert first.get_title(loc="left") == "Predicted job: 16 replicas"
+    assert not any("recorded" in label for label in labels(first))
+    assert second.get_title(loc="left") == "Check on the recorded job: steps that were not fitted"
+    assert "15 steps held out" in labels(second)
+
+
 def test_legend_tells_quantiles_and_what_was_measured() -> None:
     first, second = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT).axes
     quantiles = [f"p{100 * p:g}  {NORMAL.quantile(p):#.4g} s" for p in (0.5, 0.95, 0.99)]

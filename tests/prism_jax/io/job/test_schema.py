@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from prism_jax.hints import ELSEWHERE, did_you_mean
 from prism_jax.io.job import schema
-from prism_jax.plan.plan import ParallelPlan
+from prism_jax.plan.plan import ParallelPlan, StateDtypes
 from prism_jax.system.hardware import Device, Tier
 from prism_jax.workload.transformer.spec import TransformerSpec
 
@@ -43,9 +43,11 @@ def test_names_of_other_tools_lead_to_ours():
         set(schema.plan_section().model_fields)
         | set(schema.model_section(TransformerSpec, True).model_fields)
         | {"n_devices"}
+        | {f"state_dtypes.{item.name}" for item in fields(StateDtypes)}
     )
     assert set(ELSEWHERE.values()) <= known
     assert did_you_mean("tensor_model_parallel_size", ["tp", "pp"]) == ", did you mean tp?"
+    assert did_you_mean("--grad-reduce-in-bf16", ["state_dtypes"]) == ", did you mean state_dtypes.grad_reduce?"
     assert did_you_mean("Micro_Batch_Size", ["micro_batch"]) == ", did you mean micro_batch?"
     assert did_you_mean("zzz", ["tp"]) == "; known are tp"
     assert did_you_mean("zzz", ["tp"], otherwise="") == ""
