@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from prism_jax.hints import did_you_mean
 from prism_jax.progress import Progress, silent
 
 from .data import Measurements, read_measurements, tidy
-from .engine.diagnostics import verdict
+from .engine.diagnostics import Verdict, verdict
 from .engine.importance import GOOD_K
 from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
-from .engine.nuts import sample
+from .engine.nuts import Enough, sample
 from .engine.program import program
 from .engine.sampled import Sampled
 from .engine.svi import fit_svi
@@ -84,17 +85,27 @@ def fit(
         settings=settings,
         progress=progress,
         resume=None if resume is None else Path(resume),
+        enough=lambda drawn: _verdict(chosen, prepared, drawn).cause != "chains",
     )
     return Fit(
         model=chosen,
         data=prepared,
         sampled=sampled,
         method=method,
-        verdict=verdict(sampled, chosen.reported),
+        verdict=_verdict(chosen, prepared, sampled),
         hygiene=found.hygiene,
         elapsed_s=time.perf_counter() - started,
         record=record or {},
     )
+
+
+def _verdict(model: Model[Any], data: Any, sampled: Sampled) -> Verdict:
+    """On the reported sites, or on what a model that has a say in it judges instead."""
+    judged = getattr(model, "judged", None)
+    if judged is None:
+        return verdict(sampled, model.reported)
+    draws = dict(judged(data, sampled.draws))
+    return verdict(replace(sampled, draws=draws), tuple(draws))
 
 
 def measured(
@@ -127,10 +138,12 @@ def posterior(
     progress: Progress = silent,
     resume: Path | None = None,
     near: np.ndarray | None = None,
+    enough: Enough | None = None,
 ) -> Sampled:
     """Draws of the posterior of prepared data, in float64.
 
     Args:
+        enough: whether the draws of nuts will do; see `engine.nuts.sample`.
         near: unconstrained draws [draw, dim] of a fit to more data, from which an approximation may begin.
     """
     settings = settings or Settings()
@@ -142,7 +155,7 @@ def posterior(
             if found.k_hat < GOOD_K:
                 return found
         if method == "nuts":
-            return sample(made, settings, draw_key, progress=progress, partial=resume)
+            return sample(made, settings, draw_key, progress=progress, partial=resume, enough=enough)
         if method == "svi":
             return fit_svi(made, settings, draw_key, progress=progress)
         return fit_map(made, settings, draw_key)

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from prism_jax.errors import FitError
+from prism_jax.calibration.level import MeasuredLevel, NoLevel
+from prism_jax.errors import FailedFitError, FitError
 from prism_jax.variability.tree import Variability
 
 from . import store
@@ -94,7 +95,8 @@ class Fit:
         """The tree at the posterior mean, for `predict`.
 
         Raises:
-            FitError: the verdict is failed and `force` is not set, or the model describes a cost.
+            FailedFitError: the verdict is failed and `force` is not set.
+            FitError: the model describes a cost.
         """
         self._check(force)
         return self.model.variability(self.data, {name: value.mean(axis=0) for name, value in self.draws.items()})
@@ -111,6 +113,11 @@ class Fit:
         chosen = np.asarray(jax.random.choice(key, n_draw, (min(n, n_draw),), replace=False))
         return [self.model.variability(self.data, {name: value[i] for name, value in draws.items()}) for i in chosen]
 
+    def measured_level(self) -> MeasuredLevel | NoLevel | None:
+        """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""
+        of_model = getattr(self.model, "measured_level", None)
+        return None if of_model is None else of_model(self.data, self.draws)
+
     def save(self, path: str | Path) -> None:
         """Writes the fit as netCDF with the groups of ArviZ, whole or not at all."""
         store.save(self, path)
@@ -126,6 +133,4 @@ class Fit:
 
     def _check(self, force: bool) -> None:
         if not (self.verdict.ok or force):
-            raise FitError(
-                f"this fit is not to be used: {self.verdict.sentence}. Pass force=True (--force) to use it all the same."
-            )
+            raise FailedFitError(self.verdict.why)

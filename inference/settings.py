@@ -15,6 +15,7 @@ class Settings:
     n_chain: chains, side by side on as many cores.
     n_warmup: adaptation steps per chain; whole blocks.
     n_draw: draws kept per chain; whole blocks.
+    n_extension: how often a fit draws as many again where the chains have too few draws to be judged good.
     block: iterations between two looks at the clock, and between two writes of the checkpoint.
     target_accept: acceptance that the step size is adapted to.
     max_tree_depth: at most 2^depth leapfrog steps per draw.
@@ -30,11 +31,14 @@ class Settings:
     max_tree_depth: int = 9
     n_svi_step: int = 400
     n_approximate_draw: int = 2000
+    n_extension: int = 2
 
     def __post_init__(self) -> None:
         for name in ("n_chain", "n_warmup", "n_draw", "block", "max_tree_depth", "n_svi_step", "n_approximate_draw"):
             if getattr(self, name) < 1:
                 raise FitError(f"{name} = {getattr(self, name)}, but it must be at least 1")
+        if self.n_extension < 0:
+            raise FitError(f"n_extension = {self.n_extension}, but it must be at least 0")
         for name in ("n_warmup", "n_draw"):
             if getattr(self, name) % self.block:
                 raise FitError(

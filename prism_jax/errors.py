@@ -69,6 +69,27 @@ class FitError(PrismError):
     """A fit to measurements cannot be made, or cannot be used for what is asked of it."""
 
 
+class FailedFitError(FitError):
+    """A fit that failed its checks was to be used; the message speaks to callers in Python.
+
+    Attributes:
+        why: what the checks found.
+        file: where the fit is kept; empty where it is in memory.
+    """
+
+    def __init__(self, why: str, file: str = "") -> None:
+        self.why, self.file = why, file
+        super().__init__(f"{self._what('')}. Fit again, or pass force=True to use it all the same.")
+
+    def for_command_line(self) -> str:
+        """The message for people at a terminal."""
+        return f"{self._what('--fit ')}. Fit again, or add --force to use it all the same."
+
+    def _what(self, option: str) -> str:
+        place = f"{option}{self.file}: " if self.file else ""
+        return f"{place}this fit is not used, because it failed its checks ({self.why})"
+
+
 class UnitError(SpecError):
     """A text is not a quantity of the kind that is asked for: no unit, an unknown unit, or a unit of something else."""
 

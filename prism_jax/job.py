@@ -8,6 +8,7 @@ from typing import Any
 
 from ._core.content import ByContent
 from .calibration.calibration import Calibration, shipped
+from .calibration.level import LevelFactor
 from .cost.efficiency import Efficiency
 from .framework import FRAMEWORKS, Framework, PlanDefaults, framework_of
 from .memory.breakdown import MemoryBreakdown, memory as memory_of_plan
@@ -29,6 +30,7 @@ class Job(ByContent):
         framework: training software: a name in `framework.FRAMEWORKS`, or a `Framework` of the caller's own that is not among
             them; empty: not known, the population's average.
         calibration: what measured steps say about the cost model; None: the shipped calibration.
+        level: how much longer steps take than the cost model says, by a log of this very job; None: nothing is known of that.
         filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
             fills them in anew; a value that differs from this one was written, and stays.
 
@@ -43,6 +45,7 @@ class Job(ByContent):
     name: str = "job"
     framework: str | Framework = ""
     calibration: Calibration | None = None
+    level: LevelFactor | None = None
     filled: Filled = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +78,8 @@ class Job(ByContent):
             SpecError: no constants for the device.
             PlanError: `layer_split` does not fit.
         """
-        return self.effective_calibration.efficiency_of(self.model, self.cluster, self.plan, self.framework)
+        eff = self.effective_calibration.efficiency_of(self.model, self.cluster, self.plan, self.framework)
+        return eff if self.level is None else replace(eff, correction=eff.correction.scaled(self.level.factor))
 
     @cached_property
     def memory(self) -> MemoryBreakdown:

@@ -115,9 +115,10 @@ def study(folder: Path, keep: Path | None) -> tuple[Found, Figure]:
         found[f"{name}.disturbed excess"] = same(part["disturbed_excess"])
         found[f"{name}.slow share"] = triple(said["slow_chips"]["prob"])
         shift = said["slow_chips"]["shift_in_bulk_spreads"]
-        found[f"{name}.slow shift"] = triple(
-            {key: value * part["gpu_bulk_cv"]["median"] for key, value in shift.items()}
-        )
+        if shift is not None:  # the data ask for slow chips
+            found[f"{name}.slow shift"] = triple(
+                {key: value * part["gpu_bulk_cv"]["median"] for key, value in shift.items()}
+            )
     found |= _across_kernels({name: gpu_means(folder, name) for name in KERNELS})
     return found, _shares_picture(found)
 

@@ -13,6 +13,11 @@ from .sampled import Sampled
 
 MAX_R_HAT = 1.01  # Vehtari et al., Rank-normalization, folding, and localization, Bayesian Analysis 16 (2021)
 MIN_ESS = 400.0  # the same: 100 per chain for four chains
+CAUSES = (
+    "chains",
+    "divergences",
+    "approximation",
+)  # of a failed verdict: too few draws, parts out of reach, a poor method
 MAX_DIVERGING = 0.002  # share of draws; beyond it some region is not visited
 
 
@@ -20,12 +25,13 @@ MAX_DIVERGING = 0.002  # share of draws; beyond it some region is not visited
 class Verdict:
     """Attributes:
     ok: whether the fit may be used.
-    sentence: why, for people.
+    sentence: "good: ..." or "failed: ...", for people.
     r_hat: largest split r-hat of the reported sites; NaN for an approximation.
     min_ess: smallest effective sample size of the reported sites.
     worst: the site with the largest r-hat, or the smallest effective sample size.
     n_diverging: divergent transitions.
     k_hat: Pareto shape of the importance weights of an approximation; NaN for sampling.
+    cause: what failed: one of `CAUSES`; empty where nothing did.
     """
 
     ok: bool
@@ -35,6 +41,12 @@ class Verdict:
     worst: str
     n_diverging: int
     k_hat: float
+    cause: str = ""
+
+    @property
+    def why(self) -> str:
+        """The sentence without its first word."""
+        return self.sentence.partition(": ")[2] or self.sentence
 
     def as_dict(self) -> dict[str, object]:
         """Plain values; NaN as None."""
@@ -59,21 +71,21 @@ def verdict(sampled: Sampled, reported: Sequence[str]) -> Verdict:
 
 def _of_chains(sampled: Sampled, r_hat: float, worst_r: str, ess: float, worst_e: str, n_diverging: int) -> Verdict:
     n_chain, n_draw = sampled.diverging.shape
-    failed = []
+    failed, cause = [], "chains"
     if not r_hat <= MAX_R_HAT:
         failed.append(f"r-hat of {worst_r} is {r_hat:.3f}, above {MAX_R_HAT}: the chains disagree")
     if not ess >= MIN_ESS:
         failed.append(f"{worst_e} has {ess:.0f} effective draws, fewer than {MIN_ESS:.0f}")
     if n_diverging > MAX_DIVERGING * n_chain * n_draw:
         failed.append(f"{n_diverging} of {n_chain * n_draw:,} transitions diverged")
+        cause = "divergences"
     facts = (
         f"largest r-hat {r_hat:.3f} ({worst_r}), fewest effective draws {ess:.0f} ({worst_e}), {n_diverging} divergent"
     )
     if not failed:
         return Verdict(True, f"good: {facts}", r_hat, ess, worst_r, n_diverging, np.nan)
-    sentence = f"failed: {'; '.join(failed)}. Draw more (--draws), or look at the data"
     worst = worst_r if not r_hat <= MAX_R_HAT else worst_e
-    return Verdict(False, sentence, r_hat, ess, worst, n_diverging, np.nan)
+    return Verdict(False, f"failed: {'; '.join(failed)}", r_hat, ess, worst, n_diverging, np.nan, cause)
 
 
 def _of_approximation(sampled: Sampled) -> Verdict:
@@ -84,11 +96,8 @@ def _of_approximation(sampled: Sampled) -> Verdict:
             f"good: the normal approximation is close to the posterior (Pareto shape {k_hat:.2f}, below {GOOD_K})"
         )
     else:
-        sentence = (
-            f"failed: the normal approximation misses part of the posterior (Pareto shape {k_hat:.2f}, not below {GOOD_K}). "
-            "Use --method nuts"
-        )
-    return Verdict(ok, sentence, np.nan, n_draw, "", 0, k_hat)
+        sentence = f"failed: the normal approximation misses part of the posterior (Pareto shape {k_hat:.2f}, not below {GOOD_K})"
+    return Verdict(ok, sentence, np.nan, n_draw, "", 0, k_hat, "" if ok else "approximation")
 
 
 def _bad(value: float) -> float:

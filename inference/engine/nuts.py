@@ -32,12 +32,23 @@ JITTER = (
 DENSE_UP_TO = (
     64  # dimensions with a dense mass matrix and a start at the mode; beyond, where modes mislead, a diagonal one
 )
+Enough = Callable[[Sampled], bool]
 
 
 def sample(
-    made: Program, settings: Settings, key: jax.Array, *, progress: Progress = silent, partial: Path | None = None
+    made: Program,
+    settings: Settings,
+    key: jax.Array,
+    *,
+    progress: Progress = silent,
+    partial: Path | None = None,
+    enough: Enough | None = None,
 ) -> Sampled:
-    """Draws by NUTS; `partial` names the file in which an interrupted run is found and continued.
+    """Draws by NUTS.
+
+    Args:
+        partial: file in which an interrupted run is found and continued.
+        enough: whether the draws will do; where they do not, the chains go on, `settings.n_extension` times at most
 
     Raises:
         DataError: `partial` belongs to another run.
@@ -47,11 +58,17 @@ def sample(
     states = [first(jax.random.fold_in(key, chain), made.arrays) for chain in range(settings.n_chain)]
     checkpoint = Checkpoint(partial, made.arrays, settings, key) if partial is not None else None
     kept: list[Any] = []
-    done = 0
+    done, planned = 0, settings.n_block
+    most = planned + settings.n_extension * (settings.n_draw // settings.block)
     if checkpoint is not None and (found := checkpoint.load(states)) is not None:
         states, kept, done = found
     with ThreadPoolExecutor(settings.n_chain) as pool:
-        while done < settings.n_block:
+        while True:
+            if done >= planned:
+                sampled = _collect(made, near, kept)
+                if done >= most or enough is None or enough(sampled):
+                    return sampled
+                planned += settings.n_draw // settings.block
             results = list(pool.map(lambda state: block(state, made.arrays), states))
             states = [state for state, _ in results]
             done += 1
@@ -59,23 +76,26 @@ def sample(
                 kept.append(jax.tree.map(lambda *parts: np.stack(parts), *(out for _, out in results)))
             if checkpoint is not None:
                 checkpoint.save(states, kept, done)
-            progress(done / settings.n_block)
-    return _collect(made, near, kept)
+            progress(done / planned)
 
 
 def _kernel(made: Program, near: Mode, settings: Settings) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Jitted: (key, arrays) -> state of a new chain; (state, arrays) -> state after a block, and what is kept of it."""
+    """Jitted: (key, arrays) -> state of a new chain; (state, arrays) -> state after a block, and what is kept of it.
+
+    The mode and its scale are arguments of what is compiled, so that a fit to other data of the same shape finds it in the cache.
+    """
     _, unravel = made.ravel()
     at, scale = jnp.asarray(near.at), jnp.asarray(near.scale)
 
     def potential(given: Any) -> Callable[[Any], Any]:
-        return lambda white: made.potential(given, unravel(at + scale @ white))
+        arrays, centre, factor = given
+        return lambda white: made.potential(arrays, unravel(centre + factor @ white))
 
     begin, advance = hmc(potential_fn_gen=potential, algo="NUTS")
 
     def first(key: Any, given: Any) -> Any:
         jitter_key, own_key = jax.random.split(key)
-        white = jnp.clip(JITTER * jax.random.normal(jitter_key, at.shape), -JITTER, JITTER)
+        white = jnp.clip(JITTER * jax.random.normal(jitter_key, near.at.shape), -JITTER, JITTER)
         return begin(
             white,
             settings.n_warmup,
@@ -93,14 +113,14 @@ def _kernel(made: Program, near: Mode, settings: Settings) -> tuple[Callable[...
     def block(state: Any, given: Any) -> Any:
         return jax.lax.scan(lambda carry, _: step(given, carry), state, None, length=settings.block)
 
-    jitted = jax.jit(block)
+    begun, jitted = jax.jit(first), jax.jit(block)
 
     def in_thread(state: Any, given: Any) -> Any:
         with jax.enable_x64(True):  # the setting belongs to a thread
-            after, out = jitted(state, given)
+            after, out = jitted(state, (given, at, scale))
             return after, jax.tree.map(np.asarray, out)
 
-    return jax.jit(first), in_thread
+    return lambda chain_key, given: begun(chain_key, (given, at, scale)), in_thread
 
 
 def _collect(made: Program, near: Mode, kept: list[Any]) -> Sampled:

@@ -25,7 +25,8 @@ class FitRun:
 
     Attributes:
         fit: what `prism_jax.fit` returns; an `inference.Fit`.
-        kept: where it was written; None if it was not.
+        kept: where it was written; None if it was not. A fit that failed its checks is in net.failed.nc where net.nc was asked
+            for.
     """
 
     report: FitReport
@@ -115,7 +116,8 @@ def run_fit(
         method: nuts, svi or map; None: what suits the model.
         holdout: groups to leave out and score.
         n_chain, n_draw: of nuts.
-        out: where to keep the fit (netCDF); an interrupted fit with the same file goes on where it stopped.
+        out: where to keep the fit (netCDF); an interrupted fit with the same file goes on where it stopped. A fit that failed its
+            checks is kept in `failed_name(out)` instead.
         seed: same seed, same answer.
         progress: told what is being done.
 
@@ -147,6 +149,11 @@ def run_fit(
     if holdout is not None:
         found["holdout"] = _left_out(module, measured, model, method, holdout, settings, key, progress)
     return FitRun(from_plain(FitReport, to_plain(found)), fitted, _keep(fitted, out))
+
+
+def failed_name(out: str | Path) -> Path:
+    """Where a fit is kept that failed its checks: net.failed.nc for net.nc."""
+    return Path(out).with_suffix(f".failed{Path(out).suffix}")
 
 
 def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
@@ -213,6 +220,7 @@ def _settings(module: Any, n_chain: int, n_draw: int) -> Any:
 def _keep(fitted: Any, out: str | Path | None) -> Path | None:
     if out is None:
         return None
-    fitted.save(str(out))
+    kept = Path(out) if fitted.verdict.ok else failed_name(out)
+    fitted.save(str(kept))
     Path(f"{out}.partial").unlink(missing_ok=True)
-    return Path(out)
+    return kept

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from .._inference_loader import inference
 from ..calibration.calibration import Calibration
-from ..errors import DataError
+from ..calibration.level import MeasuredLevel, NoLevel
+from ..errors import DataError, FailedFitError
 from ..job import Job
 from ..progress import Progress, silent
 from ..system.hardware import Device
@@ -25,16 +26,32 @@ N_DRAW = 24  # of the posterior, behind the band
 
 
 @dataclass(frozen=True)
+class LogLevel:
+    """The typical step of a job by its own log.
+
+    Attributes:
+        file: the fit of the log.
+    """
+
+    file: str
+    measured: MeasuredLevel
+
+
+@dataclass(frozen=True)
 class FittedJob:
     """A job after fits.
 
     Attributes:
         job: with the calibration of its site and the variability at the posterior means.
         draws: posterior draws of its variability; empty where no fit speaks of that.
+        level: what a fit to the log of this very job says of its typical step; None where there is none. `predict` applies it.
+        notes: why a fit to step times says nothing of that.
     """
 
     job: Job
     draws: tuple[Variability, ...] = ()
+    level: LogLevel | None = None
+    notes: tuple[str, ...] = ()
 
 
 def load_fits(
@@ -49,7 +66,8 @@ def load_fits(
 
     Raises:
         DataError: a file is no fit, or is one of another device or other software; or two calibrate the cost model.
-        FitError: a fit's verdict is failed and `force` is not set, or it describes a cost.
+        FailedFitError: a fit failed its checks and `force` is not set.
+        FitError: a fit describes a cost.
     """
     calibrated, rest = calibrated_job(job, fits)
     return with_variability(calibrated, rest, seed=seed, force=force, progress=progress)
@@ -84,12 +102,36 @@ def with_variability(
 
     module = inference()
     middle, draws = job.variability, [job.variability] * N_DRAW
+    levels: list[LogLevel] = []
+    notes: list[str] = []
     for index, file in enumerate(fits):
         fit: Any = module.Fit.load(str(file))
-        middle = overlay(middle, fit.to_variability(force=force))
+        try:
+            middle = overlay(middle, fit.to_variability(force=force))
+        except FailedFitError as error:
+            raise FailedFitError(error.why, str(file)) from None
         found = fit.variability_draws(N_DRAW, key=jax.random.fold_in(jax.random.key(seed), index), force=force)
         draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
-    return FittedJob(replace(job, variability=middle), tuple(draws))
+        found_level = _level_of(fit.measured_level(), str(file), job)
+        levels += [found_level] if isinstance(found_level, LogLevel) else []
+        notes += [found_level] if isinstance(found_level, str) else []
+    if len(levels) > 1:
+        notes.append(f"{' and '.join(one.file for one in levels)} are logs of one job each: no level of a log is used")
+    return FittedJob(
+        replace(job, variability=middle), tuple(draws), levels[0] if len(levels) == 1 else None, tuple(notes)
+    )
+
+
+def _level_of(found: MeasuredLevel | NoLevel | None, file: str, job: Job) -> LogLevel | str | None:
+    """The level of a log of this job; why a fit of step times says nothing of it, in words; None of other fits."""
+    if isinstance(found, NoLevel):
+        return f"{file}: the level of the log is not used: {found.why}"
+    if found is not None and found.n_gpus not in (job.plan.n_devices,) and found.n_gpus == found.n_gpus:
+        return (
+            f"{file}: the level of the log is not used: it is of {found.n_gpus:,.0f} GPUs, and the job has "
+            f"{job.plan.n_devices:,}"
+        )
+    return None if found is None else LogLevel(file, found)
 
 
 def kept_calibration(file: str | Path) -> Calibration:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -66,6 +67,7 @@ def predict(
     key: Array,
     fits: FitFiles = (),
     force: bool = False,
+    use_level: bool = True,
     n_samples: int | None = None,
     method: str = "symmetric",
     known: KnownGpus | None = None,
@@ -79,6 +81,7 @@ def predict(
         key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
         fits: files of `prism-jax fit` or `calibrate` to apply.
         force: use a fit even where its verdict is failed.
+        use_level: let a fit to the log of this very job set the level of its step time.
         n_samples, method, known, pad, progress: as in `prism_jax.simulate.predict`, None for the default there.
 
     Raises:
@@ -91,7 +94,15 @@ def predict(
 
     options = {"n_samples": n_samples, "known": known, "progress": progress}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    return simulate(load_fits(loaded(job), fits, force=force).job, key=key, method=method, pad=pad, **given)
+    fitted = load_fits(loaded(job), fits, force=force)
+    if not use_level or fitted.level is None:
+        return simulate(fitted.job, key=key, method=method, pad=pad, **given)
+    from .log_level import at_log_level
+
+    one = partial(simulate, key=key, method=method, pad=pad, **given)
+    found = at_log_level(fitted.job, fitted.level, one)
+    told = one(found.job)
+    return replace(told, notes=(*told.notes, found.note)) if found.note else told
 
 
 def explain_step(job: JobSource, **options: Any) -> PredictionReport:
@@ -109,6 +120,7 @@ def run_prediction(
     overrides: Sequence[str] = (),
     fits: FitFiles = (),
     force: bool = False,
+    use_level: bool = True,
     slowdowns: Slowdowns | None = None,
     method: str = "symmetric",
     n_samples: int | None = None,
@@ -122,6 +134,7 @@ def run_prediction(
         overrides: "section.field=value" texts that replace fields of a file.
         fits: files of `prism-jax fit` or `calibrate` to apply.
         force: use a fit even where its verdict is failed.
+        use_level: let a fit to the log of this very job (`fit steps` of one configuration) set the level of its step time.
         slowdowns: measured slowdowns of GPUs: a CSV file, or kernel class (or "all") -> device -> factor.
         method: "symmetric" or "brute-force".
         n_samples: replica columns (symmetric) or steps (brute force).
@@ -140,6 +153,8 @@ def run_prediction(
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
     known = None if slowdowns is None else _known(own, slowdowns)
     fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
+    if not use_level:
+        fitted = replace(fitted, level=None, notes=())
     from .prediction_run import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
     asked = Simulation(METHODS[method], n_samples, seed, known)
@@ -148,6 +163,7 @@ def run_prediction(
         "set": list(overrides),
         "slowdowns": slowdowns,
         "fit": list(fits),
+        "level": use_level,
         "method": METHODS[method],
         "samples": asked.count,
     }

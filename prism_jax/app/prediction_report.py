@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from ..calibration.band import model_factors
 from ..cost.step_cost import StepCost
@@ -99,7 +100,10 @@ def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
 
     Notes:
         Its `p50` is not the predicted median: corrections act on a step whose parts hide behind each other.
+        Where the level is that of the job's own log, only what the log leaves open.
     """
+    if job.level is not None:
+        return ModelBand(**{name: median_s * job.level.quantile(float(ndtri(QUANTILES[name]))) for name in BAND})
     factors = model_factors(job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed)
     return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
 

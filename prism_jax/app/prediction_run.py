@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..simulate.known import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from .load_fits import FittedJob
+from .log_level import JobAtLevel, at_log_level
 from .prediction_report import QUANTILES, prediction_report
 from .progress import part
 
@@ -57,20 +59,32 @@ def simulated(
 ) -> tuple[PredictionReport, StepTimeDistribution, Explanation]:
     """The report, and the distribution and explanation that it is made of."""
     job, key = fitted.job, jax.random.key(asked.seed)
+    at_level = JobAtLevel(job, None)
     known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices, job.model.kernel_classes)
     started = time.perf_counter()
+    if fitted.level is not None:
+        at_level = at_log_level(job, fitted.level, partial(_once, asked=asked, known=known))
+        job = at_level.job
     distribution, compiled = _distribution(job, asked, known, progress)
     ran = time.perf_counter()
     progress(0.0, "explaining")
     explanation = explain(job, distribution, key=key)
     elapsed = Elapsed(compiled - started, ran - compiled, time.perf_counter() - ran)
     cost, needed = lower(job).cost, job.memory
+    at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
     report = prediction_report(
-        job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
+        at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
     )
+    notes = [*report.notes, *fitted.notes, *([at_level.note] if at_level.note else [])]
+    report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
-        report = replace(report, epistemic_s=_band(fitted, asked.seed, report.n_samples, progress))
+        report = replace(report, epistemic_s=_band(replace(fitted, job=job), asked.seed, report.n_samples, progress))
     return report, distribution, explanation
+
+
+def _once(job: Job, *, asked: Simulation, known: KnownGpus | None) -> StepTimeDistribution:
+    """The distribution as it is asked for, without a second run."""
+    return predict(job, key=jax.random.key(asked.seed), n_samples=asked.count, method=asked.method, known=known)
 
 
 def write_timeline(path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int) -> None:

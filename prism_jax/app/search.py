@@ -18,7 +18,7 @@ from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
 from ..search.plans.space import PlanSpace, default_space
 from .jobs import JobSource, loaded, source_of
-from .load_fits import FitFiles, calibrated_job, with_variability
+from .load_fits import FitFiles, FittedJob, calibrated_job, with_variability
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure
@@ -87,15 +87,11 @@ def run_search(
     """
     check_method(method, resume)
     _check_margin(memory_margin)
-    own, values, draws = _asked(
-        job, overrides, fits, force, space, any_framework, seed, progress, objective, price_per_gpu_hour
-    )
-    common: dict[str, Any] = {
-        "memory_margin": memory_margin,
-        "objective": objective,
-        "price_per_gpu_hour": price_per_gpu_hour,
-    }
-    common |= {"seed": seed, "top": top, "posterior": draws}
+    price = price_per_gpu_hour
+    fitted, values = _asked(job, overrides, fits, force, space, any_framework, seed, progress, objective, price)
+    own = fitted.job
+    common: dict[str, Any] = {"objective": objective, "price_per_gpu_hour": price, "memory_margin": memory_margin}
+    common |= {"seed": seed, "top": top, "posterior": fitted.draws}
     study = _study(own, values, method, resume, progress, **common)
     inputs = {
         "job": source_of(job),
@@ -108,6 +104,7 @@ def run_search(
         "fit": list(fits),
     }
     found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
+    found["notes"] = [*found["notes"], *_of_level(fitted)]
     return SearchRun(from_plain(StudyReport, found), study)
 
 
@@ -141,17 +138,18 @@ def search_sizes(
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
     _check_margin(memory_margin)
-    own, values, _ = _asked(
-        job, overrides, fits, force, space, any_framework, seed, progress, objective, price_per_hour or None
-    )
-    values = values if any_framework or space is not None else None
+    price = price_per_hour or None
+    fitted, values = _asked(job, overrides, fits, force, space, any_framework, seed, progress, objective, price)
+    own = fitted.job
+    given = None if space is None else values
     progress(0.0, "loading JAX")
     from ..search.sizes import best_sizes, search_sizes as search  # needs JAX, which mistakes above do not wait for
 
     sizes = search(
         own,
         n_devices,
-        values,
+        given,
+        any_framework=any_framework,
         price_per_hour=price_per_hour,
         objective=objective,
         seed=seed,
@@ -204,13 +202,19 @@ def _asked(
     progress: Progress,
     objective: str | Objective,
     price_per_gpu_hour: float | None,
-) -> tuple[Job, PlanSpace, Sequence[Any]]:
-    """The job after its fits, the space, and posterior draws of its variability; an unknown objective is refused."""
+) -> tuple[FittedJob, PlanSpace]:
+    """The job after its fits, and the space; an unknown objective is refused."""
     own, rest = calibrated_job(loaded(job, overrides), fits)
     plan_objective(objective, own.plan, price_per_gpu_hour)
     values = _space(space, own, any_framework)
-    fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
-    return fitted.job, values, fitted.draws
+    return with_variability(own, rest, seed=seed, force=force, progress=progress), values
+
+
+def _of_level(fitted: FittedJob) -> list[str]:
+    """That the level of a log is not used here."""
+    if fitted.level is None:
+        return []
+    return [f"{fitted.level.file}: a search does not use the level of the log, which is of one plan"]
 
 
 def _space(space: str | Path | PlanSpace | None, job: Job, any_framework: bool) -> PlanSpace:

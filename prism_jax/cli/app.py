@@ -1,8 +1,4 @@
-"""The command line: which commands there are, and what becomes of errors.
-
-Exit codes: 0 done; 1 failed, or `check` or `predict` was given a job that does not fit into memory; 2 wrong input; 130
-interrupted.
-"""
+"""The command line: which commands there are, and what becomes of errors."""
 
 from __future__ import annotations
 
@@ -17,13 +13,13 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import ConfigError, PrismError
+from ..errors import ConfigError, FailedFitError, PrismError
+from .exit_codes import FAILED, INTERRUPTED, OK, WRONG_INPUT
 from .lazy_group import Command, lazy_group, registry
 from .streams import prepare_streams
 from .verbosity import VERBOSITY, say
 
 HERE = "prism_jax.cli.commands"
-OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
@@ -85,6 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted", always=True)
         return INTERRUPTED
+    except FailedFitError as error:
+        if VERBOSITY.debug:
+            traceback.print_exc()
+        say(f"error: {error.for_command_line()}", always=True)
+        return WRONG_INPUT
     except PrismError as error:
         if VERBOSITY.debug:
             traceback.print_exc()

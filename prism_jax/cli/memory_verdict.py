@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 
 from ..units import format_bytes
+from .exit_codes import FAILED
 from .verbosity import say
-
-DOES_NOT_FIT = 1
 
 
 def exit_unless_it_fits(fits: bool, headroom_bytes: float, stage: int | None, ignore: bool) -> None:
@@ -24,4 +23,4 @@ def exit_unless_it_fits(fits: bool, headroom_bytes: float, stage: int | None, ig
     remedy = "" if ignore else "; --ignore-memory accepts that"
     say(f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}")
     if not ignore:
-        raise typer.Exit(DOES_NOT_FIT)
+        raise typer.Exit(FAILED)

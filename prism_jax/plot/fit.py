@@ -14,6 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from .figure import new_axes
 from .style import INDIGO, TEAL, WINE, style
 
+SMALLEST_SHARE = 0.0005  # smaller ones would be labelled 0.0 %
 N_BAND = 200  # replicated data sets behind the band
 
 
@@ -31,12 +32,19 @@ def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
         FigureCanvasAgg(figure)
         axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
         if shares:
-            plot_shares(shares, of=summary["variance_of"], ax=axes.pop(0))
+            plot_shares(_visible(shares), of=summary["variance_of"], ax=axes.pop(0))
         if checked is not None:
             plot_replicated(checked, ax=axes.pop(0))
+        for empty in axes:
+            empty.axis("off")
+            empty.text(0.5, 0.5, "These data tell no shares of variance.", ha="center")
         verdict = "good" if summary["verdict"]["ok"] else "failed"
         figure.suptitle(f"{summary['model']}: {verdict} fit", fontsize=11)
     return figure
+
+
+def _visible(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: share for name, share in shares.items() if share >= SMALLEST_SHARE}
 
 
 def plot_shares(shares: Mapping[str, float], *, of: str = "log time", ax: Axes | None = None) -> Axes:

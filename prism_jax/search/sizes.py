@@ -61,6 +61,7 @@ def search_sizes(
     seed: int = 0,
     top: int = 1,
     memory_margin: float | None = None,
+    any_framework: bool = False,
     progress: Progress = silent,
 ) -> tuple[Size, ...]:
     """Best plan on every number of devices, fewest first.
@@ -68,6 +69,7 @@ def search_sizes(
     Args:
         job, objective, seed, top, memory_margin, progress: as in `search`.
         space: `default_space` of each size if not given; its own numbers of devices do not count.
+        any_framework: as in `default_space`.
         price_per_hour: of one device.
 
     Raises:
@@ -81,7 +83,7 @@ def search_sizes(
     found = []
     for n in sorted(n_devices):
         sized = replace(job, cluster=job.cluster.of_size(n))
-        values = default_space(sized) if space is None else replace(space, n_devices=(n,))
+        values = default_space(sized, any_framework=any_framework) if space is None else replace(space, n_devices=(n,))
         study = search(
             sized,
             values,

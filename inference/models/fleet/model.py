@@ -33,7 +33,7 @@ from ...model import Draws, Score
 from .data import COLUMNS, FleetData, fleet_data
 from .likelihood import FleetParameters, laws_of, log_nodes
 from .predict import new_gpus as new_gpus, replicate, score_split
-from .report import describe, fleet_variability
+from .report import describe, fleet_variability, judged
 
 REPORTED = (
     "typical_log_s",
@@ -81,6 +81,10 @@ class Fleet:
     def describe(self, data: FleetData, draws: Draws) -> dict[str, Any]:
         """Shares of variance, spreads, slow chips and correlations with what was logged, with 90 % intervals."""
         return describe(data, draws)
+
+    def judged(self, data: FleetData, draws: Draws) -> Draws:
+        """What the verdict looks at: a second component's place only where the data ask for one, and the spread of all chips."""
+        return judged(data, {name: value for name, value in draws.items() if name in REPORTED})
 
     def variability(self, data: FleetData, draw: Mapping[str, np.ndarray]) -> Variability:
         """The tree of one posterior draw: persistent GPU and node factors and the residual of every kernel class."""

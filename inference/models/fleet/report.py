@@ -14,6 +14,7 @@ from prism_jax.variability.tree import ClassVariability, Variability
 from ...model import Draws
 from ...summary import interval
 from .data import FleetData
+from .evidence import POSITIVE, Component, far_nodes, slow_chips
 
 SMALLEST_CV = 1e-5
 CLASS_WORDS = {  # part of a kernel's name -> kernel class
@@ -27,6 +28,7 @@ def describe(data: FleetData, draws: Draws) -> dict[str, Any]:
     """Shares of variance, spreads, slow chips, correlations with what was logged; all with 90 % intervals."""
     kernels = {name: _kernel(data, draws, k) for k, name in enumerate(data.kernel)}
     first = next(iter(kernels.values()))
+    slow, far = slow_chips(data, draws), far_nodes(data, draws)
     return {
         "n_gpus": len(data.gpu),
         "n_nodes": len(data.node),
@@ -34,13 +36,37 @@ def describe(data: FleetData, draws: Draws) -> dict[str, Any]:
         "variance_shares": first["variance_shares"],
         "kernels": kernels,
         "slow_chips": {
-            "prob": interval(draws["slow_prob"]),
-            "shift_in_bulk_spreads": interval(draws["slow_shift"]),
-            "spread_in_bulk_spreads": interval(draws["slow_spread"]),
+            "bayes_factor": slow.bayes_factor,
+            "prob": interval(slow.share),
+            "shift_in_bulk_spreads": interval(draws["slow_shift"]) if slow.is_found else None,
+            "spread_in_bulk_spreads": interval(draws["slow_spread"]) if slow.is_found else None,
         },
-        "far_nodes": {"prob": interval(draws["far_prob"]), "spread_in_node_spreads": interval(draws["far_spread"])},
+        "far_nodes": {
+            "bayes_factor": far.bayes_factor,
+            "prob": interval(far.share),
+            "spread_in_node_spreads": interval(draws["far_spread"]) if far.is_found else None,
+        },
         "covariates": _covariates(data, draws),
+        "notes": [*_not_found("slow chips", "chips", slow), *_not_found("far nodes", "nodes", far)],
     }
+
+
+def judged(data: FleetData, draws: Draws) -> dict[str, np.ndarray]:
+    """What the data can tell, as draws [chain, draw, ...]: the spread of all chips, and no component that is not found."""
+    unknown = [] if slow_chips(data, draws).is_found else ["slow_shift", "slow_spread"]
+    unknown += [] if far_nodes(data, draws).is_found else ["far_spread"]
+    spread = draws["gpu_spread"] * np.sqrt(_score_variance(draws))[..., None]
+    return {**{name: value for name, value in draws.items() if name not in unknown}, "spread_of_all_gpus": spread}
+
+
+def _not_found(name: str, members: str, component: Component) -> list[str]:
+    if component.is_found:
+        return []
+    most = np.quantile(component.share, 0.95)
+    return [
+        f"no {name} stand out from the others (Bayes factor {component.bayes_factor:.2g}, below {POSITIVE:g}); at most "
+        f"{most:.0%} of the {members} may be such (95 %). How far they would lie cannot be told and is left open in predictions"
+    ]
 
 
 def _kernel(data: FleetData, draws: Draws, k: int) -> dict[str, Any]:
@@ -62,9 +88,7 @@ def _kernel(data: FleetData, draws: Draws, k: int) -> dict[str, Any]:
 
 def _variances(data: FleetData, draws: Draws, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Variance of log time per level [draw]; the runs' holds disturbed rows and what covariates explain within a GPU."""
-    p, shift, spread = draws["slow_prob"], draws["slow_shift"], draws["slow_spread"]
-    score = (1.0 - p) + p * spread**2 + p * (1.0 - p) * shift**2
-    gpu = draws["gpu_spread"][:, k] ** 2 * score
+    gpu = draws["gpu_spread"][:, k] ** 2 * _score_variance(draws)
     if "kernel_spread" in draws:
         gpu = gpu + draws["kernel_spread"][:, k] ** 2
     node = draws["node_spread"][:, k] ** 2 * (1.0 + draws["far_prob"] * (draws["far_spread"] ** 2 - 1.0))
@@ -75,6 +99,12 @@ def _variances(data: FleetData, draws: Draws, k: int) -> tuple[np.ndarray, np.nd
         slope = draws["slope"][:, k]
         run = run + np.einsum("dc,ce,de->d", slope, data.sxx[k], slope) / max(data.dof[k], 1.0)
     return gpu, node, run
+
+
+def _score_variance(draws: Draws) -> np.ndarray:
+    """Variance of the score of a chip, both components together; in the shape of the draws."""
+    p, shift, spread = draws["slow_prob"], draws["slow_shift"], draws["slow_spread"]
+    return (1.0 - p) + p * spread**2 + p * (1.0 - p) * shift**2
 
 
 def _covariates(data: FleetData, draws: Draws) -> dict[str, Any]:

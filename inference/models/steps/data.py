@@ -47,7 +47,7 @@ class StepsData:
     Attributes:
         units, vocabulary, kinds: keys of configurations; "label=value" of every code; "metric | benchmark".
         codes: index into `vocabulary` by `LABELS`, [unit, label].
-        log2_gpus: [unit]; the reference where unknown.
+        n_gpus, log2_gpus: NaN where unknown, and the reference there, [unit].
         kind: [unit].
         centre, rotation, inverse: shape = centre + rotation @ coordinates, [knot], [knot, component], [component, knot].
         slope: prior growth of the coordinates per doubling of the GPUs, [component].
@@ -57,6 +57,8 @@ class StepsData:
         level_mean, level_sum_sq: of ln(total / schedule) over runs, [unit].
         ar1: median lag-1 correlation, [unit].
         ratios: median measured p95/p50 and p99/p50, [unit, 2].
+        step_s: typical step of a run, seconds, geometric mean over runs; NaN where the rows are no steps, [unit].
+        is_mean: rows are means over several steps, [unit].
         pool: quantiles at `POOL` of steps over the run median, [kind, prob].
         groups, schedule_group, schedule_step, schedule_s: schedules, rows in the order of groups.
         notes: what was dropped.
@@ -66,6 +68,7 @@ class StepsData:
     vocabulary: tuple[str, ...]
     kinds: tuple[str, ...]
     codes: Index
+    n_gpus: Floats
     log2_gpus: Floats
     kind: Index
     centre: Floats
@@ -83,6 +86,8 @@ class StepsData:
     level_sum_sq: Floats
     ar1: Floats
     ratios: Floats
+    step_s: Floats
+    is_mean: NDArray[np.bool_]
     pool: Floats
     groups: tuple[str, ...]
     schedule_group: Index
@@ -147,6 +152,7 @@ def data_of_runs(table: RunTable) -> StepsData:
         vocabulary=vocabulary,
         kinds=tuple(kinds),
         codes=codes,
+        n_gpus=np.array([runs[0].n_gpus for runs in repeats]),
         log2_gpus=np.array([log2_gpus(runs[0].n_gpus) for runs in repeats]),
         kind=kind,
         centre=centre,
@@ -164,6 +170,8 @@ def data_of_runs(table: RunTable) -> StepsData:
         level_sum_sq=np.array([((v - v.mean()) ** 2).sum() for v in levels]),
         ar1=np.array([np.median([run.ar1 for run in runs]) for runs in repeats]),
         ratios=np.array([np.median([run.ratios for run in runs], axis=0) for runs in repeats]),
+        step_s=np.array([np.exp(np.mean([np.log(run.step_s) for run in runs])) for runs in repeats]),
+        is_mean=np.array([runs[0].is_mean for runs in repeats]),
         pool=_pools(table.runs, kinds),
         notes=table.notes,
         **_flat(table),

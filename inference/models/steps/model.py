@@ -24,12 +24,15 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax.scipy.special import gammaln
 
+from prism_jax.calibration.level import MeasuredLevel, NoLevel
 from prism_jax.variability.tree import Variability
 
 from ...data.columns import Column
+from ...engine.checks import Checks
 from ...model import Draws, Score
 from .data import N_KNOT, N_SMOOTH, StepsData, steps_data
 from .kernel import EFFECTS, LEVEL_SD, Places, covariance, growth
+from .level import measured_level, replicate
 from .predict import new_run as new_run, query as query, total_time as total_time
 from .report import describe, steps_variability
 from .score import score_groups
@@ -119,12 +122,20 @@ class Steps:
         }
 
     def describe(self, data: StepsData, draws: Draws) -> dict[str, Any]:
-        """Variance shares of the log excess of p95 and p99, spreads between repeats, and notes."""
+        """How steps scatter, shares of the variance of that, what totals of repeats differ by, and what could not be told."""
         return describe(data, draws)
 
     def variability(self, data: StepsData, draw: Mapping[str, np.ndarray]) -> Variability:
         """The tree of one posterior draw for a configuration that was not measured, at the median number of GPUs."""
         return steps_variability(data, draw)
+
+    def measured_level(self, data: StepsData, draws: Draws) -> MeasuredLevel | NoLevel:
+        """How long the steps of the one configuration take, which is the level of the job it logs; or why that cannot be said."""
+        return measured_level(data, draws)
+
+    def replicate(self, data: StepsData, draws: Draws, key: jax.Array) -> Checks | None:
+        """Steps of the one configuration over their run's median; None where there are several."""
+        return replicate(data, draws, key)
 
     def score(self, data: StepsData, draws: Draws, left_out: pd.DataFrame, column: str, key: jax.Array) -> list[Score]:
         """A score of every group of `column` among the runs left out."""

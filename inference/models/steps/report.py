@@ -12,6 +12,7 @@ from prism_jax.variability.families import Pool
 from prism_jax.variability.tree import Variability
 
 from ...model import Draws
+from ...summary import interval
 from .conditional import Query
 from .data import N_SMOOTH, StepsData
 from .kernel import EFFECTS, Places, shared
@@ -19,47 +20,111 @@ from .predict import autocorrelation, configurations, shapes
 from .runs import LABELS
 from .shape import P95, P99, quantile, ratios
 
+METRIC_WORDS = {"": "step time", "step_s": "step time", "log_dt_ms": "time between log lines"}
+SAME = 1e-9  # variance of an effect that all configurations share, on the scale where different ones have 1
 N_POOL = 1000  # quantiles of the step factor: up to one step in 2,000
 
 
 def describe(data: StepsData, draws: Draws) -> dict[str, Any]:
-    """Variance shares of the log excess of p95 and p99, spreads between repeats, and notes."""
+    """How steps scatter, shares of the variance of that, what totals of repeats differ by, and what could not be told."""
+    known = {name: _kind(data, draws, i) for i, name in enumerate(data.kinds)}
+    several = len(data.units) > 1
     return {
         "n_runs": int(data.n_runs.sum()),
         "n_configurations": len(data.units),
-        "variance_of": "log excess of p99",
+        "variance_of": "how far p99 lies above the median, on a log scale",
         "variance_shares": variance_shares(data, draws, P99),
-        "variance_shares_p95": variance_shares(data, draws, P95),
-        "length_doublings": _interval(draws["length"]),
-        "coupling_of_metrics": _interval(draws["coupling"]),
-        "growth_per_doubling_prior": {
-            "p95": float(_knot(data, data.slope, P95)),
-            "p99": float(_knot(data, data.slope, P99)),
-        },
-        "level_spread": {name: _interval(draws["level_scale"][:, i]) for i, name in enumerate(data.kinds)},
-        "level_dof": _interval(draws["level_dof"]),
-        "ar1": {name: round(float(np.median(data.ar1[data.kind == i])), 3) for i, name in enumerate(data.kinds)},
-        "typical": _typical_ratios(data, draws),
-        "notes": list(data.notes),
+        **({"shares_of_the_same_for_p95": variance_shares(data, draws, P95)} if several else {}),
+        **{kind_words(name): said for name, said in known.items()},
+        **({"prediction_for_a_configuration_not_measured": _typical_ratios(data, draws)} if several else {}),
+        **_similarity(data, draws),
+        "notes": [*data.notes, *_not_estimable(data)],
     }
+
+
+def kind_words(kind: str) -> str:
+    """As "step time of bert" of the kind "step_s | bert"."""
+    metric, _, benchmark = kind.partition(" | ")
+    named = METRIC_WORDS.get(metric, metric)
+    return f"{named} of {benchmark}" if benchmark else named
+
+
+def _kind(data: StepsData, draws: Draws, i: int) -> dict[str, Any]:
+    """What was measured of one metric and benchmark, medians over configurations, and what repeats differ by if there are any."""
+    members = data.kind == i
+    p95, p99 = np.median(data.ratios[members], axis=0)
+    typical_s = data.step_s[members]
+    repeated = bool((data.n_runs[members] > 1.0).any())
+    return {
+        "median_step_s": float(typical_s[0]) if len(typical_s) == 1 and np.isfinite(typical_s[0]) else None,
+        "p95_over_median": float(p95),
+        "p99_over_median": float(p99),
+        "correlation_of_consecutive_steps": round(float(np.median(data.ar1[members])), 3),
+        "spread_of_total_time_between_runs": interval(draws["level_scale"][:, i]) if repeated else None,
+    }
+
+
+def _similarity(data: StepsData, draws: Draws) -> dict[str, Any]:
+    """How far configurations resemble each other, where there are different ones to tell."""
+    sizes, metrics = np.unique(data.log2_gpus), np.unique(data.codes[:, LABELS.index("metric")])
+    found: dict[str, Any] = {}
+    if len(sizes) > 1:
+        found["resemblance_reaches_over_doublings_of_gpus"] = interval(draws["length"])
+        found["assumed_growth_of_the_tail_per_doubling_of_gpus"] = {
+            "p95": _knot(data, data.slope, P95),
+            "p99": _knot(data, data.slope, P99),
+        }
+    if len(metrics) > 1:
+        found["correlation_between_metrics"] = interval(draws["coupling"])
+    if (data.n_runs > 1.0).sum() > 1:
+        found["runs_that_the_typical_spread_counts_for"] = interval(draws["level_dof"])
+    return found
+
+
+def _not_estimable(data: StepsData) -> list[str]:
+    """What these data cannot tell, and what predictions do about it."""
+    one_each = bool((data.n_runs < 2.0).all())
+    if len(data.units) == 1 and one_each:
+        return [
+            "one run: not estimable are how runs differ and how configurations differ, so that there are no shares of variance; "
+            "predictions keep what is assumed of both before data"
+        ]
+    if len(data.units) == 1:
+        return [
+            "one configuration: not estimable is how configurations differ, so that there are no shares of variance; predictions "
+            "keep what is assumed of it before data"
+        ]
+    if one_each:
+        return [
+            "one run of every configuration: not estimable is how runs differ; it is in the share of the configurations as "
+            "far as it exceeds what is assumed of it before data"
+        ]
+    return []
 
 
 def variance_shares(data: StepsData, draws: Draws, knot: int) -> dict[str, float]:
     """Share of the variance of the log excess at `knot` by effect, then what is a configuration's own and a run's; sums to 1.
 
-    Notes: an effect counts with its variance among the fitted configurations: none where they all share it.
+    Notes: an effect counts with its variance among the fitted configurations. A level with one member (one system, one run of
+        each configuration) has no variance and is left out; where fewer than two levels remain there are no shares.
     """
     places = Places.of(data)
     alike = shared(float(np.median(draws["length"])), float(np.median(draws["coupling"])), places, places, np)
     varies = 1.0 - alike.mean(axis=(1, 2))
     loading = data.rotation[knot] ** 2
     amplitude = (draws["amplitude"] ** 2).mean(axis=0)
-    parts = {effect.name: float(varies[i] * loading[:N_SMOOTH] @ amplitude[:, i]) for i, effect in enumerate(EFFECTS)}
-    own = loading[:N_SMOOTH] @ (draws["own"] ** 2).mean(axis=0) + loading[N_SMOOTH:] @ (draws["rest"] ** 2).mean(axis=0)
-    parts["configuration"] = float(own)
-    parts["run"] = float(np.median(data.run_variance @ loading))
+    parts = {
+        effect.name: float(varies[i] * loading[:N_SMOOTH] @ amplitude[:, i])
+        for i, effect in enumerate(EFFECTS)
+        if varies[i] > SAME
+    }
+    if len(data.units) > 1:
+        own = loading[:N_SMOOTH] @ (draws["own"] ** 2).mean(axis=0)
+        parts["configuration"] = float(own + loading[N_SMOOTH:] @ (draws["rest"] ** 2).mean(axis=0))
+    if (data.n_runs > 1.0).any():
+        parts["run"] = float(np.median(data.run_variance @ loading))
     total = sum(parts.values())
-    return {name: round(part / total, 4) for name, part in parts.items()}
+    return {name: round(part / total, 4) for name, part in parts.items()} if len(parts) > 1 else {}
 
 
 def steps_variability(data: StepsData, draw: Mapping[str, Floats]) -> Variability:
@@ -91,13 +156,8 @@ def unlabelled(data: StepsData) -> Query:
 def _typical_ratios(data: StepsData, draws: Draws) -> dict[str, float]:
     mean, _ = configurations(data, draws, unlabelled(data))
     p95, p99 = ratios(shapes(data, mean[:, 0].mean(axis=0)))
-    return {"p95_p50": round(float(p95), 5), "p99_p50": round(float(p99), 5)}
+    return {"p95_over_median": round(float(p95), 5), "p99_over_median": round(float(p99), 5)}
 
 
 def _knot(data: StepsData, coordinate: Floats, knot: int) -> float:
     return round(float(data.rotation[knot] @ coordinate), 4)
-
-
-def _interval(values: Floats) -> list[float]:
-    """Median and 90 % interval."""
-    return [float(f"{v:.4g}") for v in np.quantile(np.asarray(values, dtype=float), [0.5, 0.05, 0.95])]

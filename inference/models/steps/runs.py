@@ -29,6 +29,7 @@ MIN_GROUP_RUNS = 3  # a schedule is a median over at least these
 COARSE_TICK = 0.003  # of the median: a clock of 1 ms under steps of less than 0.3 s; read in blocks
 BLOCK = 10  # steps: brings the tick of a 60 ms step from 1.7 % to 0.2 %
 LABELS = ("metric", "benchmark", "system", "submitter", "gpu", "round", "framework")
+BETWEEN_LOGS = "log_dt_ms"  # metric of times between log lines
 GPU_CLASS = re.compile(r"\b(GB|MI|[ABHKLPTV])\d{2,4}[SX]?")
 
 
@@ -42,6 +43,9 @@ class Run:
         relative: step (or block) times over schedule and median, in order, [step].
         total_s, schedule_s: sums of durations and of the schedule (1 s per row where there is none) over the same rows.
         n_steps: steps in all.
+        step_s: typical step, seconds: the median over rows; NaN where a schedule tells steps apart, or the table holds times
+            between log lines without the number of steps.
+        is_mean: a row is the mean over several steps.
     """
 
     name: str
@@ -51,6 +55,8 @@ class Run:
     total_s: float
     schedule_s: float
     n_steps: float
+    step_s: float = np.nan
+    is_mean: bool = False
 
     @property
     def level(self) -> float:
@@ -167,6 +173,7 @@ def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series | None) -> Run | 
     relative = _in_blocks(duration, planned) if _is_coarse(duration) else duration / planned
     if relative.size < MIN_POINTS:
         return None
+    step_s, is_mean = (np.nan, False) if schedule is not None else _typical_step(rows)
     labels = {name: str(rows[name][0]) for name in (*LABELS, "group")}
     labels["gpu"] = gpu_class(labels["gpu"])
     labels["system"] = _system(labels)
@@ -178,7 +185,21 @@ def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series | None) -> Run | 
         total_s=float(duration.sum()),
         schedule_s=float(planned.sum()),
         n_steps=float(rows["n_steps"].sum()),
+        step_s=step_s,
+        is_mean=is_mean,
     )
+
+
+def _typical_step(rows: Mapping[str, NDArray[Any]]) -> tuple[float, bool]:
+    """Median seconds of a step over rows (blocks of rows, where the clock is coarse), and whether these are means of steps."""
+    duration, n_steps = rows["duration_s"], rows["n_steps"]
+    several = bool(np.median(n_steps) > 1.0)
+    if rows["metric"][0] == BETWEEN_LOGS and not several:
+        return np.nan, False
+    step_s = duration / n_steps
+    if _is_coarse(duration):
+        return float(np.median(_in_blocks(step_s, np.ones_like(step_s)))), True
+    return float(np.median(step_s)), several
 
 
 def _system(labels: Mapping[str, str]) -> str:

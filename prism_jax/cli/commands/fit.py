@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ... import app
 from ...errors import DataError
+from ..exit_codes import FAILED
 from ..options import Json, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import emit
 from ..verbosity import say, with_verbosity
 
+EXIT_CODES = (
+    "Exit code: 0 the fit passed its checks; 1 it failed them, and FILE.nc is written as FILE.failed.nc; 2 wrong input."
+)
 fit_app = typer.Typer(
-    name="fit", help="Fit variability to measurements; `predict --fit` uses it.", no_args_is_help=True
+    name="fit",
+    help="Fit variability to measurements; `predict --fit` uses it.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
 )
 HELP = {
     "fleet": "Fit the differences between GPUs and nodes to kernel times per GPU.",
@@ -52,7 +60,12 @@ Where = Annotated[
 Chains = Annotated[int, typer.Option("--chains", min=1, max=64, help="Number of NUTS chains.")]
 Draws = Annotated[
     int,
-    typer.Option("--draws", min=50, max=100_000, help="Draws per chain, after at least half as many warm-up draws."),
+    typer.Option(
+        "--draws",
+        min=50,
+        max=100_000,
+        help="Draws per chain, after at least half as many warm-up draws; up to three times as many where the chains need them.",
+    ),
 ]
 
 
@@ -94,6 +107,9 @@ def _command(model: str) -> Callable[..., None]:
         emit(run.report, json)
         if run.kept is not None:
             say(f"wrote {run.kept}")
+        if not run.report.fit.verdict.ok:
+            say(_failed(run.kept, out), always=True)
+            raise typer.Exit(FAILED)
 
     return command
 
@@ -104,6 +120,16 @@ def report(file: FitFile, plot: Plot = None, loo: Loo = False, json: Json = Fals
     with working():
         run = app.read_fit(file, loo=loo)
     emit(run.report, json, plot=plot, figure=run.figure)
+
+
+def _failed(kept: Path | None, out: str | None) -> str:
+    """What became of a fit that failed its checks."""
+    if kept is None:
+        return "error: the fit failed its checks (see `remedy` above)"
+    return (
+        f"error: the fit failed its checks (see `remedy` above). It is in {kept}, not in {out}: `predict --fit {kept}` refuses "
+        "it unless --force is given."
+    )
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
@@ -118,5 +144,5 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
 
 
 for _model, _help in HELP.items():
-    fit_app.command(_model, help=_help)(with_verbosity(_command(_model)))
+    fit_app.command(_model, help=_help, epilog=EXIT_CODES)(with_verbosity(_command(_model)))
 fit_app.command("report")(with_verbosity(report))

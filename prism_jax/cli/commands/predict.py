@@ -32,6 +32,14 @@ Trace = Annotated[
     ),
 ]
 
+Level = Annotated[
+    bool,
+    typer.Option(
+        "--level/--no-level",
+        help="Let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.",
+    ),
+]
+
 
 def predict(
     job: JobFile,
@@ -42,6 +50,7 @@ def predict(
     slowdowns: Slowdowns = None,
     fit: Fits = None,
     force: Force = False,
+    level: Level = True,
     plot: Plot = None,
     trace: Trace = None,
     ignore_memory: IgnoreMemory = False,
@@ -56,6 +65,7 @@ def predict(
             overrides=overrides or (),
             fits=fit or (),
             force=force,
+            use_level=level,
             slowdowns=slowdowns,
             method=method,
             n_samples=samples,

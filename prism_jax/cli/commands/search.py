@@ -79,9 +79,7 @@ def search(
     if gpus:
         if plot or resume or method != "exhaustive":
             app.check_method(method, resume)
-            raise DataError(
-                "--gpus: can be combined with --objective, --space, --any-framework, --memory-margin, --price, --seed and --json only. Remove the other options."
-            )
+            raise DataError("--gpus: cannot be combined with --plot, --resume and --method. Remove these options.")
         with working() as progress:
             report = app.search_sizes(job, gpus, price_per_hour=price, progress=progress, **common)
         emit(report, json)

@@ -9,7 +9,18 @@ from ..quantity import bar
 from ..types.fit import FitFacts, FitReport, RowsRead
 
 BAR_WIDTH = 24
+SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0 %
 SKIPPED = ("variance_of", "variance_shares", "notes")
+
+
+REMEDY = {  # what failed -> what to do at the command line
+    "chains": "draw more (--draws 2000), or look at the data",
+    "divergences": (
+        "the sampler does not reach all of the posterior, and more draws do not mend that: look at the data (several machines, "
+        "sizes or kernels in one file? --where keeps one), or try --method map"
+    ),
+    "approximation": "use --method nuts",
+}
 
 
 def lines(report: FitReport) -> list[str]:
@@ -19,18 +30,29 @@ def lines(report: FitReport) -> list[str]:
 
 def fit_lines(fit: FitFacts) -> list[str]:
     """Verdict, rows, shares of variance and parameters."""
+    verdict = fit.verdict
+    remedy = [] if verdict.ok else [f"remedy: {REMEDY.get(verdict.cause, 'fit again, or look at the data')}"]
     found = [
-        f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {fit.verdict.sentence}",
+        f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {verdict.sentence}",
+        *remedy,
         *_rows_read(fit.hygiene),
     ]
     if fit.variance_shares:
         found += ["", f"share of the variance of {fit.variance_of}"]
         width = max(12, *map(len, fit.variance_shares))
-        for name, share in fit.variance_shares.items():
+        shown, small = shares_to_show(fit.variance_shares)
+        for name, share in shown.items():
             found.append(f"  {name:<{width}} {share:>6.1%}  {bar(share, BAR_WIDTH)}")
+        found += [f"  under 0.1 %: {', '.join(small)}"] if small else []
     found += ["", "parameters (median, 90 % interval)"]
     found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
     return found + [f"note: {note}" for note in fit.about.get("notes", ())]
+
+
+def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+    """Shares that print as more than 0.0 %, and the names of the others."""
+    shown = {name: share for name, share in shares.items() if share >= SMALLEST_SHARE}
+    return shown, [name for name in shares if name not in shown]
 
 
 def scores(title: str, figures: Mapping[str, Any] | None) -> list[str]:
@@ -50,7 +72,7 @@ def _rows_read(rows: RowsRead) -> list[str]:
 def _tree(value: Mapping[str, Any]) -> Iterator[str]:
     """Nested values, indented; an interval on one line."""
     for name, part in value.items():
-        label = str(name).replace("_", " ")
+        label = _label(str(name))
         if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
             yield f"{label:<28} {part['median']:.4g}   ({part['p5']:.4g} to {part['p95']:.4g})"
         elif isinstance(part, Mapping):
@@ -60,6 +82,11 @@ def _tree(value: Mapping[str, Any]) -> Iterator[str]:
             yield f"{label:<28} {', '.join(_number(item) for item in part)}"
         elif part is not None:
             yield f"{label:<28} {_number(part)}"
+
+
+def _label(name: str) -> str:
+    """Plain words of a name, with its unit after a comma where that is seconds."""
+    return f"{name.removesuffix('_s')}{', s' * name.endswith('_s')}".replace("_", " ")
 
 
 def _number(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from ...explain.words import words
 from ...units import format_bytes, format_s
 from ..quantity import bar, decimals, prob, with_error
-from ..types.prediction import PredictionReport, StepTime
+from ..types.prediction import LevelFacts, PredictionReport, StepTime
 
 BAR_WIDTH = 24
 SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
@@ -94,9 +94,19 @@ def _model_band(report: PredictionReport) -> list[str]:
     low, high = (f"{getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
     middle = f"{times.p50:.{decimals(times.p50 / 100)}f}"
     lines = [f"  expected median {middle} s (90 % model interval {low} to {high} s)"]
-    if not report.job.framework:
+    if report.level is not None:
+        lines.append(_level(report.level))
+    elif not report.job.framework:
         lines.append(NO_FRAMEWORK)
     return lines
+
+
+def _level(level: LevelFacts) -> str:
+    factor, error = with_error(level.factor, level.factor_sd)
+    return (
+        f"  level from the log: x {factor} ± {error} ({level.file}: {level.statistic} of {level.n_steps:,} steps "
+        f"{level.measured_s:.4g} s, predicted {level.predicted_s:.4g} s without it; --no-level leaves it out)"
+    )
 
 
 def _beside(share: float) -> str:

@@ -13,7 +13,11 @@ from .record import RunRecord
 
 @dataclass(frozen=True)
 class VerdictFacts:
-    """Whether a fit may be used, and why; None where a figure does not apply to the method."""
+    """Whether a fit may be used, and why; None where a figure does not apply to the method.
+
+    Attributes:
+        cause: what failed: chains, divergences or approximation; empty where nothing did.
+    """
 
     ok: bool
     sentence: str
@@ -22,6 +26,7 @@ class VerdictFacts:
     worst: str
     n_diverging: int
     k_hat: float | None
+    cause: str = ""
 
 
 @dataclass(frozen=True)

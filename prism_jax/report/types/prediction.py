@@ -89,6 +89,28 @@ class FitBand:
 
 
 @dataclass(frozen=True)
+class LevelFacts:
+    """The level of a job from its own log: what was predicted without the log, times a factor, is what was measured.
+
+    Attributes:
+        file: the fit of the log.
+        statistic: of the steps: median; mean where the log holds means over several steps.
+        measured_s, predicted_s: that of the log, and of the prediction without it.
+        factor: measured over predicted.
+        factor_sd: standard deviation of the factor: steps that were sampled, another run, other GPUs.
+        n_steps: logged.
+    """
+
+    file: str
+    statistic: str
+    measured_s: float
+    predicted_s: float
+    factor: float
+    factor_sd: float
+    n_steps: int
+
+
+@dataclass(frozen=True)
 class GuaranteeFacts:
     """With probability `confidence`, a fraction `p` of steps takes at most `bound_s`."""
 
@@ -143,6 +165,7 @@ class PredictionReport(Report):
         allocation: the spreads within one allocation and between allocations.
         prob_slower: fraction above the median, as text -> probability.
         tail_columns: effective number of samples beyond the p95.
+        level: of the job by its own log; absent where none was used.
         epistemic_s: what applied fits leave open; absent without fits of variability.
     """
 
@@ -173,4 +196,5 @@ class PredictionReport(Report):
     seed: int
     elapsed_s: Elapsed
     record: RunRecord
+    level: Annotated[LevelFacts | None, WHERE_KNOWN] = None
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None

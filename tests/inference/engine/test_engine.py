@@ -16,7 +16,9 @@ from inference.fit import posterior
 from prism_jax.errors import DataError, FitError
 from tests.inference.engine.toy import Toy, exact, readings
 
-SETTINGS = Settings(n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000)
+SETTINGS = Settings(
+    n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000, n_extension=0
+)
 SHORT = Settings(n_chain=2, n_warmup=20, n_draw=40, block=20)
 FEWEST_EFFECTIVE = 300.0  # of 600 draws of two chains; of 2,000 that were drawn again out of 8,000 weighted ones
 SIGMA = 5.0  # two-sided false-alarm rate 6e-7 per comparison, 18 comparisons: 1e-5
@@ -64,6 +66,24 @@ def test_the_same_seed_gives_the_same_draws_and_another_one_others(uninterrupted
     assert same(short(), uninterrupted)
     other = short(seed=1)
     assert not np.isin(other.draws["mean"], uninterrupted.draws["mean"]).any()
+
+
+def test_chains_go_on_where_their_draws_will_not_do(uninterrupted, tmp_path):
+    """Never enough: as often as is allowed; the first draws are those of a run that was not prolonged."""
+    file, asked = tmp_path / "fit.partial", []
+
+    def enough(drawn: Sampled) -> bool:
+        asked.append(drawn.diverging.shape[1])
+        return False
+
+    data = Toy().prepare(readings(20, seed=1))
+    longer = posterior(Toy(), data, "nuts", jax.random.key(0), settings=SHORT, resume=file, enough=enough)
+    first = SHORT.n_draw
+    assert asked == [first, 2 * first]
+    assert longer.draws["mean"].shape == (2, (1 + SHORT.n_extension) * first)
+    np.testing.assert_array_equal(longer.draws["mean"][:, :first], uninterrupted.draws["mean"])
+    again = posterior(Toy(), data, "nuts", jax.random.key(0), settings=SHORT, resume=file, enough=enough)
+    assert same(again, longer), "a finished run is read"
 
 
 def test_chains_of_a_run_differ(uninterrupted):

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -137,8 +138,9 @@ def test_steps_are_fitted_reported_and_drawn(tmp_path, capsys):
     fitted = capsys.readouterr().out
     assert main(["fit", "report", str(file), "--plot", str(picture)]) == 0
     for said in (fitted, capsys.readouterr().out):
-        assert "share of the variance of log excess of p99" in said
-        assert "variance shares p95" in said
+        assert "share of the variance of how far p99 lies above the median" in said
+        assert "shares of the same for p95" in said
+        assert " 0.0%" not in said
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -173,7 +175,7 @@ def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):
 @pytest.mark.slow  # compiles most
 def test_predict_uses_a_fit_and_says_how_far_it_can_be_trusted(kept, job, capsys, monkeypatch):
     file, _ = kept
-    monkeypatch.setattr("prism_jax.app.load_fits.N_DRAW", 4)
+    monkeypatch.setattr(import_module("prism_jax.app.load_fits"), "N_DRAW", 4)
     options = ["predict", job, "--json", "--samples", "200"]
     assert main(options) == 0
     without = json.loads(capsys.readouterr().out)
@@ -193,8 +195,56 @@ def test_predict_uses_a_fit_and_says_how_far_it_can_be_trusted(kept, job, capsys
 def test_a_failed_fit_is_refused_in_a_prediction(failed, job, capsys):
     assert main(["predict", job, "--fit", str(failed)]) == 2
     said = one_line(capsys)
+    assert f"--fit {failed}: this fit is not used" in said
     assert "the chains disagree" in said
     assert "--force" in said
+    assert "force=True" not in said, "words of the command line alone"
+
+
+@pytest.mark.slow  # compiles
+def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_says_so(
+    table, job, tmp_path, capsys, monkeypatch
+):
+    import inference.fit  # noqa: F401  (the module, which the function of that name hides)
+    from inference.engine.diagnostics import Verdict
+
+    bad = Verdict(False, "failed: the chains disagree", 1.5, 10.0, "gpu_spread", 0, np.nan, "chains")
+    monkeypatch.setattr(sys.modules["inference.fit"], "_verdict", lambda *_: bad)
+    asked, kept = tmp_path / "net.nc", tmp_path / "net.failed.nc"
+    assert main(["fit", "fleet", str(table), "--method", "map", "-o", str(asked)]) == 1
+    said = capsys.readouterr()
+    assert "remedy: draw more (--draws" in said.out
+    assert f"predict --fit {kept}" in said.err
+    assert "--force" in said.err
+    assert kept.exists()
+    assert not asked.exists()
+    assert main(["fit", "fleet", str(table), "--method", "map", "-q", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"]["cause"] == "chains"
+    assert main(["predict", job, "--fit", str(kept)]) == 2
+    assert f"--fit {kept}: this fit is not used" in one_line(capsys)
+
+
+@pytest.mark.slow  # compiles most
+def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
+    monkeypatch.setattr(import_module("prism_jax.app.load_fits"), "N_DRAW", 4)
+    options = ["predict", job, "--json", "--samples", "200"]
+    assert main(options) == 0
+    without = json.loads(capsys.readouterr().out)
+    step_s = 1.1 * without["step_time_s"]["p50"] * np.exp(0.02 * np.random.default_rng(0).standard_normal(300))
+    pd.DataFrame({"run": "one", "duration_s": step_s}).to_csv(tmp_path / "log.csv", index=False)
+    file = str(tmp_path / "steps.nc")
+    assert main(["fit", "steps", str(tmp_path / "log.csv"), "-o", file]) == 0
+    assert "one run: not estimable" in capsys.readouterr().out
+    assert main([*options, "--fit", file]) == 0
+    found = json.loads(capsys.readouterr().out)
+    logged_s = np.median(step_s[3:])
+    assert found["step_time_s"]["p50"] == pytest.approx(logged_s, rel=1e-3)  # stalls are seconds of their own
+    assert found["level"]["measured_s"] == pytest.approx(logged_s)
+    assert found["model_band_s"]["p5"] < logged_s < found["model_band_s"]["p95"] < 1.1 * logged_s
+    assert main([*options, "--fit", file, "--no-level"]) == 0
+    left_out = json.loads(capsys.readouterr().out)
+    assert "level" not in left_out
+    assert left_out["step_time_s"]["p50"] == pytest.approx(found["level"]["predicted_s"])
 
 
 def test_columns_units_and_rows_are_chosen_by_options(tmp_path, capsys):
