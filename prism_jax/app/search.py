@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.files import check_target
+from .._version import __version__
 from ..errors import DataError
+from ..io.job.write_job import job_with_plan
 from ..io.space import read_space
-from ..io.write import run_record
+from ..io.write import run_record, write_text
 from ..job import Job
 from ..objective import Objective, plan_objective
+from ..plan.plan import ParallelPlan
 from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
@@ -34,6 +37,23 @@ class SearchRun:
 
     report: StudyReport
     study: Study
+    source: JobSource
+    overrides: tuple[str, ...] = ()
+
+    def write_job(self, path: str | Path) -> None:
+        """Writes the job with the best plan, as YAML that every command takes.
+
+        Raises:
+            DataError: the job was not read from a file, or the file cannot be written.
+        """
+        if isinstance(self.source, Job):
+            raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
+        best = self.study.best
+        comment = (
+            f"The best of {self.report.n_plans:,} plans of {self.report.job.name} by {self.report.objective}: "
+            f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
+        )
+        write_text(path, job_with_plan(self.source, self.overrides, _written(best.plan), ("layer_split",), comment))
 
     def figure(self) -> Figure:
         """Plans by objective and memory."""
@@ -105,7 +125,7 @@ def run_search(
     }
     found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
     found["notes"] = [*found["notes"], *_of_level(fitted)]
-    return SearchRun(from_plain(StudyReport, found), study)
+    return SearchRun(from_plain(StudyReport, found), study, job, tuple(overrides))
 
 
 def search_sizes(
@@ -215,6 +235,15 @@ def _of_level(fitted: FittedJob) -> list[str]:
     if fitted.level is None:
         return []
     return [f"{fitted.level.file}: a search does not use the level of the log, which is of one plan"]
+
+
+def _written(plan: ParallelPlan) -> dict[str, Any]:
+    """Fields of a plan that a search chose, as a job file spells them."""
+    from ..search.study import plan_dict  # needs JAX
+
+    chosen = plan_dict(plan)
+    derived = ["n_micro_batch", "n_devices", *([] if plan.sharding == "hsdp" else ["dp_shard"])]
+    return {name: value for name, value in chosen.items() if name not in derived}
 
 
 def _space(space: str | Path | PlanSpace | None, job: Job, any_framework: bool) -> PlanSpace:

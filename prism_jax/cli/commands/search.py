@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from ... import app
+from ..._core.files import check_target
 from ...errors import DataError
 from ..objective_option import ObjectiveName
 from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import emit
+from ..verbosity import say
 
 Space = Annotated[
     str | None,
@@ -52,6 +54,10 @@ MemoryMargin = Annotated[
         help="Share of a device's memory that a plan leaves free, by framework if not given.",
     ),
 ]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the job with the best plan to FILE, as YAML."),
+]
 
 
 def search(
@@ -69,17 +75,22 @@ def search(
     seed: Seed = 0,
     gpus: Gpus = None,
     price: Price = 0.0,
+    output: Output = None,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
     """Search for the parallel plan that minimises the tail of the step time."""
     check_picture(plot)
+    if output:
+        check_target(output)
     common: dict[str, Any] = {"overrides": overrides or (), "fits": fit or (), "force": force, "space": space}
     common |= {"objective": objective, "seed": seed, "any_framework": any_framework, "memory_margin": memory_margin}
     if gpus:
-        if plot or resume or method != "exhaustive":
+        if plot or resume or output or method != "exhaustive":
             app.check_method(method, resume)
-            raise DataError("--gpus: cannot be combined with --plot, --resume and --method. Remove these options.")
+            raise DataError(
+                "--gpus: cannot be combined with --output, --plot, --resume and --method. Remove these options."
+            )
         with working() as progress:
             report = app.search_sizes(job, gpus, price_per_hour=price, progress=progress, **common)
         emit(report, json)
@@ -87,4 +98,10 @@ def search(
     with working() as progress:
         own: dict[str, Any] = {"method": method, "top": top, "resume": resume, "price_per_gpu_hour": price or None}
         run = app.run_search(job, progress=progress, **own, **common)
-    emit(run.report, json, plot=plot, figure=run.figure)
+
+    def write_job() -> None:
+        if output:
+            run.write_job(output)
+            say(f"wrote {output}")
+
+    emit(run.report, json, plot=plot, figure=run.figure, files=write_job)
