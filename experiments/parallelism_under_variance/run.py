@@ -45,7 +45,9 @@ Figures = dict[str, dict[str, float]]
 def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) -> Figures:
     """Per scale of the variability: the best plan, its p95, and what the plan that ignores variability costs more."""
     job, found = load_job(name), {}
-    space = replace(default_space(job, any_framework=True), **{knob: tuple(allowed) for knob, allowed in values.items()})
+    space = replace(
+        default_space(job, any_framework=True), **{knob: tuple(allowed) for knob, allowed in values.items()}
+    )
     print(f"-- {name}: best plan by p95")
     calm = None
     for scale in config["scales"]:
