@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..io.tables.slowdowns import read_slowdowns
-from ..io.write import run_record
+from ..errors import DataError
+from ..io.launch_files import hostfile, rankfile
+from ..io.tables.slowdowns import SlowdownTable, read_slowdowns
+from ..io.write import run_record, write_text
 from ..objective import Objective
 from ..progress import Progress, silent
 from ..report.codec import from_plain
@@ -30,6 +32,26 @@ class PlacementRun:
 
     report: PlacementReport
     result: PlacementResult
+
+    def write_hostfile(self, path: str | Path) -> None:
+        """Writes `host slots=N` per node in the order of ranks, as mpirun and DeepSpeed read it; spares are comments.
+
+        Raises:
+            DataError: the nodes have no names, or the file cannot be written.
+        """
+        report = self.report
+        _check_named(self.result.hosts)
+        write_text(path, hostfile(report.hosts, report.job.node_size, report.spare_hosts))
+
+    def write_rankfile(self, path: str | Path) -> None:
+        """Writes `rank R=host slot=S` per rank, as Open MPI reads it; spares are comments.
+
+        Raises:
+            DataError: the nodes have no names, or the file cannot be written.
+        """
+        report = self.report
+        _check_named(self.result.hosts)
+        write_text(path, rankfile(report.hosts, report.job.node_size, report.spare_hosts))
 
     def figure(self) -> Figure:
         """What every method reaches, and where the slow nodes went."""
@@ -57,6 +79,7 @@ def run_placement(
     objective: str | Objective = "p95",
     spares: int = 0,
     splits: bool = False,
+    named: bool = False,
     seed: int = 0,
     progress: Progress = silent,
 ) -> PlacementRun:
@@ -68,25 +91,27 @@ def run_placement(
         objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
         spares: nodes to leave out; that many more are listed.
         splits: also choose layers per stage and micro-batches per replica.
+        named: refuse slowdowns without host names before the search begins, for `write_hostfile` and `write_rankfile`.
 
     Raises:
         ConfigError, DataError: a file or an option is wrong.
     """
     own = loaded(job, overrides)
     node_size = own.cluster.node_size
-    measured = (
-        slowdowns if isinstance(slowdowns, Mapping) else read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
-    )
+    measured = _measured(slowdowns, node_size)
+    if named:
+        _check_named(measured.hosts)
     started = time.perf_counter()
     progress(0.0, "loading JAX")
     keep_programs()
     import jax  # here, so that mistakes above do not wait for it
 
     from ..placement import place
+    from ..placement.fleet import fleet_of
 
     result = place(
         own,
-        measured,
+        fleet_of(measured.factors, node_size, own.model.kernel_classes, measured.hosts),
         key=jax.random.key(seed),
         objective=objective,
         spares=spares,
@@ -108,3 +133,18 @@ def run_placement(
         **run_record(inputs, seed),
     }
     return PlacementRun(from_plain(PlacementReport, found), result)
+
+
+def _measured(slowdowns: str | Path | Mapping[str, Mapping[int, float]], node_size: int) -> SlowdownTable:
+    """Slowdowns as numbers, and the hosts that a file names."""
+    if isinstance(slowdowns, Mapping):
+        return SlowdownTable(slowdowns)
+    return read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
+
+
+def _check_named(hosts: Sequence[str]) -> None:
+    if not hosts:
+        raise DataError(
+            "the table of slowdowns numbers its nodes, but a hostfile or rankfile needs host names. "
+            "Give it a column host with names."
+        )

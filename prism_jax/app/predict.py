@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..cost.step import step_cost
 from ..cost.step_cost import StepCost
 from ..errors import DataError, SpecError
-from ..io.tables.slowdowns import read_slowdowns
+from ..io.tables.slowdowns import SlowdownTable, read_slowdowns
 from ..io.write import run_record
 from ..job import Job
 from ..progress import Progress, silent
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..simulate.known import KnownGpus
 
 FOREVER_S = 1e9  # 30 years for one operation
+MOST_HOSTS = 4  # named in a note
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
 
@@ -169,7 +170,8 @@ def run_prediction(
         fits: files of `prism-jax fit` or `calibrate` to apply.
         force: use a fit even where its verdict is failed.
         use_level: let a fit to the log of this very job (`fit steps` of one configuration) set the level of its step time.
-        slowdowns: measured slowdowns of GPUs: a CSV file, or kernel class (or "all") -> device -> factor.
+        slowdowns: measured slowdowns of GPUs: a CSV file, or kernel class (or "all") -> device -> factor. Hosts of a file
+            are nodes in the order of their first rows; a note says which is which.
         method: "symmetric" or "brute-force".
         n_samples: replica columns (symmetric) or steps (brute force).
         explained: whether to say where the time goes and what owns the tail, which takes half of the time.
@@ -191,9 +193,11 @@ def run_prediction(
     fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
     if not use_level:
         fitted = replace(fitted, level=None, notes=())
+    if known is not None and known.hosts:
+        fitted = replace(fitted, notes=(*fitted.notes, _which_nodes(own, known.hosts)))
     from .prediction_run import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = Simulation(METHODS[method], n_samples, seed, known, explained)
+    asked = Simulation(METHODS[method], n_samples, seed, known and known.factors, explained)
     inputs = {
         "job": source_of(job),
         "set": list(overrides),
@@ -208,11 +212,20 @@ def run_prediction(
     return PredictionRun(report, fitted.job, distribution, explanation)
 
 
-def _known(job: Job, slowdowns: Slowdowns) -> Mapping[str, Mapping[int, float]]:
-    """Slowdowns as numbers."""
+def _known(job: Job, slowdowns: Slowdowns) -> SlowdownTable:
+    """Slowdowns as numbers, and the hosts that a file names."""
     if isinstance(slowdowns, Mapping):
-        return slowdowns
+        return SlowdownTable(slowdowns)
     return read_slowdowns(slowdowns, job.plan.n_devices, job.cluster.node_size)
+
+
+def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
+    """Which node of the job every host was taken for."""
+    n_node = -(-job.plan.n_devices // job.cluster.node_size)
+    named = ", ".join(f"{host} is node {node}" for node, host in enumerate(hosts[:MOST_HOSTS]))
+    more = ", ..." if len(hosts) > MOST_HOSTS else ""
+    rest = f"; the other {n_node - len(hosts)} of {n_node} nodes are drawn" if len(hosts) < n_node else ""
+    return f"hosts are nodes in the order of the table of slowdowns: {named}{more}{rest}"
 
 
 def _check_finite(cost: StepCost) -> None:

@@ -21,9 +21,11 @@ class Fleet:
 
     Attributes:
         factor: [compute_class, node, gpu] with GPUs in their order within the node; 1.05 is 5 % slower.
+        hosts: [node] names; empty where nodes are numbered.
     """
 
     factor: Floats
+    hosts: tuple[str, ...] = ()
 
     @property
     def n_node(self) -> int:
@@ -39,6 +41,7 @@ def fleet_of(
     slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet,
     node_size: int,
     classes: Sequence[str] = COMPUTE_CLASSES,
+    hosts: Sequence[str] = (),
 ) -> Fleet:
     """A fleet from what was measured.
 
@@ -46,6 +49,7 @@ def fleet_of(
         slowdown: [node] or [node, gpu] factors, or kernel class (or "all") -> GPU -> factor, GPUs counted node by node.
         node_size: GPUs per node.
         classes: compute classes of the model (`Workload.kernel_classes`).
+        hosts: [node] names; empty where nodes are numbered.
 
     Raises:
         DataError: unknown class, GPUs that are missing, or a factor that is not a positive number.
@@ -55,7 +59,7 @@ def fleet_of(
             raise DataError(f"a fleet of {len(slowdown.factor)} kernel classes, but the model has {', '.join(classes)}")
         return slowdown
     if isinstance(slowdown, Mapping):
-        factor = _from_mapping(slowdown, node_size, classes)
+        factor = _from_mapping(slowdown, node_size, classes, hosts)
     else:
         values = np.asarray(slowdown, dtype=np.float64)
         if values.ndim not in (1, 2) or (values.ndim == 2 and values.shape[1] != node_size):
@@ -64,14 +68,18 @@ def fleet_of(
         factor = np.broadcast_to(by_gpu, (len(classes), len(values), node_size)).copy()
     if not (np.isfinite(factor).all() and (factor > 0).all()):
         raise DataError("slowdowns must be positive numbers (1.05 = 5 % slower)")
-    return Fleet(factor)
+    if hosts and len(hosts) != factor.shape[1]:
+        raise DataError(f"{len(hosts)} host names for {factor.shape[1]} nodes")
+    return Fleet(factor, tuple(hosts))
 
 
-def _from_mapping(slowdown: Mapping[str, Mapping[int, float]], node_size: int, classes: Sequence[str]) -> Floats:
+def _from_mapping(
+    slowdown: Mapping[str, Mapping[int, float]], node_size: int, classes: Sequence[str], hosts: Sequence[str]
+) -> Floats:
     devices = {device for values in slowdown.values() for device in values}
     if not devices:
         raise DataError("slowdowns: no GPU is given")
-    n_node = -(-(max(devices) + 1) // node_size)
+    n_node = max(len(hosts), -(-(max(devices) + 1) // node_size))
     factor = np.ones((len(classes), n_node * node_size))
     for name, values in slowdown.items():
         if name != "all" and name not in classes:
@@ -81,7 +89,8 @@ def _from_mapping(slowdown: Mapping[str, Mapping[int, float]], node_size: int, c
     missing = sorted(set(range(n_node * node_size)) - devices)
     if missing:
         nodes = sorted({device // node_size for device in missing})
-        named = ", ".join(map(str, nodes[:MOST_NAMED])) + (", ..." if len(nodes) > MOST_NAMED else "")
+        named = ", ".join(str(hosts[n] if hosts else n) for n in nodes[:MOST_NAMED])
+        named += ", ..." if len(nodes) > MOST_NAMED else ""
         raise DataError(
             f"slowdowns: {len(missing)} GPUs are missing (of node{'s' if len(nodes) > 1 else ''} {named}); a placement needs "
             "every node's slowdown. List them, with 1 where nothing was measured."

@@ -235,7 +235,9 @@ def report(
         method=method if choice is None else SPLITS,
         slowness=problem.slowness,
         seat=np.column_stack([problem.slots.lanes, problem.slots.replicas[:, 0]]),
+        last_seat=np.column_stack([problem.slots.last_lanes, problem.slots.replicas[:, -1]]),
         assignments={name: tuple(a.tolist()) for name, a in offered.items()},
+        hosts=problem.fleet.hosts,
         splits=None if choice is None else choice.splits,
         notes=(TOO_MANY,) if problem.fleet.n_node > MOST_RELAXED and effort.n_relaxed else (),
     )

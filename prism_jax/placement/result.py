@@ -47,8 +47,10 @@ class PlacementResult:
         random_s: name of an objective -> its median over random assignments and the error, on the same draws.
         method: the method whose assignment was chosen.
         slowness: [node] factor of a node's slowest GPU.
-        seat: [slot, 2] first lane and replica of every slot.
+        seat: [slot, 2] lowest lane and replica of every slot.
+        last_seat: [slot, 2] highest lane and replica of every slot.
         assignments: method -> [seat], the nodes left out last.
+        hosts: [node] names; empty where nodes are numbered.
         splits: layer split and micro-batches per replica, where they were free.
         notes: what the user should know.
     """
@@ -61,13 +63,19 @@ class PlacementResult:
     method: str
     slowness: Float[np.ndarray, " node"]
     seat: np.ndarray
+    last_seat: np.ndarray
     assignments: dict[str, tuple[int, ...]]
+    hosts: tuple[str, ...] = ()
     splits: Splits | None = None
     notes: tuple[str, ...] = field(default=())
 
     def value(self, method: str = OPTIMISED, objective: str | None = None) -> tuple[float, float]:
         """Objective of a method and its Monte Carlo error, in the unit of the objective; by default the one minimised."""
         return mean_and_error(asked(self.objective, objective).of(self.batches_s[method]))
+
+    def host(self, node: int) -> str:
+        """Name of a node; its number where the table has no names."""
+        return self.hosts[node] if self.hosts else str(node)
 
     @property
     def p95_s(self) -> dict[str, tuple[float, float]]:
@@ -127,8 +135,15 @@ class PlacementResult:
             "chosen_from": self.method,
             "assignment": list(self.assignment),
             "left_out": list(self.left_out),
+            "hosts": [self.host(node) for node in self.assignment],
+            "spare_hosts": [self.host(node) for node in self.left_out],
             "as_given": list(self.assignments[AS_GIVEN][: len(self.assignment)]),
-            "slots": {"stage": self.seat[:, 0].tolist(), "replica": self.seat[:, 1].tolist()},
+            "slots": {
+                "stage": self.seat[:, 0].tolist(),
+                "replica": self.seat[:, 1].tolist(),
+                "last_stage": self.last_seat[:, 0].tolist(),
+                "last_replica": self.last_seat[:, 1].tolist(),
+            },
             "node_slowdown": self.slowness.tolist(),
             "splits": None if self.splits is None else asdict(self.splits),
             "notes": list(self.notes),

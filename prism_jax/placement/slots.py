@@ -27,7 +27,8 @@ class Slots:
         part: [lane, replica, share] index into `parts`: which GPUs of the node belong to the group.
         parts: sets of GPU indices within a node, increasing.
         replicas: [slot, touched] replicas a slot belongs to; the last repeated where a slot has fewer.
-        lanes: [slot] lane of the first GPU of a slot, for pictures and sorting.
+        lanes: [slot] lowest lane of the GPUs of a slot, for pictures and sorting.
+        last_lanes: [slot] highest lane of the GPUs of a slot.
     """
 
     n_slot: int
@@ -36,6 +37,7 @@ class Slots:
     parts: tuple[tuple[int, ...], ...]
     replicas: NDArray[np.int32]
     lanes: NDArray[np.int32]
+    last_lanes: NDArray[np.int32]
 
     @property
     def n_lane(self) -> int:
@@ -72,8 +74,12 @@ def slots_of(job: Job) -> Slots:
     table = np.array(filled, dtype=np.int32)  # [lane, replica, share, 2]
     first = np.full(n_slot, n_lane, dtype=np.int32)
     lane_of = np.broadcast_to(np.arange(n_lane, dtype=np.int32)[None, :, None], devices.shape)
+    last = np.zeros(n_slot, dtype=np.int32)
     np.minimum.at(first, devices // node_size, lane_of)
-    return Slots(n_slot, table[..., 0], table[..., 1], tuple(known), _touched(devices // node_size, n_slot), first)
+    np.maximum.at(last, devices // node_size, lane_of)
+    return Slots(
+        n_slot, table[..., 0], table[..., 1], tuple(known), _touched(devices // node_size, n_slot), first, last
+    )
 
 
 def _shares(devices: NDArray[np.int32], node_size: int, known: dict[tuple[int, ...], int]) -> list[tuple[int, int]]:

@@ -7,18 +7,22 @@ from typing import Annotated
 import typer
 
 from ... import app
+from ..._core.files import check_target
+from ...errors import DataError
 from ..objective_option import ObjectiveName
 from ..options import JobFile, Json, Overrides, Plot, Seed
 from ..pictures import check_picture
 from ..progress import working
 from ..result import emit
+from ..verbosity import say
 
 Slowdowns = Annotated[
     str,
     typer.Option(
         "--slowdowns",
         metavar="CSV",
-        help="Measured slowdowns of every node: node or gpu, slowdown (1.05 = 5 % slower) or gemm, attention, memory.",
+        help="Measured slowdowns of every node: host (a name or a number), with gpu or without; slowdown (1.05 = 5 % slower) "
+        "or gemm, attention, memory.",
     ),
 ]
 Spares = Annotated[
@@ -34,6 +38,14 @@ Splits = Annotated[
     ),
 ]
 
+Hostfile = Annotated[
+    str | None,
+    typer.Option("--hostfile", metavar="FILE", help="Write the hosts in the order of ranks, for mpirun or DeepSpeed."),
+]
+Rankfile = Annotated[
+    str | None, typer.Option("--rankfile", metavar="FILE", help="Write the host of every rank, for Open MPI.")
+]
+
 
 def place(
     job: JobFile,
@@ -44,10 +56,17 @@ def place(
     splits: Splits = False,
     seed: Seed = 0,
     plot: Plot = None,
+    hostfile: Hostfile = None,
+    rankfile: Rankfile = None,
     json: Json = False,
 ) -> None:
     """Place measured nodes so that the tail of the step time is smallest."""
     check_picture(plot)
+    wanted = [path for path in (hostfile, rankfile) if path is not None]
+    for path in wanted:
+        check_target(path)
+    if len(wanted) > 1 and wanted[0] == wanted[1]:
+        raise DataError(f"--hostfile and --rankfile: both are {hostfile}. Name two files.")
     with working() as progress:
         run = app.run_placement(
             job,
@@ -56,7 +75,15 @@ def place(
             objective=objective,
             spares=spares,
             splits=splits,
+            named=bool(wanted),
             seed=seed,
             progress=progress,
         )
-    emit(run.report, json, plot=plot, figure=run.figure)
+
+    def write() -> None:
+        for path, writes in ((hostfile, run.write_hostfile), (rankfile, run.write_rankfile)):
+            if path is not None:
+                writes(path)
+                say(f"wrote {path}")
+
+    emit(run.report, json, plot=plot, figure=run.figure, files=write)

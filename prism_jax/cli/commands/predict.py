@@ -23,7 +23,11 @@ Method = Annotated[
 ]
 Slowdowns = Annotated[
     str | None,
-    typer.Option("--slowdowns", metavar="CSV", help="Measured slowdowns: gpu or node, slowdown (1.05 = 5 % slower)."),
+    typer.Option(
+        "--slowdowns",
+        metavar="CSV",
+        help="Measured slowdowns: gpu or host (names are nodes in the order of the file), slowdown (1.05 = 5 % slower).",
+    ),
 ]
 Trace = Annotated[
     str | None,

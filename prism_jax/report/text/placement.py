@@ -17,6 +17,7 @@ MOST_COLUMNS, MOST_ROWS = 32, 40  # of the map of nodes
 SHADES = "·.:-=+*#%@"
 ALIKE = 1e-9
 MOST_LISTED = 12
+MOST_HOSTS = 64  # of the assignment
 WORDS = {
     AS_GIVEN: "as given",
     "random_median": "random, median",
@@ -37,7 +38,15 @@ def lines(report: PlacementReport) -> list[str]:
     head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
     if report.left_out:
         head += f", {len(report.left_out)} left out"
-    blocks = [[head], _methods(report), _gains(report), _splits(report), _map(report), _left_out(report)]
+    blocks = [
+        [head],
+        _methods(report),
+        _gains(report),
+        _splits(report),
+        _map(report),
+        _assignment(report),
+        _left_out(report),
+    ]
     lines = [line for block in blocks if block for line in (*block, "")]
     notes = [f"note: {note}" for note in report.notes]
     return [*lines, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
@@ -128,9 +137,37 @@ def _shades(row: Floats, low: float, high: float) -> str:
     return "".join(" " if np.isnan(v) else SHADES[round(steps * (v - low) / (high - low))] for v in row)
 
 
+def _assignment(report: PlacementReport) -> list[str]:
+    """Which host takes which ranks, stages and replicas, in the order of ranks."""
+    slots, size = report.slots, report.job.node_size
+    rows = [("ranks", "node", "stage", "replica", "slowest GPU")]
+    for slot, host in enumerate(report.hosts[:MOST_HOSTS]):
+        rows.append(
+            (
+                _span(slot * size, slot * size + size - 1),
+                host,
+                _span(slots.stage[slot], slots.last_stage[slot]),
+                _span(slots.replica[slot], slots.last_replica[slot]),
+                f"{report.node_slowdown[report.assignment[slot]]:.3f}",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    more = len(report.hosts) - MOST_HOSTS
+    rest = [f"  ... {more:,} nodes more: --hostfile FILE or --json has them all"] if more > 0 else []
+    return ["assignment", *(line.rstrip() for line in lines), *rest]
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
 def _left_out(report: PlacementReport) -> list[str]:
     out = report.left_out
     if not out:
         return []
-    named = ", ".join(f"{node} ({report.node_slowdown[node]:.3f})" for node in out[:MOST_LISTED])
+    named = ", ".join(
+        f"{host} ({report.node_slowdown[node]:.3f})"
+        for host, node in zip(report.spare_hosts[:MOST_LISTED], out, strict=False)
+    )
     return [f"left out: node {named}{', ...' if len(out) > MOST_LISTED else ''}"]

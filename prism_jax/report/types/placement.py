@@ -22,10 +22,12 @@ class PlacedJob:
 
 @dataclass(frozen=True)
 class SlotFacts:
-    """[slot] first pipeline stage and replica of every slot."""
+    """[slot] lowest and highest pipeline stage and replica of the GPUs of every slot."""
 
     stage: tuple[int, ...]
     replica: tuple[int, ...]
+    last_stage: tuple[int, ...]
+    last_replica: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ class PlacementReport(Report):
         gain, gain_interval, gain_error: seconds of the objective against the nodes as given.
         gain_over_best_baseline, gain_over_best_baseline_interval: against the best method that moves nodes only.
         chosen_from: method whose assignment was chosen.
-        assignment: [slot] node; `as_given` before.
+        assignment: [slot] node; `as_given` before. Slot s holds the ranks from `s * node_size` on, in the plan's axis order.
         left_out: nodes without a slot.
+        hosts: [slot] name of its node, the number of the node where the table has no names.
+        spare_hosts: names of the nodes without a slot.
         node_slowdown: [node] factor of its slowest GPU.
         splits: None where splits were not free.
     """
@@ -78,6 +82,8 @@ class PlacementReport(Report):
     chosen_from: str
     assignment: tuple[int, ...]
     left_out: tuple[int, ...]
+    hosts: tuple[str, ...]
+    spare_hosts: tuple[str, ...]
     as_given: tuple[int, ...]
     slots: SlotFacts
     node_slowdown: tuple[float, ...]

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.tables.slowdowns import read_slowdowns
+from prism_jax.io.tables.slowdowns import SlowdownTable, read_slowdowns
+
+
+def hosts(tmp_path, text: str, n_devices: int = 16) -> SlowdownTable:
+    file = tmp_path / "hosts.csv"
+    file.write_text(text, encoding="utf-8")
+    return read_slowdowns(file, n_devices, node_size=8)
 
 
 def read(tmp_path, text: str):
     file = tmp_path / "gpus.csv"
     file.write_text(text, encoding="utf-8")
-    return read_slowdowns(file, n_devices=16, node_size=8)
+    return read_slowdowns(file, n_devices=16, node_size=8).factors
 
 
 def test_gpus_nodes_and_classes_are_read(tmp_path):
@@ -31,7 +37,23 @@ def test_spaces_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
         ("gpu,slowdown\n", "no rows"),
         ("gpus,slowdown\n1,1\n", "did you mean gpu"),
         ("gpu,slowdown,slowdown\n1,1.1,1.2\n", ":1: a column is there twice. Keep one"),
-        ("gpu,node,slowdown\n1,1,1\n", "needs one of gpu or node"),
+        ("host,node,slowdown\n1,1,1\n", "needs one of gpu or node"),
+        ("gpu,host,slowdown\n8,a,1\n", "beside a host it counts the GPUs of that node, from 0 to 7"),
+        ("gpu,node,slowdown\n0,2,1\n", ":2 gpu: 0 of 2, but the job has 16 GPUs"),
+        ("gpu,host,slowdown\n1,a,1\n1,a,1\n", ":3 gpu: 1 of a is listed twice"),
+        ("host,slowdown\na,1\na,1\n", ":3 host: a is listed twice"),
+        ("host,slowdown\na,1\n1,1\n", ":3 host: '1' is a number, but the rows above have names"),
+        ("node,slowdown\n0,1\na,1\n", ":3 node: 'a' is a name, but the rows above have numbers"),
+        ("host,slowdown\na,1\nb,1\nc,1\n", ":4 host: c is host number 3, but the job has 2 nodes"),
+        ("node,slowdown\n-1,1\n", ":2 node: '-1' is not a whole number from 0, nor a host name"),
+        ("node,slowdown\n1.0,1\n", ":2 node: '1.0' is not a whole number from 0, nor a host name"),
+        ("node,slowdown\nnan,1\n", ":2 node: 'nan' is not"),
+        ("host,slowdown\na b,1\n", "nor a host name .letters"),
+        ("host,slowdown\na=b,1\n", "nor a host name .letters"),
+        ("host,slowdown\n#a,1\n", "nor a host name .letters"),
+        ("host,slowdown\n,1\n", ":2 host: '' is not"),
+        (f"host,slowdown\n{'a' * 300},1\n", "nor a host name .letters"),
+        ("host,slowdown\na,\n", "no rows"),
         ("gpu,slowdown\n-1,1\n", ":2 gpu: '-1' is not a whole number"),
         (f"gpu,slowdown\n{'9' * 5000},1\n", ":2 gpu: .* is not a whole number"),
         ("gpu,slowdown\n16,1\n", "the job has 16 GPUs"),
@@ -57,3 +79,35 @@ def test_a_folder_and_a_missing_file_are_said(tmp_path):
     for path in (tmp_path, tmp_path / "absent.csv"):
         with pytest.raises(DataError, match="cannot be read as CSV"):
             read_slowdowns(path, 16, 8)
+
+
+@pytest.mark.parametrize("column", ["node", "host", "hostname"])
+def test_hosts_are_nodes_in_the_order_of_their_first_rows(tmp_path, column):
+    table = hosts(tmp_path, f"{column},slowdown\nnode017,1.5\ngpu-a-12, 1.25\n")
+    assert table.hosts == ("node017", "gpu-a-12")
+    assert table.factors == {"all": dict.fromkeys(range(8), 1.5) | dict.fromkeys(range(8, 16), 1.25)}
+
+
+def test_a_gpu_beside_a_host_counts_inside_it(tmp_path):
+    table = hosts(tmp_path, "host,gpu,gemm,memory\nb,3,1.5,1\na.lan,0,1.1,1.2\nb,0,1.3,1\n")
+    assert table.hosts == ("b", "a.lan")
+    assert table.factors == {"gemm": {3: 1.5, 8: 1.1, 0: 1.3}, "memory": {3: 1.0, 8: 1.2, 0: 1.0}}
+    assert read(tmp_path, "node,gpu,slowdown\n1,2,1.5\n") == {"all": {10: 1.5}}
+
+
+def test_an_empty_factor_keeps_the_place_of_a_host_whose_slowdown_is_unknown(tmp_path):
+    table = hosts(tmp_path, "host,slowdown\na,\nb,1.5\n")
+    assert table.hosts == ("a", "b")
+    assert table.factors == {"all": dict.fromkeys(range(8, 16), 1.5)}
+
+
+def test_a_host_may_be_the_last_node_of_a_job_that_does_not_fill_it(tmp_path):
+    table = hosts(tmp_path, "host,slowdown\na,1\nb,1.5\n", n_devices=12)
+    assert sorted(table.factors["all"]) == list(range(12))
+
+
+def test_names_and_numbers_are_the_same_table(tmp_path):
+    order = [1, 0]
+    named = "".join(f"h{node},{1 + node / 8}\n" for node in order)
+    numbered = "".join(f"{order.index(node)},{1 + node / 8}\n" for node in order)
+    assert read(tmp_path, "host,slowdown\n" + named) == read(tmp_path, "node,slowdown\n" + numbered)
