@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from . import presets as presets
     from ._inference_loader import calibrate as calibrate, fit as fit
     from .app.calibrate import calibrate_site as calibrate_site, suggest_runs as suggest_runs
-    from .app.catalogue import show_catalogue as show_catalogue, show_entry as show_entry
+    from .app.catalogue import (
+        job_section as job_section,
+        show_catalogue as show_catalogue,
+        show_entry as show_entry,
+    )
     from .app.check import check_job as check_job, peak_memory as peak_memory
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.load_fits import load_fits as load_fits
@@ -72,6 +76,7 @@ _HOME = {
     "fit_job": "recorded.recorded_job",
     "fit_variability": "app.fit",
     "hardware_sensitivity": "simulate.sensitivity.fields",
+    "job_section": "app.catalogue",
     "load_fits": "app.load_fits",
     "load_job": "io.job.load_job",
     "noise_free_step": "simulate.sensitivity.quantile",

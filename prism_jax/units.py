@@ -27,40 +27,22 @@ UNITS: dict[str, dict[str, float]] = {
     "time": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0},
     "power": {f"{prefix}W": factor for prefix, factor in _DECIMAL.items()},
 }
-_EXAMPLE = {
+EXAMPLE = {
     "memory": "80 GiB",
     "bandwidth": "400 Gbit/s",
     "compute rate": "989 TFLOP/s",
     "time": "12 us",
     "power": "700 W",
 }
+_WRITTEN = {
+    "memory": ("GiB", "MiB", "GB", "B"),
+    "bandwidth": ("GB/s", "TB/s", "MB/s"),
+    "compute rate": ("TFLOP/s", "GFLOP/s"),
+    "time": ("us", "ms", "s", "ns"),
+    "power": ("W", "kW"),
+}  # units that read well
 _AMBIGUOUS = re.compile(r"([kKMGTP]i?)b(/s)?")
 _QUANTITY = re.compile(r"\s*(?P<number>[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S.*?)?\s*")
-
-
-def parse_bytes(text: object) -> float:
-    """Bytes of a memory size such as "80 GiB" or "640 GB"."""
-    return parse(text, "memory")
-
-
-def parse_bytes_per_s(text: object) -> float:
-    """Bytes per second of a bandwidth such as "400 Gbit/s", "50 GB/s" or "200 Gbps"."""
-    return parse(text, "bandwidth")
-
-
-def parse_flops_per_s(text: object) -> float:
-    """FLOP/s of a compute rate such as "989 TFLOP/s"."""
-    return parse(text, "compute rate")
-
-
-def parse_s(text: object) -> float:
-    """Seconds of a time such as "12 us"."""
-    return parse(text, "time")
-
-
-def parse_watts(text: object) -> float:
-    """Watts of a power such as "700 W"."""
-    return parse(text, "power")
 
 
 def parse(text: object, kind: str) -> float:
@@ -69,7 +51,7 @@ def parse(text: object, kind: str) -> float:
     Raises:
         UnitError: no number, no unit, an unknown, ambiguous or foreign unit, or a negative or infinite value.
     """
-    remedy = f'Write {kind} with its unit, for example "{_EXAMPLE[kind]}".'
+    remedy = f'Write {kind} with its unit, for example "{EXAMPLE[kind]}".'
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         raise UnitError(f"{text} has no unit. {remedy}")
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
@@ -100,6 +82,22 @@ def _factor(unit: str, kind: str, remedy: str) -> float:
     if near:
         raise UnitError(f"unknown unit {unit!r}, did you mean {near[0]}?")
     raise UnitError(f"unknown unit {unit!r}. {remedy}")
+
+
+def exact(value: float, kind: str) -> str:
+    """The shortest text that `parse` turns back into exactly `value`, an SI number of `kind` (a key of `UNITS`)."""
+    texts = (f"{number} {unit}" for unit in _WRITTEN[kind] if (number := _exact_number(value, UNITS[kind][unit])))
+    base = next(unit for unit, factor in UNITS[kind].items() if factor == 1.0)
+    return min(texts, key=len, default=f"{float(value)!r} {base}")
+
+
+def _exact_number(value: float, factor: float) -> str:
+    """Digits, without an exponent, that times `factor` are exactly `value`; empty where there are none."""
+    for digits in range(1, 18):
+        text = f"{value / factor:.{digits}g}"
+        if "e" not in text and float(text) * factor == value:
+            return text
+    return ""
 
 
 def format_s(seconds: float, digits: int = 4) -> str:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
         run_calibration as run_calibration,
         suggest_runs as suggest_runs,
     )
-    from .catalogue import CATALOGUES as CATALOGUES, show_catalogue as show_catalogue, show_entry as show_entry
+    from .catalogue import (
+        CATALOGUES as CATALOGUES,
+        job_section as job_section,
+        show_catalogue as show_catalogue,
+        show_entry as show_entry,
+    )
     from .check import check_job as check_job, peak_memory as peak_memory
     from .fit import (
         Columns as Columns,
@@ -68,6 +73,7 @@ _HOME = {
     "explain_step": "predict",
     "export_trace": "trace.export",
     "fit_variability": "fit",
+    "job_section": "catalogue",
     "load_fits": "load_fits",
     "peak_memory": "check",
     "place_nodes": "place",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.files import check_target
 from .._version import __version__
 from ..errors import DataError
-from ..io.job.write_job import job_with_plan
+from ..io.job.write.job_with_plan import job_with_plan
 from ..io.space import read_space
 from ..io.write import run_record, write_text
 from ..job import Job

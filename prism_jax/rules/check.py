@@ -62,7 +62,7 @@ def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[Problem]:
     rest = plan.tp * plan.cp * plan.pp
     product = f"tp*cp*dp*pp = {plan.tp}*{plan.cp}*{plan.dp}*{plan.pp} = {plan.n_devices}"
     remedy = (
-        f"Try dp={cluster.n_devices // rest}."
+        f"Try dp={cluster.n_devices // rest}; `dp: auto` in a job file finds it."
         if cluster.n_devices % rest == 0
         else f"Set cluster.n_devices to {plan.n_devices}."
     )

@@ -61,14 +61,6 @@ def test_wrong_quantity_is_refused_with_its_remedy(text, kind, message):
     assert message in str(error.value)
 
 
-def test_each_parser_reads_its_kind():
-    assert units.parse_bytes("1 KiB") == 1024
-    assert units.parse_bytes_per_s("8 Mbit/s") == 1e6
-    assert units.parse_flops_per_s("2 GFLOP/s") == 2e9
-    assert units.parse_s("2 min") == 120
-    assert units.parse_watts("1 MW") == 1e6
-
-
 @pytest.mark.parametrize(
     ("formatter", "value", "text"),
     [
@@ -95,4 +87,26 @@ def test_value_is_shown_in_the_unit_that_reads_best(formatter, value, text):
 
 @given(st.floats(min_value=1e-9, max_value=1e9))
 def test_shown_time_reads_back_to_four_digits(seconds):
-    assert units.parse_s(units.format_s(seconds)) == pytest.approx(seconds, rel=6e-4)
+    assert units.parse(units.format_s(seconds), "time") == pytest.approx(seconds, rel=6e-4)
+
+
+@given(st.floats(min_value=0, max_value=1e20), st.sampled_from(sorted(units.UNITS)))
+def test_an_exact_text_reads_back_to_the_same_number(value, kind):
+    assert units.parse(units.exact(value, kind), kind) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (450e9, "bandwidth", "450 GB/s"),
+        (3.35e12, "bandwidth", "3350 GB/s"),
+        (2e-6, "time", "2 us"),
+        (81559 * 2.0**20, "memory", "81559 MiB"),
+        (80 * 2.0**30, "memory", "80 GiB"),
+        (989.4e12, "compute rate", "989.4 TFLOP/s"),
+        (700.0, "power", "700 W"),
+        (0.0, "time", "0 s"),
+    ],
+)
+def test_an_exact_text_is_short(value, kind, text):
+    assert units.exact(value, kind) == text

@@ -23,6 +23,7 @@ from .schema import DEVICE_NAMES, TIER_NAMES, cluster_section, device_section, f
 from .sections import attempt, choose_source, mapping_at
 
 AT: Path = ("cluster",)
+DEVICE_FILLED_IN = {"name": "inline", "source": "job file"}  # where a device is written out
 
 
 def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mistake]) -> Cluster | None:
@@ -95,7 +96,7 @@ def _read_device(document: Document, base: Cluster | None, found: list[Mistake])
     start = attempt(lambda: catalog.device(data["preset"]), document, path, found) if source else base and base.device
     whole = start is None and not source
     if whole:
-        changes = {"name": "inline", "source": "job file"} | changes
+        changes = DEVICE_FILLED_IN | changes
     checked = validated(device_section(not whole), changes, document, path, found)
     if checked is None or (start is None and source):
         return None
@@ -129,8 +130,10 @@ def _read_tiers(
         message = f"{state} it must be a list of tiers, innermost first, or changes by tier name"
         found.append(document.mistake(path, message))
         return None
+    spans = [item.get("n_devices") for item in value[:-1] if isinstance(item, dict)]
+    widest = max([n_devices, *(span for span in spans if type(span) is int)])
     tiers = [
-        _new_tier(item, index == len(value) - 1, n_devices, document, index, found) for index, item in enumerate(value)
+        _new_tier(item, index == len(value) - 1, widest, document, index, found) for index, item in enumerate(value)
     ]
     complete = tuple(tier for tier in tiers if tier is not None)
     return complete if len(complete) == len(value) else None

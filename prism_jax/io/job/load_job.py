@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from ...errors import ConfigError, Mistake
 from ...framework import FRAMEWORKS
 from ...job import Job
@@ -48,7 +50,7 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
     found: list[Mistake] = []
-    validated(job_section(_sections()), document.data, document, (), found)
+    validated(job_sections(), document.data, document, (), found)
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
     model = read_model(document, found) if "model" in written else None
@@ -63,6 +65,6 @@ def job_of(document: Document) -> Job:
     return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
 
 
-def _sections() -> dict[str, Any]:
-    """All sections; the frameworks that a job may name are those that are known now."""
-    return {**SECTIONS, "framework": (one_of(FRAMEWORKS.names), None)}
+def job_sections() -> type[BaseModel]:
+    """The top level of a job file; the frameworks that a job may name are those that are known now."""
+    return job_section({**SECTIONS, "framework": (one_of(FRAMEWORKS.names), None)})

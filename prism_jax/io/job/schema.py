@@ -8,8 +8,8 @@ SI fields of the dataclasses (`bytes_per_s`).
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -38,43 +38,77 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 
 
+@dataclass(frozen=True)
+class OneOf:
+    """Which texts a field takes; it stands in the metadata of its type."""
+
+    known: Iterable[str] | Registry[Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, as they are known now."""
+        return self.known.names if isinstance(self.known, Registry) else tuple(self.known)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a field's text measures: a key of `units.UNITS`; it stands in the metadata of its type."""
+
+    kind: str
+
+
+class OrAuto:
+    """A field takes `auto` too; it stands in the metadata of its type."""
+
+
 class NotOneOfError(ValueError):
     """What a value must be; a message puts the value in front."""
 
 
 def one_of(names: Iterable[str] | Registry[Any]) -> Any:
     """Type of a text that must be one of `names`, or name what a registry holds when the text is checked."""
-    fixed = () if isinstance(names, Registry) else tuple(names)
+    choice = OneOf(names if isinstance(names, Registry) else tuple(names))
 
     def check(value: str) -> str:
-        known = names.names if isinstance(names, Registry) else fixed
+        known = choice.names
         if value not in known:
             raise NotOneOfError(f"must be one of {', '.join(known)}{did_you_mean(value, known, '')}")
         return value
 
-    return Annotated[str, AfterValidator(check)]
+    return Annotated[str, AfterValidator(check), choice]
 
 
-def quantity(parse: Callable[[object], float], *, positive: bool = True) -> Any:
-    """Type of a text with a unit, read by `parse`."""
+def count_or_auto() -> Any:
+    """Type of a count that may be written as `auto`, which is replaced by a number before values are checked."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str):
+            raise NotOneOfError("must be an integer, in digits only, or auto")
+        return value
+
+    return Annotated[int, Field(strict=True, ge=1), BeforeValidator(check), OrAuto()]
+
+
+def quantity(kind: str, *, positive: bool = True) -> Any:
+    """Type of a text with a unit of `kind`, a key of `units.UNITS`."""
 
     def check(value: object) -> float:
         try:
-            result = parse(value)
+            result = units.parse(value, kind)
         except UnitError as error:
             raise ValueError(str(error)) from None
         if positive and result == 0:
             raise ValueError(f"{value!r} is zero, but it must be positive")
         return result
 
-    return Annotated[float, BeforeValidator(check)]
+    return Annotated[float, BeforeValidator(check), Quantity(kind)]
 
 
-BANDWIDTH = quantity(units.parse_bytes_per_s)
-BYTES = quantity(units.parse_bytes)
-TIME = quantity(units.parse_s, positive=False)
-POWER = quantity(units.parse_watts)
-COMPUTE_RATE = quantity(units.parse_flops_per_s)
+BANDWIDTH = quantity("bandwidth")
+BYTES = quantity("memory")
+TIME = quantity("time", positive=False)
+POWER = quantity("power")
+COMPUTE_RATE = quantity("compute rate")
 
 
 def section(
@@ -124,6 +158,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
     "ParallelPlan": {
+        "dp": count_or_auto(),
         "schedule": one_of(SCHEDULES),
         "sharding": one_of(SHARDING),
         "recompute": one_of(RECOMPUTE),

@@ -16,11 +16,15 @@ from ...workload.catalog import workload as model_preset
 from ...workload.kinds import KINDS, TRANSFORMER
 from ...workload.transformer.hugging_face.config import read_hf_config
 from ...workload.transformer.spec import TransformerSpec
+from .auto_dp import with_dp
 from .document import Document, Path as FieldPath, short
 from .mistakes import validated
 from .schema import fields_of, model_section, nested_types, plan_section
 
 T = TypeVar("T")
+MODEL_SOURCES = ("preset", "hf_config")
+KIND = "kind"  # field of a model that is written out
+MODEL_FILLED_IN = {"name": "inline"}  # where a model is written out
 
 
 def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[Mistake]) -> T | None:
@@ -78,8 +82,9 @@ def choose_source(
 
 def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
     """Section `plan`."""
-    checked = validated(plan_section(), document.data["plan"], document, ("plan",), found)
-    if checked is None:
+    n_before = len(found)
+    checked = validated(plan_section(), with_dp(document, found), document, ("plan",), found)
+    if checked is None or len(found) > n_before:
         return None
     return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
 
@@ -88,7 +93,7 @@ def read_model(document: Document, found: list[Mistake]) -> Workload | None:
     """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields of a kind of model."""
     path: FieldPath = ("model",)
     data = mapping_at(document, path, found, "the name of a preset (`prism-jax show models`) or a mapping of fields")
-    source = None if data is None else choose_source(data, ("preset", "hf_config"), document, path, found)
+    source = None if data is None else choose_source(data, MODEL_SOURCES, document, path, found)
     if data is None or source is None:
         return None
     changes = {key: value for key, value in data.items() if key != source}
@@ -106,11 +111,11 @@ def read_model(document: Document, found: list[Mistake]) -> Workload | None:
 
 def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
     """A model by its fields; `kind` says of which kind it is, a transformer if nothing is said."""
-    name = data.pop("kind", TRANSFORMER.name)
-    kind = attempt(lambda: KINDS.named(name), document, (*path, "kind"), found)
+    name = data.pop(KIND, TRANSFORMER.name)
+    kind = attempt(lambda: KINDS.named(name), document, (*path, KIND), found)
     if kind is None:
         return None
-    checked = validated(model_section(kind.spec, False), {"name": "inline"} | data, document, path, found)
+    checked = validated(model_section(kind.spec, False), MODEL_FILLED_IN | data, document, path, found)
     return None if checked is None else attempt(lambda: kind.spec(**_plain(kind.spec, checked)), document, path, found)
 
 

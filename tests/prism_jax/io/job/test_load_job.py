@@ -188,6 +188,41 @@ def test_gradients_are_added_inside_products_unless_the_framework_does_not(job_f
     assert load_job(job_file(change + JOB), [said]).plan.fused_grad_accumulation is not fused
 
 
+@pytest.mark.parametrize("dp", ["", "  dp: auto\n"])
+@pytest.mark.parametrize(("tp", "pp", "n_devices"), [(2, 4, 64), (1, 1, 8), (8, 3, 24), (2, 4, 1024)])
+def test_dp_fills_the_cluster_where_it_is_auto_or_left_out(job_file, dp, tp, pp, n_devices):
+    text = JOB.replace("  dp: 8\n", dp).replace("tp: 2", f"tp: {tp}").replace("pp: 4", f"pp: {pp}")
+    text = text.replace("n_devices: 64", f"n_devices: {n_devices}").replace("global_batch: 64", "global_batch: 1024")
+    job = load_job(job_file(text))
+    assert job.plan.dp == n_devices // (tp * pp)
+    assert job.plan.n_devices == job.cluster.n_devices == n_devices
+    assert (
+        job.plan == load_job(job_file(text.replace("plan:\n", f"plan:\n  dp: {job.plan.dp}\n").replace(dp, "", 1))).plan
+    )
+
+
+def test_auto_dp_follows_overrides(job_file):
+    job = load_job(job_file(JOB), ["plan.dp=auto", "plan.tp=1", "plan.cp=2", "cluster.n_devices=32"])
+    assert (job.plan.dp, job.plan.n_devices) == (4, 32)
+
+
+def test_without_a_number_of_devices_dp_is_one_and_auto_is_refused(job_file):
+    text = JOB.replace("  n_devices: 64\n", "")
+    assert load_job(job_file(text.replace("  dp: 8\n", ""))).plan.n_devices == 8
+    assert mistakes_of(job_file(text.replace("dp: 8", "dp: auto"))) == [
+        "job.yaml:11:3 plan.dp: auto fills the cluster, so it needs cluster.n_devices (GPUs). Give it, or write dp as a number."
+    ]
+
+
+@pytest.mark.parametrize("change", ["tp: x", "tp: 0", "tp: true", "pp: 1.5", "pp: []"])
+def test_auto_dp_leaves_wrong_degrees_to_their_own_message(job_file, change):
+    axis = change.partition(":")[0]
+    old = next(line.strip() for line in JOB.splitlines() if line.strip().startswith(axis))
+    found = mistakes_of(job_file(JOB.replace("dp: 8", "dp: auto").replace(old, change)))
+    assert len(found) == 1
+    assert f"plan.{axis}: " in found[0]
+
+
 def test_public_name_is_the_same_function():
     assert prism_jax.load_job is load_job
 
@@ -225,7 +260,20 @@ BROKEN = [
     ),
     ("  tp: 2", "  layer_split: 4", "plan.layer_split: 4, but it must be a list"),
     ("  seq_len: 4096\n", "", "job.yaml:6:1 plan.seq_len: is missing"),
-    ("  dp: 8", "  dp: 4", "job.yaml:6:1 plan: tp*cp*dp*pp = 2*1*4*4 = 32, but the cluster has 64 devices. Try dp=8."),
+    (
+        "  dp: 8",
+        "  dp: 4",
+        "job.yaml:6:1 plan: tp*cp*dp*pp = 2*1*4*4 = 32, but the cluster has 64 devices. "
+        "Try dp=8; `dp: auto` in a job file finds it.",
+    ),
+    ("  dp: 8", "  dp: most", "job.yaml:12:3 plan.dp: 'most' must be an integer, in digits only, or auto"),
+    (
+        "  pp: 4\n  dp: 8",
+        "  pp: 3\n  dp: auto",
+        "job.yaml:12:3 plan.dp: no dp fills the cluster: tp*cp*pp = 2*1*3 = 6 does not "
+        "divide its 64 devices. Change a degree, or try cluster.n_devices=66.",
+    ),
+    ("  pp: 4\n  dp: 8", "  pp: 3", "job.yaml:6:1 plan: no dp fills the cluster"),
     ("  tp: 2", "  dtype: fp8\n  tp: 3", "job.yaml:6:1 plan: tp*cp*dp*pp"),
     ("name: small", "name: [a]", "job.yaml:1:1 name: ['a'], but it must be text"),
     ("name: small", "nmae: small", "job.yaml:1:1 nmae: unknown field, did you mean name?"),

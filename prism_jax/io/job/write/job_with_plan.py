@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from .override import apply_overrides
-from .read_job_file import read_job_file
+from ..override import apply_overrides
+from ..read_job_file import read_job_file
 
 
 def job_with_plan(

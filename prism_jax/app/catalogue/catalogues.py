@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import units
-from ..errors import SpecError
-from ..hints import did_you_mean
-from ..report.catalogue import REPORTS, published_schema
-from ..report.codec import to_plain
-from ..report.types.catalogue import CatalogueReport, EntryReport
+from ... import units
+from ...errors import SpecError
+from ...hints import did_you_mean
+from ...report.catalogue import REPORTS, published_schema
+from ...report.codec import to_plain
+from ...report.types.catalogue import CatalogueReport, EntryReport
 
 Entry = dict[str, Any]
 
@@ -40,9 +40,9 @@ class Catalogue:
 
 def models() -> Catalogue:
     """Models of all kinds."""
-    from ..workload.base import distinct_runs
-    from ..workload.catalog import workload, workload_names
-    from ..workload.transformer.spec import TransformerSpec
+    from ...workload.base import distinct_runs
+    from ...workload.catalog import workload, workload_names
+    from ...workload.transformer.spec import TransformerSpec
 
     def entry(name: str) -> Entry:
         spec = workload(name)
@@ -88,7 +88,7 @@ def models() -> Catalogue:
 
 def devices() -> Catalogue:
     """Accelerators."""
-    from ..system.catalog import device, device_names
+    from ...system.catalog import device, device_names
 
     def row(name: str) -> Sequence[str]:
         found = device(name)
@@ -105,7 +105,7 @@ def devices() -> Catalogue:
 
 def clusters() -> Catalogue:
     """Reference clusters; the outermost tier grows with the job."""
-    from ..system.catalog import cluster, cluster_names
+    from ...system.catalog import cluster, cluster_names
 
     def row(name: str) -> Sequence[str]:
         found = cluster(name, 1)
@@ -123,8 +123,8 @@ def clusters() -> Catalogue:
 
 def networks() -> Catalogue:
     """Kinds of network that a cluster may have."""
-    from ..io.job.network_section import written_names
-    from ..system.network import NETWORKS
+    from ...io.job.network_section import written_names
+    from ...system.network import NETWORKS
 
     def entry(name: str) -> Entry:
         kind = NETWORKS.named(name)
@@ -139,7 +139,7 @@ def networks() -> Catalogue:
 
 def schedules() -> Catalogue:
     """Pipeline schedules."""
-    from ..schedule import SCHEDULES
+    from ...schedule import SCHEDULES
 
     def entry(name: str) -> Entry:
         return {"name": name, "description": SCHEDULES.named(name).description}
@@ -151,7 +151,7 @@ def schedules() -> Catalogue:
 
 def frameworks() -> Catalogue:
     """Training software that a job may name."""
-    from ..framework import FRAMEWORKS
+    from ...framework import FRAMEWORKS
 
     known = FRAMEWORKS.names
 
@@ -168,7 +168,7 @@ def frameworks() -> Catalogue:
 
 def objectives() -> Catalogue:
     """What a search or a placement can minimise."""
-    from ..objective import OBJECTIVES
+    from ...objective import OBJECTIVES
 
     def entry(name: str) -> Entry:
         found = OBJECTIVES.named(name)
@@ -182,7 +182,7 @@ def objectives() -> Catalogue:
 
 def variabilities() -> Catalogue:
     """How much hardware varies."""
-    from ..variability.catalog import preset, preset_names
+    from ...variability.catalog import preset, preset_names
 
     def row(name: str) -> Sequence[str]:
         found = preset(name)
@@ -195,7 +195,7 @@ def variabilities() -> Catalogue:
 
 def kernels() -> Catalogue:
     """Classes of compute kernels: the parts of a step's compute, and of a variability section."""
-    from ..kernels import KERNEL_CLASSES
+    from ...kernels import KERNEL_CLASSES
 
     def entry(name: str) -> Entry:
         found = KERNEL_CLASSES.named(name)
@@ -210,7 +210,7 @@ def kernels() -> Catalogue:
 
 def families() -> Catalogue:
     """Families of slowdown factors, the `kind` of a variability section."""
-    from ..variability.families import FAMILIES, family_fields
+    from ...variability.families import FAMILIES, family_fields
 
     def entry(name: str) -> Entry:
         family = FAMILIES.named(name)
@@ -226,7 +226,7 @@ def families() -> Catalogue:
 
 def traces() -> Catalogue:
     """Formats of recorded jobs that the `trace` commands read; files are told apart by their content."""
-    from ..io.traces.formats import TRACE_FORMATS
+    from ...io.traces.formats import TRACE_FORMATS
 
     def entry(name: str) -> Entry:
         found = TRACE_FORMATS.named(name)
@@ -242,7 +242,7 @@ def traces() -> Catalogue:
 
 def examples() -> Catalogue:
     """Shipped jobs."""
-    from ..io.job.examples import example_files
+    from ...io.job.examples import example_files
 
     files = example_files()
 

@@ -1,0 +1,103 @@
+"""`show KIND NAME --yaml`: what is printed can be pasted into a job file, and describes exactly what is shipped."""
+
+from __future__ import annotations
+
+import pytest
+
+from prism_jax.app.catalogue import job_section
+from prism_jax.cli.app import main
+from prism_jax.errors import SpecError
+from prism_jax.io.job.examples import example_files
+from prism_jax.io.job.load_job import load_job
+from prism_jax.job import Job
+from prism_jax.system import catalog
+from prism_jax.variability.catalog import preset, preset_names
+from prism_jax.workload.catalog import workload, workload_names
+
+TIERS = (
+    "  tiers: [{name: net, bandwidth: 50 GB/s, latency: 1 us}]\n"  # for devices that no reference cluster is built of
+)
+SECTIONS = {
+    "model": "model: llama-2-7b\n",
+    "cluster": "cluster: dgx-h100\n",
+    "variability": "variability: none\n",
+    "plan": "plan: {micro_batch: 1, global_batch: 64, seq_len: 1024, dp: %d, dtype: %s}\n",
+}
+
+
+@pytest.fixture
+def load(tmp_path):
+    """The job of a file with `section` in place of the one of that name."""
+
+    def job(section: str, text: str, n_devices: int = 1, device: str = "h100-sxm") -> Job:
+        file = tmp_path / "job.yaml"
+        dtype = "bf16" if "bf16" in catalog.device(device).peak_flops_per_s else "fp16"
+        plan = SECTIONS["plan"] % (n_devices, dtype)
+        file.write_text(text + plan + "".join(t for name, t in SECTIONS.items() if name not in (section, "plan")))
+        return load_job(str(file))
+
+    return job
+
+
+@pytest.mark.parametrize("name", workload_names())
+def test_a_model_reads_back_equal(load, name):
+    assert load("model", job_section("models", name)).model == workload(name)
+
+
+@pytest.mark.parametrize("name", catalog.cluster_names())
+@pytest.mark.parametrize("n_devices", [1, 8, 64])
+def test_a_cluster_reads_back_equal_at_any_size(load, name, n_devices):
+    expected = catalog.cluster(name, n_devices)
+    assert load("cluster", job_section("clusters", name), n_devices, expected.device.name).cluster == expected
+
+
+@pytest.mark.parametrize("name", catalog.device_names())
+def test_a_device_reads_back_equal(load, name):
+    text = job_section("devices", name)
+    try:
+        catalog.default_cluster(name, 1)
+    except SpecError:
+        text += TIERS
+    assert load("cluster", text, device=name).cluster.device == catalog.device(name)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_variability_reads_back_equal(load, name):
+    assert load("variability", job_section("variability", name)).variability == preset(name)
+
+
+@pytest.mark.parametrize("name", example_files())
+def test_an_example_is_the_file_itself(name, tmp_path):
+    (tmp_path / f"{name}.yaml").write_text(job_section("examples", name))
+    assert load_job(tmp_path / f"{name}.yaml") == load_job(name)
+
+
+def test_a_section_uses_the_names_and_units_of_job_files():
+    text = job_section("clusters", "dgx-h100")
+    for written in ("bandwidth: 450 GB/s", "latency: 4 us", "hbm: 81559 MiB", "bf16: 989.4 TFLOP/s", "power: 700 W"):
+        assert written in text
+    assert "_per_s" not in text
+    assert "n_devices: 1\n" not in text  # the outermost tier spans the job
+
+
+def test_the_command_prints_the_section(capsys):
+    assert main(["show", "clusters", "dgx-h100", "--yaml"]) == 0
+    assert capsys.readouterr().out == job_section("clusters", "dgx-h100")
+    assert main(["show", "examples", "gpt3_175b_1024", "--yaml"]) == 0
+    assert capsys.readouterr().out.rstrip() == example_files()["gpt3_175b_1024"].read_text().rstrip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["clusters", "--yaml"], "Name it: prism-jax show clusters NAME --yaml"),
+        (["clusters", "dgx-h10", "--yaml"], "Did you mean dgx-h100"),
+        (["schedules", "1f1b", "--yaml"], "schedules are no section of a job file"),
+        (["cluster", "dgx-h100", "--yaml"], "did you mean clusters"),
+        (["clusters", "dgx-h100", "--yaml", "--json"], "cannot be combined with --json"),
+        (["examples", "absent", "--yaml"], "unknown example 'absent'"),
+    ],
+)
+def test_what_cannot_be_printed_is_said(arguments, words, capsys):
+    assert main(["show", *arguments]) == 2
+    assert words in capsys.readouterr().err
