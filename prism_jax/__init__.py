@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .app.check import check_job as check_job, peak_memory as peak_memory
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.load_fits import load_fits as load_fits
+    from .app.new_job import write_new_job as write_new_job
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
@@ -101,6 +102,7 @@ _HOME = {
     "validate_memory": "app.validate",
     "validate_steps": "app.validate",
     "what_if": "app.trace.what_if",
+    "write_new_job": "app.new_job",
 }
 
 __all__ = sorted(["__version__", *_HOME])  # pyright: ignore[reportUnsupportedDunderAll]

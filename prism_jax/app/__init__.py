@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         run_fit as run_fit,
     )
     from .load_fits import load_fits as load_fits
+    from .new_job import write_new_job as write_new_job
     from .place import place_nodes as place_nodes, run_placement as run_placement
     from .predict import (
         explain_step as explain_step,
@@ -100,6 +101,7 @@ _HOME = {
     "validate_memory": "validate",
     "validate_steps": "validate",
     "what_if": "trace.what_if",
+    "write_new_job": "new_job",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOME)

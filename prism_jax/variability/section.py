@@ -33,6 +33,8 @@ def _base(section: Mapping[str, Any], where: Path) -> Variability:
         if "scale" in section:
             raise SpecError.at((*where, "scale"), "scales a preset, but no preset is named. Add preset: h100-default")
         return Variability(name="custom")
+    if not isinstance(section["preset"], str):
+        raise SpecError.at((*where, "preset"), f"{section['preset']!r}, but it must be the name of a preset")
     try:
         base = preset(section["preset"])
     except SpecError as error:

@@ -112,6 +112,9 @@ def read_model(document: Document, found: list[Mistake]) -> Workload | None:
 def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
     """A model by its fields; `kind` says of which kind it is, a transformer if nothing is said."""
     name = data.pop(KIND, TRANSFORMER.name)
+    if not isinstance(name, str):
+        found.append(document.mistake((*path, KIND), f"{short(name)}, but it must be a text"))
+        return None
     kind = attempt(lambda: KINDS.named(name), document, (*path, KIND), found)
     if kind is None:
         return None

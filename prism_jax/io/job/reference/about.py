@@ -8,6 +8,7 @@ from __future__ import annotations
 FAMILY = "number (its cv), or section {kind: ..., ...} of a family"
 FRACTION = "number from 0 to 1"
 FORMS: dict[str, str] = {
+    "framework": "name (`prism-jax show frameworks`)",
     "model": "name of a preset, or section",
     "model.preset": "name (`prism-jax show models`)",
     "model.hf_config": "path, from the folder of the job file",

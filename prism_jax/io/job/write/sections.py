@@ -66,6 +66,17 @@ def variability_fields(variability: Variability) -> dict[str, Any]:
     return {name: value for name, value in variability_to_dict(variability).items() if value not in ("", [], {})}
 
 
+def whole_fields(value: Any) -> dict[str, Any]:
+    """All fields of a dataclass as plain data, those that hold their default too; inside, None is left out."""
+    return {item.name: _whole(getattr(value, item.name)) for item in fields(value)}
+
+
+def _whole(value: Any) -> Any:
+    if is_dataclass(value):
+        return {name: inner for name, inner in whole_fields(value).items() if inner is not None}
+    return [_whole(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def section_text(section: dict[str, Any], comment: str = "") -> str:
     """YAML of a section, which `load_job` reads."""
     text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, width=WIDTH)

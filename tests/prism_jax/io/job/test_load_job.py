@@ -354,6 +354,12 @@ BROKEN = [
     ("variability: none", "variability:", "job.yaml:13:1 variability: is empty. Name a preset"),
     ("variability: none", "variability: 3", "job.yaml:13:1 variability: 3. Name a preset"),
     ("variability: none", "variability: noone", "job.yaml:13:1 variability: "),
+    (
+        "variability: none",
+        "variability: {preset: [a]}",
+        "variability.preset: ['a'], but it must be the name of a preset",
+    ),
+    ("model: llama-2-7b", "model: {kind: [a]}", "job.yaml:2:9 model.kind: ['a'], but it must be a text"),
     ("variability: none", "variability: {gemmm: {}}", "job.yaml:13:15 variability"),
     ("variability: none", "variability: {gem-m: {}}", "job.yaml:13:15 variability.gem-m: unknown field"),
     ("variability: none", "variability: {gemm: {gpu: {kind: normall}}}", "job.yaml:13:28 variability.gemm.gpu.kind: "),

@@ -1,0 +1,106 @@
+"""`prism-jax init`: what it writes, `check` accepts; nothing is overwritten unasked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from prism_jax import load_job, write_new_job
+from prism_jax.cli.app import main
+from prism_jax.errors import PrismError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check_accepts_the_default_file_as_it_stands(folder, capsys):
+    assert main(["init"]) == 0
+    assert "wrote job.yaml: llama-3-8b on 64 x h100-sxm" in capsys.readouterr().err
+    assert main(["check", "job.yaml"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "gpus", "framework"),
+    [
+        ("llama-3-70b", "dgx-h100", 256, "megatron-core"),
+        ("llama-3-8b", "dgx-h100", 8, "fsdp"),
+        ("deepseek-v3", "dgx-h100", 2048, None),
+        ("gpt3-175b", "dgx-a100", 1536, "megatron-2021"),
+        ("gpt2", "dgx-v100", 1, None),
+        ("gpt-oss-20b", "gb200-nvl72", 72, "nanotron"),
+        ("llama-3-8b", "tpu-v4-pod", 24, "jax"),
+    ],
+)
+def test_check_accepts_what_the_options_ask_for(folder, model, cluster, gpus, framework):
+    named = [] if framework is None else ["--framework", framework]
+    assert main(["init", "my.yaml", "--model", model, "--cluster", cluster, "--gpus", str(gpus), *named]) == 0
+    assert main(["check", "my.yaml"]) == 0
+    job = load_job("my.yaml")
+    assert (job.model.name, job.cluster.name, job.cluster.n_devices) == (model, cluster, gpus)
+    assert (job.name, job.framework) == ("my", framework or "")
+    assert job.memory.fits
+
+
+def test_the_python_call_returns_the_job_that_it_writes(folder):
+    job = write_new_job("a.yaml", model="llama-3-70b", cluster="h100", n_devices=128)  # an alias
+    assert job == load_job("a.yaml")
+    assert job.cluster.name == "dgx-h100"
+
+
+def test_a_hugging_face_config_is_named_from_the_folder_of_the_job(folder):
+    (folder / "jobs").mkdir()
+    config = {
+        "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1000,
+        "intermediate_size": 1024, "num_key_value_heads": 8, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": False, "hidden_act": "silu", "architectures": ["LlamaForCausalLM"],
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    assert main(["init", "jobs/my.yaml", "--model", "config.json", "--gpus", "8"]) == 0
+    assert "hf_config: ../config.json" in (folder / "jobs" / "my.yaml").read_text()
+    assert load_job("jobs/my.yaml").plan.seq_len == 1024
+
+
+def test_a_file_that_is_there_stays_unless_forced(folder, capsys):
+    (folder / "job.yaml").write_text("mine")
+    assert main(["init"]) == 2
+    assert "job.yaml: is there already" in capsys.readouterr().err
+    assert (folder / "job.yaml").read_text() == "mine"
+    assert main(["init", "--force"]) == 0
+    assert load_job("job.yaml").name == "job"
+
+
+def test_a_model_that_fits_nowhere_is_written_with_a_note(folder, capsys):
+    assert main(["init", "--model", "gpt3-1t", "--gpus", "8"]) == 0
+    assert "no plan was found that fits into memory" in capsys.readouterr().err
+    assert main(["check", "job.yaml"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "llama-9"], "unknown model 'llama-9'"),
+        (["--model", "absent.json"], "absent.json"),
+        (["--cluster", "dgx-h10"], "Did you mean dgx-h100"),
+        (["--framework", "megatron"], "megatron"),
+        (["--gpus", "0"], "--gpus"),
+        (["job.toml"], "Give it the ending .yaml"),
+        (["absent/job.yaml"], "there is no folder absent"),
+    ],
+)
+def test_wrong_input_is_named_and_nothing_is_written(folder, arguments, words, capsys):
+    assert main(["init", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+    assert list(folder.iterdir()) == []
+
+
+def test_python_names_the_keyword_that_overwrites(folder):
+    (folder / "job.yaml").write_text("mine")
+    with pytest.raises(PrismError, match="overwrite=True"):
+        write_new_job("job.yaml")
