@@ -8,11 +8,13 @@ import typer
 
 from ... import app
 from ...app.catalogue import CATALOGUES
+from ...app.catalogue.job_section import SECTIONS
 from ...errors import DataError
 from ...report.text.catalogue import table
 from ...report.text.entry import facts
 from ..options import Json
 from ..output import print_facts, print_json, print_table
+from ..verbosity import say
 
 KINDS = tuple(CATALOGUES)
 Yaml = Annotated[
@@ -37,6 +39,8 @@ def show(
     if name is not None:
         entry = app.show_entry(kind, name)
         print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry))
+        if kind in SECTIONS:
+            say(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
         return
     found = app.show_catalogue(kind)
     print_json(found.to_dict()["entries"]) if json else print_table(table(found))

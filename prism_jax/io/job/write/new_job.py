@@ -65,14 +65,14 @@ def _section(name: str, data: Mapping[str, Any], job: Job, found: Mapping[tuple[
     else:
         yield f"{name}: # {about}"
         values = _VALUES[name](job)
-        set_ = dict.fromkeys(COMMON if name == "plan" else ()) | dict(data[name])
+        set_ = {*(COMMON if name == "plan" else ()), *data[name]}
         for field in sorted(inside, key=lambda field: field.path[1] not in set_):
             yield from _field(field, set_, data[name], values, found)
 
 
 def _field(
     field: JobField,
-    set_: Mapping[str, Any],
+    set_: set[str],
     data: Mapping[str, Any],
     values: Mapping[str, Any],
     found: Mapping[tuple[str, ...], JobField],
