@@ -9,7 +9,7 @@ from ...errors import DataError
 from .format import TraceFormat
 from .kineto.format import KINETO
 from .logs.mllog import MLLOG
-from .logs.text_log import TEXT_LOG
+from .logs.text.read import TEXT_LOG
 from .plain_table import PLAIN_CSV, PLAIN_PARQUET
 from .straggler_parquet import STRAGGLER_PARQUET
 

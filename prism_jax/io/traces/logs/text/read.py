@@ -1,0 +1,94 @@
+"""`read_text_log`: the step times of a text log, in the format that says most about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .....errors import DataError
+from .....recorded.trace.step_log import StepLog
+from ...format import TraceFormat
+from ...streams import lines
+from ..clock import Clocked
+from ..entries import Entries
+from .formats import LINE_FORMATS, frameworks, looked_for
+from .line_format import CLOCK, LineFormat
+
+
+class Found:
+    """What a log says in one format."""
+
+    def __init__(self, known: LineFormat, path: Path) -> None:
+        self.known = known
+        self.entries = Entries(path)
+        self.facts: dict[str, float] = {}
+
+    def take(self, line: bytes, place: str) -> None:
+        """Reads a line, if it is one of this format."""
+        known = self.known
+        if known.pauses and any(pause in line for pause in known.pauses):
+            self.entries.pause()
+        if known.work is not None:
+            for name, (marker, read) in known.work.facts.items():
+                if name not in self.facts and marker in line and (value := read(line.decode("utf-8", "replace"))):
+                    self.facts[name] = value
+        if known.marker in line:
+            entry = known.parse(line.decode("utf-8", "replace"), place)
+            if entry is not None:
+                self.entries.add(entry)
+
+    def steps(self) -> Clocked | None:
+        """The step times; None where entries hold no times and nothing that they follow from."""
+        if self.known.kind != CLOCK:
+            return self.entries.timed(is_mean=self.known.is_mean) if len(self.entries) else None
+        if self.entries.has_clock:
+            found = self.entries.clocked()
+            return found if len(found.step) else None
+        work = None if self.known.work is None else self.known.work.per_step(self.facts)
+        return None if work is None or not len(self.entries) else self.entries.by_rate(work)
+
+
+def read_text_log(path: Path) -> StepLog:
+    """The step times of a training log, packed with gzip or not. Of several formats in it, times of steps win over the clock;
+    among those the one with most entries.
+
+    Raises:
+        DataError: cannot be read, holds no step times, or a time that is not positive; names file:line.
+    """
+    found = [Found(known, path) for known in LINE_FORMATS]
+    for number, line in lines(path, cut=True):
+        place = f"{path}:{number}"
+        for one in found:
+            one.take(line, place)
+    best = max(found, key=_rank)
+    times = best.steps()
+    if times is None:
+        raise _without_steps(path, found)
+    notes = (f"{best.known.framework} log", *((best.known.note,) if best.known.note else ()))
+    return best.entries.step_log(times, framework=best.known.framework, notes=notes)
+
+
+def _rank(found: Found) -> tuple[bool, int, int]:
+    return found.steps() is not None, -found.known.kind, len(found.entries)
+
+
+def _without_steps(path: Path, found: list[Found]) -> DataError:
+    started = max(found, key=lambda one: len(one.entries))
+    if len(started.entries) == 0:
+        return DataError(
+            f"{path}: no line with a step time. Supported formats: text logs of {frameworks()}, and MLPerf (:::MLLOG). "
+            f"Looked for {looked_for()}."
+        )
+    known = started.known
+    needs = "" if known.work is None else f", nor {known.work.needs}"
+    return DataError(
+        f"{path}: {len(started.entries):,} steps of {known.framework} ({known.looks_for}), but not how long they took: there are no "
+        f"two lines with a time of day between which training went on{needs}. Keep these lines, or log the step time."
+    )
+
+
+TEXT_LOG = TraceFormat(
+    "text log",
+    f"text logs of {frameworks()}",
+    lambda begins: True,  # asked last
+    lambda files: read_text_log(files[0]),
+)
