@@ -1,7 +1,7 @@
 """Step times by the clock: the time between two entries of a log over the steps between them.
 
-A clock that ticks in whole seconds says little of one step of two seconds. So an interval spans at least 50 ticks, and its time is
-the mean over the steps in it. Intervals in which training paused, or the count of steps went back, are left out.
+A clock that ticks in whole seconds says little of one step of two seconds. So an interval spans at least 50 ticks, and its time
+is the mean over the steps in it. Intervals in which training paused, or the count of steps went back, are left out.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...._typing import Floats
 from ....errors import DataError
 from ....recorded.trace.step_log import StepLog
 from .clock import Clocked, steps_by_clock
@@ -85,6 +86,11 @@ class Entries:
         self._clock_s.append(entry.clock_s)
         self._rate.append(entry.rate)
         self.resolution_s = max(self.resolution_s, entry.resolution_s)
+
+    @property
+    def clock_s(self) -> Floats:
+        """[entry] time of day, seconds since any moment; NaN where it is not said."""
+        return np.array(self._clock_s)
 
     @property
     def has_clock(self) -> bool:

@@ -5,8 +5,8 @@
     [2023-07-25 21:03:21,037] [INFO] [logging.py:96:log_dist] [Rank 0] step=35, skipped=0, lr=[2e-06], mom=[[0.9, 0.95]]
     [2023-07-25 21:03:17,269] [INFO] [timer.py:215:stop] epoch=0/micro_step=34/global_step=34, ..., CurrSamplesPerSec=8.0, ...
 
-The last two hold the time of day. Without it, CurrSamplesPerSec is turned into seconds by train_batch_size, which DeepSpeed prints
-with its configuration.
+The last two hold the time of day. Without it, CurrSamplesPerSec is turned into seconds by train_batch_size, which DeepSpeed
+prints with its configuration.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ import re
 
 from ..clock import timestamp
 from ..entries import NAN, Entry
-from .line_format import CLOCK, NUMBER, PARTS, Facts, LineFormat, Work, first_number, seconds_of, step_number, timed_line
+from .line_format import (
+    CLOCK,
+    NUMBER,
+    PARTS,
+    Facts,
+    LineFormat,
+    Work,
+    first_number,
+    seconds_of,
+    step_number,
+    timed_line,
+)
 
 PIPE_TIME = re.compile(r"iter time \((?P<unit>s)\): {0,5}" + NUMBER)
 PIPE_STEP = re.compile(r"steps: {0,5}(\d{1,15}) ")

@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 
 from ..clock import timestamp
-from ..entries import NAN, Entry
+from ..entries import Entry
 from .line_format import CLOCK, NUMBER, WHOLE_RUN, LineFormat, seconds_of
 
 BAR = re.compile(
-    r"^[ \x1b\[A-Z]{0,10}\d{1,3}%\|[^|]{0,400}\| {0,3}(\d{1,12})/(\d{1,12}) \[(?:(\d{1,4}):)?(\d\d):(\d\d)<[^\]]{0,40}(?:s/it|it/s)"
+    r"^[ \x1b\[A-Z]{0,10}\d{1,3}%\|[^|]{0,400}\| {0,3}(\d{1,12})/(\d{1,12}) "
+    r"\[(?:(\d{1,4}):)?(\d\d):(\d\d)<[^\]]{0,40}(?:s/it|it/s)"
 )
 RECORD_STEP = re.compile(r"'(?:global_)?step': {0,3}(\d{1,15})\b")
 RUNTIME = re.compile(r"'train_runtime': {0,3}'?" + NUMBER)

@@ -1,6 +1,6 @@
 """MaxText: the time of a step.
 
-    completed step: 5, seconds: 3.214, TFLOP/s/device: 180.1, Tokens/s/device: 3187.2, total_weights: 65536, loss: 10.9
+completed step: 5, seconds: 3.214, TFLOP/s/device: 180.1, Tokens/s/device: 3187.2, total_weights: 65536, loss: 10.9
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Megatron-LM, Megatron-DeepSpeed and Megatron-Bridge: the mean over the steps since the entry before.
 
-    iteration 20/ 1000 | ... | elapsed time per iteration (ms): 1234.5 | ...
+iteration 20/ 1000 | ... | elapsed time per iteration (ms): 1234.5 | ...
 """
 
 from __future__ import annotations

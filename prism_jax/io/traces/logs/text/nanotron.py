@@ -1,6 +1,6 @@
 """Hugging Face nanotron: the time of a step, with letters for thousands.
 
-    iteration: 5 / 100 | ... | elapsed_time_per_iteration_ms: 3.51K | ...
+iteration: 5 / 100 | ... | elapsed_time_per_iteration_ms: 3.51K | ...
 """
 
 from __future__ import annotations

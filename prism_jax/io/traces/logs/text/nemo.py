@@ -1,7 +1,7 @@
 """NeMo: the time of a step on a line of its own, or in the progress bar.
 
-    Training epoch 0, iteration 5/99 | ... | train_step_timing in s: 11.2
-    Epoch 0: :  5%|#   | 51/1000 [09:37<2:59:01, ... train_step_timing in s=11.20]
+Training epoch 0, iteration 5/99 | ... | train_step_timing in s: 11.2
+Epoch 0: :  5%|#   | 51/1000 [09:37<2:59:01, ... train_step_timing in s=11.20]
 """
 
 from __future__ import annotations

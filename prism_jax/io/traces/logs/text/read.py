@@ -81,8 +81,8 @@ def _without_steps(path: Path, found: list[Found]) -> DataError:
     known = started.known
     needs = "" if known.work is None else f", nor {known.work.needs}"
     return DataError(
-        f"{path}: {len(started.entries):,} steps of {known.framework} ({known.looks_for}), but not how long they took: there are no "
-        f"two lines with a time of day between which training went on{needs}. Keep these lines, or log the step time."
+        f"{path}: {len(started.entries):,} steps of {known.framework} ({known.looks_for}), but not how long they took: there are "
+        f"no two lines with a time of day between which training went on{needs}. Keep these lines, or log the step time."
     )
 
 

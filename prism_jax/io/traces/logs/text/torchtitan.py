@@ -19,7 +19,9 @@ from ..clock import timestamp
 from ..entries import NAN, Entry
 from .line_format import CLOCK, Facts, LineFormat, Work, first_number
 
-COLOUR = re.compile(r"(?:\x1b|\^\[|#033)?\[[0-9;]{1,12}m")  # as it is, or as tools write it that show or drop the escape
+COLOUR = re.compile(
+    r"(?:\x1b|\^\[|#033)?\[[0-9;]{1,12}m"
+)  # as it is, or as tools write it that show or drop the escape
 STEP = re.compile(r"\bstep: {0,10}(\d{1,15}) {1,10}loss:")
 RATE = re.compile(r"\b[tw]ps: {0,10}([0-9][0-9,]{0,20}(?:\.\d{1,10})?)")
 BATCH = re.compile(r"global batch size:? {0,5}(\d{1,12})\b")
