@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._typing import Floats
 from ...recorded.doubts import QUANTILES, doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.recorded_job import RecordedJob

@@ -8,11 +8,8 @@ from ..._core.registry import Registry
 from ...errors import DataError
 from .format import TraceFormat
 from .kineto.format import KINETO
+from .logs.formats import OF_SCALARS
 from .logs.mllog import MLLOG
-from .logs.scalars.event_file import EVENT_FILE
-from .logs.scalars.json_lines import JSON_LINES
-from .logs.scalars.table import STEP_TABLE
-from .logs.scalars.trainer_state import TRAINER_STATE
 from .logs.text.read import TEXT_LOG
 from .plain_table import PLAIN_CSV, PLAIN_PARQUET
 from .straggler_parquet import STRAGGLER_PARQUET
@@ -21,11 +18,8 @@ SHIPPED = (
     TEXT_LOG,
     MLLOG,
     PLAIN_CSV,
-    STEP_TABLE,
     KINETO,
-    JSON_LINES,
-    TRAINER_STATE,
-    EVENT_FILE,
+    *OF_SCALARS,
     PLAIN_PARQUET,
     STRAGGLER_PARQUET,
 )  # any text that nobody else claims is a log

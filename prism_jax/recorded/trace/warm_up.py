@@ -1,8 +1,8 @@
 """Which of the first recorded steps are warm-up (compilation, allocator, first data) and left out.
 
-The rule. Later steps are those of the second half of the recording; their median is the typical step. A step is *unlike* them if it
-is further from the typical one than a factor 1.5, or than 6 robust standard deviations of the logarithm, whichever is more, either
-way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is unlike.
+The rule. Later steps are those of the second half of the recording; their median is the typical step. A step is *unlike* them if
+it is further from the typical one than a factor 1.5, or than 6 robust standard deviations of the logarithm, whichever is more,
+either way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is unlike.
 The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it is no
 warm-up but a job that changed, and nothing is left out. A log that starts over has a warm-up after every start.
 """
@@ -27,14 +27,17 @@ LARGEST_SHARE = 0.2
 FEWEST = 5  # recorded steps; of fewer, nothing tells which are typical
 SHOWN = 3  # steps that the note lists
 
-Recorded = TypeVar("Recorded", Trace, StepLog)
+HINT = "; --skip 0 keeps them, --skip N leaves out the first N"
+
+Recorded = TypeVar("Recorded", bound=Trace | StepLog)
 
 
-def without_warm_up(recorded: Recorded, skip: int | None = None) -> tuple[Recorded, int]:
+def without_warm_up(recorded: Recorded, skip: int | None = None, hint: str = HINT) -> tuple[Recorded, int]:
     """`recorded` without its first steps, with a note that says which and why; and how many entries were left out.
 
     Args:
         skip: first steps to leave out; 0: none; None: those that the rule of this module calls warm-up.
+        hint: what the note on warm-up says of how to do otherwise.
 
     Raises:
         DataError: nothing would be left.
@@ -117,6 +120,6 @@ def _note(step_s: Floats, kept: NDArray[np.bool_], steps: NDArray) -> str:
     ratios = ", ".join(f"{step_s[i] / typical_s:.3g}" for i in out[:SHOWN]) + (", ..." if len(out) > SHOWN else "")
     what = "1 recorded step is" if len(out) == 1 else f"{len(out):,} recorded steps are"
     return (
-        f"{what} left out as warm-up (step {numbers}: {ratios} times the median of the others, {typical_s:.4g} s); "
-        "--skip 0 keeps them, --skip N leaves out the first N"
+        f"{what} left out as warm-up (step{'' if len(out) == 1 else 's'} {numbers}: {ratios} times the median of the others, "
+        f"{typical_s:.4g} s)"
     )

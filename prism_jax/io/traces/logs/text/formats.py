@@ -46,7 +46,12 @@ def looked_for() -> str:
 
 
 def is_step_line(line: bytes) -> bool:
-    """Whether a line of a text log says something of a step."""
-    return any(
-        known.marker in line and known.parse(line.decode("utf-8", "replace"), "") is not None for known in LINE_FORMATS
-    )
+    """Whether a line of a text log says something of a step, be it right or wrong."""
+    return any(known.marker in line and _parses(known, line.decode("utf-8", "replace")) for known in LINE_FORMATS)
+
+
+def _parses(known: LineFormat, line: str) -> bool:
+    try:
+        return known.parse(line, "") is not None
+    except DataError:
+        return True
