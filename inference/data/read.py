@@ -119,7 +119,7 @@ def _read(path: Path, run: str, columns: Sequence[Column], options: Options) -> 
 
 
 def _is_step_table(path: Path, columns: Sequence[Column], options: Options) -> bool:
-    """Whether a table holds the steps of one run: step times under a name that logs use, where runs are asked for and not named."""
+    """Whether a table holds the steps of one run: step times as logs name them, where runs are asked for and not named."""
     if options.mapping or not any(column.name == "run" and column.required for column in columns):
         return False
     names = header_of(path)

@@ -69,8 +69,8 @@ def read_training_log(path: Path, run: str, unit_s: float | None = None) -> RawT
     """
     begins = FileStart(path, head(path))
     known = next(known for known in reversed(STEP_LOGS) if known.recognises(begins))  # the last takes any text
-    states_unit = unit_s is None or known.read_in_unit is None
-    found = known.read([path]) if states_unit else known.read_in_unit([path], unit_s)  # pyright: ignore[reportOptionalCall]
+    in_unit = known.read_in_unit
+    found = known.read([path]) if unit_s is None or in_unit is None else in_unit([path], unit_s)
     log, _ = without_warm_up(cast(StepLog, found), hint="")
     return _table(log, run, {"framework": log.framework} if log.framework else {}, single="")
 

@@ -2,8 +2,8 @@
 
 The rule. Later steps are those of the second half of the recording; their median is the typical step. A step is *unlike* them if
 it is further from the typical one than a factor 1.5, or than 6 robust standard deviations of the logarithm, whichever is more,
-either way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is unlike.
-The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it is no
+either way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is
+unlike. The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it is no
 warm-up but a job that changed, and nothing is left out. A log that starts over has a warm-up after every start.
 """
 
@@ -51,16 +51,13 @@ def without_warm_up(recorded: Recorded, skip: int | None = None, hint: str = HIN
         raise DataError(
             f"{recorded.source}: --skip {skip} leaves none of {int(n_steps.sum()):,} recorded steps. Skip fewer."
         )
-    chosen = (
-        recorded.choose(np.flatnonzero(kept))
-        if isinstance(recorded, StepLog)
-        else recorded.choose(steps=np.flatnonzero(kept))
-    )
+    left = np.flatnonzero(kept)
+    chosen = recorded.choose(left) if isinstance(recorded, StepLog) else recorded.choose(steps=left)
     if skip is None:
-        note = _note(step_s, kept, np.asarray(recorded.steps))
+        note = _note(step_s, kept, np.asarray(recorded.steps)) + hint
     else:
         note = f"the first {_counted(int(n_steps[~kept].sum()))} left out (--skip {skip})"
-    return replace(chosen, notes=(*recorded.notes, note)), n_left_out
+    return cast(Recorded, replace(chosen, notes=(*recorded.notes, note))), n_left_out
 
 
 def is_warm_up(step_s: Floats, typical_s: float, log_sd: float) -> NDArray[np.bool_]:

@@ -98,6 +98,7 @@ class SiteReport(Report):
         corrections: knob -> what became of it.
         site_factor: of everything alike.
         record: kept with the calibration.
+        notes: what people should know of the logs that runs are from.
     """
 
     kind: ClassVar[str] = "site-calibration"
@@ -115,6 +116,7 @@ class SiteReport(Report):
     band: BandByStage
     elapsed_s: float
     record: Mapping[str, Json]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
