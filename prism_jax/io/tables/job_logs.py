@@ -59,8 +59,6 @@ def _run(one: JobLog, index: int, skip: int | None, unit: str | None) -> LoggedR
     found, _ = without_warm_up(open_trace(one.log, unit=unit), skip)
     step_s = typical_step_s(found) if isinstance(found, StepLog) else float(np.median(found.step_s))
     name = f"{job.name} log {index}"
-    notes = (f"{name}: {Path(one.log).name}, {len(found.step_s):,} entries, typical step {step_s:.4g} s", *found.notes)
-    return LoggedRun(
-        MeasuredRun(name, job, step_s),
-        tuple(f"{Path(one.log).name}: {note}" if n else note for n, note in enumerate(notes)),
-    )
+    file = Path(one.log).name
+    notes = (f"{name}: typical step {step_s:.4g} s of {len(found.step_s):,} entries of {file}", *found.notes)
+    return LoggedRun(MeasuredRun(name, job, step_s), (notes[0], *(f"{file}: {note}" for note in notes[1:])))

@@ -3,14 +3,14 @@
 The rule. Later steps are those of the second half of the recording; their median is the typical step. A step is *unlike* them if
 it is further from the typical one than a factor 1.5, or than 6 robust standard deviations of the logarithm, whichever is more,
 either way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is
-unlike. The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it is no
-warm-up but a job that changed, and nothing is left out. A log that starts over has a warm-up after every start.
+unlike. The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it
+is no warm-up but a job that changed, and nothing is left out. A log that starts over has a warm-up after every start.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
