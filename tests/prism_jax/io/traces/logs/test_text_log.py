@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.text_log import FORMATS, read_text_log
+from prism_jax.io.traces.logs.text.formats import LINE_FORMATS
+from prism_jax.io.traces.logs.text.read import read_text_log
 from prism_jax.recorded.trace.step_log import StepLog
 
 MEGATRON = (
@@ -152,8 +153,9 @@ HOSTILE = (
 
 def test_patterns_repeat_nothing_without_bound():
     """So that matching takes time in proportion to the line."""
-    for known in FORMATS:
-        for pattern in (known.time, *known.steps):
+    for known in LINE_FORMATS:
+        assert known.patterns
+        for pattern in known.patterns:
             outside_classes = re.sub(r"\[[^\]]*\]", "", pattern.pattern.replace("\\[", ""))
             assert not re.search(r"[*+]|\{\d*,\}", outside_classes), pattern.pattern
 
@@ -169,6 +171,6 @@ def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str)
 
 
 def test_too_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("prism_jax.io.traces.logs.text_log.MAX_ENTRIES", 3)
+    monkeypatch.setattr("prism_jax.io.traces.logs.entries.MAX_ENTRIES", 3)
     with pytest.raises(DataError, match=r"run7\.log: more than 3 step times"):
         read(tmp_path, "".join(megatron(n, 500.0) for n in range(4)))
