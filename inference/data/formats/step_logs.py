@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,7 +73,8 @@ def read_training_log(path: Path, run: str, unit_s: float | None = None) -> RawT
     in_unit = known.read_in_unit
     found = known.read([path]) if unit_s is None or in_unit is None else in_unit([path], unit_s)
     log, _ = without_warm_up(cast(StepLog, found), hint="")
-    return _table(log, run, {"framework": log.framework} if log.framework else {}, single="")
+    table = _table(log, run, {"framework": log.framework} if log.framework else {}, single="")
+    return replace(table, in_si=in_unit is not None)
 
 
 def _table(log: StepLog, run: str, about: dict[str, Any], single: str) -> RawTable:
