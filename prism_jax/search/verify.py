@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
+from ..result.interval import holding
 from ..variability.tree import Variability
 from .evaluate import Evaluator
 from .tail import TailScorer
@@ -64,7 +65,7 @@ def promise(
     if posterior:
         under = [_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior]
         low, high = np.quantile([1.0 - own[1] / own[0] for own in under], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        over = (float(low) - half, float(high) + half)
+        over = holding(middle, float(low) - half, float(high) + half)
     return GainEstimate(
         float(pairs[:, 0].mean()), float(pairs[:, 1].mean()), middle, (middle - half, middle + half), over
     )

