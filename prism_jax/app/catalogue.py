@@ -234,6 +234,22 @@ def traces() -> Catalogue:
     return Catalogue(TRACE_FORMATS.names, ("format", "what it is", "files of a job"), row, entry)
 
 
+def logs() -> Catalogue:
+    """Text logs of training frameworks, which the `trace` commands, `fit steps` and `calibrate --log` read."""
+    from ..io.traces.logs.text.formats import LINE_FORMATS
+    from ..io.traces.logs.text.line_format import KINDS
+
+    def entry(name: str) -> Entry:
+        found = LINE_FORMATS.named(name)
+        return {"name": found.name, "line": found.looks_for, "step time": KINDS[found.kind], "note": found.note}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, found["line"], found["step time"]
+
+    return Catalogue(LINE_FORMATS.names, ("log", "line", "step time"), row, entry)
+
+
 def examples() -> Catalogue:
     """Shipped jobs."""
     from ..io.job.examples import example_files
@@ -275,6 +291,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "kernels": kernels,
     "families": families,
     "traces": traces,
+    "logs": logs,
     "examples": examples,
     "schemas": schemas,
 }

@@ -20,6 +20,12 @@ MAX_STEP_S = 1e7
 
 Facts: TypeAlias = Mapping[str, float]
 REPORTED, PARTS, CLOCK, WHOLE_RUN = range(4)
+KINDS = {
+    REPORTED: "reported",
+    PARTS: "sum of its reported parts",
+    CLOCK: "time between two lines",
+    WHOLE_RUN: "mean of the whole run",
+}
 
 
 @dataclass(frozen=True)
