@@ -15,7 +15,6 @@ from ..io.space import read_space
 from ..io.write import run_record, write_text
 from ..job import Job
 from ..objective import Objective, plan_objective
-from ..plan.plan import ParallelPlan
 from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
@@ -48,12 +47,14 @@ class SearchRun:
         """
         if isinstance(self.source, Job):
             raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
+        from ..search.study import written_plan  # needs JAX
+
         best = self.study.best
         comment = (
             f"The best of {self.report.n_plans:,} plans of {self.report.job.name} by {self.report.objective}: "
             f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
         )
-        write_text(path, job_with_plan(self.source, self.overrides, _written(best.plan), ("layer_split",), comment))
+        write_text(path, job_with_plan(self.source, self.overrides, written_plan(best.plan), ("layer_split",), comment))
 
     def figure(self) -> Figure:
         """Plans by objective and memory."""
@@ -237,15 +238,6 @@ def _of_level(fitted: FittedJob) -> list[str]:
     return [f"{fitted.level.file}: a search does not use the level of the log, which is of one plan"]
 
 
-def _written(plan: ParallelPlan) -> dict[str, Any]:
-    """Fields of a plan that a search chose, as a job file spells them."""
-    from ..search.study import plan_dict  # needs JAX
-
-    chosen = plan_dict(plan)
-    derived = ["n_micro_batch", "n_devices", *([] if plan.sharding == "hsdp" else ["dp_shard"])]
-    return {name: value for name, value in chosen.items() if name not in derived}
-
-
 def _space(space: str | Path | PlanSpace | None, job: Job, any_framework: bool) -> PlanSpace:
     if isinstance(space, PlanSpace):
         return space
@@ -275,4 +267,12 @@ def _study(
 
 def _facts(job: Job) -> SearchedJob:
     device = job.cluster.device
-    return SearchedJob(job.name, job.model.name, job.cluster.name, device.name, job.cluster.n_devices, device.hbm_bytes)
+    return SearchedJob(
+        job.name,
+        job.model.name,
+        job.cluster.name,
+        device.name,
+        job.cluster.n_devices,
+        device.hbm_bytes,
+        job.model.sample_unit,
+    )

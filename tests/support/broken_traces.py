@@ -390,12 +390,12 @@ log_file("MaxText log with a time of zero", MAXTEXT.format(3, 0.0), r"train\.log
 log_file(
     "torchtitan log without a clock",
     "step:  1  loss:  8.12  memory:  1.41GiB(1.79%)  tps: 7,831  mfu: 1.86%\n" * 2,
-    r"train\.log: 1 steps of torchtitan .* nor the lines 'Training starts at",
+    r"train\.log: 1 step of torchtitan .* nor the lines 'Training starts at",
 )
 log_file(
     "DeepSpeed log of one step",
     "[2023-07-25 21:03:21,037] [INFO] [logging.py:96:log_dist] [Rank 0] step=35, skipped=0, lr=[2e-06], mom=[]\n",
-    r"train\.log: 1 steps of DeepSpeed .* not how long they took",
+    r"train\.log: 1 step of DeepSpeed .* not how long they took",
 )
 
 # --- Scalars ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ A report in plain types writes an interval in one of these ways; a new way of wr
 |---|---|---|
 | `X` beside `X_interval` or `X_interval_s` | X, or X of `predicted_s` | a pair |
 | `correlation_across_gpus` beside `correlation_interval_90` | it | a pair |
-| `gain` beside `posterior_interval` | gain | a pair |
+| `gain` beside `posterior_interval`, `model_interval` | gain | a pair |
 | p50, p95, ... beside `interval` | each | its pair in `interval` |
 | `median`, `after` or `p50` beside `p5` and `p95` | it | both |
 | `predicted_s` beside `low_s` and `high_s` | it | both |
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+OF_GAIN = ("posterior", "model")
 ROUNDING = 1e-9  # relative: quantiles of equal numbers
 
 
@@ -54,7 +55,7 @@ def _beside(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[float, float, fl
         name = key.removesuffix("_s").removesuffix("_interval")
         if key.endswith(("_interval", "_interval_s")) and pair is not None:
             value = facts.get(name, facts.get("predicted_s", {}).get(name))
-            yield key, ((facts["gain"] if name == "posterior" else value), *pair)
+            yield key, ((facts["gain"] if name in OF_GAIN else value), *pair)
     if "correlation_interval_90" in facts:
         yield "correlation", (facts["correlation_across_gpus"], *facts["correlation_interval_90"])
     for name, pair in (facts.get("interval") or {}).items():

@@ -51,6 +51,10 @@ def typical_step_s(log: StepLog) -> float:
     return float(np.median(log.step_s))
 
 
+def _counted(n: int) -> str:
+    return "1 entry" if n == 1 else f"{n:,} entries"
+
+
 def _run(one: JobLog, index: int, skip: int | None, unit: str | None) -> LoggedRun:
     try:
         job = load_job(one.job, [])
@@ -60,5 +64,5 @@ def _run(one: JobLog, index: int, skip: int | None, unit: str | None) -> LoggedR
     step_s = typical_step_s(found) if isinstance(found, StepLog) else float(np.median(found.step_s))
     name = f"{job.name} log {index}"
     file = Path(one.log).name
-    notes = (f"{name}: typical step {step_s:.4g} s of {len(found.step_s):,} entries of {file}", *found.notes)
+    notes = (f"{name}: typical step {step_s:.4g} s of {_counted(len(found.step_s))} of {file}", *found.notes)
     return LoggedRun(MeasuredRun(name, job, step_s), (notes[0], *(f"{file}: {note}" for note in notes[1:])))

@@ -88,13 +88,15 @@ def _without_steps(path: Path, found: list[Found]) -> DataError:
     started = max(found, key=lambda one: len(one.entries))
     if len(started.entries) == 0:
         return DataError(
-            f"{path}: no line with a step time. Supported formats: text logs of {frameworks()}, and MLPerf (:::MLLOG). "
-            f"Looked for {looked_for()}."
+            f"{path}: no line with a step time. Supported formats: text logs of {frameworks()}, and MLPerf (:::MLLOG); by their "
+            "content also tables of step times (CSV, TSV), W&B histories (JSON lines), TensorBoard event files and "
+            f"trainer_state.json. Looked for {looked_for()}."
         )
-    known = started.known
+    known, n = started.known, len(started.entries)
+    counted = "1 step" if n == 1 else f"{n:,} steps"
     needs = "" if known.work is None else f", nor {known.work.needs}"
     return DataError(
-        f"{path}: {len(started.entries):,} steps of {known.framework} ({known.looks_for}), but not how long they took: there are "
+        f"{path}: {counted} of {known.framework} ({known.looks_for}), but not how long they took: there are "
         f"no two lines with a time of day between which training went on{needs}. Keep these lines, or log the step time."
     )
 
