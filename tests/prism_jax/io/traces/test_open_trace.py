@@ -30,8 +30,8 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def trace_at(path: Path, **more: Path) -> Trace:
-    found = open_trace(path, **more)
+def trace_at(path: Path, meta: Path | None = None) -> Trace:
+    found = open_trace(path, meta)
     assert isinstance(found, Trace)
     return found
 
