@@ -148,6 +148,16 @@ HOSTILE = (
     "e-+.0",
     "train_step_timing in s=",
     "iteration: 1 / ",
+    "step: 1 ",
+    "2025-03-12 11:10:00,1 ",
+    "step=1, skipped=",
+    "global_step=1 ",
+    "| fwd: 1 ",
+    "parallelism: a=1, ",
+    "device mesh with [a], [1, ",
+    " 1%|",
+    "'step': 1 ",
+    "\x1b[3",
 )
 
 
@@ -163,7 +173,8 @@ def test_patterns_repeat_nothing_without_bound():
 @pytest.mark.parametrize("part", HOSTILE)
 def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str):
     markers = (
-        "elapsed time per iteration (ms): x train_step_timing in s: x train_step_timing in s=x time_per_iteration_ms: x"
+        "elapsed time per iteration (ms): x train_step_timing in s: x train_step_timing in s=x time_per_iteration_ms: x "
+        "completed step: x tps: x time (ms) | x, skipped= SamplesPerSec= iter time (s): x %| 'loss': 'train_runtime': x"
     )
     line = (part * (2**20 // len(part)))[: 2**20 - len(markers)] + markers
     with pytest.raises(DataError):
