@@ -19,6 +19,7 @@ from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
 from ..search.plans.space import PlanSpace, default_space
+from ..start_jax import keep_programs
 from .jobs import JobSource, loaded, source_of
 from .load_fits import FitFiles, FittedJob, calibrated_job, with_variability
 
@@ -106,6 +107,7 @@ def run_search(
         ConfigError, DataError, FitError: a file or an option is wrong.
         PlanError: no plan is feasible.
     """
+    keep_programs()
     check_method(method, resume)
     _check_margin(memory_margin)
     price = price_per_gpu_hour
@@ -158,6 +160,7 @@ def search_sizes(
     Example:
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
+    keep_programs()
     _check_margin(memory_margin)
     price = price_per_hour or None
     fitted, values = _asked(job, overrides, fits, force, space, any_framework, seed, progress, objective, price)

@@ -16,6 +16,7 @@ from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import WhatIfReport
+from ...start_jax import keep_programs
 from .facts import what_if_report
 from .source import TraceSource, named, recorded_ops
 
@@ -96,6 +97,7 @@ def run_what_if(
     trace, n_left_out = without_warm_up(recorded_ops(source, meta), skip)
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
+    keep_programs()
     import jax  # here, so that mistakes above do not wait for it
 
     from ...recorded.criticality import trace_criticality
