@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from .simulate.sensitivity.quantile import noise_free_step as noise_free_step, step_quantile as step_quantile
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .variability.tree import Variability as Variability
-    from .workload.transformer.spec import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSpec as TransformerSpec
+    from .workload.transformer.spec import (
+        MLASpec as MLASpec,
+        MoESpec as MoESpec,
+        TransformerSpec as TransformerSpec,
+        WindowSpec as WindowSpec,
+    )
 
 _HOME = {
     "Cluster": "system.hardware",
@@ -55,6 +60,7 @@ _HOME = {
     "Trace": "recorded.trace.trace",
     "TracePrediction": "recorded.prediction",
     "TransformerSpec": "workload.transformer.spec",
+    "WindowSpec": "workload.transformer.spec",
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
     "calibrate_site": "app.calibrate",

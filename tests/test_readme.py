@@ -228,7 +228,15 @@ def test_the_job_loads(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/method.md", "docs/glossary.md", "docs/benchmarks.md", "docs/design.md", "docs/extending.md"],
+    [
+        "README.md",
+        "docs/method.md",
+        "docs/glossary.md",
+        "docs/benchmarks.md",
+        "docs/design.md",
+        "docs/extending.md",
+        "docs/models.md",
+    ],
 )
 def test_links_lead_to_files(page: str):
     file = ROOT / page

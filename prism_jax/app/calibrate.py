@@ -89,7 +89,7 @@ def run_calibration(
     if out is not None:
         fitted.save(str(out))
     notes = [note for one in logged for note in one.notes]
-    report = from_plain(SiteReport, to_plain({**fitted.summary(), "notes": notes}))
+    report = from_plain(SiteReport, to_plain({**fitted.summary(), **({"notes": notes} if notes else {})}))
     return SiteRunResult(report, fitted, None if out is None else Path(out))
 
 

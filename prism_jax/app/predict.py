@@ -131,7 +131,7 @@ def predict_many(
         >>> [found.quantile(0.95) for found in predict_many(jobs, key=jax.random.key(0))]  # doctest: +SKIP
     """
     keep_programs()
-    from ..simulate.many import predict_many as simulate  # needs JAX, which importing this module does not
+    from ..simulate.batch.many import predict_many as simulate  # needs JAX, which importing this module does not
 
     given: dict[str, Any] = {} if n_samples is None else {"n_samples": n_samples}
     own = [load_fits(loaded(job), fits, force=force).job for job in jobs]

@@ -20,11 +20,12 @@ from ..progress import Progress
 from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport, StepTime
 from ..result import StepTimeDistribution
 from ..result.interval import holding
+from ..simulate.batch.epistemic import epistemic_band
 from ..simulate.brute import COLUMNS_PER_CALL
-from ..simulate.epistemic import epistemic_band
 from ..simulate.known import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
+from ..workload.notes import workload_notes
 from .load_fits import FittedJob
 from .log_level import JobAtLevel, at_log_level
 from .prediction_report import QUANTILES, prediction_report
@@ -83,7 +84,12 @@ def simulated(
     report = prediction_report(
         at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
     )
-    notes = [*report.notes, *fitted.notes, *([at_level.note] if at_level.note else [])]
+    notes = [
+        *workload_notes(job.model, job.plan),
+        *report.notes,
+        *fitted.notes,
+        *([at_level.note] if at_level.note else []),
+    ]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
         band = _band(replace(fitted, job=job), asked.seed, report.n_samples, report.step_time_s, progress)

@@ -20,6 +20,7 @@ from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
 from ..search.plans.space import PlanSpace, default_space
 from ..start_jax import keep_programs
+from ..workload.notes import workload_notes
 from .jobs import JobSource, loaded, source_of
 from .load_fits import FitFiles, FittedJob, calibrated_job, with_variability
 
@@ -127,7 +128,7 @@ def run_search(
         "fit": list(fits),
     }
     found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
-    found["notes"] = [*found["notes"], *_of_level(fitted)]
+    found["notes"] = [*workload_notes(own.model, own.plan), *found["notes"], *_of_level(fitted)]
     return SearchRun(from_plain(StudyReport, found), study, job, tuple(overrides))
 
 

@@ -64,7 +64,7 @@ class TraceFacts:
     last_step: int
     step_s: RecordedTimes
     notes: tuple[str, ...]
-    n_left_out: int = 0
+    n_left_out: Annotated[int | None, WHERE_KNOWN] = None
     name: Annotated[str | None, WHERE_KNOWN] = None
     job: Annotated[RecordedJobFacts | None, WHERE_KNOWN] = None
     op_types: Annotated[Mapping[str, OpTypeFacts] | None, WHERE_KNOWN] = None

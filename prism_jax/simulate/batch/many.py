@@ -10,12 +10,12 @@ from functools import partial
 import jax
 from jax import Array
 
-from ..job import Job
-from ..progress import Progress, silent
-from ..result import StepTimeDistribution
-from .inputs import column_inputs, regime_factors
-from .predict import DEFAULT_COLUMNS, REGIME_SCORES, predict
-from .program import lower
+from ...job import Job
+from ...progress import Progress, silent
+from ...result import StepTimeDistribution
+from ..inputs import column_inputs, regime_factors
+from ..predict import DEFAULT_COLUMNS, REGIME_SCORES, predict
+from ..program import lower
 
 
 def predict_many(
