@@ -157,13 +157,20 @@ def frameworks() -> Catalogue:
 
     def entry(name: str) -> Entry:
         found = FRAMEWORKS.named(_known("framework", name, known))
-        return {"name": found.name, "kernels": found.style, "description": found.about}
+        return {
+            "name": found.name,
+            "kernels": found.style,
+            "description": found.about,
+            "searched": {"memory_margin": found.memory_margin, **asdict(found.capabilities)},
+        }
 
     def row(name: str) -> Sequence[str]:
-        found = entry(name)
-        return name, found["kernels"], found["description"]
+        found = FRAMEWORKS.named(name)
+        schedules = found.capabilities.schedules
+        pipelines = "all" if schedules is None else ", ".join(schedules) or "none"
+        return name, found.style, pipelines, found.about
 
-    return Catalogue(known, ("framework", "kernels", "what it is"), row, entry)
+    return Catalogue(known, ("framework", "kernels", "pipelines in a search", "what it is"), row, entry)
 
 
 def objectives() -> Catalogue:
