@@ -150,12 +150,25 @@ def posterior(
     with jax.enable_x64(True):
         start_key, draw_key = jax.random.split(key)
         made = program(model, data, start_key)
+        found = None
         if near is not None and near.shape[1] == made.n_dim <= ADAPT_UP_TO:
             found = weighted(made, around(near), settings.n_approximate_draw, draw_key)
-            if found.k_hat < GOOD_K:
-                return found
-        if method == "nuts":
-            return sample(made, settings, draw_key, progress=progress, partial=resume, enough=enough)
-        if method == "svi":
-            return fit_svi(made, settings, draw_key, progress=progress)
-        return fit_map(made, settings, draw_key)
+        if found is None or not found.k_hat < GOOD_K:
+            if method == "nuts":
+                found = sample(made, settings, draw_key, progress=progress, partial=resume, enough=enough)
+            elif method == "svi":
+                found = fit_svi(made, settings, draw_key, progress=progress)
+            else:
+                found = fit_map(made, settings, draw_key)
+        return _completed(model, data, found, jax.random.fold_in(draw_key, 1))
+
+
+def _completed(model: Model[Any], data: Any, sampled: Sampled, key: jax.Array) -> Sampled:
+    """With the sites that a model integrates out in its program, and draws afterwards."""
+    complete = getattr(model, "complete", None)
+    if complete is None:
+        return sampled
+    shape = sampled.diverging.shape
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
+    drawn = {name: value.reshape(*shape, *value.shape[1:]) for name, value in complete(data, flat, key).items()}
+    return replace(sampled, draws={**sampled.draws, **drawn})
