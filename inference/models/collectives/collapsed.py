@@ -32,32 +32,32 @@ def log_likelihood(data: CollectivesData, off: Any, variance: Any, scale: Any, p
         profile: log factor of steps at the knots [knot].
     """
     n_curve, n_knot = data.curve_from.shape[0], data.knots.shape[0]
-    shape = jnp.exp(profile)[:, None] * data.smooth
-    low, high = 1.0 - data.weight, data.weight
-    said = jnp.zeros((n_curve, n_knot, n_knot))
-    for a, one in ((0, low), (1, high)):
-        for b, other in ((0, low), (1, high)):
-            said = said.at[data.curve, data.knot + a, data.knot + b].add(one * other / variance)
-    pull = jnp.zeros((n_curve, n_knot))
-    pull = pull.at[data.curve, data.knot].add(low * off / variance)
-    pull = pull.at[data.curve, data.knot + 1].add(high * off / variance)
-    found = (jnp.einsum("ki,ckl,lj->cij", shape, said, shape), pull @ shape)
-    first = (jnp.asarray(data.curve_from) < 0).astype(float)
+    at_cell = _mixed(data) @ (jnp.exp(profile)[:, None] * data.smooth)
+    weight = (jnp.arange(n_curve)[:, None] == data.curve) / variance
+    precision = jnp.swapaxes(weight[:, :, None] * at_cell, 1, 2) @ at_cell
+    score = (weight * off) @ at_cell
+    first = jnp.asarray(data.curve_from) < 0
+    eye = jnp.eye(n_knot)
 
-    def step(before: tuple[Array, Array], curve: Any) -> tuple[tuple[Array, Array], Array]:
-        mean, covariance = before
-        precision, score, scale, first = curve
-        mean = (1.0 - first) * mean
-        prior, prior_volume = inverse((1.0 - first) * covariance + scale**2 * jnp.eye(n_knot))
-        after, volume = inverse(prior + precision)
-        left = score - precision @ mean
+    def update(mean: Any, prior: Any, prior_volume: Any, c: Any) -> tuple[tuple[Array, Array], Array]:
+        after, volume = inverse(prior + precision[c])
+        left = score[c] - precision[c] @ mean
         shift = after @ left
-        quadratic = 2.0 * mean @ score - mean @ precision @ mean + left @ shift
+        quadratic = 2.0 * mean @ score[c] - mean @ precision[c] @ mean + left @ shift
         return (mean + shift, after), 0.5 * (quadratic - volume - prior_volume)
 
-    start = (jnp.zeros(n_knot), jnp.zeros((n_knot, n_knot)))
-    _, of_curve = jax.lax.scan(step, start, (*found, scale, first))
-    return jnp.sum(of_curve) - 0.5 * jnp.sum(off**2 / variance + jnp.log(variance))
+    def begin(c: Any) -> tuple[tuple[Array, Array], Array]:
+        return update(jnp.zeros(n_knot), eye / scale[c] ** 2, 2.0 * n_knot * jnp.log(scale[c]), c)
+
+    def step(before: tuple[Array, Array], c: Any) -> tuple[tuple[Array, Array], Array]:
+        mean, covariance = before
+        return jax.lax.cond(first[c], begin, lambda c: update(mean, *inverse(covariance + scale[c] ** 2 * eye), c), c)
+
+    smallest, density = begin(0)
+    if n_curve > 1:
+        _, others = jax.lax.scan(step, smallest, jnp.arange(1, n_curve))
+        density += jnp.sum(others)
+    return density - 0.5 * jnp.sum(off**2 / variance + jnp.log(variance))
 
 
 def residuals(
@@ -70,14 +70,10 @@ def residuals(
     n_draw, n_knot = len(off), len(data.knots)
     shape = np.exp(profile)[:, :, None] * data.smooth
     mean, covariance = np.zeros((n_draw, n_knot)), np.zeros((n_draw, n_knot, n_knot))
-    filtered = []
+    mixed, filtered = np.asarray(_mixed(data)), []
     for c in range(len(data.curve_from)):
         here = data.curve == c
-        rows = np.arange(here.sum())
-        mixed = np.zeros((len(rows), n_knot))
-        mixed[rows, data.knot[here]] = 1.0 - data.weight[here]
-        mixed[rows, data.knot[here] + 1] += data.weight[here]
-        at_cell = mixed @ shape
+        at_cell = mixed[here] @ shape
         weighted = np.swapaxes(at_cell, 1, 2) / variance[:, None, here]
         if data.curve_from[c] < 0:
             mean, covariance = np.zeros_like(mean), np.zeros_like(covariance)
@@ -96,6 +92,12 @@ def residuals(
         factor = np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))
         white[:, c] = mean + _times(factor, rng.standard_normal((n_draw, n_knot)))
     return white @ np.swapaxes(shape, 1, 2)
+
+
+def _mixed(data: CollectivesData) -> Any:
+    """What each knot adds to each cell [cell, knot]."""
+    knot, here = np.arange(data.knots.shape[0]), data.knot[:, None]
+    return (knot == here) * (1.0 - data.weight[:, None]) + (knot == here + 1) * data.weight[:, None]
 
 
 def _times(matrix: Floats, vector: Floats) -> Floats:

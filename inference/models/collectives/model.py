@@ -32,19 +32,24 @@ from .columns import COLUMNS
 from .data import CollectivesData, from_frame
 from .least_squares import fit_laws
 
-# Median and log standard deviation of log-normal spreads, all of log seconds.
-CURVE_SCALE = (0.05, 1.0)  # a law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
-PROFILE = 0.7  # some sizes are several times as restless as others: those at which protocols and algorithms change
-STEP_SCALE = (0.07, 0.5)  # residuals change by 3-20 % per doubling of scale
-ACROSS_SCALE = (0.20, 0.5)  # and by 8-50 % from one node to several: other links, other algorithms
-DEVIATION_SCALE = ((0.02, 0.7), (0.15, 0.7))  # settings and libraries: little in a node, a lot across nodes
-# Unevenness of cells around a smooth curve on eight GPUs: 0.2-20 %; larger by a factor 1.1 (0.8 to 1.5) per doubling of scale.
-LOG_UNEVEN, UNEVEN_GROWTH = (np.log(0.02), 1.2), (0.1, 0.15)
-# Repeats on eight GPUs agree to 0.1-10 %; worse by a factor 1.1 (0.7 to 1.6) per doubling.
-LOG_NOISE, NOISE_GROWTH = (np.log(0.01), 1.0), (0.1, 0.2)
+# Normal priors, mean and standard deviation. Scales are log-normal, in units of log seconds.
+SPREADS = {
+    "log_curve_scale": (np.log(0.05), 1.0),  # a law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    "log_step_scale": (np.log(0.07), 0.5),  # residuals change by 3-20 % per doubling of scale
+    "log_across_scale": (np.log(0.20), 0.5),  # and by 8-50 % from one node to several: other links, other algorithms
+    "log_uneven": (np.log(0.02), 1.2),  # unevenness of cells around a smooth curve on eight GPUs: 0.2-20 %
+    "uneven_growth": (0.1, 0.15),  # larger by a factor 1.1 (0.8 to 1.5) per doubling of scale
+    "log_noise": (np.log(0.01), 1.0),  # repeats on eight GPUs agree to 0.1-10 %
+    "noise_growth": (0.1, 0.2),  # worse by a factor 1.1 (0.7 to 1.6) per doubling
+    "noise_tail": (0.3, 0.8),  # log of the degrees of freedom above `TAIL_ABOVE`: 2.5 in all, from all but Cauchy to 8
+    "in_place": (0.0, 0.05),  # in place is a few per cent faster or slower
+}
+RESTLESS = 0.5  # some sizes are several times as restless as others: those at which protocols and algorithms change
+DEVIATIONS = {  # settings and libraries: little in a node, a lot across nodes
+    "log_deviation_in_node": (np.log(0.02), 0.7),
+    "log_deviation_across": (np.log(0.15), 0.7),
+}
 TAIL_ABOVE = 1.2  # degrees of freedom exceed this, so that a slowdown has a mean
-TAIL = (0.3, 0.8)  # log of what they are above: 2.5 in all, from all but Cauchy to 8
-IN_PLACE = 0.05  # in place is a few per cent faster or slower
 FLAT = 100.0  # no prior: that of the law is on its parameters
 
 
@@ -82,57 +87,44 @@ class Collectives:
         """Priors, and the likelihood of cells, residuals integrated out, and of repeats."""
         fabric = data.curve_fabric[data.curve]
         parameters = self._parameters(data)
-        white = _sample("profile_white", dist.Normal().expand([data.coarse.shape[1]]).to_event(1))
-        profile = _sample("profile_scale", dist.HalfNormal(PROFILE)) * (data.coarse @ white)
-        profile = jnp.asarray(
-            numpyro.deterministic("profile", profile - jnp.mean(profile))
-        )  # levels have sites of their own
+        spread = _normals("spreads", SPREADS)
+        profile = _profile(data)
         centre = laws.log_seconds(
             self.law, {name: value[fabric] for name, value in parameters.items()}, data.where, jnp.exp(data.log_bytes)
         )
         if data.n_deviation:
             centre += _deviation(data)
-        in_place = _sample("in_place", dist.Normal(0.0, IN_PLACE))
-        off = data.log_s - centre - in_place * data.in_place
-        level, growth = _level("uneven", LOG_UNEVEN, UNEVEN_GROWTH, len(data.fabrics))
+        off = data.log_s - centre - spread["in_place"] * data.in_place
         restless = predict.between(profile[None], jnp.zeros_like(data.curve), data)
-        uneven = jnp.exp(level[fabric] + growth * _doublings(data.n_gpus) + restless)
+        uneven = jnp.exp(_scale("uneven", spread, fabric, data.n_gpus, len(data.fabrics)) + restless)
         scales = {
-            name: _sample(name, dist.LogNormal(np.log(median), sd))
-            for name, (median, sd) in {
-                "curve_scale": CURVE_SCALE,
-                "step_scale": STEP_SCALE,
-                "across_scale": ACROSS_SCALE,
-            }.items()
+            name: jnp.asarray(numpyro.deterministic(name, jnp.exp(spread[f"log_{name}"])))
+            for name in ("curve_scale", "step_scale", "across_scale")
         }
         scale = predict.scale_of_curves(data, scales, jnp)
         numpyro.factor("cells", collapsed.log_likelihood(data, off, uneven**2 / data.trust, scale, profile))
-        level, growth = _level("noise", LOG_NOISE, NOISE_GROWTH, len(data.fabrics))
-        df = numpyro.deterministic("noise_df", TAIL_ABOVE + _sample("noise_tail", dist.LogNormal(*TAIL)))
+        df = numpyro.deterministic("noise_df", TAIL_ABOVE + jnp.exp(spread["noise_tail"]))
+        noise = jnp.exp(_scale("noise", spread, data.repeat_fabric, data.repeat_gpus, len(data.fabrics)))
         if data.repeat.shape[0]:
-            noise = jnp.exp(level[data.repeat_fabric] + growth * _doublings(data.repeat_gpus))
-            numpyro.sample("repeat", dist.StudentT(df, in_place * data.repeat_in_place, noise), obs=data.repeat)
+            law = dist.StudentT(df, spread["in_place"] * data.repeat_in_place, noise)
+            numpyro.sample("repeat", law, obs=data.repeat)
 
     def start(self, data: CollectivesData) -> dict[str, Any]:
         """The least-squares law, and everything else at its prior's median but for what that law leaves."""
         n = len(data.fabrics)
         found = fit_laws(self.law, data)
         first: dict[str, Any] = {"held": np.stack([one.held for one in found])}
-        first |= {f"all_{name}": np.asarray(prior.median) for name, prior in laws.priors(self.law).items() if n > 1}
         if n > 1:
-            first |= {"uneven_level": np.full(n, LOG_UNEVEN[0]), "noise_level": np.full(n, LOG_NOISE[0])}
+            first["everywhere"] = np.array([prior.median for prior in laws.priors(self.law).values()])
+            first |= {f"{kind}_level": np.full(n, SPREADS[f"log_{kind}"][0]) for kind in ("uneven", "noise")}
         if len(data.two_nodes):
             first["two_node_of"] = np.full(len(data.two_nodes), laws.TWO_NODE_SCALE)
         if data.n_deviation:
             first["deviation_white"] = np.zeros((data.n_deviation, data.coarse.shape[1]))
+            first["deviation_spreads"] = np.array([mean for mean, _ in DEVIATIONS.values()])
         return first | {
-            "profile_white": np.zeros(data.coarse.shape[1]),
-            "profile_scale": np.asarray(0.5 * PROFILE),
-            "curve_scale": np.asarray(CURVE_SCALE[0]),
-            "step_scale": np.asarray(STEP_SCALE[0]),
-            "across_scale": np.asarray(ACROSS_SCALE[0]),
-            "log_uneven": np.asarray(LOG_UNEVEN[0]),
-            "log_noise": np.asarray(LOG_NOISE[0]),
+            "spreads": np.array([mean for mean, _ in SPREADS.values()]),
+            "restless": np.zeros(data.coarse.shape[1]),
         }
 
     def complete(self, data: CollectivesData, draws: Draws, key: Array) -> dict[str, np.ndarray]:
@@ -166,11 +158,15 @@ class Collectives:
         n_fabric, known = len(data.fabrics), laws.priors(self.law)
         held = _sample("held", dist.Normal(0.0, FLAT).expand([n_fabric, len(known)]).to_event(2))
         out = laws.from_reference(dict(zip(known, held.T, strict=True)), data.reference)
-        for name, prior in known.items():
-            centre, spread = prior.median, float(np.hypot(prior.sd, prior.between))
-            if n_fabric > 1:
-                centre, spread = _sample(f"all_{name}", dist.Normal(prior.median, prior.sd)), prior.between
-            numpyro.factor(f"prior_{name}", jnp.sum(dist.Normal(centre, spread).log_prob(out[name])))
+        centre, spread = np.array([prior.median for prior in known.values()]), [np.hypot(p.sd, p.between) for p in known.values()]
+        if n_fabric > 1:
+            everywhere = dist.Normal(centre, np.array([prior.sd for prior in known.values()]))
+            centre, spread = _sample("everywhere", everywhere.to_event(1)), [prior.between for prior in known.values()]
+            for name, value in zip(known, centre, strict=True):
+                numpyro.deterministic(f"all_{name}", value)
+        each = jnp.stack([out[name] for name in known], axis=1)
+        numpyro.factor("law", jnp.sum(dist.Normal(centre, np.array(spread)).log_prob(each)))
+        for name in known:
             numpyro.deterministic(name, out[name])
         two_node = jnp.zeros(n_fabric)
         if data.two_nodes.shape[0]:
@@ -179,32 +175,39 @@ class Collectives:
         return out | {"two_node": jnp.asarray(numpyro.deterministic("two_node", two_node))}
 
 
+def _profile(data: CollectivesData) -> Any:
+    """How much more restless than others each size is, a log factor at the knots [knot]."""
+    restless = _sample("restless", dist.Normal(0.0, RESTLESS).expand([data.coarse.shape[1]]).to_event(1))
+    profile = data.coarse @ (restless - jnp.mean(restless))  # levels have sites of their own
+    return jnp.asarray(numpyro.deterministic("profile", profile))
+
+
 def _deviation(data: CollectivesData) -> Any:
     """Log deviation of every cell's configuration from its fabric, the same at all scales of a regime."""
-    scales = [
-        _sample(f"deviation_scale_{i}", dist.LogNormal(np.log(median), sd))
-        for i, (median, sd) in enumerate(DEVIATION_SCALE)
-    ]
-    scale = jnp.where(data.deviation_across == 1, scales[1], scales[0])[:, None]
+    scales = jnp.exp(jnp.stack(list(_normals("deviation_spreads", DEVIATIONS).values())))
     white = _sample("deviation_white", dist.Normal().expand([data.n_deviation, data.coarse.shape[1]]).to_event(2))
-    deviation = jnp.asarray(numpyro.deterministic("deviation", scale * white @ data.coarse.T))
+    deviation = scales[data.deviation_across][:, None] * (white @ data.coarse.T)
+    deviation = jnp.asarray(numpyro.deterministic("deviation", deviation))
     number = predict.deviation_number(data)
     return jnp.where(number < 0, 0.0, predict.between(deviation, number, data))
 
 
-def _level(kind: str, level: tuple[float, float], growth: tuple[float, float], n_fabric: int) -> tuple[Any, Any]:
-    """Log scale on the reference number of GPUs [fabric], and its growth per doubling."""
-    centre = _sample(f"log_{kind}", dist.Normal(*level))
+def _scale(kind: str, spread: Mapping[str, Any], fabric: Any, n_gpus: Any, n_fabric: int) -> Any:
+    """Log scale of unevenness or noise of every row of `fabric` and `n_gpus`; it grows with the doublings of scale."""
+    level = spread[f"log_{kind}"][None]
     if n_fabric > 1:
-        of_fabric = _sample(f"{kind}_level", dist.Normal(centre, predict.FABRIC_NOISE).expand([n_fabric]))
+        level = _sample(f"{kind}_level", dist.Normal(level[0], predict.FABRIC_NOISE).expand([n_fabric]).to_event(1))
     else:
-        of_fabric = jnp.asarray(numpyro.deterministic(f"{kind}_level", centre[None]))
-    return of_fabric, _sample(f"{kind}_growth", dist.Normal(*growth))
+        numpyro.deterministic(f"{kind}_level", level)
+    return level[fabric] + spread[f"{kind}_growth"] * jnp.log2(n_gpus / laws.REFERENCE_GPUS)
+
+
+def _normals(site: str, priors: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """Independent normal values by name, sampled together, which compiles faster than one by one."""
+    mean, sd = np.array(list(priors.values())).T
+    values = _sample(site, dist.Normal(mean, sd).to_event(1))
+    return {name: jnp.asarray(numpyro.deterministic(name, values[i])) for i, name in enumerate(priors)}
 
 
 def _sample(name: str, law: Any) -> Any:
     return jnp.asarray(numpyro.sample(name, law))
-
-
-def _doublings(n_gpus: Any) -> Any:
-    return jnp.log2(n_gpus / laws.REFERENCE_GPUS)
