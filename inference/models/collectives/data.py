@@ -51,6 +51,7 @@ class CollectivesData:
         knot, weight: the knot below and how far the next one is mixed in, [cell].
         log_s: median log seconds of the cell's repeats, [cell].
         trust: weight of the cell; about one, and near zero of cells far off the curve through their neighbours, [cell].
+        n_row: repeats of the cell, [cell].
         in_place: share of in-place repeats, [cell].
         repeat, repeat_in_place, repeat_gpus, repeat_fabric: log deviation from the cell, scaled to an independent draw,
             that of `in_place`, scale and fabric, [repeat].
@@ -93,6 +94,7 @@ class CollectivesData:
     weight: Floats
     log_s: Floats
     trust: Floats
+    n_row: Floats
     in_place: Floats
     repeat: Floats
     repeat_in_place: Floats
@@ -179,6 +181,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         weight=grid.weight,
         log_s=floats(cells, "log_s"),
         trust=trusts(grid.curve, _index(texts(cells, "of_config"), configs), floats(cells, "message_bytes"), floats(cells, "log_s")),
+        n_row=floats(cells, "n"),
         in_place=floats(cells, "share"),
         repeat=floats(repeats, "deviation"),
         repeat_in_place=floats(repeats, "deviation_in_place"),

@@ -95,17 +95,18 @@ class Collectives:
         if data.n_deviation:
             centre += _deviation(data)
         off = data.log_s - centre - spread["in_place"] * data.in_place
-        restless = predict.between(profile[None], jnp.zeros_like(data.curve), data)
-        uneven = jnp.exp(_scale("uneven", spread, fabric, data.n_gpus, len(data.fabrics)) + restless)
+        levels = {kind: _level(kind, spread, len(data.fabrics)) for kind in ("uneven", "noise")}
+        at_cell = {kind: _scale(kind, levels, spread, fabric, data.n_gpus) for kind in levels}
+        variance = predict.variance_of_cells(data, **at_cell, profile=profile, xp=jnp)
         scales = {
             name: jnp.asarray(numpyro.deterministic(name, jnp.exp(spread[f"log_{name}"])))
             for name in ("curve_scale", "step_scale", "across_scale")
         }
         scale = predict.scale_of_curves(data, scales, jnp)
-        numpyro.factor("cells", collapsed.log_likelihood(data, off, uneven**2 / data.trust, scale, profile))
+        numpyro.factor("cells", collapsed.log_likelihood(data, off, variance, scale, profile))
         df = numpyro.deterministic("noise_df", TAIL_ABOVE + jnp.exp(spread["noise_tail"]))
-        noise = jnp.exp(_scale("noise", spread, data.repeat_fabric, data.repeat_gpus, len(data.fabrics)))
         if data.repeat.shape[0]:
+            noise = jnp.exp(_scale("noise", levels, spread, data.repeat_fabric, data.repeat_gpus))
             law = dist.StudentT(df, spread["in_place"] * data.repeat_in_place, noise)
             numpyro.sample("repeat", law, obs=data.repeat)
 
@@ -192,14 +193,17 @@ def _deviation(data: CollectivesData) -> Any:
     return jnp.where(number < 0, 0.0, predict.between(deviation, number, data))
 
 
-def _scale(kind: str, spread: Mapping[str, Any], fabric: Any, n_gpus: Any, n_fabric: int) -> Any:
-    """Log scale of unevenness or noise of every row of `fabric` and `n_gpus`; it grows with the doublings of scale."""
-    level = spread[f"log_{kind}"][None]
+def _level(kind: str, spread: Mapping[str, Any], n_fabric: int) -> Any:
+    """Log scale of unevenness or noise on the reference number of GPUs [fabric]."""
+    centre = spread[f"log_{kind}"]
     if n_fabric > 1:
-        level = _sample(f"{kind}_level", dist.Normal(level[0], predict.FABRIC_NOISE).expand([n_fabric]).to_event(1))
-    else:
-        numpyro.deterministic(f"{kind}_level", level)
-    return level[fabric] + spread[f"{kind}_growth"] * jnp.log2(n_gpus / laws.REFERENCE_GPUS)
+        return _sample(f"{kind}_level", dist.Normal(centre, predict.FABRIC_NOISE).expand([n_fabric]).to_event(1))
+    return jnp.asarray(numpyro.deterministic(f"{kind}_level", centre[None]))
+
+
+def _scale(kind: str, levels: Mapping[str, Any], spread: Mapping[str, Any], fabric: Any, n_gpus: Any) -> Any:
+    """The same of every row of `fabric` and `n_gpus`; it grows with the doublings of scale."""
+    return levels[kind][fabric] + spread[f"{kind}_growth"] * jnp.log2(n_gpus / laws.REFERENCE_GPUS)
 
 
 def _normals(site: str, priors: Mapping[str, tuple[float, float]]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .data import CollectivesData
 from .knots import Ints, axis, between_knots, doublings, steps
 from .trust import DF
 
+SMALLEST_SPREAD = 1e-3  # of log seconds: nccl-tests prints two to four digits
 FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 
 
@@ -68,6 +69,24 @@ def deviation_number(data: CollectivesData) -> Any:
     return data.deviation_of[data.config, (data.n_nodes > 1).astype(int)]
 
 
+def variance_of_cells(data: CollectivesData, uneven: Any, noise: Any, profile: Any, xp: Any) -> Any:
+    """Variance of each cell around its curve [..., cell]: unevenness, and the noise that the mean of its repeats keeps.
+
+    Args:
+        uneven, noise: log scales of every cell [..., cell].
+        profile: how much more restless than others each size is [..., knot].
+        xp: NumPy or its JAX twin.
+    """
+    restless = between(profile[..., None, :], np.zeros(1, dtype=np.int64), data)
+    rows = xp.exp(2.0 * noise) / data.n_row if data.repeat.shape[0] else 0.0
+    return xp.exp(2.0 * (uneven + restless)) / data.trust + rows + SMALLEST_SPREAD**2
+
+
+def _log_scale(data: CollectivesData, draws: Draws, fabric: Ints, kind: str) -> Floats:
+    level, growth = np.asarray(draws[f"{kind}_level"]), np.asarray(draws[f"{kind}_growth"])
+    return level[:, fabric] + growth[:, None] * doublings(data.n_gpus)
+
+
 def drawn_residuals(law: str, data: CollectivesData, draws: Draws, rng: np.random.Generator) -> dict[str, Floats]:
     """Draws of the residuals at the knots, {"residual": [draw, curve, knot]}."""
     fabric = data.curve_fabric[data.curve]
@@ -78,11 +97,9 @@ def drawn_residuals(law: str, data: CollectivesData, draws: Draws, rng: np.rando
         number = deviation_number(data)
         centre += np.where(number < 0, 0.0, between(np.asarray(draws["deviation"]), number, data))
     centre += np.asarray(draws["in_place"])[:, None] * data.in_place
-    restless = between(np.asarray(draws["profile"])[:, None], np.zeros_like(data.curve), data)
-    log_uneven = np.asarray(draws["uneven_level"])[:, fabric] + restless
-    log_uneven += np.asarray(draws["uneven_growth"])[:, None] * doublings(data.n_gpus)
+    spreads = {kind: _log_scale(data, draws, fabric, kind) for kind in ("uneven", "noise")}
     scale = scale_of_curves(data, draws, np)
-    variance = np.exp(2.0 * log_uneven) / data.trust
+    variance = variance_of_cells(data, **spreads, profile=np.asarray(draws["profile"]), xp=np)
     return {"residual": residuals(data, data.log_s - centre, variance, scale, np.asarray(draws["profile"]), rng)}
 
 

@@ -20,6 +20,7 @@ from .least_squares import FittedLaw, drawn, fit_laws
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 2.0  # what the StudentT family takes
 DF_RANGE = (1.1, 200.0)
+SHORT_BYTES = 8.0  # the message whose time is called latency: nccl-tests' own smallest
 
 
 def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def judged(law: str, data: CollectivesData, draws: Draws) -> dict[str, np.ndarra
     fabric = data.curve_fabric
     p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(law), "two_node")}
     with jax.enable_x64(True):
-        latency = np.log(np.asarray(laws.latency_s(p, data.curve_where)))
+        latency = np.asarray(laws.log_seconds(law, p, data.curve_where, SHORT_BYTES))
         bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
     names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
     if len(data.curve_gpus) > len(data.fabrics):
@@ -97,7 +98,7 @@ def _fabric(law: str, data: CollectivesData, draws: Draws, fabric: int) -> dict[
         residual = np.asarray(draws["residual"])[:, i]
         below, share = between_knots(data.knots, _ends(data, int(i)))
         low, high = (residual[:, below] * (1.0 - share) + residual[:, below + 1] * share).T
-        latency, bandwidth = _latency_and_bandwidth(p, data, int(i))
+        latency, bandwidth = _latency_and_bandwidth(law, p, data, int(i))
         out[scale_name(data, int(i))] = {
             "latency_s": _interval(latency * np.exp(low)),
             "bus_bytes_per_s": _interval(bandwidth * np.exp(-high)),
@@ -112,7 +113,7 @@ def _least_squares(law: str, data: CollectivesData, fabric: int, found: FittedLa
     p = drawn(law, data, fabric, found)
     out: dict[str, Any] = {}
     for i in np.flatnonzero(data.curve_fabric == fabric):
-        latency, bandwidth = _latency_and_bandwidth(p, data, int(i))
+        latency, bandwidth = _latency_and_bandwidth(law, p, data, int(i))
         out[scale_name(data, int(i))] = {
             "latency_s": _around_estimate(latency),
             "bus_bytes_per_s": _around_estimate(bandwidth),
@@ -131,11 +132,12 @@ def _ends(data: CollectivesData, curve: int) -> np.ndarray:
     return axis(np.exp([log_bytes.min(), log_bytes.max()]), data.curve_gpus[curve])
 
 
-def _latency_and_bandwidth(p: Mapping[str, np.ndarray], data: CollectivesData, curve: int) -> tuple[Any, Any]:
-    """Seconds of an empty message and bus bytes per second of a very long one [draw], by the law alone."""
+def _latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:
+    """Seconds of a short message and bus bytes per second of a very long one [draw], by the law alone."""
     where = laws.Place(*(float(value[curve]) for value in data.curve_where))
     with jax.enable_x64(True):
-        return np.asarray(laws.latency_s(p, where)), where.bus / np.asarray(laws.wire_s_per_byte(p, where))
+        latency = np.exp(np.asarray(laws.log_seconds(law, p, where, SHORT_BYTES)))
+        return latency, where.bus / np.asarray(laws.wire_s_per_byte(p, where))
 
 
 def _interval(values: np.ndarray) -> list[float]:
