@@ -27,6 +27,8 @@ from .engine.svi import fit_svi
 from .engine.threads import one_blas_thread
 from .model import Model
 from .models import model_named
+from .models.collectives.columns import known_op
+from .models.collectives.model import Collectives
 from .result import Fit
 from .settings import METHODS, Settings
 
@@ -43,6 +45,7 @@ def fit(
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
+    collective: str | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
     resume: str | Path | None = None,
@@ -59,6 +62,7 @@ def fit(
         mapping: canonical column -> name in the data, e.g. {"duration": "time_ms"}.
         units: canonical column -> unit, e.g. {"duration": "ms"}, where no name says it.
         where: column -> value that rows must have.
+        collective: "all_reduce", ...: what was run, for logs of nccl-tests that do not say it.
         settings: chains, draws and steps.
         progress: called with the share that is done.
         resume: file in which an interrupted fit (nuts) is kept and found again; whoever names it removes it.
@@ -74,7 +78,7 @@ def fit(
         raise FitError(
             f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS, '')}"
         )
-    found = measured(data, chosen, mapping=mapping, units=units, where=where)
+    found = measured(data, chosen, mapping=mapping, units=units, where=where, collective=collective)
     started = time.perf_counter()
     prepared = chosen.prepare(found.frame)
     sampled = posterior(
@@ -115,16 +119,31 @@ def measured(
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
+    collective: str | None = None,
 ) -> Measurements:
     """The checked table that `model` needs of `data`; arguments and errors as those of `fit`."""
-    columns = (model_named(model) if isinstance(model, str) else model).columns
+    chosen = model_named(model) if isinstance(model, str) else model
+    columns = chosen.columns
+    if collective is not None:
+        collective = _known(collective, chosen)
     options: dict[str, Any] = {"mapping": mapping or {}, "units": units or {}, "where": where or {}}
     if isinstance(data, Measurements):
         return data
     if isinstance(data, pd.DataFrame):
         return tidy(data, columns, **options)
     paths = [data] if isinstance(data, (str, Path)) else data
-    return read_measurements([Path(path) for path in paths], columns, **options)
+    return read_measurements([Path(path) for path in paths], columns, **options, collective=collective or "")
+
+
+def _known(collective: str, model: Model[Any]) -> str:
+    """The collective as files spell it.
+
+    Raises:
+        FitError: there is none of that name, or the model is of something else.
+    """
+    if model.name != Collectives.name:
+        raise FitError(f"collective {collective!r}: a model of {model.name} has none. Leave it out.")
+    return known_op(collective)
 
 
 @one_blas_thread

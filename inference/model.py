@@ -57,7 +57,8 @@ class Model(Protocol[Data]):
         columns: what a file must and may hold.
         reported: sites whose r-hat and effective sample size make the verdict, and which are calibrated in the slow tests. A
             model with parameters that some data leave at their prior has a method `judged(data, draws)`: what the verdict looks
-            at instead, as draws [chain, draw, ...]. Models of step times have `measured_level(data, draws)`, and models that can
+            at instead, as draws [chain, draw, ...]. One that integrates sites out of its program has `complete(data, draws, key)`,
+            which draws them; one of curves has `curves(data, draws)`, which a picture is drawn of. Models of step times have `measured_level(data, draws)`, and models that can
             be held against their data `replicate(data, draws, key)`.
         holdout: "halves" where a left-out group is one point of the predicted distribution (a GPU of a fleet): every split
             leaves a random half of the groups out and has one score; "folds" where every group is scored by itself.

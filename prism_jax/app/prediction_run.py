@@ -75,7 +75,7 @@ def simulated(
     report = prediction_report(
         at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
     )
-    notes = [*report.notes, *fitted.notes, *([at_level.note] if at_level.note else [])]
+    notes = [*report.notes, *fitted.notes, *fitted.unused, *([at_level.note] if at_level.note else [])]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
         report = replace(report, epistemic_s=_band(replace(fitted, job=job), asked.seed, report.n_samples, progress))

@@ -29,7 +29,7 @@ class CollectivesData:
     """What the likelihood needs.
 
     Attributes:
-        fabrics: names, "op | gpu | network | source", in the order of `curve_fabric`.
+        fabrics: names, "op | gpu | network | source" without the unknown ones at its end, in the order of `curve_fabric`.
         fabric_keys: what the names are made of: the values of `FABRIC`.
         configs: names, "fabric | library | setting", in the order of `config`.
         config_fabric: [config].
@@ -250,7 +250,7 @@ def _keys(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[tuple[str, ...]]
 
 
 def _joined(key: tuple[str, ...]) -> str:
-    return " | ".join(key)
+    return " | ".join(key).rstrip(" |")
 
 
 def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

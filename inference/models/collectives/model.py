@@ -29,6 +29,7 @@ from ...data.columns import Column
 from ...model import Draws, Score
 from . import collapsed as collapsed, laws as laws, predict as predict, report as report, score as scoring
 from .columns import COLUMNS
+from .curves import FittedCurve, fitted_curves
 from .data import CollectivesData, from_frame
 from .least_squares import fit_laws
 
@@ -139,6 +140,10 @@ class Collectives:
     def describe(self, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         """Latency, bandwidth and noise by fabric and scale, with 90 % intervals."""
         return report.describe(self.law, data, draws)
+
+    def curves(self, data: CollectivesData, draws: Draws) -> list[FittedCurve]:
+        """Bus bandwidth by message size of every measured curve."""
+        return fitted_curves(self.law, data, draws)
 
     def variability(self, data: CollectivesData, draw: Mapping[str, np.ndarray]) -> Variability:
         """The noise of repeats at the largest measured scale of every operation, as the `call` factor of its class."""

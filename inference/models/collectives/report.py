@@ -127,9 +127,9 @@ def scale_name(data: CollectivesData, curve: int) -> str:
 
 
 def _ends(data: CollectivesData, curve: int) -> np.ndarray:
-    """Where along the knots the smallest and the largest message of a curve lie."""
-    log_bytes = data.log_bytes[data.curve == curve]
-    return axis(np.exp([log_bytes.min(), log_bytes.max()]), data.curve_gpus[curve])
+    """Where along the knots a short message and the largest measured one of a curve lie."""
+    largest = float(data.log_bytes[data.curve == curve].max())
+    return axis([SHORT_BYTES, np.exp(largest)], data.curve_gpus[curve])
 
 
 def _latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:

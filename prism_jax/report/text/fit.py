@@ -14,13 +14,19 @@ SKIPPED = ("variance_of", "variance_shares", "notes")
 
 
 REMEDY = {  # what failed -> what to do at the command line
-    "chains": "draw more (--draws 2000), or look at the data",
+    "chains": (
+        "the chains had three times --draws already; where a few effective draws are missing, twice as many --draws help. Where the "
+        "chains disagree, the data hold two things at once, or too little: keep one machine or setting (--where), or add runs"
+    ),
     "divergences": (
         "the sampler does not reach all of the posterior, and more draws do not mend that: look at the data (several machines, "
         "sizes or kernels in one file? --where keeps one), or try --method map"
     ),
     "approximation": "use --method nuts",
 }
+COLLECTIVES_REMEDY = (
+    " The least-squares law under `least squares` needs no chains; its latency and bandwidth stand whatever the verdict."
+)
 
 
 def lines(report: FitReport) -> list[str]:
@@ -31,7 +37,7 @@ def lines(report: FitReport) -> list[str]:
 def fit_lines(fit: FitFacts) -> list[str]:
     """Verdict, rows, shares of variance and parameters."""
     verdict = fit.verdict
-    remedy = [] if verdict.ok else [f"remedy: {REMEDY.get(verdict.cause, 'fit again, or look at the data')}"]
+    remedy = [] if verdict.ok else [f"remedy: {_remedy(fit)}"]
     found = [
         f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {verdict.sentence}",
         *remedy,
@@ -47,6 +53,11 @@ def fit_lines(fit: FitFacts) -> list[str]:
     found += ["", "parameters (median, 90 % interval)"]
     found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
     return found + [f"note: {note}" for note in fit.about.get("notes", ())]
+
+
+def _remedy(fit: FitFacts) -> str:
+    known = REMEDY.get(fit.verdict.cause, "fit again, or look at the data")
+    return f"{known}.{COLLECTIVES_REMEDY}" if "least_squares" in fit.about else known
 
 
 def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
@@ -86,6 +97,8 @@ def _tree(value: Mapping[str, Any]) -> Iterator[str]:
 
 def _label(name: str) -> str:
     """Plain words of a name, with its unit after a comma where that is seconds."""
+    if name.endswith("_per_s"):
+        return name.removesuffix("_per_s").replace("_", " ") + " per s"
     return f"{name.removesuffix('_s')}{', s' * name.endswith('_s')}".replace("_", " ")
 
 
