@@ -166,6 +166,8 @@ def posterior(
         near: unconstrained draws [draw, dim] of a fit to more data, from which an approximation may begin.
     """
     settings = settings or Settings()
+    careful = max(settings.target_accept, getattr(model, "target_accept", 0.0))
+    settings = replace(settings, target_accept=careful)
     with jax.enable_x64(True):
         start_key, draw_key = jax.random.split(key)
         made = program(model, data, start_key)

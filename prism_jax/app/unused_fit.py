@@ -22,8 +22,8 @@ def unused_note(fitted: Variability, job: Job, file: str) -> str | None:
     run = collectives_of(job)
     if set(run) & set(measured):
         return None
-    there = f"its collectives are {', '.join(run)}" if run else "it has none"
-    return f"{file}: nothing of this fit applies to the job: it is of {', '.join(measured)}, and of the job {there}"
+    there = f"the job runs {', '.join(run)}" if run else "the job runs no collective"
+    return f"{file}: nothing of this fit applies to the job: the fit is of {', '.join(measured)}, and {there}"
 
 
 def collectives_of(job: Job) -> list[str]:

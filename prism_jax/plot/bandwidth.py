@@ -57,17 +57,16 @@ def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
         ax.plot(curve.n_bytes, centre, color=tint, label=name)
         ax.plot(curve.measured_bytes, curve.measured_bus / GB, ".", color=tint, markersize=5)
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.0)
     ax.xaxis.set_major_locator(LogLocator(base=2.0**5, numticks=12))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda n_bytes, _: size_name(n_bytes)))
     ax.xaxis.set_minor_locator(LogLocator(base=2.0, numticks=99))
     ax.xaxis.set_minor_formatter(FuncFormatter(lambda n_bytes, _: ""))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
     ax.set_xlabel("message size")
     ax.set_ylabel("bus bandwidth (GB/s)")
     left_out = f" ({len(curves) - len(shown)} more scales not shown)" if len(curves) > len(shown) else ""
     ax.set_title(f"{curves[0].op}{left_out}", fontsize=10)
-    ax.legend(loc="lower right", title="points measured, band 90 %")
+    ax.legend(loc="upper left", title="points measured, band 90 %")
     return ax
 
 

@@ -9,14 +9,16 @@ from ..quantity import bar
 from ..types.fit import FitFacts, FitReport, RowsRead
 
 BAR_WIDTH = 24
+MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
 SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0 %
 SKIPPED = ("variance_of", "variance_shares", "notes")
 
 
 REMEDY = {  # what failed -> what to do at the command line
+    "few draws": "draw more (--draws 2000)",
     "chains": (
-        "the chains had three times --draws already; where a few effective draws are missing, twice as many --draws help. Where the "
-        "chains disagree, the data hold two things at once, or too little: keep one machine or setting (--where), or add runs"
+        "the chains disagree, and more draws seldom mend that: the data hold several things at once (machines, libraries, settings; "
+        "--where keeps one), or too little to tell them apart (add runs); or try --method map"
     ),
     "divergences": (
         "the sampler does not reach all of the posterior, and more draws do not mend that: look at the data (several machines, "
@@ -24,9 +26,7 @@ REMEDY = {  # what failed -> what to do at the command line
     ),
     "approximation": "use --method nuts",
 }
-COLLECTIVES_REMEDY = (
-    " The least-squares law under `least squares` needs no chains; its latency and bandwidth stand whatever the verdict."
-)
+LEAST_SQUARES = "the latency and bandwidth under `least squares` need no sampling and stand whatever the verdict"
 
 
 def lines(report: FitReport) -> list[str]:
@@ -56,8 +56,10 @@ def fit_lines(fit: FitFacts) -> list[str]:
 
 
 def _remedy(fit: FitFacts) -> str:
-    known = REMEDY.get(fit.verdict.cause, "fit again, or look at the data")
-    return f"{known}.{COLLECTIVES_REMEDY}" if "least_squares" in fit.about else known
+    verdict = fit.verdict
+    few = verdict.cause == "chains" and verdict.r_hat is not None and verdict.r_hat <= MAX_R_HAT
+    known = REMEDY.get("few draws" if few else verdict.cause, "fit again, or look at the data")
+    return f"{known}; {LEAST_SQUARES}" if "least_squares" in fit.about else known
 
 
 def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
