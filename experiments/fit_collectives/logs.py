@@ -95,14 +95,13 @@ def truth_of(index: int, rng: np.random.Generator) -> Truth:
 def simulated(truth: Truth, rng: np.random.Generator) -> str:
     """The log of one test."""
     noise = truth.noise * rng.standard_normal((2, len(truth.sizes)))
-    return log(truth.op, truth.n_gpus, truth.sizes, *(truth.seconds(truth.sizes) * np.exp(noise)), "NVIDIA H100 80GB")
+    out_s, in_s = truth.seconds(truth.sizes) * np.exp(noise)
+    return log(truth.op, truth.n_gpus, truth.sizes, out_s, in_s, "NVIDIA H100 80GB")
 
 
 def log(op: str, n_gpus: int, sizes: np.ndarray, out_s: np.ndarray, in_s: np.ndarray, gpu: str) -> str:
     """A log of nccl-tests with these times out of place and in place."""
-    ranks = "".join(
-        RANK.format(rank, 4000 + rank, *divmod(rank, GPUS_PER_NODE), gpu) for rank in range(n_gpus)
-    )
+    ranks = "".join(RANK.format(rank, 4000 + rank, *divmod(rank, GPUS_PER_NODE), gpu) for rank in range(n_gpus))
     rows = (_row(op, n_gpus, *row) for row in zip(sizes, out_s, in_s, strict=True))
     return HEAD.format(op=op, smallest=int(sizes[0]), largest=int(sizes[-1]), ranks=ranks) + "".join(rows)
 
@@ -110,11 +109,10 @@ def log(op: str, n_gpus: int, sizes: np.ndarray, out_s: np.ndarray, in_s: np.nda
 def logs_of_table(table: pd.DataFrame) -> dict[int, str]:
     """GPUs -> the log that a table of all-reduces, one row per size, was made of."""
     found: dict[int, str] = {}
-    for n_gpus, rows in table[table["num_gpus"] > 1].groupby("num_gpus"):
-        seconds = (1e-6 * rows[f"time_us_{side}"].to_numpy() for side in ("out_of_place", "in_place"))
-        found[int(str(n_gpus))] = log(
-            "all_reduce", int(str(n_gpus)), rows["msg_bytes"].to_numpy(float), *seconds, str(rows["gpu"].iloc[0])
-        )
+    for n_gpus in sorted(set(table["num_gpus"]) - {1}):
+        rows = {name: np.asarray(column) for name, column in table[table["num_gpus"] == n_gpus].items()}
+        out_s, in_s = (1e-6 * rows[f"time_us_{side}"] for side in ("out_of_place", "in_place"))
+        found[n_gpus] = log("all_reduce", n_gpus, rows["msg_bytes"].astype(float), out_s, in_s, str(rows["gpu"][0]))
     return found
 
 

@@ -148,7 +148,9 @@ def run_fit(
         settings=settings,
         progress=part(progress, "fitting"),
         resume=None if out is None else Path(f"{out}.partial"),
-        record=run_record({"files": list(files), "model": model, "method": method, "collective": collective, **options}, seed),
+        record=run_record(
+            {"files": list(files), "model": model, "method": method, "collective": collective, **options}, seed
+        ),
     )
     found = fitted.summary()
     if holdout is not None:

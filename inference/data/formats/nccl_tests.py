@@ -96,7 +96,9 @@ def _rows(path: Path, collective: str) -> Iterator[dict[str, Any]]:
         else:
             _learn(test, line)
             if collective and test.op != _spelled(collective):
-                raise DataError(f"{path}: a log of {test.op}, not of {collective}. Leave --collective {collective} out.")
+                raise DataError(
+                    f"{path}: a log of {test.op}, not of {collective}. Leave --collective {collective} out."
+                )
 
 
 def _learn(test: Test, line: str) -> None:

@@ -57,8 +57,8 @@ def band(law: str, data: CollectivesData, draws: Draws, curve: int, n_bytes: Flo
 def _curve(law: str, data: CollectivesData, draws: Draws, curve: int) -> FittedCurve:
     here, bus = data.curve == curve, float(data.curve_bus[curve])
     measured = np.exp(data.log_bytes[here])
-    octaves = np.log2([measured.min(), measured.max()])
-    n_bytes = np.exp2(np.linspace(*octaves, max(2, int(PER_OCTAVE * np.diff(octaves)[0]) + 1)))
+    low, high = float(np.log2(measured.min())), float(np.log2(measured.max()))
+    n_bytes = np.exp2(np.linspace(low, high, max(2, int(PER_OCTAVE * (high - low)) + 1)))
     key = data.fabric_keys[int(data.curve_fabric[curve])]
     return FittedCurve(
         op=data.fabric_op[int(data.curve_fabric[curve])],

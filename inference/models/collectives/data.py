@@ -36,7 +36,7 @@ class CollectivesData:
         n_deviation: how many pairs of configuration and regime (in a node, across nodes) have a deviation of their own.
         deviation_across: whether that regime is across nodes, [deviation].
         two_nodes: fabrics measured on two nodes and on more, where two may be faster than the rest says, [fabric, ...].
-        held_hops, held_net_hops, held_bus, held_net_bus: where the law is held; see `Reference`, [fabric].
+        held: where the law is held; the values of a `Reference`, [value, fabric].
         deviation_of: deviation of every configuration in either regime; -1 for none, [config, regime].
         knots: positions along x, [knot].
         smooth: Cholesky factor of the knots' correlation, [knot, knot].
@@ -66,10 +66,7 @@ class CollectivesData:
     deviation_across: Ints
     deviation_of: Ints
     two_nodes: Ints
-    held_hops: Floats
-    held_net_hops: Floats
-    held_bus: Floats
-    held_net_bus: Floats
+    held: Floats
     knots: Floats
     smooth: Floats
     coarse: Floats
@@ -110,7 +107,7 @@ class CollectivesData:
     @property
     def reference(self) -> Reference:
         """Where the law of every fabric is held, [fabric]."""
-        return Reference(self.held_hops, self.held_net_hops, self.held_bus, self.held_net_bus)
+        return Reference(*self.held)
 
     @property
     def where(self) -> Place:
@@ -143,7 +140,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     grid = _grid(cells, curves)
     at = _places(cells)
     curve_at = _places(curves)
-    held = _reference(curves, curve_at, len(fabrics))
+    config = _index(texts(cells, "of_config"), configs)
     return CollectivesData(
         fabrics=fabrics,
         fabric_keys=tuple([key_of[name] for name in fabrics]),
@@ -153,10 +150,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
         two_nodes=_two_nodes(curves, len(fabrics)),
-        held_hops=held.hops,
-        held_net_hops=held.net_hops,
-        held_bus=held.bus,
-        held_net_bus=held.net_bus,
+        held=np.stack(_reference(curves, curve_at, len(fabrics))),
         knots=grid.knots,
         smooth=correlate(grid.knots),
         coarse=coarse(grid.knots),
@@ -170,7 +164,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         curve_step=floats(curves, "step"),
         curve_across=floats(curves, "across"),
         curve=grid.curve,
-        config=_index(texts(cells, "of_config"), configs),
+        config=config,
         log_bytes=np.log(floats(cells, "message_bytes")),
         n_gpus=at.n_gpus,
         n_nodes=at.n_nodes,
@@ -180,7 +174,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         knot=grid.knot,
         weight=grid.weight,
         log_s=floats(cells, "log_s"),
-        trust=trusts(grid.curve, _index(texts(cells, "of_config"), configs), floats(cells, "message_bytes"), floats(cells, "log_s")),
+        trust=trusts(grid.curve, config, floats(cells, "message_bytes"), floats(cells, "log_s")),
         n_row=floats(cells, "n"),
         in_place=floats(cells, "share"),
         repeat=floats(repeats, "deviation"),
@@ -298,7 +292,8 @@ def _deviations(cells: pd.DataFrame, configs: tuple[str, ...]) -> Ints:
 def _two_nodes(curves: pd.DataFrame, n_fabric: int) -> Ints:
     fabric, nodes = floats(curves, "order").astype(np.int64), floats(curves, "n_nodes")
     return np.array(
-        [i for i in range(n_fabric) if (nodes[fabric == i] == 2).any() and (nodes[fabric == i] > 2).any()], dtype=np.int64
+        [i for i in range(n_fabric) if (nodes[fabric == i] == 2).any() and (nodes[fabric == i] > 2).any()],
+        dtype=np.int64,
     )
 
 

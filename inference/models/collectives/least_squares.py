@@ -7,7 +7,9 @@ something of their own, with r the correlation of neighbours, and the intervals 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -82,15 +84,23 @@ def _fit(law: str, data: CollectivesData, fabric: int) -> FittedLaw:
     spread, alike = FIRST_SPREAD, 0.0
     for _ in range(ROUNDS):
         each = spread * np.sqrt((1.0 + alike) / (1.0 - alike))
-        best = least_squares(
-            lambda x: np.asarray(value(x, each)), held, jac=lambda x: np.asarray(slope(x, each)), x_scale="jac"
-        )
+        best = _minimum(partial(value, spread=each), partial(slope, spread=each), held)
         held = best.x
         rest = best.fun[: len(here)] * each
         spread = max(float(np.sqrt(np.mean(rest**2))), SMALLEST_SPREAD)
         alike = _alike(rest, data.curve[here], data.config[here], data.log_bytes[here])
     jacobian = np.asarray(slope(held, spread * np.sqrt((1.0 + alike) / (1.0 - alike))))
     return FittedLaw(held, np.linalg.inv(jacobian.T @ jacobian), spread, alike)
+
+
+def _minimum(value: Callable[..., Any], slope: Callable[..., Any], begin: Floats) -> Any:
+    """What SciPy finds; the functions are compiled ones."""
+
+    def slopes(x: Floats) -> Floats:
+        return np.asarray(slope(x))
+
+    jacobian: Any = slopes  # SciPy's type allows names alone
+    return least_squares(lambda x: np.asarray(value(x)), begin, jac=jacobian, x_scale="jac")
 
 
 def _alike(rest: Floats, curve: Ints, config: Ints, log_bytes: Floats) -> float:

@@ -35,7 +35,10 @@ from .least_squares import fit_laws
 
 # Normal priors, mean and standard deviation. Scales are log-normal, in units of log seconds.
 SPREADS = {
-    "log_curve_scale": (np.log(0.05), 0.7),  # a law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
+    "log_curve_scale": (
+        np.log(0.05),
+        0.7,
+    ),  # a law of seven numbers misses measured curves by 5-25 %, simulated ones by nothing
     "log_step_scale": (np.log(0.07), 0.5),  # residuals change by 3-20 % per doubling of scale
     "log_across_scale": (np.log(0.20), 0.5),  # and by 8-50 % from one node to several: other links, other algorithms
     "log_uneven": (np.log(0.02), 1.2),  # unevenness of cells around a smooth curve on eight GPUs: 0.2-20 %
@@ -132,7 +135,9 @@ class Collectives:
 
     def complete(self, data: CollectivesData, draws: Draws, key: Array) -> dict[str, np.ndarray]:
         """The residuals [draw, curve, knot], which the program integrates out."""
-        return predict.drawn_residuals(self.law, data, draws, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+        return predict.drawn_residuals(
+            self.law, data, draws, np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        )
 
     def judged(self, data: CollectivesData, draws: Draws) -> Mapping[str, np.ndarray]:
         """Log latency and bandwidth at every measured scale, and the spreads, [chain, draw, ...]."""
@@ -165,7 +170,10 @@ class Collectives:
         n_fabric, known = len(data.fabrics), laws.priors(self.law)
         held = _sample("held", dist.Normal(0.0, FLAT).expand([n_fabric, len(known)]).to_event(2))
         out = laws.from_reference(dict(zip(known, held.T, strict=True)), data.reference)
-        centre, spread = np.array([prior.median for prior in known.values()]), [np.hypot(p.sd, p.between) for p in known.values()]
+        centre, spread = (
+            np.array([prior.median for prior in known.values()]),
+            [np.hypot(p.sd, p.between) for p in known.values()],
+        )
         if n_fabric > 1:
             everywhere = dist.Normal(centre, np.array([prior.sd for prior in known.values()]))
             centre, spread = _sample("everywhere", everywhere.to_event(1)), [prior.between for prior in known.values()]
@@ -177,7 +185,9 @@ class Collectives:
             numpyro.deterministic(name, out[name])
         two_node = jnp.zeros(n_fabric)
         if data.two_nodes.shape[0]:
-            of = _sample("two_node_of", dist.HalfCauchy(laws.TWO_NODE_SCALE).expand([data.two_nodes.shape[0]]).to_event(1))
+            of = _sample(
+                "two_node_of", dist.HalfCauchy(laws.TWO_NODE_SCALE).expand([data.two_nodes.shape[0]]).to_event(1)
+            )
             two_node = two_node.at[data.two_nodes].set(of)
         return out | {"two_node": jnp.asarray(numpyro.deterministic("two_node", two_node))}
 

@@ -17,8 +17,8 @@ SKIPPED = ("variance_of", "variance_shares", "notes")
 REMEDY = {  # what failed -> what to do at the command line
     "few draws": "draw more (--draws 2000)",
     "chains": (
-        "the chains disagree, and more draws seldom mend that: the data hold several things at once (machines, libraries, settings; "
-        "--where keeps one), or too little to tell them apart (add runs); or try --method map"
+        "the chains disagree, and more draws seldom mend that: the data hold several things at once (machines, libraries, "
+        "settings; --where keeps one), or too little to tell them apart (add runs); or try --method map"
     ),
     "divergences": (
         "the sampler does not reach all of the posterior, and more draws do not mend that: look at the data (several machines, "

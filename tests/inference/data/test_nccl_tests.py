@@ -143,7 +143,9 @@ def test_logs_and_tables_go_together(tmp_path: Path) -> None:
     assert found.frame["in_place"].isna().tolist() == [False, False, True]
 
 
-def test_the_collective_of_a_log_that_does_not_say_it_is_given_and_one_that_says_another_is_refused(tmp_path: Path) -> None:
+def test_the_collective_of_a_log_that_does_not_say_it_is_given_and_one_that_says_another_is_refused(
+    tmp_path: Path,
+) -> None:
     plain = STARTS + ranks(8, 8) + NEW + row(8, 21.5, 21.25)
     log = write(tmp_path / "run.log", plain)
     found = read_measurements([log], COLLECTIVES, collective="reduce_scatter")

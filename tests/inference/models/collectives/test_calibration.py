@@ -15,7 +15,7 @@ from inference.models.collectives.laws import REFERENCE_GPUS, priors
 from inference.models.collectives.model import Collectives
 from inference.models.collectives.predict import SMALLEST_SPREAD
 
-from .calibration import CHAINS, Calibration, Sites, calibrate
+from ..calibration import CHAINS, Calibration, Sites, calibrate
 
 MODEL = Collectives("alpha_beta")  # a third of the time of the default law, whose parameters are barely told apart
 PLACES = ((8, 1), (16, 2), (64, 8))  # GPUs, nodes
@@ -55,7 +55,9 @@ def curves(data: CollectivesData, true: Sites, rng: np.random.Generator) -> np.n
     Drawn here, since the program integrates the residual out, and has the law's prior as a factor.
     """
     residual, out = np.zeros(len(data.knots)), []
-    law = {name: rng.normal(prior.median, np.hypot(prior.sd, prior.between)) for name, prior in priors(MODEL.law).items()}
+    law = {
+        name: rng.normal(prior.median, np.hypot(prior.sd, prior.between)) for name, prior in priors(MODEL.law).items()
+    }
     for i in range(len(data.curve_gpus)):
         step = np.sqrt(true["step_scale"] ** 2 * data.curve_step[i] + true["across_scale"] ** 2 * data.curve_across[i])
         scale = true["curve_scale"] if i == 0 else step
