@@ -1,8 +1,8 @@
 """Weights of measured cells: small for those far off what their neighbours in size say.
 
 An outlier of a log is one size, such as 64 kB among 30, that lies far from the line through its two neighbours and also from
-the lines that go on from the sizes below and above it. A knee or a jump is none: there one side still agrees. With the smallest of
-the three distances,
+the lines that go on from the sizes below and above it. A knee or a jump is none: there one side still agrees. With the smallest
+of the three distances,
 
     weight = (df + 1) / (df + (distance / scale)^2),
 

@@ -87,12 +87,12 @@ def test_times_of_an_alpha_beta_network_are_recovered_at_measured_and_other_scal
         assert np.median(ask(fitted, n, size)) == pytest.approx(true_seconds(n, size), rel=0.12)
 
 
-def test_latency_and_bandwidth_are_reported_with_intervals_that_hold_the_truth(fitted: Any) -> None:
+def test_reported_latency_and_bandwidth_are_within_twice_their_intervals_of_the_truth(fitted: Any) -> None:
+    """False alarm 1e-3 each, where intervals are right."""
     (fabric,) = MODEL.describe(*fitted)["fabrics"].values()
-    low, _, high = fabric["64 GPUs in 8 nodes"]["bus_bytes_per_s"]
-    assert low < 100e9 < high
-    low, _, high = fabric["64 GPUs in 8 nodes"]["latency_s"]
-    assert low < 50e-6 < high
+    for name, true in (("bus_bytes_per_s", 100e9), ("latency_s", 50e-6)):
+        low, middle, high = fabric["64 GPUs in 8 nodes"][name]
+        assert abs(middle - true) < high - low < 0.25 * true
 
 
 def test_what_is_expected_is_less_certain_at_scales_not_measured(fitted: Any) -> None:
