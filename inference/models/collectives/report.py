@@ -123,7 +123,8 @@ def _least_squares(law: str, data: CollectivesData, fabric: int, found: FittedLa
 
 def scale_name(data: CollectivesData, curve: int) -> str:
     """What a scale is called in reports."""
-    return f"{data.curve_gpus[curve]:g} GPUs in {data.curve_nodes[curve]:g} nodes"
+    nodes = data.curve_nodes[curve]
+    return f"{data.curve_gpus[curve]:g} GPUs in {nodes:g} {'nodes' if nodes > 1 else 'node'}"
 
 
 def _ends(data: CollectivesData, curve: int) -> np.ndarray:

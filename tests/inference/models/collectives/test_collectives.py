@@ -92,7 +92,7 @@ def test_reported_latency_and_bandwidth_are_within_twice_their_intervals_of_the_
     (fabric,) = MODEL.describe(*fitted)["fabrics"].values()
     for name, true in (("bus_bytes_per_s", 100e9), ("latency_s", 50e-6)):
         low, middle, high = fabric["64 GPUs in 8 nodes"][name]
-        assert abs(middle - true) < high - low < 0.25 * true
+        assert abs(middle - true) < high - low < 0.5 * true
 
 
 def test_what_is_expected_is_less_certain_at_scales_not_measured(fitted: Any) -> None:
