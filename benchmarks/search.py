@@ -38,7 +38,7 @@ def evaluate(job_name: str) -> None:
     from prism_jax.search.plans.space import default_space
 
     job = load_job(job_name)
-    evaluator = Evaluator(job, default_space(job))
+    evaluator = Evaluator(job, default_space(job, any_framework=True))
     for run in ("cold", "warm"):
         clock, cpu = time.perf_counter(), time.process_time()
         screen = evaluator.bounds()
@@ -65,7 +65,7 @@ def tail(job_name: str) -> None:
     from prism_jax.simulate import predict
 
     job = load_job(job_name)
-    evaluator, p95 = Evaluator(job, default_space(job)), PlanObjective(OBJECTIVES.named("p95"))
+    evaluator, p95 = Evaluator(job, default_space(job, any_framework=True)), PlanObjective(OBJECTIVES.named("p95"))
     screen = evaluator.bounds()
     evaluator.simulate(screen, 1.1 * evaluator.fastest(screen))
     numbers = screen.order()[:N_SCORED]
@@ -122,7 +122,7 @@ def promise(job_name: str) -> None:
 
     job, p95 = load_job(job_name), PlanObjective(OBJECTIVES.named("p95"))
     small = replace(
-        default_space(job),
+        default_space(job, any_framework=True),
         tp=(4, 8),
         pp=(4, 8),
         cp=(1,),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.load_fits import load_fits as load_fits
     from .app.place import place_nodes as place_nodes
-    from .app.predict import explain_step as explain_step, predict as predict
+    from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
     from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .app.trace.predict import predict_trace as predict_trace
@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from .simulate.sensitivity.quantile import noise_free_step as noise_free_step, step_quantile as step_quantile
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .variability.tree import Variability as Variability
-    from .workload.transformer.spec import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSpec as TransformerSpec
+    from .workload.transformer.spec import (
+        MLASpec as MLASpec,
+        MoESpec as MoESpec,
+        TransformerSpec as TransformerSpec,
+        WindowSpec as WindowSpec,
+    )
 
 _HOME = {
     "Cluster": "system.hardware",
@@ -55,6 +60,7 @@ _HOME = {
     "Trace": "recorded.trace.trace",
     "TracePrediction": "recorded.prediction",
     "TransformerSpec": "workload.transformer.spec",
+    "WindowSpec": "workload.transformer.spec",
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
     "calibrate_site": "app.calibrate",
@@ -73,6 +79,7 @@ _HOME = {
     "peak_memory": "app.check",
     "place_nodes": "app.place",
     "predict": "app.predict",
+    "predict_many": "app.predict",
     "predict_job": "recorded.unseen_steps",
     "predict_trace": "app.trace.predict",
     "presets": "",

@@ -1,4 +1,4 @@
-"""JAX as the command line wants it: one device per core, and compiled programs that are kept between runs."""
+"""JAX as it is wanted here: compiled programs are kept between runs, and the command line uses one device per core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPTIONS = {  # JAX reads these variables when it is imported, and these options 
 
 
 def start_jax() -> None:
-    """Sets the number of devices and the compilation cache, unless the user has set them.
+    """Sets the number of devices and keeps compiled programs, unless the user has set these.
 
     May be called with JAX imported; the number of devices is fixed by the first computation.
     """
@@ -23,6 +23,11 @@ def start_jax() -> None:
     if "xla_force_host_platform_device_count" not in flags:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={cores}".strip()
+    keep_programs()
+
+
+def keep_programs() -> None:
+    """Keeps compiled programs in `cache_folder`, unless the user has said where; called before anything is compiled."""
     defaults = (str(cache_folder()), 0.1, -1)
     jax = sys.modules.get("jax")
     for (variable, option), value in zip(OPTIONS.items(), defaults, strict=True):

@@ -25,6 +25,7 @@ from prism_jax.memory.breakdown import memory
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
 _ALLOCATED = re.compile(r"real_alloc_gib ([\d.]+)")
 FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+MARGINS = (0.0, 0.05, 0.1, 0.15, 0.2)
 VARIANTS = {
     "shipped": NANOTRON.memory,
     "gathered inputs kept": replace(NANOTRON.memory, keeps_gathered_inputs=True),
@@ -97,7 +98,7 @@ def summary_record(summary: MemorySummary) -> dict[str, Any]:
     }
 
 
-def megatron_record(path: Path) -> dict[str, float]:
+def megatron_record(path: Path) -> dict[str, Any]:
     """Peak allocated memory of the Megatron-LM rows that report it: the model without fragmentation and context."""
     measured = {record.id: _ALLOCATED.search(record.notes) for record in read_records(path)}
     errors = []
@@ -111,7 +112,24 @@ def megatron_record(path: Path) -> dict[str, float]:
         "mean": round(float(np.mean(errors)), 4),
         "median_abs": round(float(np.median(np.abs(errors))), 4),
         "max_abs": round(float(np.max(np.abs(errors))), 4),
+        "within_margin": {f"{m:.2f}": round(float(np.mean(np.array(errors) >= -m)), 4) for m in MARGINS},
     }
+
+
+def margin_record(rows: Sequence[Classified]) -> dict[str, dict[str, float]]:
+    """Share that ran of the layouts a search would offer at a margin: all it calls feasible, and the fullest of them."""
+    used = np.array([row.predicted.total_bytes / row.row.cluster.device.hbm_bytes for row in rows])
+    ran = np.array([row.row.fitted for row in rows])
+    found = {}
+    for margin in MARGINS:
+        offered, fullest = used <= 1.0 - margin, (used <= 1.0 - margin) & (used > 1.0 - margin - 0.1)
+        found[f"{margin:.2f}"] = {
+            "n": int(offered.sum()),
+            "ran": round(float(ran[offered].mean()), 4),
+            "n_fullest": int(fullest.sum()),
+            "ran_fullest": round(float(ran[fullest].mean()), 4),
+        }
+    return found
 
 
 def study(path: Path, steps: Path) -> dict[str, Any]:
@@ -120,6 +138,7 @@ def study(path: Path, steps: Path) -> dict[str, Any]:
         **{name: summary_record(classify_rows(path, options)) for name, options in variants.items()},
         "leave_one_model_out": leave_one_model_out(path),
         "megatron_allocated_error": megatron_record(steps),
+        "margin": margin_record(classify_rows(path, NANOTRON.memory).rows),
     }
 
 
@@ -146,6 +165,11 @@ def print_study(found: dict[str, Any]) -> None:
     row = found["megatron_allocated_error"]
     print(f"\nMegatron-LM on 8 B200, {row['n']} rows: peak allocated, median |error| {row['median_abs']:.1%}, "
           f"bias {row['mean']:+.1%}, largest {row['max_abs']:.1%}")  # fmt: skip
+    margins = ", ".join(f"{margin} {share:.1%}" for margin, share in row["within_margin"].items())
+    print(f"peaks that exceed the model by no more than a margin: {margins}")
+    print("\nshipped, layouts that ran of those a search offers at a margin: all, and those in the last 10 % below it")
+    for margin, row in found["margin"].items():
+        print(f"{margin}  {row['ran']:6.1%} of {row['n']:5d}  {row['ran_fullest']:6.1%} of {row['n_fullest']:4d}")
 
 
 def main() -> None:

@@ -45,7 +45,9 @@ Figures = dict[str, dict[str, float]]
 def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) -> Figures:
     """Per scale of the variability: the best plan, its p95, and what the plan that ignores variability costs more."""
     job, found = load_job(name), {}
-    space = replace(default_space(job), **{knob: tuple(allowed) for knob, allowed in values.items()})
+    space = replace(
+        default_space(job, any_framework=True), **{knob: tuple(allowed) for knob, allowed in values.items()}
+    )
     print(f"-- {name}: best plan by p95")
     calm = None
     for scale in config["scales"]:
@@ -65,7 +67,7 @@ def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) 
 
 def _p95(job: Job, plan: Any, seed: int) -> float:
     """p95 on draws that the search has not seen."""
-    evaluator, p95 = Evaluator(job, default_space(job)), PlanObjective(OBJECTIVES.named("p95"))
+    evaluator, p95 = Evaluator(job, default_space(job, any_framework=True)), PlanObjective(OBJECTIVES.named("p95"))
     scorers = [TailScorer(evaluator, 70_000 + seed + k) for k in range(N_SEEDS)]
     return float(np.mean([p95.of(scorer.samples_of(PlanTable.of(plan), N_COLUMN))[0] for scorer in scorers]))
 

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     )
     from .load_fits import load_fits as load_fits
     from .place import place_nodes as place_nodes, run_placement as run_placement
-    from .predict import explain_step as explain_step, predict as predict, run_prediction as run_prediction
+    from .predict import (
+        explain_step as explain_step,
+        predict as predict,
+        predict_many as predict_many,
+        run_prediction as run_prediction,
+    )
     from .search import (
         check_method as check_method,
         run_search as run_search,
@@ -67,6 +72,7 @@ _HOME = {
     "peak_memory": "check",
     "place_nodes": "place",
     "predict": "predict",
+    "predict_many": "predict",
     "predict_trace": "trace.predict",
     "read_fit": "fit",
     "replay_trace": "trace.info",

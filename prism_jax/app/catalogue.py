@@ -40,13 +40,18 @@ class Catalogue:
 
 def models() -> Catalogue:
     """Models of all kinds."""
+    from ..workload.base import distinct_runs
     from ..workload.catalog import workload, workload_names
     from ..workload.transformer.spec import TransformerSpec
 
     def entry(name: str) -> Entry:
         spec = workload(name)
-        counts = {"n_params": spec.n_params(), "n_params_active": spec.n_params_active()}
-        return asdict(spec) | counts  # pyright: ignore[reportArgumentType]  (workloads are dataclasses)
+        facts: Entry = {"n_params": spec.n_params(), "n_params_active": spec.n_params_active()}
+        if isinstance(spec, TransformerSpec):
+            spec = spec.with_defaults_written()
+            facts |= {"layer_kinds": {run.kind: run.count for run in distinct_runs(spec) if run.place == "body"}}
+            facts |= {"head_dim": spec.head_dim or None}  # latent attention has widths of its own
+        return asdict(spec) | facts  # pyright: ignore[reportArgumentType]  (workloads are dataclasses)
 
     def row(name: str) -> Sequence[str]:
         spec = workload(name)
@@ -55,6 +60,7 @@ def models() -> Catalogue:
         moe = f"{spec.moe.n_experts} experts, top {spec.moe.top_k}" if spec.moe else ""
         sizes = (spec.n_layers, spec.hidden, spec.n_heads, spec.kv_heads, spec.ffn_hidden, spec.vocab)
         attention = "MLA" if spec.mla else "GQA" if spec.kv_heads < spec.n_heads else "MHA"
+        attention += f", window {spec.window.size}" if spec.window else ""
         return (
             name,
             units.format_count(spec.n_params()),

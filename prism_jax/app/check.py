@@ -9,6 +9,7 @@ from ..memory.notes import memory_notes
 from ..report.codec import from_plain
 from ..report.types.check import CheckReport
 from ..report.types.memory import MemoryFacts
+from ..workload.notes import workload_notes
 from .jobs import JobSource, loaded
 
 
@@ -58,7 +59,10 @@ def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
         micro_batch=plan.micro_batch,
         global_batch=plan.global_batch,
         seq_len=plan.seq_len,
-        notes=tuple(memory_notes(own.model, own.cluster, plan, own.software.memory)),
+        notes=(
+            *workload_notes(own.model, plan),
+            *memory_notes(own.model, own.cluster, plan, own.software.memory),
+        ),
     )
 
 

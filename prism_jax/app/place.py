@@ -14,6 +14,7 @@ from ..objective import Objective
 from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.placement import PlacementReport
+from ..start_jax import keep_programs
 from .jobs import JobSource, loaded, source_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def run_placement(
     )
     started = time.perf_counter()
     progress(0.0, "loading JAX")
+    keep_programs()
     import jax  # here, so that mistakes above do not wait for it
 
     from ..placement import place

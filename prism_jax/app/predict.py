@@ -17,6 +17,7 @@ from ..job import Job
 from ..progress import Progress, silent
 from ..report.types.prediction import PredictionReport
 from ..result import StepTimeDistribution
+from ..start_jax import keep_programs
 from .jobs import JobSource, loaded, source_of
 from .load_fits import FitFiles, calibrated_job, load_fits, with_variability
 
@@ -39,7 +40,7 @@ class PredictionRun:
     report: PredictionReport
     job: Job
     distribution: StepTimeDistribution
-    explanation: Explanation
+    explanation: Explanation | None
 
     def figure(self) -> Figure:
         """The distribution, and where the time goes."""
@@ -90,6 +91,7 @@ def predict(
     Example:
         >>> predict("llama3_405b_16384", key=jax.random.key(0)).quantile(0.95)  # doctest: +SKIP
     """
+    keep_programs()
     from ..simulate.predict import predict as simulate  # needs JAX, which importing this module does not
 
     options = {"n_samples": n_samples, "known": known, "progress": progress}
@@ -105,6 +107,37 @@ def predict(
     told = one(found.job)
     notes = (*told.notes, *fitted.unused, *((found.note,) if found.note else ()))
     return replace(told, notes=notes)
+
+
+def predict_many(
+    jobs: Sequence[JobSource],
+    *,
+    key: Array,
+    fits: FitFiles = (),
+    force: bool = False,
+    n_samples: int | None = None,
+    progress: Progress = silent,
+) -> list[StepTimeDistribution]:
+    """Distributions of the step times of many jobs, for sweeps: jobs that differ in variability or times alone share a program.
+
+    Args:
+        jobs, key, fits, force, n_samples: as in `predict`. All jobs see the same draws, so that their differences are known
+            better than their values. Levels of logs are not used.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError, PlanError: a job or a fit is wrong.
+
+    Example:
+        >>> jobs = [replace(job, variability=job.variability.scaled(s)) for s in (0.5, 1, 2)]  # doctest: +SKIP
+        >>> [found.quantile(0.95) for found in predict_many(jobs, key=jax.random.key(0))]  # doctest: +SKIP
+    """
+    keep_programs()
+    from ..simulate.batch.many import predict_many as simulate  # needs JAX, which importing this module does not
+
+    given: dict[str, Any] = {} if n_samples is None else {"n_samples": n_samples}
+    own = [load_fits(loaded(job), fits, force=force).job for job in jobs]
+    return simulate(own, key=key, progress=progress, **given)
 
 
 def explain_step(job: JobSource, **options: Any) -> PredictionReport:
@@ -126,6 +159,7 @@ def run_prediction(
     slowdowns: Slowdowns | None = None,
     method: str = "symmetric",
     n_samples: int | None = None,
+    explained: bool = True,
     seed: int = 0,
     progress: Progress = silent,
 ) -> PredictionRun:
@@ -140,6 +174,7 @@ def run_prediction(
         slowdowns: measured slowdowns of GPUs: a CSV file, or kernel class (or "all") -> device -> factor.
         method: "symmetric" or "brute-force".
         n_samples: replica columns (symmetric) or steps (brute force).
+        explained: whether to say where the time goes and what owns the tail, which takes half of the time.
         seed: same seed, same answer.
         progress: told what is being done.
 
@@ -149,6 +184,7 @@ def run_prediction(
         FitError: a fit cannot be used.
         SpecError: an operation takes for ever.
     """
+    keep_programs()
     if method not in METHODS:
         raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
     own, rest = calibrated_job(loaded(job, overrides), fits)
@@ -159,7 +195,7 @@ def run_prediction(
         fitted = replace(fitted, level=None, notes=())
     from .prediction_run import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = Simulation(METHODS[method], n_samples, seed, known)
+    asked = Simulation(METHODS[method], n_samples, seed, known, explained)
     inputs = {
         "job": source_of(job),
         "set": list(overrides),
@@ -168,6 +204,7 @@ def run_prediction(
         "level": use_level,
         "method": METHODS[method],
         "samples": asked.count,
+        "explained": explained,
     }
     report, distribution, explanation = simulated(fitted, asked, run_record(inputs, seed), progress)
     return PredictionRun(report, fitted.job, distribution, explanation)

@@ -39,7 +39,7 @@ SLOWER = (0.01, 0.02, 0.05, 0.1)  # fractions above the median
 def prediction_report(
     job: Job,
     distribution: StepTimeDistribution,
-    explanation: Explanation,
+    explanation: Explanation | None,
     cost: StepCost,
     memory: MemoryBreakdown,
     *,
@@ -50,6 +50,7 @@ def prediction_report(
     """Everything that is known of a prediction.
 
     Args:
+        explanation: None where none was asked for.
         record: versions, git revision and inputs, from `io.write.run_record`.
     """
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
@@ -66,11 +67,11 @@ def prediction_report(
         tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
         memory_bytes_per_gpu=from_plain(MemoryFacts, {**memory.as_dict(), "stage": memory.stage}),
         fits=memory.fits,
-        breakdown_s=dict(explanation.breakdown_s),
-        criticality=dict(explanation.criticality),
-        p95_owner_s=dict(explanation.p95_owner_s),
-        fleet_share=explanation.allocation.share,
-        allocation=_allocation(explanation.allocation),
+        breakdown_s=dict(explanation.breakdown_s) if explanation else {},
+        criticality=dict(explanation.criticality) if explanation else {},
+        p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},
+        fleet_share=explanation.allocation.share if explanation else None,
+        allocation=_allocation(explanation.allocation) if explanation else None,
         guarantee=GuaranteeFacts(
             guarantee.p, guarantee.confidence, guarantee.bound_s, guarantee.kind, guarantee.sentence()
         ),

@@ -19,11 +19,12 @@ from ..job import Job
 from ..progress import Progress
 from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport
 from ..result import StepTimeDistribution
+from ..simulate.batch.epistemic import epistemic_band
 from ..simulate.brute import COLUMNS_PER_CALL
-from ..simulate.epistemic import epistemic_band
 from ..simulate.known import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
+from ..workload.notes import workload_notes
 from .load_fits import FittedJob
 from .log_level import JobAtLevel, at_log_level
 from .prediction_report import QUANTILES, prediction_report
@@ -41,12 +42,14 @@ class Simulation:
         method: "symmetric" or "brute_force".
         n_samples: None for the default of the method.
         known: kernel class (or "all") -> device -> measured slowdown.
+        explained: whether the parts of the step and the owners of its tail are asked for, which takes half of the time.
     """
 
     method: str
     n_samples: int | None
     seed: int
     known: Mapping[str, Mapping[int, float]] | None
+    explained: bool = True
 
     @property
     def count(self) -> int:
@@ -56,8 +59,11 @@ class Simulation:
 
 def simulated(
     fitted: FittedJob, asked: Simulation, record: Mapping[str, Any], progress: Progress
-) -> tuple[PredictionReport, StepTimeDistribution, Explanation]:
-    """The report, and the distribution and explanation that it is made of."""
+) -> tuple[PredictionReport, StepTimeDistribution, Explanation | None]:
+    """The report, and the distribution and explanation that it is made of.
+
+    Notes: a job at the level of its log is explained in any case: how far fleets differ is a part of its interval.
+    """
     job, key = fitted.job, jax.random.key(asked.seed)
     at_level = JobAtLevel(job, None)
     known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices, job.model.kernel_classes)
@@ -67,15 +73,23 @@ def simulated(
         job = at_level.job
     distribution, compiled = _distribution(job, asked, known, progress)
     ran = time.perf_counter()
-    progress(0.0, "explaining")
-    explanation = explain(job, distribution, key=key)
-    elapsed = Elapsed(compiled - started, ran - compiled, time.perf_counter() - ran)
+    explanation = None
+    if asked.explained or fitted.level is not None:
+        progress(0.0, "explaining")
+        explanation = explain(job, distribution, key=key)
+        at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
+    elapsed = Elapsed(compiled - started, ran - compiled, 0.0 if explanation is None else time.perf_counter() - ran)
     cost, needed = lower(job).cost, job.memory
-    at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
     report = prediction_report(
         at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
     )
-    notes = [*report.notes, *fitted.notes, *fitted.unused, *([at_level.note] if at_level.note else [])]
+    notes = [
+        *workload_notes(job.model, job.plan),
+        *report.notes,
+        *fitted.notes,
+        *fitted.unused,
+        *([at_level.note] if at_level.note else []),
+    ]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
         report = replace(report, epistemic_s=_band(replace(fitted, job=job), asked.seed, report.n_samples, progress))
@@ -101,15 +115,17 @@ def _distribution(
     compile_for = {"symmetric": count, "brute_force": min(count, COLUMNS_PER_CALL // job.plan.n_replica + 1)}
     first = predict(job, key=key, n_samples=compile_for[asked.method], method=asked.method, known=known)
     compiled = time.perf_counter()
-    if not _worth_a_warm_run(asked.method, first, count):
+    if not _worth_a_warm_run(asked, first, count):
         return first, compiled
     told = part(progress, "simulating")
     return predict(job, key=key, n_samples=count, method=asked.method, known=known, progress=told), compiled
 
 
-def _worth_a_warm_run(method: str, distribution: StepTimeDistribution, count: int) -> bool:
-    """Not where the first run was long or brute force stepped in."""
-    return method == "brute_force" or (distribution.method == method and count <= MAX_WARM_COLUMNS)
+def _worth_a_warm_run(asked: Simulation, distribution: StepTimeDistribution, count: int) -> bool:
+    """Not where the first run was long or brute force stepped in, nor where time is short."""
+    if asked.method == "brute_force":
+        return True
+    return asked.explained and distribution.method == asked.method and count <= MAX_WARM_COLUMNS
 
 
 def _band(fitted: FittedJob, seed: int, n_samples: int, progress: Progress) -> FitBand:

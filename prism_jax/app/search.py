@@ -15,11 +15,12 @@ from ..io.space import read_space
 from ..io.write import run_record, write_text
 from ..job import Job
 from ..objective import Objective, plan_objective
-from ..plan.plan import ParallelPlan
 from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
 from ..search.plans.space import PlanSpace, default_space
+from ..start_jax import keep_programs
+from ..workload.notes import workload_notes
 from .jobs import JobSource, loaded, source_of
 from .load_fits import FitFiles, FittedJob, calibrated_job, with_variability
 
@@ -48,12 +49,14 @@ class SearchRun:
         """
         if isinstance(self.source, Job):
             raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
+        from ..search.study import written_plan  # needs JAX
+
         best = self.study.best
         comment = (
             f"The best of {self.report.n_plans:,} plans of {self.report.job.name} by {self.report.objective}: "
             f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
         )
-        write_text(path, job_with_plan(self.source, self.overrides, _written(best.plan), ("layer_split",), comment))
+        write_text(path, job_with_plan(self.source, self.overrides, written_plan(best.plan), ("layer_split",), comment))
 
     def figure(self) -> Figure:
         """Plans by objective and memory."""
@@ -105,6 +108,7 @@ def run_search(
         ConfigError, DataError, FitError: a file or an option is wrong.
         PlanError: no plan is feasible.
     """
+    keep_programs()
     check_method(method, resume)
     _check_margin(memory_margin)
     price = price_per_gpu_hour
@@ -124,7 +128,7 @@ def run_search(
         "fit": list(fits),
     }
     found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
-    found["notes"] = [*found["notes"], *_of_level(fitted)]
+    found["notes"] = [*workload_notes(own.model, own.plan), *found["notes"], *_of_level(fitted)]
     return SearchRun(from_plain(StudyReport, found), study, job, tuple(overrides))
 
 
@@ -157,6 +161,7 @@ def search_sizes(
     Example:
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
+    keep_programs()
     _check_margin(memory_margin)
     price = price_per_hour or None
     fitted, values = _asked(job, overrides, fits, force, space, any_framework, seed, progress, objective, price)
@@ -237,15 +242,6 @@ def _of_level(fitted: FittedJob) -> list[str]:
     return [f"{fitted.level.file}: a search does not use the level of the log, which is of one plan"]
 
 
-def _written(plan: ParallelPlan) -> dict[str, Any]:
-    """Fields of a plan that a search chose, as a job file spells them."""
-    from ..search.study import plan_dict  # needs JAX
-
-    chosen = plan_dict(plan)
-    derived = ["n_micro_batch", "n_devices", *([] if plan.sharding == "hsdp" else ["dp_shard"])]
-    return {name: value for name, value in chosen.items() if name not in derived}
-
-
 def _space(space: str | Path | PlanSpace | None, job: Job, any_framework: bool) -> PlanSpace:
     if isinstance(space, PlanSpace):
         return space
@@ -275,4 +271,12 @@ def _study(
 
 def _facts(job: Job) -> SearchedJob:
     device = job.cluster.device
-    return SearchedJob(job.name, job.model.name, job.cluster.name, device.name, job.cluster.n_devices, device.hbm_bytes)
+    return SearchedJob(
+        job.name,
+        job.model.name,
+        job.cluster.name,
+        device.name,
+        job.cluster.n_devices,
+        device.hbm_bytes,
+        job.model.sample_unit,
+    )

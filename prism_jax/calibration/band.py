@@ -21,6 +21,7 @@ from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .calibration import Calibration
 from .key import CalibrationKey
+from .residual_gp import SHARED, alike, sensitivities
 from .surrogate import StepSurrogate, stack, surrogate_of, surrogate_seconds
 
 
@@ -60,10 +61,40 @@ def row_factors(
     seed: int = 0,
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
+    own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
+    return _corrected(rows, setting, calibration, seed) * np.exp(own)
+
+
+def plan_factors(
+    model: Workload,
+    cluster: Cluster,
+    plans: Sequence[ParallelPlan],
+    calibration: Calibration,
+    framework: str | Framework,
+    seed: int = 0,
+) -> Floats:
+    """[draw, plan] the same of plans of one job at one site: what they have in common cancels in their ratios.
+
+    Of a draw they share the correction and the site. Their own deviations are as much alike as the parts that their steps
+    are made of (`residual_gp.py`); those of equal plans are equal.
+
+    Raises:
+        SpecError: no constants for the device.
+    """
+    setting = CalibrationKey.of(cluster.device, framework)
+    eff = efficiency(cluster.device.generation)
+    rows = stack([surrogate_of(model, cluster, plan, eff) for plan in plans])
+    parts = sensitivities(rows, calibration.correction(setting))
+    equal = np.array([[plan == other for other in plans] for plan in plans])
+    correlation = np.where(equal, 1.0, SHARED * alike(parts, parts))
+    own = calibration.joint_deviations(correlation, model.has_experts, seed)
+    return _corrected(rows, setting, calibration, seed) * np.exp(own)
+
+
+def _corrected(rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration, seed: int) -> Floats:
+    """[draw, row] seconds under every draw of the correction, over those under the one that predictions use."""
     drawn = calibration.corrections(setting, seed)
     wide: dict[str, Any] = {
         item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(CostCorrection)
     }
-    middle = surrogate_seconds(rows, calibration.correction(setting))
-    own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
-    return surrogate_seconds(rows, CostCorrection(**wide)) / middle * np.exp(own)
+    return surrogate_seconds(rows, CostCorrection(**wide)) / surrogate_seconds(rows, calibration.correction(setting))

@@ -134,10 +134,23 @@ class Calibration(ByContent):
     def deviations(self, has_experts: bool, seed: int = 0) -> Floats:
         """[draw] log factors between the corrected cost and what is measured: of the site, and of the configuration."""
         rng = np.random.default_rng([seed, 1])
+        site, scale = self._site_and_scale(has_experts, rng)
+        return site + scale * rng.standard_t(DEGREES, size=self.n_draw)
+
+    def joint_deviations(self, correlation: Floats, has_experts: bool, seed: int = 0) -> Floats:
+        """[draw, row] the same of configurations of one site whose own deviations have that `correlation` [row, row]."""
+        rng = np.random.default_rng([seed, 2])
+        site, scale = self._site_and_scale(has_experts, rng)
+        value, vector = np.linalg.eigh(correlation)
+        normal = rng.normal(size=(self.n_draw, len(value))) @ (vector * np.sqrt(np.maximum(value, 0.0))).T
+        own = normal / np.sqrt(rng.chisquare(DEGREES, size=(self.n_draw, 1)) / DEGREES)
+        return site[:, None] + scale[:, None] * own
+
+    def _site_and_scale(self, has_experts: bool, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """([draw], [draw]) log factor of the site, and scale of a configuration's own."""
         site = rng.normal(size=self.n_draw) * self.site_sd if self.site is None else self.site
         scale = self.misfit * np.exp(self.misfit_sd * rng.normal(size=self.n_draw))
-        scale = scale * (self.expert_misfit if has_experts else 1.0)
-        return site + scale * rng.standard_t(DEGREES, size=self.n_draw)
+        return site, scale * (self.expert_misfit if has_experts else 1.0)
 
     def _summed(self, setting: CalibrationKey, rng: np.random.Generator | None) -> dict[str, Floats]:
         """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate."""

@@ -43,7 +43,7 @@ class ResidualGP(ByContent):
     def log_residual(self, parts: Floats) -> Floats:
         """[job] log factors that carry over to jobs of these `parts` [job, knob]."""
         alone = np.diag((1.0 / self.trust - SHARED) / SHARED)
-        return _alike(parts, self.parts) @ np.linalg.solve(_alike(self.parts, self.parts) + alone, self.left)
+        return alike(parts, self.parts) @ np.linalg.solve(alike(self.parts, self.parts) + alone, self.left)
 
 
 def weight_of(left: Floats, misfit: Floats) -> Floats:
@@ -69,7 +69,7 @@ def _moved(correction: CostCorrection, knob: str) -> CostCorrection:
     return replace(correction, **{knob: value + _STEP * value * (1.0 - value if knob == "hidden" else 1.0)})
 
 
-def _alike(parts: Floats, others: Floats) -> Floats:
+def alike(parts: Floats, others: Floats) -> Floats:
     """[row, other] correlation of what two steps deviate by."""
     apart = ((parts[:, None] - others[None]) ** 2).sum(axis=-1)
     return np.exp(-0.5 * apart / REACH**2)

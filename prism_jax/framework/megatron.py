@@ -33,7 +33,6 @@ MEGATRON_CORE = Framework(
     "Megatron-Core and what is built on it: NeMo, Megatron-Bridge, Primus",
     FUSED,
     memory_source=MEASURED,
-    memory_margin=0.06,  # of 43 measured peaks 95 % lie within
     capabilities=_EVEN,
     patterns=(
         in_notes(r"^megatron-lm .*\bTE \d", 50),  # Transformer Engine: a version of after 2022
@@ -48,7 +47,6 @@ MEGATRON_2021 = Framework(
     "Megatron-LM before sequence parallelism and the distributed optimizer, 2019-22",
     FUSED,
     memory_source=MEASURED,
-    memory_margin=0.06,
     capabilities=_BEFORE_2022,
     patterns=(
         SourcePattern(notes=r"^megatron-lm\b", rank=OWN_PAPERS),

@@ -18,9 +18,9 @@ from ..variability.families import Family
 from ..variability.score_map import NormalScoreMap
 
 N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
-MAX_UNROLLED_KNOTS = (
-    12  # longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run
-)
+# Longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run.
+MAX_UNROLLED_KNOTS = 12
+N_TERMS = (0, MAX_UNROLLED_KNOTS, 48, 96)  # knots of a chain are one of these: another spread needs no other program
 _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
@@ -68,8 +68,9 @@ class ScoreChain(eqx.Module):
 def chain_of(
     score_map: NormalScoreMap, *, shift: float = 0.0, scale: float = 1.0, n_terms: int | None = None
 ) -> ScoreChain:
-    """Device form of `(score_map - shift) * scale`, padded to `n_terms` knots."""
-    terms = score_map.relu_terms(n_terms)
+    """Device form of `(score_map - shift) * scale`, padded to `n_terms` knots; None for the next of `N_TERMS`."""
+    n_inner = len(score_map.knots_z) - 2
+    terms = score_map.relu_terms(next((n for n in N_TERMS if n >= n_inner), n_inner) if n_terms is None else n_terms)
     values = (float(terms.intercept) - shift) * scale, float(terms.slope) * scale, terms.knots, terms.dslopes * scale
     return ScoreChain(*(jnp.asarray(v, float) for v in values))
 
@@ -93,5 +94,7 @@ def map_sd(score_map: NormalScoreMap) -> float:
 
 
 def standardised(score_map: NormalScoreMap) -> ScoreChain:
-    """The map with mean zero and standard deviation one."""
-    return chain_of(score_map, shift=1.0, scale=1.0 / map_sd(score_map))
+    """The map with mean zero and standard deviation one, linear or with as many knots as a call's residual has at most."""
+    n_inner = len(score_map.knots_z) - 2
+    n_terms = max(n_inner, N_CALL_KNOTS - 2) if n_inner else 0
+    return chain_of(score_map, shift=1.0, scale=1.0 / map_sd(score_map), n_terms=n_terms)

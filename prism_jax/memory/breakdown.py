@@ -18,7 +18,7 @@ from ..partition.chunks import chunk_blocks, chunks_of_stage
 from ..partition.weights import stage_weights
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base import Workload
+from ..workload.base import Workload, distinct_runs
 from .factors import ActivationFactors, StateFactors, activation_factors, state_factors
 
 
@@ -137,7 +137,7 @@ def held_activations(model: Workload, plan: ParallelPlan) -> Floats:
     Notes:
         The blocks of the last chunk's end run their backward right after their forward, unless all forwards come first.
     """
-    chunks, at_end = chunk_blocks(model, plan), np.array([run.place == "last" for run in model.layout])
+    chunks, at_end = chunk_blocks(model, plan), np.array([run.place == "last" for run in distinct_runs(model)])
     schedule, degrees = plan.pipeline_schedule, (plan.pp, plan.n_micro_batch, plan.virtual_stages)
     rows = []
     for stage in range(plan.pp):

@@ -16,7 +16,7 @@ from ..framework.memory_options import MemoryOptions
 from ..partition.weights import group_splits, state_ranks
 from ..plan.plan import ParallelPlan
 from ..plan.state_dtypes import ELEMENT_BYTES
-from ..workload.base import Block, Workload, total_bytes
+from ..workload.base import Block, Workload, kinds_of, total_bytes
 
 _FP32_STATES = 12.0  # master copy and two moments
 
@@ -130,7 +130,7 @@ def _update_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
 
 def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> ActivationFactors:
     """What a micro-batch of `plan` leaves behind, by block of the model."""
-    blocks = [model.block(run.kind, plan) for run in model.layout]
+    blocks = [model.block(kind, plan) for kind in kinds_of(model)]
 
     def each(of: Callable[[Block], float]) -> Floats:
         return np.array([of(block) for block in blocks])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import PlanError
 from ..plan.plan import ParallelPlan
-from ..workload.base import Workload, n_body
+from ..workload.base import Workload, distinct_runs, n_body
 
 ChunkBlocks = tuple[int, ...]
 """Blocks of each kind in a model chunk, in the order of `kinds_of(model)`; chunks that hold the same cost the same."""
@@ -18,14 +18,16 @@ def chunk_blocks(model: Workload, plan: ParallelPlan) -> tuple[ChunkBlocks, ...]
     """
     layers = layers_of_chunks(n_body(model), plan)
     first, last = 0, len(layers) - 1
-    chunks: list[list[int]] = [[] for _ in layers]
+    columns = [run._replace(count=0) for run in distinct_runs(model)]
+    chunks = [[0] * len(columns) for _ in layers]
     start = 0
     for run in model.layout:
         body = range(start, start + run.count) if run.place == "body" else range(0)
         start += len(body)
+        column = columns.index(run._replace(count=0))
         for index, (held, own) in enumerate(zip(chunks, layers, strict=True)):
             fixed = run.count if (run.place, index) in (("first", first), ("last", last)) else 0
-            held.append(fixed + len(range(max(own.start, body.start), min(own.stop, body.stop))))
+            held[column] += fixed + len(range(max(own.start, body.start), min(own.stop, body.stop)))
     return tuple(tuple(held) for held in chunks)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Floats
 from ..plan.plan import ParallelPlan
-from ..workload.base import Parameters, Workload
+from ..workload.base import Parameters, Workload, distinct_runs
 from .chunks import ChunkBlocks
 
 
@@ -70,7 +70,7 @@ def stage_weights(
     Notes:
         A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy.
     """
-    blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in model.layout]
+    blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in distinct_runs(model)]
     groups = [name for name, _ in model.groups(plan)]
     held = [_held(blocks, groups, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages]
     copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]

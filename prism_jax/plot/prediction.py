@@ -15,7 +15,7 @@ from .style import style
 
 def plot_prediction(
     distribution: StepTimeDistribution,
-    explanation: Explanation,
+    explanation: Explanation | None,
     title: str,
     model_interval_s: tuple[float, float] | None = None,
 ) -> Figure:
@@ -23,22 +23,24 @@ def plot_prediction(
 
     Args:
         distribution: what `predict` returns.
-        explanation: what `explain` returns.
+        explanation: what `explain` returns; None: the left half alone.
         title: of the figure.
         model_interval_s: 90 % interval of the median step that would be measured, drawn below the distribution, which holds for
             an exact cost model only; None: the cost model leaves nothing open.
     """
     with style():
-        figure = Figure(figsize=(12.0, 6.2 if model_interval_s else 5.6), layout="constrained")
+        size = 12.0 if explanation else 8.0, 6.2 if model_interval_s else 5.6
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         figure.suptitle(title, x=0.01, ha="left")
-        whole = figure.add_gridspec(1, 2, width_ratios=(1.2, 1.0))
+        whole = figure.add_gridspec(1, 2, width_ratios=(1.2, 1.0)) if explanation else figure.add_gridspec(1, 1)
         left = whole[0].subgridspec(2, 1, height_ratios=(7.0, 1.0)) if model_interval_s else whole[0].subgridspec(1, 1)
-        right = whole[1].subgridspec(2, 1)
         name = "Step time if the cost model is exact" if model_interval_s else "Step time"
         plot_step_time(distribution, ax=figure.add_subplot(left[0])).set_title(name)
-        plot_breakdown(explanation, ax=figure.add_subplot(right[0])).set_title("Where the mean step goes")
-        plot_owners(explanation, ax=figure.add_subplot(right[1])).set_title("Whose variability owns the p95")
+        if explanation:
+            right = whole[1].subgridspec(2, 1)
+            plot_breakdown(explanation, ax=figure.add_subplot(right[0])).set_title("Where the mean step goes")
+            plot_owners(explanation, ax=figure.add_subplot(right[1])).set_title("Whose variability owns the p95")
         if model_interval_s:
             below = plot_model_interval(distribution, model_interval_s, figure.add_subplot(left[1]))
             below.set_title("What the cost model leaves open")

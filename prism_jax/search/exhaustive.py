@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from ..job import Job
+from ..metrics import mfu, tokens_per_s_per_gpu
 from ..objective import Objective, PlanObjective, plan_objective
+from ..plan.plan import ParallelPlan
 from ..progress import Progress, silent
 from ..rules.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
 from .journal import Journal, fingerprint
+from .model_error import model_errors, prob_best
 from .plans.rules import Reasons
 from .plans.space import PlanSpace, default_space
 from .racing import Finalists, successive_halving
@@ -79,7 +82,7 @@ def study_of(
     started: float,
 ) -> Study:
     """The study of a finished race, with what its winner is worth."""
-    candidates = _candidates(evaluator, screen, found)
+    candidates = _candidates(evaluator, screen, found, seed)
     gain, notes = _promise(evaluator, candidates[0], objective, seed, posterior)
     return Study(
         evaluator.job,
@@ -116,11 +119,13 @@ def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Scree
     )
 
 
-def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists) -> tuple[Candidate, ...]:
-    behind, behind_error = found.behind_s
+def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists, seed: int) -> tuple[Candidate, ...]:
+    job, (behind, behind_error) = evaluator.job, found.behind_s
+    plans = [evaluator.plan(int(number)) for number in found.numbers]
+    sure = prob_best(found.values_s, model_errors(job, plans, seed), seed)
     return tuple(
         Candidate(
-            plan=evaluator.plan(int(number)),
+            plan=plans[row],
             step_s=float(screen.step_s[number]),
             p50_s=float(found.quantiles_s[row, 0]),
             p95_s=float(found.quantiles_s[row, 1]),
@@ -129,11 +134,22 @@ def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists)
             value_error_s=float(found.error_s[row]),
             behind_s=float(behind[row]),
             behind_error_s=float(behind_error[row]),
-            prob_best=float(found.prob_best[row]),
+            prob_best=float(sure[row]),
             memory_bytes=float(screen.memory_bytes[number]),
+            **_rates(job, plans[row], float(found.quantiles_s[row, 0])),
         )
         for row, number in enumerate(found.numbers)
     )
+
+
+def _rates(job: Job, plan: ParallelPlan, median_s: float) -> dict[str, float]:
+    """What a plan makes of its devices at the median step."""
+    n, model = plan.n_devices, job.model
+    flops = model.step_flops(plan, recomputed=False)
+    return {
+        "mfu": mfu(flops, median_s, job.cluster, n, plan.dtype),
+        "tokens_per_s_per_gpu": tokens_per_s_per_gpu(model.units_per_step(plan), median_s, n),
+    }
 
 
 def _promise(

@@ -3,7 +3,8 @@
 Which plans enter: factors have mean one and a step waits for its slowest part, so a plan's tail is above its noise-free time.
 A plan's nominal value is the objective of a step that always takes the noise-free time. A pilot measures by how much values lie
 above nominal ones for this job (the least ratio), and by how much scores of few draws err. A plan whose nominal value already
-exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out.
+exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out. A few plans of each
+of the `top` fastest kinds go through all rounds, so that the finalists are not all alike.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .._typing import Floats
 from ..objective import OBJECTIVES, PlanObjective
 from ..progress import Progress, silent
 from .evaluate import Evaluator, ScreeningResult
+from .plans.kind import of_each_kind
 from .plans.plan_cache import Rows
 from .tail import TailScorer
 
@@ -29,7 +31,6 @@ N_PILOT = 48
 N_PILOT_SEEDS = 4
 CAUTION = 0.7  # share of the least ratio of tail to noise-free time that is trusted
 KEEP_SD = 4.0  # standard errors of a score by which a plan may trail and stay in
-N_BOOTSTRAP = 4000
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,12 @@ class Finalists:
         numbers: [plan] best first.
         values_s: [plan, seed] objective, in its unit, on independent sets of draws, shared by all plans.
         quantiles_s: [plan, (p50, p95, p99)].
-        prob_best: [plan] probability that it has the least objective of all finalists.
         n_raced: plans that were scored on their tail.
     """
 
     numbers: Rows
     values_s: Floats
     quantiles_s: Floats
-    prob_best: Floats
     n_raced: int
 
     @property
@@ -88,15 +87,23 @@ def successive_halving(
     reach = float(np.sort(value)[min(top, len(value)) - 1]) / (1.0 + CAUTION * (ratio - 1.0))
     within = nominal(objective, screen.bound_s, screen.n_devices) <= reach
     evaluator.simulate_plans(screen, np.flatnonzero(within), progress)
+    listed = of_each_kind(evaluator, screen.bound_s, top)
+    evaluator.simulate_plans(screen, listed, progress)
     numbers = screen.order()
     known = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
-    numbers = numbers[(known <= reach) | np.isin(numbers, first)]
+    numbers = numbers[(known <= reach) | np.isin(numbers, first) | np.isin(numbers, listed)]
     numbers = _by_nominal(objective, screen, without_twins(evaluator, screen, numbers))
     n_raced = len(numbers)
     for columns in ROUNDS:
         value = scores(f"{columns}", numbers, partial(_values, evaluator, screen, objective, seed, columns), progress)
-        numbers = numbers[_kept(value, top, noise * np.sqrt(ROUNDS[0] / columns))]
-    return _final(evaluator, screen, objective, seed, numbers[: max(4 * top, 32)], n_raced, scores, progress)
+        numbers = _joined(numbers[_kept(value, top, noise * np.sqrt(ROUNDS[0] / columns))], listed, numbers)
+    numbers = _joined(numbers[: max(4 * top, 32)], listed, numbers)
+    return _final(evaluator, screen, objective, seed, numbers, n_raced, scores, progress)
+
+
+def _joined(kept: Rows, listed: Rows, numbers: Rows) -> Rows:
+    """`kept`, and behind them those of `listed` that are in `numbers`."""
+    return np.concatenate([kept, numbers[np.isin(numbers, listed) & ~np.isin(numbers, kept)]])
 
 
 def nominal(objective: PlanObjective, time_s: Floats, n_devices: Rows) -> Floats:
@@ -163,15 +170,7 @@ def _final(
     found = np.stack(columns, axis=2)  # [plan, statistic, seed]
     order = np.argsort(found[:, 0].mean(axis=1), kind="stable")
     values = found[order, 0]
-    return Finalists(numbers[order], values, found[order, 1:].mean(axis=2), _prob_best(values, seed), n_raced)
-
-
-def _prob_best(values_s: Floats, seed: int) -> Floats:
-    """[plan] how often each is the first, over bootstrap samples of the sets of draws."""
-    n_plan, n_seed = values_s.shape
-    picks = np.random.default_rng([seed, 9]).integers(n_seed, size=(N_BOOTSTRAP, n_seed))
-    means = values_s[:, picks].mean(axis=2)
-    return np.bincount(means.argmin(axis=0), minlength=n_plan) / N_BOOTSTRAP
+    return Finalists(numbers[order], values, found[order, 1:].mean(axis=2), n_raced)
 
 
 def without_twins(evaluator: Evaluator, screen: ScreeningResult, numbers: Rows) -> Rows:

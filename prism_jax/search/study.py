@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from ..result.html_table import html_table
 from ..units import format_bytes
 from .evaluate import ScreeningResult
 from .pareto import front
+from .plans.kind import Kind, kind_of
 from .verify import GainEstimate
 
 if TYPE_CHECKING:
@@ -34,8 +36,10 @@ class Candidate:
         p50_s, p95_s, p99_s: quantiles of the step time, seconds.
         value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
-        prob_best: probability that it is the best of all finalists.
+        prob_best: probability that it is the best of all finalists, given what the cost model does not know.
         memory_bytes: peak of the worst stage.
+        mfu: share of the devices' peak that the median step makes use of, 0-1.
+        tokens_per_s_per_gpu: of the median step; samples where the model counts these.
     """
 
     plan: ParallelPlan
@@ -49,6 +53,8 @@ class Candidate:
     behind_error_s: float
     prob_best: float
     memory_bytes: float
+    mfu: float
+    tokens_per_s_per_gpu: float
 
     @property
     def tied(self) -> bool:
@@ -95,6 +101,13 @@ class Study:
         """The best `k`."""
         return self.candidates[:k]
 
+    def unlike(self, k: int) -> tuple[Candidate, ...]:
+        """The best of each kind of plan, the best `k` of these."""
+        best: dict[Kind, Candidate] = {}
+        for candidate in self.candidates:
+            best.setdefault(kind_of(candidate.plan), candidate)
+        return tuple(best.values())[:k]
+
     def front(self, *criteria: str) -> tuple[Candidate, ...]:
         """Candidates that no other beats in the objective and all of `criteria`, best objective first.
 
@@ -128,10 +141,11 @@ class Study:
             "objective": self.objective.name,
             "objective_unit": self.objective.unit,
             "method": self.method,
-            "best": self.best.to_dict(),
-            "top": [candidate.to_dict() for candidate in self.top(top)],
+            "best": self._plain(self.best),
+            "top": [self._plain(candidate) for candidate in self.top(top)],
+            "unlike": [self._plain(candidate) for candidate in self.unlike(top)],
             "gain": None if self.promise is None else self.promise.to_dict(),
-            "front_memory": [candidate.to_dict() for candidate in self.front("memory_bytes")],
+            "front_memory": [self._plain(candidate) for candidate in self.front("memory_bytes")],
             "n_plans": self.screen.n_plans,
             "n_feasible": self.screen.n_feasible,
             "n_simulated": int(np.isfinite(self.screen.step_s).sum()),
@@ -140,6 +154,9 @@ class Study:
             "elapsed_s": self.elapsed_s,
             "notes": list(self.notes),
         }
+
+    def _plain(self, candidate: Candidate) -> dict[str, Any]:
+        return {**candidate.to_dict(), "changes": changes(self.job.plan, candidate.plan)}
 
 
 def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
@@ -159,6 +176,24 @@ def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
     chosen = {name: getattr(plan, name) for name in (*names, "zero_stage", "sharding", "dp_shard")}
     chosen["schedule"] = plan.schedule_name
     return {**chosen, "overlap": asdict(plan.overlap), "n_micro_batch": plan.n_micro_batch, "n_devices": plan.n_devices}
+
+
+def written_plan(plan: ParallelPlan) -> dict[str, Any]:
+    """Those of them that a job file states; the others follow."""
+    derived = ("n_micro_batch", "n_devices", *([] if plan.sharding == "hsdp" else ["dp_shard"]))
+    return {name: value for name, value in plan_dict(plan).items() if name not in derived}
+
+
+def changes(base: ParallelPlan, plan: ParallelPlan) -> list[str]:
+    """Overrides of a job file (`--set`) that make `base` the plan `plan`."""
+    before, after = (_flat(one) for one in (base, plan))
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return [f"plan.{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in changed.items()]
+
+
+def _flat(plan: ParallelPlan) -> dict[str, Any]:
+    plain = written_plan(plan)
+    return plain | {f"overlap.{axis}": on for axis, on in plain.pop("overlap").items()}
 
 
 def _criterion(candidate: Candidate, name: str) -> float:

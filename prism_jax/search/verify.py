@@ -17,6 +17,7 @@ from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from ..variability.tree import Variability
 from .evaluate import Evaluator
+from .model_error import model_errors
 from .tail import TailScorer
 
 N_SEEDS = 8
@@ -33,6 +34,7 @@ class GainEstimate:
         base_s, best_s: objective of the job's own plan and of the chosen one.
         gain: share of the step time that is saved.
         gain_interval: 90 % interval of the gain, Monte Carlo error alone.
+        model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
         posterior_interval: the same over posterior draws of the variability; None without them.
     """
 
@@ -40,6 +42,7 @@ class GainEstimate:
     best_s: float
     gain: float
     gain_interval: tuple[float, float]
+    model_interval: tuple[float, float]
     posterior_interval: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,14 +63,24 @@ def promise(
     gains = 1.0 - pairs[:, 1] / pairs[:, 0]
     half = float(stdtrit(N_SEEDS - 1, 0.5 + LEVEL / 2) * gains.std(ddof=1) / np.sqrt(N_SEEDS))
     middle = float(gains.mean())
+    error = model_errors(evaluator.job, (base, best), seed)
+    by_model = _quantiles(1.0 - (1.0 - middle) * error[:, 1] / error[:, 0])
     over = None
     if posterior:
         under = [_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior]
-        low, high = np.quantile([1.0 - own[1] / own[0] for own in under], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        over = (float(low) - half, float(high) + half)
-    return GainEstimate(
-        float(pairs[:, 0].mean()), float(pairs[:, 1].mean()), middle, (middle - half, middle + half), over
-    )
+        over = _wider(_quantiles(np.array([1.0 - own[1] / own[0] for own in under])), half)
+    base_s, best_s = (float(value) for value in pairs.mean(axis=0))
+    by_chance = (middle - half, middle + half)
+    return GainEstimate(base_s, best_s, middle, by_chance, _wider(by_model, half), over)
+
+
+def _quantiles(gains: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(gains, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def _wider(interval: tuple[float, float], half: float) -> tuple[float, float]:
+    return interval[0] - half, interval[1] + half
 
 
 def _pair(

@@ -9,7 +9,7 @@ import numpy as np
 from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..cost.step_cost import StepCost
-from ..graph.score import ScoreChain, map_sd, residual_map, standardised
+from ..graph.score import N_CALL_KNOTS, ScoreChain, map_sd, residual_map, standardised
 from ..graph.step_graph import StepGraph
 from ..kernels import COMM_AXES
 from ..variability.combine import combine
@@ -77,5 +77,5 @@ def _mixed_residual(families: list[Family], seconds: Floats, *, skip_last: bool 
     else:
         rest = 1.0 - sum(s for _, s in varying) / share.sum()
         weights = [s / share.sum() for _, s in varying]
-        shape = combine([*(f for f, _ in varying), CONSTANT], [*weights, max(rest, 0.0)])
+        shape = combine([*(f for f, _ in varying), CONSTANT], [*weights, max(rest, 0.0)], N_CALL_KNOTS)
     return CallResidual(sd, standardised(shape))

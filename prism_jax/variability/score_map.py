@@ -102,7 +102,7 @@ class NormalScoreMap:
         size = n_inner if n_terms is None else n_terms
         if n_inner > size:
             raise SpecError(f"NormalScoreMap: {n_inner} interior knots do not fit into n_terms = {size}")
-        dslopes, inner = np.zeros(size), np.zeros(size)
+        dslopes, inner = np.zeros(size), np.full(size, knots[-2] if n_inner else 0.0)
         dslopes[:n_inner], inner[:n_inner] = np.diff(slopes), knots[1:-1]
         return ReluTerms(np.asarray(values[0] - slopes[0] * knots[0]), np.asarray(slopes[0]), dslopes, inner)
 
@@ -121,7 +121,7 @@ class ReluTerms:
         intercept: a.
         slope: b, left of the first interior knot.
         dslopes: c_k, change of slope at `knots`; zero where padded.
-        knots: z_k; zero where padded.
+        knots: z_k; the last one again where padded, so that an inverse that goes from knot to knot stays right.
     """
 
     intercept: Floats

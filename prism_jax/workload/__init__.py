@@ -7,6 +7,14 @@ from .catalog import (
     published_params as published_params,
 )
 from .kinds import KINDS as KINDS, WorkloadKind as WorkloadKind
-from .transformer.hf_config import read_hf_config as read_hf_config, transformer_from_hf as transformer_from_hf
+from .transformer.hugging_face.config import (
+    read_hf_config as read_hf_config,
+    transformer_from_hf as transformer_from_hf,
+)
 from .transformer.params import LayerParams as LayerParams
-from .transformer.spec import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSpec as TransformerSpec
+from .transformer.spec import (
+    MLASpec as MLASpec,
+    MoESpec as MoESpec,
+    TransformerSpec as TransformerSpec,
+    WindowSpec as WindowSpec,
+)

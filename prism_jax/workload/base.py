@@ -67,7 +67,7 @@ class SavedTensor(NamedTuple):
 
 
 class BlockRun(NamedTuple):
-    """`count` equal blocks, one after another.
+    """`count` equal blocks, one after another; a kind whose layers alternate with another's has several runs.
 
     Attributes:
         kind: name of the block, passed to `Workload.block`.
@@ -242,9 +242,17 @@ def total_bytes(saved: Sequence[SavedTensor]) -> float:
     return sum(tensor.size_bytes for tensor in saved)
 
 
+def distinct_runs(workload: Workload) -> tuple[BlockRun, ...]:
+    """The sorts of block in order of first appearance: runs that differ only in their place among the layers are one."""
+    counts: dict[tuple[str, str, bool], int] = {}
+    for kind, count, place, is_unit in workload.layout:
+        counts[kind, place, is_unit] = counts.get((kind, place, is_unit), 0) + count
+    return tuple(BlockRun(kind, count, place, is_unit) for (kind, place, is_unit), count in counts.items())
+
+
 def kinds_of(workload: Workload) -> tuple[str, ...]:
-    """Kinds of block, in model order."""
-    return tuple(run.kind for run in workload.layout)
+    """Kinds of block, one for each of `distinct_runs`."""
+    return tuple(run.kind for run in distinct_runs(workload))
 
 
 def n_body(workload: Workload) -> int:

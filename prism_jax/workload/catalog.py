@@ -10,7 +10,7 @@ from ..errors import SpecError
 from ..system.names import NameTable, load_toml
 from .base import Workload
 from .kinds import KINDS, preset_of_kinds
-from .transformer.spec import MLASpec, MoESpec, TransformerSpec
+from .transformer.spec import MLASpec, MoESpec, TransformerSpec, WindowSpec
 
 _SUFFIX = {"M": 10**6, "B": 10**9, "T": 10**12}
 _NOT_A_FIELD = ("aliases", "family", "published")
@@ -87,6 +87,10 @@ def model(name: str) -> TransformerSpec:
         fields["moe"] = MoESpec(**fields["moe"])
     if "mla" in fields:
         fields["mla"] = MLASpec(**fields["mla"])
+    if "window" in fields:
+        fields["window"] = WindowSpec(fields["window"]["size"], tuple(fields["window"]["pattern"]))
+    if "left_out" in fields:
+        fields["left_out"] = tuple(fields["left_out"])
     return TransformerSpec(name=found, **fields)
 
 

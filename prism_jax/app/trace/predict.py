@@ -18,6 +18,7 @@ from ...recorded.trace.trace import Trace
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import Asked, ReplayFacts, TracePredictionReport
+from ...start_jax import keep_programs
 from .facts import check_facts, evidence_facts, prediction_facts, trace_facts
 from .source import TraceSource, named, recorded
 
@@ -110,6 +111,7 @@ def run_trace_prediction(
     chosen = splits(found, n_split=check.n_split, train_fraction=fraction, fit_replicas=check.fit_replicas, seed=seed)
     chosen = list(chosen) if checked else []  # before the work, since it may be refused
     progress(0.0, "compiling and drawing unrecorded steps")
+    keep_programs()
     prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
     replay = None if job is None else from_plain(ReplayFacts, replay_recorded(job.trace))
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)

@@ -15,6 +15,7 @@ from ...recorded.trace.trace import Trace
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import WhatIfReport
+from ...start_jax import keep_programs
 from .facts import what_if_report
 from .source import TraceSource, named, recorded_ops
 
@@ -93,6 +94,7 @@ def run_what_if(
     trace = recorded_ops(source, meta)
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
+    keep_programs()
     import jax  # here, so that mistakes above do not wait for it
 
     from ...recorded.criticality import trace_criticality

@@ -41,6 +41,11 @@ Level = Annotated[
 ]
 
 
+Fast = Annotated[
+    bool, typer.Option("--fast", help="The distribution alone: no parts of the step, no owners of its tail.")
+]
+
+
 def predict(
     job: JobFile,
     overrides: Overrides = None,
@@ -51,6 +56,7 @@ def predict(
     fit: Fits = None,
     force: Force = False,
     level: Level = True,
+    fast: Fast = False,
     plot: Plot = None,
     trace: Trace = None,
     ignore_memory: IgnoreMemory = False,
@@ -69,6 +75,7 @@ def predict(
             slowdowns=slowdowns,
             method=method,
             n_samples=samples,
+            explained=not fast,
             seed=seed,
             progress=progress,
         )

@@ -24,6 +24,8 @@ from ...plan.recomputation import METHODS, MODULES
 from ...plan.state_dtypes import STATE_DTYPE_VALUES
 from ...schedule import SCHEDULES
 from ...system.hardware import Device, Tier
+from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
+from ...workload.transformer.window import REACHES
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 DTYPES = ("bf16", "fp16", "fp8", "fp32")
@@ -113,12 +115,14 @@ def _kind(hint: Any, default: object, partial: bool) -> Any:
 
 _SPECIAL: dict[str, dict[str, Any]] = {
     "TransformerSpec": {
-        "norm": one_of(("layer", "rms", "layer_no_bias")),
-        "position": one_of(("learned", "rope", "alibi", "none")),
+        "norm": one_of(NORMS),
+        "position": one_of(POSITIONS),
+        "qk_norm_weight": one_of(QK_NORM_WEIGHTS),
         "source": str,
     },
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
+    "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
     "ParallelPlan": {
         "schedule": one_of(SCHEDULES),
         "sharding": one_of(SHARDING),

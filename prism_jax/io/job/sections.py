@@ -14,7 +14,7 @@ from ...plan.plan import ParallelPlan
 from ...workload.base import Workload
 from ...workload.catalog import workload as model_preset
 from ...workload.kinds import KINDS, TRANSFORMER
-from ...workload.transformer.hf_config import read_hf_config
+from ...workload.transformer.hugging_face.config import read_hf_config
 from ...workload.transformer.spec import TransformerSpec
 from .document import Document, Path as FieldPath, short
 from .mistakes import validated

@@ -14,6 +14,7 @@ SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
 SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
 MOST_OWNERS = 5
 MOST_CRITICAL = 4
+MEASURABLE_S = 1e-4  # shorter phases did not run
 ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
 NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
 
@@ -73,6 +74,8 @@ def _quantiles(report: PredictionReport) -> list[str]:
 def _spreads(report: PredictionReport) -> list[str]:
     """How far steps of one allocation vary, and how far allocations differ."""
     spread, share = report.allocation, report.fleet_share
+    if spread is None or share is None:
+        return []
     part = (
         f"{share:.0%}"
         if share == 0.0
@@ -146,6 +149,8 @@ def _memory(report: PredictionReport) -> list[str]:
 
 def _breakdown(report: PredictionReport) -> list[str]:
     """Parts of the mean step with bars, largest first."""
+    if not report.breakdown_s:
+        return []
     parts, whole_s = report.breakdown_s, sum(report.breakdown_s.values())
     ranked = sorted(parts.items(), key=lambda item: -item[1])
     kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
@@ -175,6 +180,8 @@ def _owners(report: PredictionReport) -> list[str]:
 
 
 def _footer(report: PredictionReport) -> list[str]:
-    elapsed = ", ".join(f"{name} {format_s(value, 2)}" for name, value in asdict(report.elapsed_s).items())
+    elapsed = ", ".join(
+        f"{name} {format_s(value, 2)}" for name, value in asdict(report.elapsed_s).items() if value >= MEASURABLE_S
+    )
     done = f"{report.method.replace('_', ' ')}, {report.n_samples:,} samples, seed {report.seed}; {elapsed}"
     return [*(f"note: {note}" for note in report.notes), done]

@@ -57,26 +57,32 @@ def _best(report: StudyReport) -> list[str]:
         f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
         f"{report.objective} {value} ± {error} {report.objective_unit}; without variability {best.step_s:.{digits}f} s",
         f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device",
+        f"  MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
         f"  probability of being the best finalist: {prob(best.prob_best)}",
+        f"  to change in the job: {' '.join(f'--set {change}' for change in best.changes) or 'nothing'}",
     ]
-    if gain is not None:
-        low, high = gain.gain_interval
+    if gain is not None and best.changes:
+        low, high = gain.model_interval
         times = f"{gain.base_s:.{digits}f} -> {gain.best_s:.{digits}f} s"
         if report.objective_unit != "s":
             times = f"{gain.base_s:.4g} -> {gain.best_s:.4g} {report.objective_unit}"
         lines += [
-            f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%})",
-            f"    {times}, on fresh draws that the search did not use",
+            f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%}, "
+            "counting what the cost model does not know)",
+            f"    {times}, on fresh draws that the search did not use ({_range(gain.gain_interval)} by Monte Carlo error alone)",
         ]
         if gain.posterior_interval is not None:
-            low, high = gain.posterior_interval
-            lines.append(f"  including the uncertainty of the fit: {low:.2%} to {high:.2%}")
+            lines.append(f"    {_range(gain.posterior_interval)} by the uncertainty of the fit")
     return lines
 
 
+def _range(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.2%} to {interval[1]:.2%}"
+
+
 def _table(report: StudyReport) -> list[str]:
-    top = report.top
-    head = ("", report.objective, "behind", "P(best)", "memory", "plan")
+    top = report.unlike
+    head = ("", report.objective, "behind", "P(best)", "MFU", f"{report.job.sample_unit}/s/GPU", "memory", "plan")
     rows = [_row(number, candidate, top[0], report.objective_unit) for number, candidate in enumerate(top, start=1)]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [joined(row, widths) for row in (head, *rows)]
@@ -94,6 +100,8 @@ def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str
         f"{value} {unit}",
         f"+{behind:.2%}" if number > 1 else "",
         prob(candidate.prob_best),
+        f"{candidate.mfu:.1%}",
+        f"{candidate.tokens_per_s_per_gpu:,.0f}",
         format_bytes(candidate.memory_bytes),
         plan_words(candidate.plan),
     )

@@ -18,7 +18,7 @@ class CheckReport(Report):
         has_experts: whether these differ by design.
         memory_stage: the pipeline stage that `memory_bytes_per_gpu` is of.
         micro_batch, global_batch: sequences; seq_len: tokens.
-        notes: what of the plan is without effect, in sentences.
+        notes: what of the model is left out or beyond what it is made for, and what of the plan is without effect, in sentences.
     """
 
     kind: ClassVar[str] = "check"

@@ -162,7 +162,8 @@ class PredictionReport(Report):
         criticality: op class -> share of the critical path.
         p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability.
         fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
-        allocation: the spreads within one allocation and between allocations.
+        allocation: the spreads within one allocation and between allocations. Without an explanation (`--fast`) these two are
+            None, and `breakdown_s`, `criticality` and `p95_owner_s` are empty.
         prob_slower: fraction above the median, as text -> probability.
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
@@ -185,8 +186,8 @@ class PredictionReport(Report):
     breakdown_s: Mapping[str, float]
     criticality: Mapping[str, float]
     p95_owner_s: Mapping[str, float]
-    fleet_share: float
-    allocation: AllocationFacts
+    fleet_share: float | None
+    allocation: AllocationFacts | None
     guarantee: GuaranteeFacts
     prob_slower: Mapping[str, float]
     method: str

@@ -21,6 +21,7 @@ class SearchedJob:
     device: str
     n_devices: int
     hbm_bytes: float
+    sample_unit: str
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,12 @@ class CandidateFacts:
         step_s: without any variability.
         value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
-        prob_best: probability that it is the best of all finalists.
+        prob_best: probability that it is the best of all finalists, given what the cost model does not know.
         memory_bytes: peak of the worst stage.
+        mfu: share of the devices' peak that the median step makes use of, 0-1.
+        tokens_per_s_per_gpu: of the median step; samples where the model counts these.
         tied: whether the draws cannot tell it from the best.
+        changes: overrides (`--set`) that make the job's own plan this one.
     """
 
     step_s: float
@@ -72,7 +76,10 @@ class CandidateFacts:
     behind_error_s: float
     prob_best: float
     memory_bytes: float
+    mfu: float
+    tokens_per_s_per_gpu: float
     tied: bool
+    changes: tuple[str, ...]
     plan: PlanFacts
 
 
@@ -83,6 +90,7 @@ class GainFacts:
     Attributes:
         gain: share of the objective that is saved.
         gain_interval: 90 % interval, Monte Carlo error alone.
+        model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
         posterior_interval: the same over posterior draws of a fit; None without one.
     """
 
@@ -90,6 +98,7 @@ class GainFacts:
     best_s: float
     gain: float
     gain_interval: tuple[float, float]
+    model_interval: tuple[float, float]
     posterior_interval: tuple[float, float] | None
 
 
@@ -99,6 +108,7 @@ class StudyReport(Report):
 
     Attributes:
         top: best first.
+        unlike: best first; the best of each combination of degrees, schedule, recomputation and sharding.
         front_memory: plans that no other beats in both the objective and memory.
         n_simulated: plans whose step was simulated; `n_raced`: plans scored on their tail.
         infeasible: reason -> number of plans.
@@ -112,6 +122,7 @@ class StudyReport(Report):
     method: str
     best: CandidateFacts
     top: tuple[CandidateFacts, ...]
+    unlike: tuple[CandidateFacts, ...]
     gain: GainFacts | None
     front_memory: tuple[CandidateFacts, ...]
     n_plans: int

@@ -1,8 +1,9 @@
 """Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain it replaced.
 
-Flash: FLOPs of the causal half; traffic of queries, keys, values and output; the backward kernel runs five products, not two,
-one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22): two batched products over the whole
-square, a fused scale-mask-softmax, dropout with a one-byte mask, every pass through device memory (arXiv 2205.05198 section 4.1).
+Flash: FLOPs of the causal half, or of the window of it that a layer sees; traffic of queries, keys, values and output; the
+backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22):
+two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout with a one-byte mask; every
+pass through device memory (arXiv 2205.05198 section 4.1).
 """
 
 from __future__ import annotations
@@ -11,25 +12,26 @@ from ...plan.plan import ParallelPlan
 from ..kernels import Kernel
 from .shard import Shard, stream
 from .sizes import TransformerSizes
+from .window import mean_keys
 
 # What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
 CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
 
 
-def attention_core(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
-    """Ops between the projections, for one layer and micro-batch."""
+def attention_core(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int) -> list[Kernel]:
+    """Ops between the projections, for layer `layer` and one micro-batch."""
     if plan.attention == "unfused":
         return _unfused(model, plan, shard)
-    return _flash(model, plan, shard)
+    return _flash(model, plan, shard, layer)
 
 
-def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
+def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int) -> list[Kernel]:
     rows, keys = plan.seq_len / plan.cp, plan.seq_len
     heads = plan.micro_batch * model.n_heads / shard.tp
     width = model.qk_head_dim + model.v_head_dim
     kv_heads = plan.micro_batch * max(model.kv_heads / shard.tp, 1.0)
-    # causal: a query sees (s + 1) / 2 keys on average; context parallelism splits the triangle evenly
-    flops = 2.0 * heads * rows * (keys + 1) / 2 * width
+    # causal: a query sees (s + 1) / 2 keys on average, in a window fewer; context parallelism splits the area evenly
+    flops = 2.0 * heads * rows * mean_keys(keys, model.window, layer) * width
     traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
     forward = Kernel("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
     # model FLOPs of the backward are twice the forward; the recomputed scores are inside the kernel's efficiency

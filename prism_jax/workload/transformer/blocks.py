@@ -1,8 +1,14 @@
-"""The blocks of a transformer: embedding, layers with a dense MLP, layers with experts, head, multi-token-prediction modules."""
+"""The blocks of a transformer: embedding, layers, head, multi-token-prediction modules.
+
+A layer is dense or has experts, and attends to the whole sequence, a sliding window or its own chunk: every combination that
+occurs is a kind of block of its own (`moe_layer`, `sliding_dense_layer`), and the layout lists them in the order of the layers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 
 from ...framework.memory_options import MemoryOptions
 from ...plan.plan import ParallelPlan
@@ -16,6 +22,7 @@ from .recompute import NOTHING, Again, recomputed, recomputing_share
 from .saved_tensors import embedding_saved_tensors, head_saved_tensors, layer_saved_tensors
 from .shard import Shard
 from .sizes import TransformerSizes
+from .window import FULL
 
 EMBEDDING, DENSE_LAYER, MOE_LAYER, HEAD, MTP = "embedding", "dense_layer", "moe_layer", "head", "mtp"
 DENSE, EXPERT = "dense", "expert"
@@ -23,16 +30,33 @@ _EMBEDDING_MATRIX = "embedding"  # shared by embedding and head where they are t
 _LOGIT_SAVED_BYTES = 4.0
 
 
+@lru_cache(maxsize=1024)
 def layout(model: TransformerSizes) -> tuple[BlockRun, ...]:
     """Blocks in model order; kinds that the model has none of are left out."""
+    layers = groupby(layer_kind(model, layer) for layer in range(model.n_layers))
     runs = (
         BlockRun(EMBEDDING, 1, "first", is_unit=False),
-        BlockRun(DENSE_LAYER, model.n_layers - model.n_moe_layers),
-        BlockRun(MOE_LAYER, model.n_moe_layers),
+        *(BlockRun(kind, len(list(run))) for kind, run in layers),
         BlockRun(HEAD, 1, "last", is_unit=False),
         BlockRun(MTP, model.n_mtp, "last"),
     )
     return tuple(run for run in runs if run.count)
+
+
+def layer_kind(model: TransformerSizes, layer: int) -> str:
+    """Kind of block of layer `layer`."""
+    mlp, reach = MOE_LAYER if model.is_moe_layer(layer) else DENSE_LAYER, model.reach(layer)
+    return mlp if reach == FULL else f"{reach}_{mlp}"
+
+
+@lru_cache(maxsize=1024)
+def sorts_of_layers(model: TransformerSizes) -> dict[str, tuple[int, int]]:
+    """Kind of layer -> the first of that kind, and how many there are."""
+    found: dict[str, tuple[int, int]] = {}
+    for layer in range(model.n_layers):
+        first, count = found.get(layer_kind(model, layer), (layer, 0))
+        found[layer_kind(model, layer)] = first, count + 1
+    return found
 
 
 def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
@@ -45,7 +69,7 @@ def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
         case "mtp":
             return MtpBlock(model, plan)
         case _:
-            return LayerBlock(model, plan, kind == MOE_LAYER)
+            return LayerBlock(model, plan, sorts_of_layers(model)[kind][0])
 
 
 @dataclass(frozen=True)
@@ -102,16 +126,16 @@ class EmbeddingBlock(_Unchanging):
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """One layer, with a dense MLP or with experts."""
+    """One layer, with a dense MLP or with experts; all layers of its kind are like it."""
 
     model: TransformerSizes
     plan: ParallelPlan
-    is_moe: bool
+    layer: int
 
     @property
-    def _layer(self) -> int:
-        """A layer of this kind."""
-        return self.model.n_layers - 1 if self.is_moe else 0
+    def is_moe(self) -> bool:
+        """Whether it has experts."""
+        return self.model.is_moe_layer(self.layer)
 
     @property
     def _again(self) -> Again:
@@ -125,13 +149,13 @@ class LayerBlock:
     @property
     def kernels(self) -> KernelTable:
         """Kernels of the layer; what is recomputed runs again in B."""
-        ops, again, layers = layer_ops(self.model, self.plan, self._layer), self._again, self._recomputing
+        ops, again, layers = layer_ops(self.model, self.plan, self.layer), self._again, self._recomputing
         return ops + ops.repeated_in_backward(lambda name: layers * again.kernel_share(name))
 
     @property
     def comms(self) -> list[Comm]:
         """Tensor, context and expert parallel communication; what recomputation repeats of the forward's stands in B again."""
-        comms = layer_comms(self.model, self.plan, self._layer)
+        comms = layer_comms(self.model, self.plan, self.layer)
         shares = [self._recomputing * self._again.comm_share(comm) for comm in comms]
         repeated = zip(comms, shares, strict=True)
         return comms + [
@@ -143,7 +167,7 @@ class LayerBlock:
     @property
     def parameters(self) -> tuple[Parameters, ...]:
         """Norms and routers are whole on every tensor-parallel rank."""
-        own, tp = layer_params(self.model, self._layer), self.plan.tp
+        own, tp = layer_params(self.model, self.layer), self.plan.tp
         dense = Parameters(DENSE, (own.attention + own.mlp + own.shared) / tp + own.norms + own.router)
         return (dense, Parameters(EXPERT, own.experts / (tp * self.plan.ep))) if self.is_moe else (dense,)
 
@@ -221,7 +245,7 @@ class MtpBlock(HeadBlock):
 
     @property
     def _layer(self) -> LayerBlock:
-        return LayerBlock(self.model, self.plan, self.model.is_moe_layer(self.model.n_layers - 1))
+        return LayerBlock(self.model, self.plan, self.model.n_layers - 1)
 
     @property
     def kernels(self) -> KernelTable:

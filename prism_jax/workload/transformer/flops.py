@@ -6,6 +6,7 @@ and the logits; norms, activations, softmax and the embedding lookup are not (th
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ...errors import SpecError
@@ -14,6 +15,7 @@ from ...plan.plan import ParallelPlan
 from ...plan.recomputation import recomputed_modules, share_of_layers
 from .params import attention_out_params, attention_qkv_params
 from .sizes import TransformerSizes
+from .window import mean_keys
 
 
 @dataclass(frozen=True)
@@ -52,37 +54,45 @@ def attention_weights(spec: TransformerSizes) -> int:
     return attention_qkv_params(spec) - qkv_bias + attention_out_params(spec) - out_bias
 
 
-def mlp_weights_active(spec: TransformerSizes, layer: int) -> int:
-    """Matrix entries that one token meets in the MLP or MoE part of `layer` (no biases)."""
-    if spec.moe is None or not spec.is_moe_layer(layer):
+def mlp_weights_active(spec: TransformerSizes, is_moe: bool) -> int:
+    """Matrix entries that one token meets in the MLP, or in the MoE part, of a layer (no biases)."""
+    if spec.moe is None or not is_moe:
         return spec.n_mlp_matrices * spec.hidden * spec.ffn_hidden
     moe = spec.moe
     width = moe.top_k * moe.ffn_hidden + moe.shared_width
     return spec.hidden * (moe.n_experts + moe.shared_gate) + spec.n_mlp_matrices * spec.hidden * width
 
 
-def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> float:
-    """Forward FLOPs of scores and values for one token of one layer, averaged over the sequence.
+def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool, layer: int) -> float:
+    """Forward FLOPs of scores and values for one token of layer `layer`, averaged over the sequence.
 
     Notes:
-        A token attends to `seq_len` keys, causal to (seq_len + 1) / 2 on average; each costs 2 FLOPs per head and
-        dimension of the query-key product and of the value product. Megatron's papers count causal = False.
+        A token attends to `seq_len` keys, causal to (seq_len + 1) / 2 on average, in a window to fewer; each costs 2 FLOPs per
+        head and dimension of the query-key product and of the value product. Megatron's papers count causal = False.
     """
-    keys = (seq_len + 1) / 2 if causal else seq_len
+    keys = mean_keys(seq_len, spec.window, layer) if causal else seq_len
     return 2.0 * keys * spec.n_heads * (spec.qk_head_dim + spec.v_head_dim)
+
+
+def all_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -> float:
+    """Forward FLOPs of scores and values for one token, all layers of the main model together."""
+    first = {spec.reach(layer): layer for layer in reversed(range(spec.n_layers))}
+    counts = Counter(spec.reach(layer) for layer in range(spec.n_layers))
+    return sum(n * scores_flops(spec, seq_len, causal, first[reach]) for reach, n in counts.items())
 
 
 def token_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> TokenFlops:
     """Forward FLOPs of one token by piece, for sequences of `seq_len` tokens."""
     n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers
     head = 2.0 * spec.hidden * spec.vocab
-    score = scores_flops(spec, seq_len, causal)
     projection = 2.0 * attention_weights(spec)
-    mtp_layer = projection + score + 2.0 * mlp_weights_active(spec, n_all - 1) + 4.0 * spec.hidden**2
+    last = n_all - 1
+    mtp_layer = projection + scores_flops(spec, seq_len, causal, last)
+    mtp_layer += 2.0 * mlp_weights_active(spec, spec.is_moe_layer(last)) + 4.0 * spec.hidden**2
     return TokenFlops(
         projections=n_all * projection,
-        scores=n_all * score,
-        mlp=2.0 * (n_dense * mlp_weights_active(spec, 0) + spec.n_moe_layers * mlp_weights_active(spec, n_all - 1)),
+        scores=all_scores_flops(spec, seq_len, causal),
+        mlp=2.0 * (n_dense * mlp_weights_active(spec, False) + spec.n_moe_layers * mlp_weights_active(spec, True)),
         head=(1 + spec.n_mtp) * head,
         mtp=spec.n_mtp * mtp_layer,
     )
@@ -101,8 +111,7 @@ def train_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = T
     if recompute not in COMMON_RECOMPUTE:
         raise SpecError(f"recompute = {recompute!r} is unknown. Use one of {', '.join(COMMON_RECOMPUTE)}.")
     flops = token_flops(spec, seq_len, causal)
-    n_score = spec.n_layers + spec.n_mtp
-    extra = {"none": 0.0, "selective": n_score * scores_flops(spec, seq_len, causal), "full": flops.layers}
+    extra = {"none": 0.0, "selective": _with_mtp_scores_flops(spec, seq_len, causal), "full": flops.layers}
     return 3.0 * flops.total + extra[recompute]
 
 
@@ -118,17 +127,23 @@ def recomputed_flops_per_token(spec: TransformerSizes, plan: ParallelPlan, causa
             return sum(_module_flops(spec, name, plan.seq_len, causal) for name in recomputed_modules(plan))
 
 
+def _with_mtp_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -> float:
+    """Of all layers, those of multi-token-prediction modules among them."""
+    own = all_scores_flops(spec, seq_len, causal)
+    return own + spec.n_mtp * scores_flops(spec, seq_len, causal, spec.n_layers - 1)
+
+
 def _module_flops(spec: TransformerSizes, name: str, seq_len: int, causal: bool) -> float:
     """Of all layers that have the module; activation functions and norms count as none."""
     n_moe, moe, mla = spec.n_moe_layers, spec.moe, spec.mla
     n_dense = spec.n_layers - n_moe
     match name:
         case "core_attn":
-            return (spec.n_layers + spec.n_mtp) * scores_flops(spec, seq_len, causal)
+            return _with_mtp_scores_flops(spec, seq_len, causal)
         case "mlp":
-            return 2.0 * n_dense * mlp_weights_active(spec, 0) if n_dense else 0.0
+            return 2.0 * n_dense * mlp_weights_active(spec, False)
         case "moe":
-            return 2.0 * n_moe * mlp_weights_active(spec, spec.n_layers - 1) if n_moe else 0.0
+            return 2.0 * n_moe * mlp_weights_active(spec, True)
         case "shared_experts" if moe is not None:
             return 2.0 * n_moe * spec.n_mlp_matrices * spec.hidden * moe.shared_width
         case "mla_up_proj" if mla is not None:

@@ -20,7 +20,7 @@ from .sizes import TransformerSizes
 def layer_ops(model: TransformerSizes, plan: ParallelPlan, layer: int) -> KernelTable:
     """Ops of layer `layer` on one device for one micro-batch, without recomputation."""
     shard = Shard.of(model, plan)
-    ops = _projections(model, shard) + attention_core(model, plan, shard)
+    ops = _projections(model, shard) + attention_core(model, plan, shard, layer)
     ops += _attention_out(model, shard) + _norms_and_residuals(model, shard)
     ops += moe_ops(model, plan, shard) if model.is_moe_layer(layer) else mlp_ops(model, shard, "mlp", model.ffn_hidden)
     return KernelTable.of(ops)
@@ -99,12 +99,12 @@ def _attention_out(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 
 def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
-    """Two norms and two (dropout and) additions per layer, on the tokens of the sequence-parallel region."""
+    """The norms and two (dropout and) additions of a layer, on the tokens of the sequence-parallel region."""
     row_bytes = shard.element_bytes * shard.local_tokens * model.hidden
     mask = 1.0 / shard.element_bytes if shard.dropout else 0.0  # a dropout mask is one byte per element
     return [
-        stream("norms", "F", 2 * 2 * row_bytes, 2.0),
-        stream("norms", "B", 2 * 4 * row_bytes, 4.0),
+        stream("norms", "F", model.n_norms * 2 * row_bytes, float(model.n_norms)),
+        stream("norms", "B", model.n_norms * 4 * row_bytes, 2.0 * model.n_norms),
         stream("residuals", "F", 2 * (3 + mask) * row_bytes, 2.0),
         stream("residuals", "B", 2 * ((2 + mask) if shard.dropout else 2) * row_bytes, 2.0),
     ]

@@ -15,7 +15,7 @@ class LayerParams:
     """Parameters of one transformer layer by piece, biases included in the piece they belong to.
 
     Attributes:
-        attention_qkv: projections that make queries, keys and values (MLA: down and up projections).
+        attention_qkv: projections that make queries, keys and values (MLA: down and up projections), attention sinks.
         attention_out: output projection.
         mlp: dense MLP; 0 in a MoE layer.
         router: MoE gate (and the gate of the shared expert); 0 in a dense layer.
@@ -89,10 +89,10 @@ def attention_out_params(spec: TransformerSizes) -> int:
 
 
 def layer_norm_params(spec: TransformerSizes) -> int:
-    """All norms of one layer: before attention, before the MLP, on queries and keys, on MLA's latent vectors."""
-    count = 2 * norm_params(spec)
+    """All norms of one layer: around attention and MLP, on queries and keys, on MLA's latent vectors."""
+    count = spec.n_norms * norm_params(spec)
     if spec.qk_norm:
-        count += 2 * spec.qk_head_dim
+        count += {"head": 2 * spec.qk_head_dim, "all": spec.q_dim + spec.kv_dim, "none": 0}[spec.qk_norm_weight]
     if spec.mla is not None:
         count += spec.mla.q_lora_rank + spec.mla.kv_lora_rank
     return count
@@ -101,7 +101,7 @@ def layer_norm_params(spec: TransformerSizes) -> int:
 def layer_params(spec: TransformerSizes, layer: int) -> LayerParams:
     """Parameters of layer `layer` (0 is nearest to the embedding)."""
     attention = {
-        "attention_qkv": attention_qkv_params(spec),
+        "attention_qkv": attention_qkv_params(spec) + (spec.n_heads if spec.attention_sinks else 0),
         "attention_out": attention_out_params(spec),
         "norms": layer_norm_params(spec),
     }

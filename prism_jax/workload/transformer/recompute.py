@@ -125,5 +125,6 @@ def _alternate_products(model: TransformerSizes) -> Again:
     kernels |= {"mlp_in": 0.5, "mlp_out": 0.0} if gated else {"mlp_in": 0.0, "mlp_out": 1.0}
     dropped = _whole("qkv projection input", "key", "mlp norm input", "mlp input", "router input")
     dropped |= _whole("mlp gate output", "mlp down projection input", "query before norm", "key before norm")
+    dropped |= _whole("output norm inputs")
     dropped |= {"mlp activation input": 0.5 if gated else 0.0}
     return Again(kernels, dropped, {"tp all_gather": 1.0, "tp all_reduce": 1.0}, (MLP_OUTPUT,) if gated else ())

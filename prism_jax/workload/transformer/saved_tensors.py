@@ -21,6 +21,7 @@ from .shard import Shard, has_dropout
 from .sizes import MLASpec, MoESpec, TransformerSizes
 
 _FP32_BYTES = 4.0
+_PRE_NORMS = 2  # norms whose input and output are both listed; OLMo 2 has two after its products and saves as much
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> lis
     ]
     if lay.dropout:
         saved.append(SavedTensor("attention dropout mask", lay.local_tokens * model.hidden))
+    if model.n_norms > _PRE_NORMS:  # further norms follow attention and MLP, whose outputs are their inputs
+        saved.append(SavedTensor("output norm inputs", (model.n_norms - _PRE_NORMS) * hidden))
     return saved
 
 

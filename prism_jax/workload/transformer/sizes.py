@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import SpecError
+from .window import FULL, WindowSpec
 
 NORMS = ("layer", "rms", "layer_no_bias")
 POSITIONS = ("learned", "rope", "alibi", "none")
+MOST_LAYERS = 10_000  # ten times what was ever trained
+QK_NORM_WEIGHTS = ("head", "all", "none")
 
 
 def _at_least(owner: str, minimum: int, **values: int) -> None:
@@ -20,7 +23,7 @@ def _at_least(owner: str, minimum: int, **values: int) -> None:
 
 @dataclass(frozen=True)
 class MoESpec:
-    """Mixture of experts in place of the dense MLP from layer `n_dense_first` on."""
+    """Mixture of experts in place of the dense MLP: in every `every`-th layer, none of the first `n_dense_first` among them."""
 
     n_experts: int
     top_k: int
@@ -31,9 +34,10 @@ class MoESpec:
     imbalance: float = 1.0  # load of the busiest expert rank over the mean, >= 1
     router_bias: bool = False  # a load-balancing bias per expert (DeepSeek-V3)
     shared_gate: bool = False  # the shared expert's output is scaled by a learned gate (Qwen2-MoE)
+    every: int = 1  # layers every - 1, 2 every - 1, ... have experts (Llama 4 Maverick: 2)
 
     def __post_init__(self) -> None:
-        _at_least("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden)
+        _at_least("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
         _at_least(
             "moe", 0, n_shared=self.n_shared, shared_ffn_hidden=self.shared_ffn_hidden, n_dense_first=self.n_dense_first
         )
@@ -51,6 +55,14 @@ class MoESpec:
     def shared_width(self) -> int:
         """Inner width of all shared experts together."""
         return self.shared_ffn_hidden or self.n_shared * self.ffn_hidden
+
+    def n_layers_of(self, n_layers: int) -> int:
+        """How many of `n_layers` layers have experts."""
+        return n_layers // self.every - self.n_dense_first // self.every
+
+    def is_in_layer(self, layer: int) -> bool:
+        """Whether layer `layer` has experts."""
+        return layer >= self.n_dense_first and (layer + 1) % self.every == 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,11 @@ class TransformerSizes:
     n_mtp: int = 0  # multi-token-prediction modules (DeepSeek-V3)
     source: str = ""
     mlp_bias: bool | None = None  # None: as `bias`
+    window: WindowSpec | None = None  # layers that attend to a part of the sequence; None: all attend to all of it
+    n_norms: int = 2  # norms over the hidden size in a layer (Gemma 2 and 3: 4)
+    qk_norm_weight: str = "head"  # head: head_dim weights | all: one per column (OLMo 2) | none (Llama 4)
+    attention_sinks: bool = False  # a learned logit per head beside the scores (gpt-oss)
+    left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
 
     def __post_init__(self) -> None:
         owner = f"model {self.name}"
@@ -113,16 +130,30 @@ class TransformerSizes:
             vocab=self.vocab,
             max_seq_len=self.max_seq_len,
         )
-        _at_least(owner, 0, n_kv_heads=self.n_kv_heads, head_dim=self.head_dim, n_mtp=self.n_mtp)
+        _at_least(owner, 0, n_kv_heads=self.n_kv_heads, head_dim=self.head_dim, n_mtp=self.n_mtp, n_norms=self.n_norms)
+        if self.n_layers > MOST_LAYERS:
+            raise SpecError(f"{owner}: n_layers = {self.n_layers}, but it must be at most {MOST_LAYERS}")
         self._check_heads(owner)
-        for field, value, known in (("norm", self.norm, NORMS), ("position", self.position, POSITIONS)):
-            if value not in known:
-                raise SpecError(f"{owner}: {field} = {value!r} is unknown. Use one of {', '.join(known)}.")
-        if self.moe is not None and self.moe.n_dense_first >= self.n_layers:
+        choices = {"norm": NORMS, "position": POSITIONS, "qk_norm_weight": QK_NORM_WEIGHTS}
+        for field, known in choices.items():
+            if getattr(self, field) not in known:
+                raise SpecError(
+                    f"{owner}: {field} = {getattr(self, field)!r} is unknown. Use one of {', '.join(known)}."
+                )
+        self._check_moe(owner)
+
+    def _check_moe(self, owner: str) -> None:
+        if self.moe is None or self.n_moe_layers > 0:
+            return
+        if self.moe.n_dense_first >= self.n_layers:
             raise SpecError(
                 f"{owner}: moe.n_dense_first = {self.moe.n_dense_first} leaves no MoE layer "
                 f"among n_layers = {self.n_layers}. Use at most {self.n_layers - 1}, or drop `moe`."
             )
+        raise SpecError(
+            f"{owner}: moe.every = {self.moe.every} leaves no MoE layer among n_layers = {self.n_layers}, "
+            f"of which moe.n_dense_first = {self.moe.n_dense_first} are dense. Lower one of them, or drop `moe`."
+        )
 
     def _check_heads(self, owner: str) -> None:
         if self.mla is None and self.head_dim == 0 and self.hidden % self.n_heads:
@@ -200,8 +231,12 @@ class TransformerSizes:
     @property
     def n_moe_layers(self) -> int:
         """Layers with experts."""
-        return self.n_layers - self.moe.n_dense_first if self.moe is not None else 0
+        return self.moe.n_layers_of(self.n_layers) if self.moe is not None else 0
 
     def is_moe_layer(self, layer: int) -> bool:
         """Whether layer `layer` (0 is nearest to the embedding) has experts."""
-        return self.moe is not None and layer >= self.moe.n_dense_first
+        return self.moe is not None and self.moe.is_in_layer(layer)
+
+    def reach(self, layer: int) -> str:
+        """What layer `layer` attends to: full | sliding | chunked."""
+        return self.window.reach(layer) if self.window is not None else FULL

@@ -1,4 +1,4 @@
-"""Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA; exact parameter and FLOP counts.
+"""Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA, windows; exact parameter and FLOP counts.
 
 The dimensions are those of `sizes.py`; the counting is in `params.py` and `flops.py`, and `TransformerSpec` offers it as methods.
 """
@@ -18,6 +18,7 @@ from .flops import TokenFlops
 from .params import LayerParams
 from .shard import Shard
 from .sizes import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSizes
+from .window import WindowSpec as WindowSpec
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,13 @@ class TransformerSpec(TransformerSizes):
         """The same model with `n` layers more."""
         return replace(self, n_layers=self.n_layers + n)
 
+    def with_defaults_written(self) -> TransformerSpec:
+        """The same model, with the values that its defaults stand for (n_kv_heads, head_dim, biases, width of shared experts)."""
+        moe = replace(self.moe, shared_ffn_hidden=self.moe.shared_width) if self.moe is not None else None
+        head_dim = self.qk_head_dim if self.mla is None else 0
+        biases = {"qkv_bias": self.has_qkv_bias, "mlp_bias": self.has_mlp_bias}
+        return replace(self, n_kv_heads=self.kv_heads, head_dim=head_dim, moe=moe, **biases)
+
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """A transformer reads sequences, whose length the plan must give."""
         if plan.seq_len < 1:
@@ -131,10 +139,8 @@ class TransformerSpec(TransformerSizes):
 
     def n_params_non_embedding(self) -> int:
         """Layers and final norm: without token and position embeddings and without the head."""
-        n_dense = self.n_layers - self.n_moe_layers
-        dense = n_dense * params.layer_params(self, 0).total if n_dense else 0
-        sparse = self.n_moe_layers * params.layer_params(self, self.n_layers - 1).total
-        return dense + sparse + self.final_norm_params()
+        layers = sum(n * params.layer_params(self, layer).total for layer, n in blocks.sorts_of_layers(self).values())
+        return layers + self.final_norm_params()
 
     def _inactive_experts(self) -> int:
         if self.moe is None:

@@ -11,6 +11,8 @@ import pytest
 from inference.cost_model.store import save
 from prism_jax.calibration.calibration import shipped
 from prism_jax.cli.app import main
+from prism_jax.io.job.load_job import load_job
+from prism_jax.search.study import plan_dict
 
 SMALL = [
     word
@@ -151,3 +153,29 @@ def test_sizes_show_what_more_gpus_buy(space, capsys):
     assert search("--space", space, "--gpus", "16", "--resume", "x.npz") == 2
     assert search("--space", space, "--gpus", "16") == 0
     assert "best plan by p95" in capsys.readouterr().out
+
+
+def test_the_best_plan_is_written_as_a_job(space, capsys, tmp_path):
+    file = tmp_path / "best.yaml"
+    assert search("--space", space, "--json", "--output", str(file)) == 0
+    best = json.loads(capsys.readouterr().out)["best"]
+    assert plan_dict(load_job(str(file)).plan) == best["plan"]
+    changed = [word for change in best["changes"] for word in ("--set", change)]
+    assert main(["check", "llama2_7b_fsdp_64", *SMALL, *changed, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["memory_bytes_per_gpu"]["total"] == pytest.approx(best["memory_bytes"])
+
+
+def test_a_job_that_cannot_be_written_is_refused_before_the_search(space, capsys, tmp_path):
+    assert search("--space", space, "--output", str(tmp_path / "nowhere" / "best.yaml")) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert search("--gpus", "8", "--gpus", "16", "--output", str(tmp_path / "best.yaml")) == 2
+    assert "--gpus: cannot be combined" in capsys.readouterr().err
+
+
+def test_unlike_plans_are_listed(space, capsys):
+    assert search("--space", space, "--top", "3", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    kinds = {(p["plan"]["tp"], p["plan"]["pp"], p["plan"]["recompute"]) for p in found["unlike"]}
+    assert len(kinds) == len(found["unlike"]) == 3
+    assert found["unlike"][0] == found["best"]
+    assert all(0.0 < p["mfu"] < 1.0 and p["tokens_per_s_per_gpu"] > 0.0 for p in found["unlike"])

@@ -64,6 +64,21 @@ def test_every_framework_that_a_job_may_name_is_in_the_catalogue():
     assert set(CATALOGUES["frameworks"]().names) == set(FRAMEWORKS.names)
 
 
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("gpt3-175b", {"n_kv_heads": 96, "head_dim": 128, "qkv_bias": True}),
+        ("deepseek-v3", {"n_kv_heads": 128, "head_dim": None, "layer_kinds": {"dense_layer": 3, "moe_layer": 58}}),
+        ("gemma-3-27b", {"layer_kinds": {"sliding_dense_layer": 52, "dense_layer": 10}}),
+    ],
+)
+def test_a_model_is_shown_with_what_its_defaults_stand_for(name, facts, capsys):
+    assert main(["show", "models", name, "--json"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert entry | facts == entry
+    assert (entry["moe"] or {}).get("shared_ffn_hidden") == (2048 if name == "deepseek-v3" else None)
+
+
 def test_facts_carry_their_units():
     entry = {
         "name": "x",

@@ -135,7 +135,13 @@ def test_a_search_uses_the_same_memory():
     )
     job = Job(LLAMA, catalog.cluster("dgx-h100", 8), plan, preset("none"), framework="megatron-core")
     space = replace(
-        default_space(job), tp=(1, 2), pp=(1, 2), cp=(1,), micro_batch=(1,), schedule=("1f1b",), virtual_stages=(1,)
+        default_space(job, any_framework=True),
+        tp=(1, 2),
+        pp=(1, 2),
+        cp=(1,),
+        micro_batch=(1,),
+        schedule=("1f1b",),
+        virtual_stages=(1,),
     )
     evaluator = Evaluator(job, space)
     tables = [evaluator.block(index) for index in range(len(evaluator.layouts))]

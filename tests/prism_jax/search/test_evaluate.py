@@ -12,13 +12,14 @@ from prism_jax.errors import PlanError
 from prism_jax.io.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.plans.block import table_cost
+from prism_jax.search.plans.block import peak_memory, table_cost
 from prism_jax.search.plans.bound import lower_bound
 from prism_jax.search.plans.space import default_space
 from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.variability.catalog import preset
+from prism_jax.workload import model
 
 FLOAT32 = 2e-6  # both are computed in it
 
@@ -59,6 +60,23 @@ def test_experts_and_sharding_take_the_time_that_predict_says():
         for row, time_s in enumerate(evaluator.step_times(table)):
             plan = table.plan(row)
             assert time_s == pytest.approx(deterministic(lower(replace(job, plan=plan), True)), rel=FLOAT32)
+
+
+def test_layers_of_several_kinds_take_the_time_and_the_memory_that_one_plan_does():
+    job = load_job("deepseek_v3_2048")
+    own = replace(job, model=replace(model("llama-4-maverick"), n_layers=22), framework="megatron-core")
+    knobs = {"tp": (1, 2), "pp": (1, 4, 8), "cp": (1, 2), "ep": (8,), "micro_batch": (1,), "recompute": ("full",)}
+    schedules = {"schedule": ("1f1b", "interleaved"), "virtual_stages": (1, 2), "overlap_pp": (1,)}
+    evaluator = Evaluator(own, replace(default_space(own), **knobs, **schedules, sharding=("none",)))
+    rng = np.random.default_rng(2)
+    for index in range(len(evaluator.layouts)):
+        table = evaluator.block(index)
+        table = table.take(rng.choice(len(table), 2, replace=False))
+        held = peak_memory(table, evaluator.costs)
+        for row, time_s in enumerate(evaluator.step_times(table)):
+            one = replace(own, plan=table.plan(row))
+            assert time_s == pytest.approx(deterministic(lower(one, True)), rel=FLOAT32)
+            assert held[row] == pytest.approx(one.memory.total_bytes, rel=1e-12)
 
 
 def test_no_plan_beats_its_bound(screen):

@@ -10,6 +10,7 @@ import pytest
 from prism_jax.errors import DataError, PlanError
 from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.search import AskTell, search
+from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.pareto import front
 from prism_jax.search.tail import TailScorer
 
@@ -21,9 +22,10 @@ def study(job, space):
     return search(job, space, top=5)
 
 
-def test_no_other_plan_is_better_on_fresh_draws(study, evaluator):
+def test_no_other_plan_is_better_on_fresh_draws(study, job, space):
     """All plans in reach, and more, scored anew; the winner may trail by noise only (4 standard errors)."""
     reach = 1.15 * study.best.p95_s  # a plan's p95 lies above its noise-free time
+    evaluator = Evaluator(job, space, job.software.memory_margin)
     screen = evaluator.bounds()
     evaluator.simulate(screen, reach)
     numbers = np.flatnonzero(screen.step_s <= reach)

@@ -38,24 +38,16 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
 
 
 def _preset(name: str) -> TransformerSpec | None:
-    """By name without remarks such as "(4 layers)" or "[sft]"; Kimi K2 is DeepSeek-V3 with other counts (arXiv 2507.20534)."""
+    """By name without remarks such as "(4 layers)" or "[sft]"."""
     bare = _SUFFIX.sub("", name)
     if not bare:
         return None
     if re.match(r"kimi[\s_-]*k2", bare, re.IGNORECASE):
-        return _kimi_k2()
+        return catalog.model("kimi-k2")
     try:
         return catalog.model(bare)
     except SpecError:
         return None
-
-
-def _kimi_k2() -> TransformerSpec:
-    base = catalog.model("deepseek-v3")
-    if base.moe is None:
-        return base
-    moe = replace(base.moe, n_experts=384, n_dense_first=1)
-    return replace(base, name="kimi-k2", n_heads=64, vocab=163840, moe=moe, n_mtp=0, source="arXiv 2507.20534, table 2")
 
 
 def _adapted(preset: TransformerSpec, record: StepRecord) -> TransformerSpec:
@@ -65,7 +57,8 @@ def _adapted(preset: TransformerSpec, record: StepRecord) -> TransformerSpec:
     if record.vocab is not None:
         changes["vocab"] = record.vocab
     if preset.moe is not None:
-        changes["moe"] = replace(preset.moe, n_dense_first=min(preset.moe.n_dense_first, n_layers - 1))
+        first = min(preset.moe.n_dense_first, n_layers - 1)
+        changes["moe"] = replace(preset.moe, n_dense_first=first, every=min(preset.moe.every, n_layers - first))
     elif record.ffn is not None:
         changes["ffn_hidden"] = record.ffn
     if preset.mla is None and record.n_heads is not None and not preset.head_dim:

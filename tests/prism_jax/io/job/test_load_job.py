@@ -12,7 +12,7 @@ from prism_jax.job import Job
 from prism_jax.plan.plan import Overlap
 from prism_jax.variability.catalog import default_for, preset
 from prism_jax.workload.catalog import model as model_preset
-from prism_jax.workload.transformer.spec import TransformerSpec
+from prism_jax.workload.transformer.spec import TransformerSpec, WindowSpec
 
 JOB = """\
 name: small
@@ -163,6 +163,15 @@ def test_hugging_face_config_is_found_beside_the_job(job_file, tmp_path):
     assert (model.n_layers, model.hidden, model.kv_heads) == (8, 512, 4)
 
 
+def test_windows_can_be_written_changed_and_taken_away(job_file):
+    def window(text: str):
+        return transformer(load_job(job_file(JOB.replace("model: llama-2-7b", f"model: {text}")))).window
+
+    assert window("{preset: llama-2-7b, window: {size: 512}}") == WindowSpec(512)
+    assert window("{preset: gpt-oss-20b, window: {size: 256}}") == WindowSpec(256, ("sliding", "full"))
+    assert window("{preset: mistral-7b, window: null}") is None
+
+
 def test_overlap_and_order_reach_the_plan(job_file):
     extra = "  overlap: {dp: false, tp: true}\n  axis_order: [tp, dp, cp, pp]\n  schedule: 1f1b\n"
     plan = load_job(job_file(JOB.replace("  dp: 8\n", "  dp: 8\n" + extra))).plan
@@ -243,6 +252,16 @@ BROKEN = [
         "model: llama-2-7b",
         "model: {preset: llama-2-7b, norm: rmsnorm}",
         "model.norm: 'rmsnorm' must be one of layer, rms",
+    ),
+    (
+        "model: llama-2-7b",
+        "model: {preset: llama-2-7b, window: {size: 8, pattern: [local]}}",
+        "model.window.pattern.0: 'local' must be one of full, sliding, chunked",
+    ),
+    (
+        "model: llama-2-7b",
+        "model: {preset: llama-2-7b, sliding_window: 8}",
+        "model.sliding_window: unknown field, did you mean window.size?",
     ),
     ("model: llama-2-7b", "model: {preset: llama-2-7b, moe: {top_k: 2}}", "preset llama-2-7b has no moe"),
     ("model: llama-2-7b", "model: {hf_config: absent.json}", "job.yaml:2:9 model.hf_config: "),

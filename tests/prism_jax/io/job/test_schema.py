@@ -44,9 +44,15 @@ def test_names_of_other_tools_lead_to_ours():
         | set(schema.model_section(TransformerSpec, True).model_fields)
         | {"n_devices"}
         | {f"state_dtypes.{item.name}" for item in fields(StateDtypes)}
+        | {
+            f"{name}.{item.name}"
+            for name in ("moe", "window")
+            for item in fields(schema.nested_types(TransformerSpec)[name])
+        }
     )
     assert set(ELSEWHERE.values()) <= known
     assert did_you_mean("tensor_model_parallel_size", ["tp", "pp"]) == ", did you mean tp?"
+    assert did_you_mean("sliding_window", ["window"]) == ", did you mean window.size?"
     assert did_you_mean("--grad-reduce-in-bf16", ["state_dtypes"]) == ", did you mean state_dtypes.grad_reduce?"
     assert did_you_mean("Micro_Batch_Size", ["micro_batch"]) == ", did you mean micro_batch?"
     assert did_you_mean("zzz", ["tp"]) == "; known are tp"

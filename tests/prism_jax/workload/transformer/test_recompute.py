@@ -13,14 +13,19 @@ from prism_jax.plan.recomputation import MODULES
 from prism_jax.system import catalog
 from prism_jax.workload.base import total_bytes
 from prism_jax.workload.catalog import model as catalog_model
-from prism_jax.workload.transformer.blocks import LayerBlock
+from prism_jax.workload.transformer.blocks import LayerBlock, sorts_of_layers
 from prism_jax.workload.transformer.flops import recomputed_flops_per_token
-from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
+from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec, WindowSpec
 
 LLAMA = catalog_model("llama-3-8b")
 MOE = replace(LLAMA, name="moe", moe=MoESpec(8, 2, 2048, n_shared=1, n_dense_first=2))
 MLA = replace(catalog_model("deepseek-v3"), n_mtp=0)
-MODELS = {"llama": LLAMA, "moe": MOE, "mla": MLA}
+CHUNKED = replace(
+    MOE,
+    moe=MoESpec(8, 1, 2048, n_shared=1, every=2),
+    window=WindowSpec(1000, ("chunked", "chunked", "chunked", "full")),
+)
+MODELS = {"llama": LLAMA, "moe": MOE, "mla": MLA, "chunked": CHUNKED}
 PLAN = ParallelPlan(micro_batch=1, global_batch=4, seq_len=4096, tp=2, sequence_parallel=True)
 KINDS: dict[str, dict[str, Any]] = {
     "full": {"recompute": "full"},
@@ -33,16 +38,15 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def saved(model: TransformerSpec, *, is_moe: bool = False, **changes: Any) -> float:
-    return total_bytes(LayerBlock(model, replace(PLAN, **changes), is_moe).saved(MEGATRON))
+    return total_bytes(LayerBlock(model, replace(PLAN, **changes), model.n_layers - 1 if is_moe else 0).saved(MEGATRON))
 
 
 def again_flops(model: TransformerSpec, plan: ParallelPlan) -> float:
     """FLOPs per token of the kernels that run again, counted on the devices of a tensor-parallel group."""
     total = 0.0
-    for is_moe, n_layer in ((False, model.n_layers - model.n_moe_layers), (True, model.n_moe_layers)):
-        kernels = LayerBlock(model, plan, is_moe).kernels.ops if n_layer else ()
-        each = sum(op.count * op.flops for op in kernels if op.name.endswith(" again"))
-        total += n_layer * each
+    for layer, n_layer in sorts_of_layers(model).values():
+        kernels = LayerBlock(model, plan, layer).kernels.ops
+        total += n_layer * sum(op.count * op.flops for op in kernels if op.name.endswith(" again"))
     return total * plan.tp / (plan.micro_batch * plan.seq_len)
 
 
@@ -105,7 +109,7 @@ def test_layers_of_a_chunk_are_recomputed_in_proportion():
 
 def test_a_longer_checkpoint_brings_more_back_at_once():
     one, four = (
-        LayerBlock(LLAMA, replace(PLAN, recompute="full", recompute_num_layers=n), False).recomputed_bytes(MEGATRON)
+        LayerBlock(LLAMA, replace(PLAN, recompute="full", recompute_num_layers=n), 0).recomputed_bytes(MEGATRON)
         for n in (1, 4)
     )
     assert four - one == pytest.approx(3 * saved(LLAMA) + (1 - 1 / 4) * saved(LLAMA, recompute="full"))
@@ -113,7 +117,7 @@ def test_a_longer_checkpoint_brings_more_back_at_once():
 
 def test_forward_collectives_run_again_with_their_part_of_the_layer():
     def again(**changes: Any) -> float:
-        comms = LayerBlock(MOE, replace(PLAN, **changes), is_moe=False).comms
+        comms = LayerBlock(MOE, replace(PLAN, **changes), 0).comms
         return sum(comm.count for comm in comms if comm.axis == "tp" and comm.phase == "B")
 
     none, full = again(), again(recompute="full")

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..graph.score import ScoreChain
-from ..job import Job
-from ..progress import Progress, silent
-from ..variability.tree import Variability
-from .predict import columns_or_full
-from .program import Program, lower
+from ...graph.score import ScoreChain
+from ...job import Job
+from ...progress import Progress, silent
+from ...variability.tree import Variability
+from ..predict import columns_or_full
+from ..program import Program, lower
 
 LEVEL = 0.9
 CHAINS = ("gpu", "node", "link")

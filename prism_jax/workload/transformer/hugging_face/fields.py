@@ -1,12 +1,12 @@
-"""Typed access to the keys of a Hugging Face configuration, with errors that name the key."""
+"""Typed access to the keys of a Hugging Face configuration, with errors that name the key, and a list of what was read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ...errors import SpecError
+from ....errors import SpecError
 
 _REQUIRED = object()
 _MAX_COUNT = 10**9  # the largest sizes in use, vocabularies, are below 10^6
@@ -20,11 +20,13 @@ class Fields:
         kind: its model type, for error messages.
         config: the object; null counts as absent.
         prefix: path of the object inside the file, such as "attn_config.".
+        read: keys that were asked for.
     """
 
     kind: str
     config: Mapping[str, Any]
     prefix: str = ""
+    read: set[str] = field(default_factory=set, compare=False)
 
     def fail(self, key: str, value: object, constraint: str) -> NoReturn:
         """Refuses `value` of `key`.
@@ -32,10 +34,11 @@ class Fields:
         Raises:
             SpecError: always; says what holds instead.
         """
-        raise SpecError(f"{self.kind} config: {self.prefix}{key} = {value!r}, but {constraint}")
+        raise SpecError(f"{self.kind} config: {self.prefix}{key} = {_short(value)}, but {constraint}")
 
     def get(self, key: str, default: Any = _REQUIRED) -> Any:
         """The value of `key`, or `default` when it is absent or null."""
+        self.read.add(key)
         value = self.config.get(key)
         if value is not None:
             return value
@@ -64,8 +67,20 @@ class Fields:
             self.fail(key, value, "it must be true or false")
         return value
 
+    def items(self, key: str) -> list[Any]:
+        """A list; absent or null is an empty one."""
+        value = self.get(key, default=[])
+        if not isinstance(value, list):
+            self.fail(key, value, "it must be a list")
+        return value
+
     def require(self, key: str, only: object, default: Any = _REQUIRED) -> None:
         """Only one value of `key` is modelled."""
         value = self.get(key, default)
         if value != only:
             self.fail(key, value, f"only {only!r} is modelled")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

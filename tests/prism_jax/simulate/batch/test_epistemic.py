@@ -10,7 +10,7 @@ import pytest
 
 from prism_jax.kernels import COMPUTE_CLASSES
 from prism_jax.simulate import columns
-from prism_jax.simulate.epistemic import alike, epistemic_band
+from prism_jax.simulate.batch.epistemic import alike, epistemic_band
 from prism_jax.simulate.predict import columns_or_full, predict
 from prism_jax.simulate.program import lower
 from prism_jax.variability.families import LogNormal, Mixture

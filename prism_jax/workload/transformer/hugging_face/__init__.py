@@ -1,0 +1,1 @@
+"""Hugging Face configurations (`config.json`) as transformers."""

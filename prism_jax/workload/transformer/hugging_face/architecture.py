@@ -1,0 +1,20 @@
+"""Architecture: how the configurations of one `model_type` are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .fields import Fields
+
+
+class Architecture(NamedTuple):
+    """One `model_type`.
+
+    Attributes:
+        name: the `model_type`.
+        read: keys of a configuration -> fields of a `TransformerSpec`.
+    """
+
+    name: str
+    read: Callable[[Fields], dict[str, Any]]
