@@ -20,7 +20,7 @@ from .least_squares import FittedLaw, drawn, fit_laws
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 2.0  # what the StudentT family takes
 DF_RANGE = (1.1, 200.0)
-SHORT_BYTES = 8.0  # the message whose time is called latency: nccl-tests' own smallest
+SHORT_BYTES = 1024.0  # the message whose time is called latency: short on any link, and in nearly every log
 
 
 def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
