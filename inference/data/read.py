@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.errors import DataError
+from prism_jax.io.traces.logs.scalars.table import is_step_table
 
 from .choose import refuse_unknown
 from .clean import Clean, clean
-from .columns import Column
-from .formats.delimited import read_delimited
+from .columns import TO_SECONDS, Column
+from .formats.delimited import header_of, read_delimited
 from .formats.detect import Format, detect
 from .formats.gpu_log import read_dcgm, read_nvidia_smi
 from .formats.nccl_tests import read_nccl_tests
@@ -104,6 +105,8 @@ def _read(path: Path, run: str, columns: Sequence[Column], options: Options, col
         return wanted(str(path), names, columns, options)
 
     kind: Format = detect(path)
+    if kind == "table" and _is_step_table(path, columns, options):
+        kind = "step log"
     if kind == "table":
         return read_delimited(path, choose)
     if kind == "parquet":
@@ -114,7 +117,23 @@ def _read(path: Path, run: str, columns: Sequence[Column], options: Options, col
         return read_nvidia_smi(path)
     if kind == "dcgm":
         return read_dcgm(path)
-    return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run)
+    return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run, _unit_s(columns, options))
+
+
+def _is_step_table(path: Path, columns: Sequence[Column], options: Options) -> bool:
+    """Whether a table holds the steps of one run: step times as logs name them, where runs are asked for and not named."""
+    if options.mapping or not any(column.name == "run" and column.required for column in columns):
+        return False
+    names = header_of(path)
+    return resolve(str(path), names, columns, {})[0].get("run") is None and is_step_table(names)
+
+
+def _unit_s(columns: Sequence[Column], options: Options) -> float | None:
+    """Seconds of the unit that was stated for durations."""
+    stated = next(
+        (options.units[column.name] for column in columns if column.is_duration and column.name in options.units), None
+    )
+    return None if stated is None else TO_SECONDS[stated]
 
 
 def _run_names(files: Sequence[Path]) -> list[str]:
