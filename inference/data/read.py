@@ -40,6 +40,7 @@ def read_measurements(
     mapping: Mapping[str, str] = NOTHING,
     units: Mapping[str, str] = NOTHING,
     where: Mapping[str, str] = NOTHING,
+    collective: str = "",
 ) -> Measurements:
     """The valid measurements in files of any known format.
 
@@ -49,6 +50,7 @@ def read_measurements(
         mapping: canonical name, with or without unit -> name in the files.
         units: canonical name, with or without unit -> unit, where the files do not say it.
         where: name, canonical or of the files -> value of the rows that are kept.
+        collective: of logs of nccl-tests that do not say which was run.
 
     Raises:
         DataError: a file cannot be read, lacks a required column, or no row is left; names file and remedy.
@@ -59,7 +61,7 @@ def read_measurements(
     if not files:
         raise DataError("no files. Name at least one file of measurements.")
     runs = dict(zip(files, _run_names(files), strict=True))
-    tables = {path: _read(path, runs[path], columns, options) for path in files}
+    tables = {path: _read(path, runs[path], columns, options, collective) for path in files}
     tables = join_runs(tables, lambda path: _read(path, "", columns, options))
     notes = [f"{path.name}: named {n} times, read once" for path in files if (n := [*map(Path, paths)].count(path)) > 1]
     try:
@@ -98,7 +100,7 @@ def tidy(
     return _measurements([table], columns, options, [], ("table",))
 
 
-def _read(path: Path, run: str, columns: Sequence[Column], options: Options) -> RawTable:
+def _read(path: Path, run: str, columns: Sequence[Column], options: Options, collective: str = "") -> RawTable:
     def choose(names: Sequence[str]) -> list[str]:
         return wanted(str(path), names, columns, options)
 
@@ -110,7 +112,7 @@ def _read(path: Path, run: str, columns: Sequence[Column], options: Options) -> 
     if kind == "parquet":
         return read_parquet(path, choose)
     if kind == "nccl-tests":
-        return read_nccl_tests(path)
+        return read_nccl_tests(path, collective)
     if kind == "nvidia-smi":
         return read_nvidia_smi(path)
     if kind == "dcgm":

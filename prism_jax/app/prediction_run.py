@@ -88,6 +88,7 @@ def simulated(
         *workload_notes(job.model, job.plan),
         *report.notes,
         *fitted.notes,
+        *fitted.unused,
         *([at_level.note] if at_level.note else []),
     ]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
