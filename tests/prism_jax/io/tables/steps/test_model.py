@@ -10,7 +10,7 @@ from prism_jax.workload.catalog import model
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 SIZES = {"n_layers": 32, "hidden": 4096, "n_heads": 32, "n_kv_heads": 32, "ffn": 11008, "vocab": 103168}
-GATED, PLAIN = 7.32, 5.88  # 10^9 parameters of these sizes
+GATED, PLAIN = 7.32, 5.47  # 10^9 parameters of these sizes
 
 
 def of(name: str = "Somebody-7B", **fields: object) -> TransformerSpec:
