@@ -236,6 +236,7 @@ def test_the_job_loads(tmp_path: Path):
         "docs/design.md",
         "docs/extending.md",
         "docs/models.md",
+        "docs/job_file.md",
     ],
 )
 def test_links_lead_to_files(page: str):

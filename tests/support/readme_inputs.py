@@ -67,7 +67,9 @@ def write_inputs(folder: Path) -> None:
     faster = runs.assign(set=runs["set"] + " cluster=dgx-h100", measured_step_time_s=runs["measured_step_time_s"] / 2)
     pd.concat([runs.head(1), faster.head(1)]).to_csv(folder / "many_runs.csv", index=False)
     (folder / "train.log").write_text(LOGS["MaxText"].write([9.0, *(0.02 * np.exp(0.05 * rng.standard_normal(40)))]))
-    nodes = pd.DataFrame({"node": range(16), "slowdown": 1.0 + 0.02 * (np.arange(16) * 5 % 7)})
+    nodes = pd.DataFrame(
+        {"host": [f"gpu-a-{n:02d}" for n in range(16)], "slowdown": 1.0 + 0.02 * (np.arange(16) * 5 % 7)}
+    )
     nodes.to_csv(folder / "nodes.csv", index=False)
 
 

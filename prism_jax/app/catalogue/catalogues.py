@@ -249,8 +249,8 @@ def traces() -> Catalogue:
 
 def logs() -> Catalogue:
     """Text logs of training frameworks, which the `trace` commands, `fit steps` and `calibrate --log` read."""
-    from ..io.traces.logs.text.formats import LINE_FORMATS
-    from ..io.traces.logs.text.line_format import KINDS
+    from ...io.traces.logs.text.formats import LINE_FORMATS
+    from ...io.traces.logs.text.line_format import KINDS
 
     def entry(name: str) -> Entry:
         found = LINE_FORMATS.named(name)
