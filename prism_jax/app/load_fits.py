@@ -15,12 +15,12 @@ from .._inference_loader import inference
 from ..calibration.calibration import Calibration
 from ..calibration.level import MeasuredLevel, NoLevel
 from ..errors import DataError, FailedFitError
-from ..explain.unused_fit import unused_note
 from ..job import Job
 from ..progress import Progress, silent
 from ..system.hardware import Device
 from ..variability.overlay import overlay
 from ..variability.tree import Variability
+from .unused_fit import unused_note
 
 FitFiles: TypeAlias = Sequence[str | Path]
 N_DRAW = 24  # of the posterior, behind the band

@@ -36,7 +36,7 @@ STEP = 3e-3  # relative, of the finite differences: they err by its square
 def make_job(name: str) -> Job:
     """A job whose p95 depends on every field of the hardware."""
     model, plan = PLANS[name]
-    return Job(model, catalog.cluster("dgx-h100", plan.n_devices), plan, EVERYTHING)
+    return Job(model, catalog.cluster("dgx-h100", plan.n_devices), plan, EVERYTHING, framework="megatron-core")
 
 
 def scaled(cluster: Cluster, factors: Any) -> Cluster:
