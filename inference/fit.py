@@ -27,6 +27,8 @@ from .engine.svi import fit_svi
 from .engine.threads import one_blas_thread
 from .model import Model
 from .models import model_named
+from .models.collectives.columns import known_op
+from .models.collectives.model import Collectives
 from .result import Fit
 from .settings import METHODS, Settings
 
@@ -43,6 +45,7 @@ def fit(
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
+    collective: str | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
     resume: str | Path | None = None,
@@ -59,6 +62,7 @@ def fit(
         mapping: canonical column -> name in the data, e.g. {"duration": "time_ms"}.
         units: canonical column -> unit, e.g. {"duration": "ms"}, where no name says it.
         where: column -> value that rows must have.
+        collective: "all_reduce", ...: what was run, for logs of nccl-tests that do not say it.
         settings: chains, draws and steps.
         progress: called with the share that is done.
         resume: file in which an interrupted fit (nuts) is kept and found again; whoever names it removes it.
@@ -74,7 +78,7 @@ def fit(
         raise FitError(
             f"method {method!r} is unknown; known are {', '.join(METHODS)}{did_you_mean(method, METHODS, '')}"
         )
-    found = measured(data, chosen, mapping=mapping, units=units, where=where)
+    found = measured(data, chosen, mapping=mapping, units=units, where=where, collective=collective)
     started = time.perf_counter()
     prepared = chosen.prepare(found.frame)
     sampled = posterior(
@@ -115,16 +119,31 @@ def measured(
     mapping: Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     where: Mapping[str, str] | None = None,
+    collective: str | None = None,
 ) -> Measurements:
     """The checked table that `model` needs of `data`; arguments and errors as those of `fit`."""
-    columns = (model_named(model) if isinstance(model, str) else model).columns
+    chosen = model_named(model) if isinstance(model, str) else model
+    columns = chosen.columns
+    if collective is not None:
+        collective = _known(collective, chosen)
     options: dict[str, Any] = {"mapping": mapping or {}, "units": units or {}, "where": where or {}}
     if isinstance(data, Measurements):
         return data
     if isinstance(data, pd.DataFrame):
         return tidy(data, columns, **options)
     paths = [data] if isinstance(data, (str, Path)) else data
-    return read_measurements([Path(path) for path in paths], columns, **options)
+    return read_measurements([Path(path) for path in paths], columns, **options, collective=collective or "")
+
+
+def _known(collective: str, model: Model[Any]) -> str:
+    """The collective as files spell it.
+
+    Raises:
+        FitError: there is none of that name, or the model is of something else.
+    """
+    if model.name != Collectives.name:
+        raise FitError(f"collective {collective!r}: a model of {model.name} has none. Leave it out.")
+    return known_op(collective)
 
 
 @one_blas_thread
@@ -147,15 +166,30 @@ def posterior(
         near: unconstrained draws [draw, dim] of a fit to more data, from which an approximation may begin.
     """
     settings = settings or Settings()
+    careful = max(settings.target_accept, getattr(model, "target_accept", 0.0))
+    settings = replace(settings, target_accept=careful)
     with jax.enable_x64(True):
         start_key, draw_key = jax.random.split(key)
         made = program(model, data, start_key)
+        found = None
         if near is not None and near.shape[1] == made.n_dim <= ADAPT_UP_TO:
             found = weighted(made, around(near), settings.n_approximate_draw, draw_key)
-            if found.k_hat < GOOD_K:
-                return found
-        if method == "nuts":
-            return sample(made, settings, draw_key, progress=progress, partial=resume, enough=enough)
-        if method == "svi":
-            return fit_svi(made, settings, draw_key, progress=progress)
-        return fit_map(made, settings, draw_key)
+        if found is None or not found.k_hat < GOOD_K:
+            if method == "nuts":
+                found = sample(made, settings, draw_key, progress=progress, partial=resume, enough=enough)
+            elif method == "svi":
+                found = fit_svi(made, settings, draw_key, progress=progress)
+            else:
+                found = fit_map(made, settings, draw_key)
+        return _completed(model, data, found, jax.random.fold_in(draw_key, 1))
+
+
+def _completed(model: Model[Any], data: Any, sampled: Sampled, key: jax.Array) -> Sampled:
+    """With the sites that a model integrates out in its program, and draws afterwards."""
+    complete = getattr(model, "complete", None)
+    if complete is None:
+        return sampled
+    shape = sampled.diverging.shape
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
+    drawn = {name: value.reshape(*shape, *value.shape[1:]) for name, value in complete(data, flat, key).items()}
+    return replace(sampled, draws={**sampled.draws, **drawn})

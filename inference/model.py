@@ -55,12 +55,18 @@ class Model(Protocol[Data]):
         default_method: "nuts", "svi" or "map": what fits this model best where nobody asks for a method.
         holdout_method: the same where it is fitted many times, with groups left out.
         columns: what a file must and may hold.
-        reported: sites whose r-hat and effective sample size make the verdict, and which are calibrated in the slow tests. A
-            model with parameters that some data leave at their prior has a method `judged(data, draws)`: what the verdict looks
-            at instead, as draws [chain, draw, ...]. Models of step times have `measured_level(data, draws)`, and models that can
-            be held against their data `replicate(data, draws, key)`.
+        reported: sites whose r-hat and effective sample size make the verdict, and which are calibrated in the slow tests.
         holdout: "halves" where a left-out group is one point of the predicted distribution (a GPU of a fleet): every split
             leaves a random half of the groups out and has one score; "folds" where every group is scored by itself.
+
+    Notes:
+        Methods that only some models have:
+        `judged(data, draws)`: what the verdict looks at instead of `reported`, as draws [chain, draw, ...], where some data leave
+        parameters at their prior.
+        `complete(data, draws, key)`: draws of sites that the program integrates out.
+        `replicate(data, draws, key)`: what the data are held against. `curves(data, draws)`: what a picture is drawn of.
+        `measured_level(data, draws)`: of step times.
+        A class attribute `target_accept` is the least acceptance for nuts, where a posterior has narrow places.
     """
 
     name: ClassVar[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,11 @@ class Fit:
         """Measured values against replicated ones; None where the model offers no replication."""
         replicate = getattr(self.model, "replicate", None)
         return None if replicate is None else replicate(self.data, self.draws, jax.random.key(0))
+
+    def curves(self) -> Sequence[Any]:
+        """Fitted curves beside what was measured, such as bandwidth by message size; none where the model has none."""
+        of_model = getattr(self.model, "curves", None)
+        return () if of_model is None else of_model(self.data, self.draws)
 
     def loo(self) -> dict[str, Any]:
         """Leave-one-out score by PSIS-LOO, through ArviZ.

@@ -28,6 +28,7 @@ KNOWN = {  # section -> what is run after its code, and a word that is printed
     "A framework": ("show frameworks", "mytrainer"),
     "A kind of model": ("check job.yaml", "wide"),
     "An objective": ("show objectives", "mean_2sd"),
+    "A training log": ("show logs", "mytrainer"),
     "A command": ("--help", "Print the tokens of a step."),
     "A report": ("show schemas", "prism-jax/batch/1"),
 }

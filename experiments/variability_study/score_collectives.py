@@ -17,12 +17,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from numpyro.infer import MCMC, NUTS, init_to_value
 
+from inference.fit import posterior as sample
 from inference.models.collectives.columns import COLUMNS
 from inference.models.collectives.data import CollectivesData
 from inference.models.collectives.laws import LAWS
 from inference.models.collectives.model import Collectives
+from inference.settings import Settings
 
 ALPS = "boeschf/nccl-benchmark-on-alps-2025"
 SHOWN = ("mape", "mape_in_place", "mape_alpha_beta", "mape_sigmoid", "mape_nearest", "median_ape")
@@ -44,12 +45,9 @@ def read(folder: Path, table: str) -> pd.DataFrame:
 
 def posterior(model: Collectives, data: CollectivesData, n: int, seed: int) -> dict[str, np.ndarray]:
     """NUTS, one chain of `n` + `n`."""
-    kernel = NUTS(
-        model.program, init_strategy=init_to_value(values=model.start(data)), max_tree_depth=9, target_accept_prob=0.9
-    )
-    chain = MCMC(kernel, num_warmup=n, num_samples=n, progress_bar=False)
-    chain.run(jax.random.key(seed), data)
-    return {name: np.asarray(values) for name, values in chain.get_samples().items()}
+    settings = Settings(n_chain=1, n_warmup=n, n_draw=n)
+    drawn = sample(model, data, "nuts", jax.random.key(seed), settings=settings).draws
+    return {name: value.reshape(-1, *value.shape[2:]) for name, value in drawn.items()}
 
 
 def leave_one_scale_out(table: pd.DataFrame, model: Collectives, n: int, scales: list[int]) -> pd.DataFrame:

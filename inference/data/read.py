@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.errors import DataError
+from prism_jax.io.traces.logs.scalars.table import is_step_table
 
 from .choose import refuse_unknown
 from .clean import Clean, clean
-from .columns import Column
-from .formats.delimited import read_delimited
+from .columns import TO_SECONDS, Column
+from .formats.delimited import header_of, read_delimited
 from .formats.detect import Format, detect
 from .formats.gpu_log import read_dcgm, read_nvidia_smi
 from .formats.nccl_tests import read_nccl_tests
@@ -39,6 +40,7 @@ def read_measurements(
     mapping: Mapping[str, str] = NOTHING,
     units: Mapping[str, str] = NOTHING,
     where: Mapping[str, str] = NOTHING,
+    collective: str = "",
 ) -> Measurements:
     """The valid measurements in files of any known format.
 
@@ -48,6 +50,7 @@ def read_measurements(
         mapping: canonical name, with or without unit -> name in the files.
         units: canonical name, with or without unit -> unit, where the files do not say it.
         where: name, canonical or of the files -> value of the rows that are kept.
+        collective: of logs of nccl-tests that do not say which was run.
 
     Raises:
         DataError: a file cannot be read, lacks a required column, or no row is left; names file and remedy.
@@ -58,7 +61,7 @@ def read_measurements(
     if not files:
         raise DataError("no files. Name at least one file of measurements.")
     runs = dict(zip(files, _run_names(files), strict=True))
-    tables = {path: _read(path, runs[path], columns, options) for path in files}
+    tables = {path: _read(path, runs[path], columns, options, collective) for path in files}
     tables = join_runs(tables, lambda path: _read(path, "", columns, options))
     notes = [f"{path.name}: named {n} times, read once" for path in files if (n := [*map(Path, paths)].count(path)) > 1]
     try:
@@ -97,22 +100,40 @@ def tidy(
     return _measurements([table], columns, options, [], ("table",))
 
 
-def _read(path: Path, run: str, columns: Sequence[Column], options: Options) -> RawTable:
+def _read(path: Path, run: str, columns: Sequence[Column], options: Options, collective: str = "") -> RawTable:
     def choose(names: Sequence[str]) -> list[str]:
         return wanted(str(path), names, columns, options)
 
     kind: Format = detect(path)
+    if kind == "table" and _is_step_table(path, columns, options):
+        kind = "step log"
     if kind == "table":
         return read_delimited(path, choose)
     if kind == "parquet":
         return read_parquet(path, choose)
     if kind == "nccl-tests":
-        return read_nccl_tests(path)
+        return read_nccl_tests(path, collective)
     if kind == "nvidia-smi":
         return read_nvidia_smi(path)
     if kind == "dcgm":
         return read_dcgm(path)
-    return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run)
+    return read_mlperf(path, run) if kind == "mllog" else read_training_log(path, run, _unit_s(columns, options))
+
+
+def _is_step_table(path: Path, columns: Sequence[Column], options: Options) -> bool:
+    """Whether a table holds the steps of one run: step times as logs name them, where runs are asked for and not named."""
+    if options.mapping or not any(column.name == "run" and column.required for column in columns):
+        return False
+    names = header_of(path)
+    return resolve(str(path), names, columns, {})[0].get("run") is None and is_step_table(names)
+
+
+def _unit_s(columns: Sequence[Column], options: Options) -> float | None:
+    """Seconds of the unit that was stated for durations."""
+    stated = next(
+        (options.units[column.name] for column in columns if column.is_duration and column.name in options.units), None
+    )
+    return None if stated is None else TO_SECONDS[stated]
 
 
 def _run_names(files: Sequence[Path]) -> list[str]:

@@ -38,7 +38,7 @@ def factor(table: RawTable, column: Column, name: str, options: Options) -> Fact
         UnitError: a duration of unknown unit, or a declared unit that the file contradicts.
     """
     suffix = family(column)
-    if not suffix:
+    if not suffix or table.in_si:
         return Factor(1.0, "")
     in_name = understand(name, suffix).unit or table.units.get(name, "")
     declared = options.units.get(column.name, "")

@@ -74,7 +74,7 @@ def program(model: Model, data: Any, key: jax.Array) -> Program:
 
     def begin(chosen: jax.Array, given: Arrays) -> Sites:
         return initialize_model(
-            chosen, run, init_strategy=strategy, dynamic_args=True, model_args=(given,)
+            chosen, run, init_strategy=strategy, dynamic_args=True, model_args=(given,), validate_grad=False
         ).param_info.z
 
     return Program(

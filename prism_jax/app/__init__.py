@@ -10,6 +10,7 @@ from .._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .calibrate import (
+        JobLog as JobLog,
         calibrate_site as calibrate_site,
         run_calibration as run_calibration,
         suggest_runs as suggest_runs,
@@ -60,6 +61,7 @@ _HOME = {
     "Check": "trace.predict",
     "Columns": "fit",
     "Holdout": "fit",
+    "JobLog": "calibrate",
     "StepsValidationRun": "validate",
     "calibrate_site": "calibrate",
     "check_job": "check",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from .._core.files import check_target
 from .._inference_loader import inference
+from ..errors import DataError
+from ..io.tables.job_logs import JobLog as JobLog, read_job_logs
 from ..io.write import run_record
 from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
@@ -30,7 +33,7 @@ class SiteRunResult:
     kept: Path | None
 
 
-def calibrate_site(runs: str | Path, **options: Any) -> SiteReport:
+def calibrate_site(runs: str | Path | None = None, **options: Any) -> SiteReport:
     """The shipped calibration updated by measured runs of one cluster; arguments as those of `run_calibration`.
 
     Example:
@@ -40,8 +43,11 @@ def calibrate_site(runs: str | Path, **options: Any) -> SiteReport:
 
 
 def run_calibration(
-    runs: str | Path,
+    runs: str | Path | None = None,
     *,
+    logs: Sequence[JobLog] = (),
+    skip: int | None = None,
+    unit: str | None = None,
     framework: str = "",
     out: str | Path | None = None,
     seed: int = 0,
@@ -50,7 +56,10 @@ def run_calibration(
     """Calibrates the cost model with a few measured runs.
 
     Args:
-        runs: CSV with columns job (a job file) and measured_step_time_s, or in the schema of steps.csv.
+        runs: CSV with columns job (a job file) and measured_step_time_s, or in the schema of steps.csv; None: logs alone.
+        logs: jobs and their training logs, in any format that `trace info` reads.
+        skip: first steps of every log to leave out; None: those that are warm-up.
+        unit: of step times in logs whose name does not say it: s, ms, us or ns.
         framework: training software of all runs, where they do not say.
         out: where to keep the calibration (netCDF), for `fits`.
         seed: same seed, same answer.
@@ -62,20 +71,35 @@ def run_calibration(
     """
     if out is not None:
         check_target(out)
+    if runs is None and not logs:
+        raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
+    logged = read_job_logs(logs, skip, unit)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
 
-    progress(0.0, f"reading {runs}")
+    progress(0.0, f"reading {runs}" if runs is not None else "reading logs")
     fitted = module.calibrate_runs(
-        str(runs),
+        () if runs is None else str(runs),
+        more=tuple(one.run for one in logged),
         key=jax.random.key(seed),
         framework=framework,
         progress=part(progress, "calibrating"),
-        record=run_record({"runs": runs, "framework": framework}, seed),
+        record=run_record(_inputs(runs, logs, skip, unit, framework), seed),
     )
     if out is not None:
         fitted.save(str(out))
-    return SiteRunResult(from_plain(SiteReport, to_plain(fitted.summary())), fitted, None if out is None else Path(out))
+    notes = [note for one in logged for note in one.notes]
+    report = from_plain(SiteReport, to_plain({**fitted.summary(), **({"notes": notes} if notes else {})}))
+    return SiteRunResult(report, fitted, None if out is None else Path(out))
+
+
+def _inputs(
+    runs: str | Path | None, logs: Sequence[JobLog], skip: int | None, unit: str | None, framework: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"runs": runs, "framework": framework}
+    if logs:
+        found |= {"logs": [f"{one.job}={one.log}" for one in logs], "skip": skip, "unit": unit}
+    return found
 
 
 def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:

@@ -157,13 +157,20 @@ def frameworks() -> Catalogue:
 
     def entry(name: str) -> Entry:
         found = FRAMEWORKS.named(_known("framework", name, known))
-        return {"name": found.name, "kernels": found.style, "description": found.about}
+        return {
+            "name": found.name,
+            "kernels": found.style,
+            "description": found.about,
+            "searched": {"memory_margin": found.memory_margin, **asdict(found.capabilities)},
+        }
 
     def row(name: str) -> Sequence[str]:
-        found = entry(name)
-        return name, found["kernels"], found["description"]
+        found = FRAMEWORKS.named(name)
+        schedules = found.capabilities.schedules
+        pipelines = "all" if schedules is None else ", ".join(schedules) or "none"
+        return name, found.style, pipelines, found.about
 
-    return Catalogue(known, ("framework", "kernels", "what it is"), row, entry)
+    return Catalogue(known, ("framework", "kernels", "pipelines in a search", "what it is"), row, entry)
 
 
 def objectives() -> Catalogue:
@@ -240,6 +247,22 @@ def traces() -> Catalogue:
     return Catalogue(TRACE_FORMATS.names, ("format", "what it is", "files of a job"), row, entry)
 
 
+def logs() -> Catalogue:
+    """Text logs of training frameworks, which the `trace` commands, `fit steps` and `calibrate --log` read."""
+    from ..io.traces.logs.text.formats import LINE_FORMATS
+    from ..io.traces.logs.text.line_format import KINDS
+
+    def entry(name: str) -> Entry:
+        found = LINE_FORMATS.named(name)
+        return {"name": found.name, "line": found.looks_for, "step time": KINDS[found.kind], "note": found.note}
+
+    def row(name: str) -> Sequence[str]:
+        found = entry(name)
+        return name, found["line"], found["step time"]
+
+    return Catalogue(LINE_FORMATS.names, ("log", "line", "step time"), row, entry)
+
+
 def examples() -> Catalogue:
     """Shipped jobs."""
     from ..io.job.examples import example_files
@@ -281,6 +304,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "kernels": kernels,
     "families": families,
     "traces": traces,
+    "logs": logs,
     "examples": examples,
     "schemas": schemas,
 }

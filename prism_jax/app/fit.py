@@ -41,17 +41,20 @@ class KeptFitRun:
     Attributes:
         summary: what the picture is drawn from.
         checks: measured values against replicated ones; None where the model offers no replication.
+        fit: the fit itself; an `inference.Fit`.
     """
 
     report: KeptFitReport
     summary: Mapping[str, Any]
     checks: Any
+    fit: Any
 
     def figure(self) -> Figure:
-        """Shares of variance, and fitted rows against replicated ones."""
-        from ..plot import plot_fit  # here, so that reports without a picture do not pay for it
+        """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones."""
+        from ..plot import plot_bandwidths, plot_fit  # here, so that reports without a picture do not pay for it
 
-        return plot_fit(self.summary, self.checks)
+        curves = self.fit.curves()
+        return plot_bandwidths(curves, self.summary) if curves else plot_fit(self.summary, self.checks)
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ def run_fit(
     files: Sequence[str],
     *,
     columns: Columns = NO_COLUMNS,
+    collective: str | None = None,
     method: str | None = None,
     holdout: Holdout | None = None,
     n_chain: int = 4,
@@ -113,6 +117,7 @@ def run_fit(
         model: fleet, steps, collectives, kernels or overlap.
         files: CSV, parquet or log; a table of runs may come with its steps.
         columns: what columns are called and which rows to keep.
+        collective: all_reduce, ...: what was run, for logs of nccl-tests that do not say it.
         method: nuts, svi or map; None: what suits the model.
         holdout: groups to leave out and score.
         n_chain, n_draw: of nuts.
@@ -133,7 +138,7 @@ def run_fit(
     key = jax.random.key(seed)
     options = {"mapping": dict(columns.mapping), "units": dict(columns.units), "where": dict(columns.where)}
     progress(0.0, f"reading {', '.join(files)}")
-    measured = module.measured(list(files), model, **options)
+    measured = module.measured(list(files), model, collective=collective, **options)
     settings = _settings(module, n_chain, n_draw)
     fitted = module.fit(
         measured,
@@ -143,7 +148,9 @@ def run_fit(
         settings=settings,
         progress=part(progress, "fitting"),
         resume=None if out is None else Path(f"{out}.partial"),
-        record=run_record({"files": list(files), "model": model, "method": method, **options}, seed),
+        record=run_record(
+            {"files": list(files), "model": model, "method": method, "collective": collective, **options}, seed
+        ),
     )
     found = fitted.summary()
     if holdout is not None:
@@ -180,7 +187,7 @@ def read_fit(file: str | Path, *, loo: bool = False) -> KeptFitRun:
     found = {**fitted.summary(), "checks": None if checked is None else checked.as_dict()}
     if loo:
         found["loo"] = fitted.loo()
-    return KeptFitRun(from_plain(KeptFitReport, to_plain(found)), found, checked)
+    return KeptFitRun(from_plain(KeptFitReport, to_plain(found)), found, checked, fitted)
 
 
 def _left_out(

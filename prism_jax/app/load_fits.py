@@ -15,6 +15,7 @@ from .._inference_loader import inference
 from ..calibration.calibration import Calibration
 from ..calibration.level import MeasuredLevel, NoLevel
 from ..errors import DataError, FailedFitError
+from ..explain.unused_fit import unused_note
 from ..job import Job
 from ..progress import Progress, silent
 from ..system.hardware import Device
@@ -46,12 +47,14 @@ class FittedJob:
         draws: posterior draws of its variability; empty where no fit speaks of that.
         level: what a fit to the log of this very job says of its typical step; None where there is none. `predict` applies it.
         notes: why a fit to step times says nothing of that.
+        unused: fits of which nothing applies to the job, in words.
     """
 
     job: Job
     draws: tuple[Variability, ...] = ()
     level: LogLevel | None = None
     notes: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 def load_fits(
@@ -104,12 +107,15 @@ def with_variability(
     middle, draws = job.variability, [job.variability] * N_DRAW
     levels: list[LogLevel] = []
     notes: list[str] = []
+    unused: list[str] = []
     for index, file in enumerate(fits):
         fit: Any = module.Fit.load(str(file))
         try:
-            middle = overlay(middle, fit.to_variability(force=force))
+            centre = fit.to_variability(force=force)
         except FailedFitError as error:
             raise FailedFitError(error.why, str(file)) from None
+        middle = overlay(middle, centre)
+        unused += [note] if (note := unused_note(centre, job, str(file))) else []
         found = fit.variability_draws(N_DRAW, key=jax.random.fold_in(jax.random.key(seed), index), force=force)
         draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
         found_level = _level_of(fit.measured_level(), str(file), job)
@@ -118,7 +124,11 @@ def with_variability(
     if len(levels) > 1:
         notes.append(f"{' and '.join(one.file for one in levels)} are logs of one job each: no level of a log is used")
     return FittedJob(
-        replace(job, variability=middle), tuple(draws), levels[0] if len(levels) == 1 else None, tuple(notes)
+        replace(job, variability=middle),
+        tuple(draws),
+        levels[0] if len(levels) == 1 else None,
+        tuple(notes),
+        tuple(unused),
     )
 
 

@@ -98,13 +98,15 @@ def predict(
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     fitted = load_fits(loaded(job), fits, force=force)
     if not use_level or fitted.level is None:
-        return simulate(fitted.job, key=key, method=method, pad=pad, **given)
+        plain = simulate(fitted.job, key=key, method=method, pad=pad, **given)
+        return replace(plain, notes=(*plain.notes, *fitted.unused)) if fitted.unused else plain
     from .log_level import at_log_level
 
     one = partial(simulate, key=key, method=method, pad=pad, **given)
     found = at_log_level(fitted.job, fitted.level, one)
     told = one(found.job)
-    return replace(told, notes=(*told.notes, found.note)) if found.note else told
+    notes = (*told.notes, *fitted.unused, *((found.note,) if found.note else ()))
+    return replace(told, notes=notes)
 
 
 def predict_many(

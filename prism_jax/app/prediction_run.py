@@ -17,8 +17,9 @@ from ..explain.types import Explanation
 from ..io.perfetto import write_trace
 from ..job import Job
 from ..progress import Progress
-from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport
+from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport, StepTime
 from ..result import StepTimeDistribution
+from ..result.interval import holding
 from ..simulate.batch.epistemic import epistemic_band
 from ..simulate.brute import COLUMNS_PER_CALL
 from ..simulate.known import KnownGpus, known_gpus
@@ -87,11 +88,13 @@ def simulated(
         *workload_notes(job.model, job.plan),
         *report.notes,
         *fitted.notes,
+        *fitted.unused,
         *([at_level.note] if at_level.note else []),
     ]
     report = replace(report, level=at_level.facts, notes=tuple(notes))
     if fitted.draws:
-        report = replace(report, epistemic_s=_band(replace(fitted, job=job), asked.seed, report.n_samples, progress))
+        band = _band(replace(fitted, job=job), asked.seed, report.n_samples, report.step_time_s, progress)
+        report = replace(report, epistemic_s=band)
     return report, distribution, explanation
 
 
@@ -127,8 +130,8 @@ def _worth_a_warm_run(asked: Simulation, distribution: StepTimeDistribution, cou
     return asked.explained and distribution.method == asked.method and count <= MAX_WARM_COLUMNS
 
 
-def _band(fitted: FittedJob, seed: int, n_samples: int, progress: Progress) -> FitBand:
-    """90 % interval of each quantile of the step time, seconds, over posterior draws."""
+def _band(fitted: FittedJob, seed: int, n_samples: int, times: StepTime, progress: Progress) -> FitBand:
+    """90 % interval of each quantile of the step time, seconds, over posterior draws; it holds the quantile itself."""
     found = epistemic_band(
         fitted.job,
         fitted.draws,
@@ -137,4 +140,4 @@ def _band(fitted: FittedJob, seed: int, n_samples: int, progress: Progress) -> F
         n_samples=n_samples,
         progress=part(progress, "posterior draws"),
     )
-    return FitBand(**{name: Bounds(low, high) for name, (low, high) in found.items()})
+    return FitBand(**{name: Bounds(*holding(getattr(times, name), *bounds)) for name, bounds in found.items()})

@@ -29,7 +29,7 @@ from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
-from .key import CalibrationKey
+from .key import CalibrationKey, Level
 from .residual_gp import ResidualGP, sensitivities
 from .surrogate import stack, surrogate_of
 
@@ -152,8 +152,27 @@ class Calibration(ByContent):
         scale = self.misfit * np.exp(self.misfit_sd * rng.normal(size=self.n_draw))
         return site, scale * (self.expert_misfit if has_experts else 1.0)
 
+    @cached_property
+    def _frameworks(self) -> tuple[str, ...]:
+        """Those whose runs were measured."""
+        return tuple(sorted({name for term in self.terms if term.level == Level.FRAMEWORK for name in term.names}))
+
     def _summed(self, setting: CalibrationKey, rng: np.random.Generator | None) -> dict[str, Floats]:
-        """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate."""
+        """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate.
+
+        A framework that is not stated is one of those that were measured: another one in every draw, their mean without `rng`.
+        """
+        if setting.framework or setting.style or not self._frameworks:
+            return self._summed_of(setting, rng)
+        each = [self._summed_of(setting._replace(framework=name, style=None), rng) for name in self._frameworks]
+        stacked = {knob: np.stack([own[knob] for own in each]) for knob in KNOBS}
+        if rng is None:
+            return {knob: value.mean(axis=0) for knob, value in stacked.items()}
+        which = rng.integers(len(each), size=self.n_draw)
+        return {knob: value[which, np.arange(self.n_draw)] for knob, value in stacked.items()}
+
+    def _summed_of(self, setting: CalibrationKey, rng: np.random.Generator | None) -> dict[str, Floats]:
+        """The same of a framework that is stated."""
         own = setting.members()
         total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
         for term in self.terms:

@@ -22,7 +22,7 @@ class MemoryOptions:
         optimizer_bytes: per parameter: Adam's fp32 master copy and two moments; a plan's `state_dtypes` take off what they save.
         fp8_copy_bytes: per parameter of a layer, of its fp8 copy and the transposed one, which Transformer Engine keeps from the
             first micro-batch of a step to the last; none where parameters are sharded, or are in fp8 themselves
-            (Megatron-LM's functional tests log 2 more bytes per parameter with tensorwise fp8).
+            (supported by the memory that two of Megatron-LM's functional tests log with and without fp8, not measured apart).
         keeps_gathered_inputs: under sequence parallelism the gathered input of a column-parallel product is saved
             instead of gathered again in the backward pass.
         fused_gate: silu(gate) * up in one kernel, which saves its two inputs only.

@@ -1,6 +1,7 @@
 """Pictures of predictions. Takes results and draws them; computes, shows and writes nothing."""
 
 from .accuracy import plot_accuracy as plot_accuracy
+from .bandwidth import plot_bandwidth as plot_bandwidth, plot_bandwidths as plot_bandwidths
 from .bars import plot_breakdown as plot_breakdown, plot_owners as plot_owners
 from .figure import figure_bytes as figure_bytes
 from .fit import plot_fit as plot_fit

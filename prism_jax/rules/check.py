@@ -11,9 +11,9 @@ from ..plan.state_dtypes import STATE_DTYPE_VALUES
 from ..schedule import SCHEDULES, PipelineSchedule
 from ..system.hardware import Cluster
 from ..workload.base import Workload, n_body
+from .arithmetic import MAX_CHUNK_RUNS, RULES, numbers_of
 
 ATTENTION = ("flash", "unfused")
-MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micro-batches of 128 chunks, about a minute
 
 
 def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
@@ -30,9 +30,8 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
     """Every contradiction."""
     yield from _names(plan)
     yield from _devices(plan, cluster)
-    yield from _batch(plan)
-    yield from _model(plan, model)
-    yield from _sharding(plan)
+    yield from _arithmetic(plan, model)
+    yield from model.problems(plan)
     yield from recomputation.problems(plan)
     yield from _state_dtypes(plan)
     yield from _pipeline(plan, model)
@@ -69,60 +68,13 @@ def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[Problem]:
     yield Problem("", f"{product}, but the cluster has {cluster.n_devices} devices. {remedy}")
 
 
-def _batch(plan: ParallelPlan) -> Iterator[Problem]:
-    step = plan.dp * plan.micro_batch
-    if plan.global_batch % step:
-        near = max(step, round(plan.global_batch / step) * step)
-        yield Problem(
-            "global_batch",
-            f"{plan.global_batch} is not a multiple of dp*micro_batch = {plan.dp}*{plan.micro_batch} = {step}. "
-            f"Try global_batch={near}.",
-        )
-    elif plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
-        most = max(MAX_CHUNK_RUNS // plan.n_chunk, 1) * step
-        yield Problem(
-            "global_batch",
-            f"{plan.global_batch} makes {plan.n_micro_batch} micro-batches of {plan.n_chunk} model chunks, more "
-            f"than the {MAX_CHUNK_RUNS} that are simulated. Try global_batch={most}: time grows in proportion from there.",
-        )
-    if plan.seq_len % plan.cp:
-        above = -(-plan.seq_len // plan.cp) * plan.cp
-        yield Problem("seq_len", f"{plan.seq_len} is not a multiple of cp = {plan.cp}. Try seq_len={above}.")
-    if plan.sequence_parallel and (plan.seq_len // plan.cp) % plan.tp:
-        yield Problem(
-            "", f"sequence_parallel needs seq_len/cp = {plan.seq_len // plan.cp} to be a multiple of tp = {plan.tp}"
-        )
-
-
-def _model(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
-    for axis, (n, what) in model.splits(plan).items():
-        degree = getattr(plan, axis)
-        if n == 1 and degree > 1:
-            yield Problem(axis, f"{degree}, but {model.name} has no {what}. Use {axis}=1.")
-        elif n % degree and axis != "cp":  # the sequence is part of the batch
-            yield Problem(axis, f"{degree} does not divide the model's {n} {what}. Try {axis}={_divisor(n, degree)}.")
-    if model.splits(plan)["ep"].n > 1 and (plan.dp * plan.cp) % plan.ep:
-        yield Problem("ep", f"{plan.ep} does not divide dp*cp = {plan.dp}*{plan.cp} = {plan.dp * plan.cp}")
-    yield from model.problems(plan)
-
-
-def _divisor(n: int, near: int) -> int:
-    """The largest divisor of `n` up to `near`."""
-    return next(d for d in range(min(n, near), 0, -1) if n % d == 0)
-
-
-def _sharding(plan: ParallelPlan) -> Iterator[Problem]:
-    if plan.sharding == "hsdp":
-        if plan.dp_shard < 1 or plan.dp % plan.dp_shard:
-            yield Problem("dp_shard", f"{plan.dp_shard}, but hsdp needs a group size that divides dp = {plan.dp}")
-    elif plan.dp_shard:
+def _arithmetic(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
+    numbers = numbers_of(plan, model.splits(plan))
+    for rule in RULES:
+        if rule.is_broken(numbers):
+            yield rule.problem(numbers, model.name)
+    if plan.dp_shard and plan.sharding != "hsdp":
         yield Problem("dp_shard", f"{plan.dp_shard} only means something with sharding = hsdp, not {plan.sharding}")
-    tied = plan.n_member // (plan.tp * plan.cp)
-    if plan.dp % tied:
-        yield Problem(
-            "ep",
-            f"{plan.ep} and the sharding group tie {tied} ranks of dp together, which does not divide dp = {plan.dp}",
-        )
 
 
 def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
@@ -140,7 +92,7 @@ def _knows_schedule(plan: ParallelPlan) -> bool:
 
 def _pipeline(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
     if plan.n_micro_batch and _knows_schedule(plan):
-        n = min(plan.n_micro_batch, MAX_CHUNK_RUNS)  # `_batch` refuses more
+        n = min(plan.n_micro_batch, MAX_CHUNK_RUNS)  # a rule refuses more
         yield from plan.pipeline_schedule.problems(plan.pp, n, plan.virtual_stages)
     if plan.layer_split:
         if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != n_body(model):

@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
+from ..result.interval import holding
 from ..variability.tree import Variability
 from .evaluate import Evaluator
 from .model_error import model_errors
@@ -68,10 +69,10 @@ def promise(
     over = None
     if posterior:
         under = [_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior]
-        over = _wider(_quantiles(np.array([1.0 - own[1] / own[0] for own in under])), half)
+        over = holding(middle, *_wider(_quantiles(np.array([1.0 - own[1] / own[0] for own in under])), half))
     base_s, best_s = (float(value) for value in pairs.mean(axis=0))
     by_chance = (middle - half, middle + half)
-    return GainEstimate(base_s, best_s, middle, by_chance, _wider(by_model, half), over)
+    return GainEstimate(base_s, best_s, middle, by_chance, holding(middle, *_wider(by_model, half)), over)
 
 
 def _quantiles(gains: np.ndarray) -> tuple[float, float]:

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.support.training_logs import VERSION
+
 HEADER = "step,dp,pp,op_type,start_s,duration_s"
 STRAGGLER_ROWS = 6
 
@@ -381,6 +383,59 @@ log_file(
     "MLPerf log whose clock goes back",
     mllog_line("train_loss", 5000, 2.0, step_num=1) + mllog_line("train_loss", 4000, 2.0, step_num=2),
     r"train\.log:2 time_ms: the clock goes back",
+)
+
+MAXTEXT = "completed step: {}, seconds: {}, TFLOP/s/device: 180.1, loss: 10.9\n"
+log_file("MaxText log with a time of zero", MAXTEXT.format(3, 0.0), r"train\.log:1 seconds: 0 s is not a step time")
+log_file(
+    "torchtitan log without a clock",
+    "step:  1  loss:  8.12  memory:  1.41GiB(1.79%)  tps: 7,831  mfu: 1.86%\n" * 2,
+    r"train\.log: 1 step of torchtitan .* nor the lines 'Training starts at",
+)
+log_file(
+    "DeepSpeed log of one step",
+    "[2023-07-25 21:03:21,037] [INFO] [logging.py:96:log_dist] [Rank 0] step=35, skipped=0, lr=[2e-06], mom=[]\n",
+    r"train\.log: 1 step of DeepSpeed .* not how long they took",
+)
+
+# --- Scalars ---------------------------------------------------------------------------------------------------------
+
+bytes_file(
+    "table without a step time", "steps.csv", b"loss,lr\n1,2\n", r"steps\.csv:1: no column of step times\. Looked"
+)
+bytes_file(
+    "table without a unit", "steps.csv", b"step,step_time\n1,2\n", r"steps\.csv:1 'step_time': nothing says the unit"
+)
+bytes_file(
+    "table of two runs", "w.csv", b"Step,a - step_time_s,b - step_time_s\n1,2,2\n", r"w\.csv:1: several could be"
+)
+bytes_file(
+    "table with a word", "steps.csv", b"step,step_time_s\n1,x\n", r"steps\.csv:2 step_time_s: 'x' is not a number"
+)
+bytes_file(
+    "history that is cut",
+    "h.jsonl",
+    b'{"_step": 1, "step_time_s": 1}\n{"_step": 2, "st',
+    r"h\.jsonl:2: not JSON",
+)
+bytes_file(
+    "state of a trainer without times",
+    "trainer_state.json",
+    b'{"global_step": 5, "log_history": [{"loss": 2.0, "step": 5}], "max_steps": 5}',
+    r"trainer_state\.json: .*neither a step time nor train_runtime",
+)
+bytes_file(
+    "state of a trainer that is cut",
+    "trainer_state.json",
+    b'{"global_step": 5, "log_history": [{"loss": 2.0, "step": 5}, {"lo',
+    r"trainer_state\.json: record 2 of log_history: not JSON",
+)
+bytes_file("event file without scalars", "events.out.tfevents.1", VERSION, r"tfevents\.1: .* without scalars")
+bytes_file(
+    "event file that is damaged",
+    "events.out.tfevents.1",
+    VERSION + b"\xff" * 40,
+    r"tfevents\.1: record 2 is damaged",
 )
 
 # --- Kineto ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tests.support.training_logs import LOGS
+
 JOB = """\
 name: small
 model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
@@ -64,6 +66,7 @@ def write_inputs(folder: Path) -> None:
     runs.tail(3).to_csv(folder / "my_other_runs.csv", index=False)
     faster = runs.assign(set=runs["set"] + " cluster=dgx-h100", measured_step_time_s=runs["measured_step_time_s"] / 2)
     pd.concat([runs.head(1), faster.head(1)]).to_csv(folder / "many_runs.csv", index=False)
+    (folder / "train.log").write_text(LOGS["MaxText"].write([9.0, *(0.02 * np.exp(0.05 * rng.standard_normal(40)))]))
     nodes = pd.DataFrame({"node": range(16), "slowdown": 1.0 + 0.02 * (np.arange(16) * 5 % 7)})
     nodes.to_csv(folder / "nodes.csv", index=False)
 

@@ -113,6 +113,7 @@ def calibrate_runs(
     key: jax.Array,
     framework: str = "",
     calibration: Calibration | None = None,
+    more: Sequence[MeasuredRun] = (),
     progress: Progress = silent,
     record: Mapping[str, Any] | None = None,
 ) -> SiteFit:
@@ -123,6 +124,7 @@ def calibrate_runs(
         key: seed of the draws; the same gives the same calibration.
         framework: training software of all runs, where they do not say.
         calibration: what to start from; None: the shipped one.
+        more: further jobs with their measured seconds, beside a table.
         progress: called with the share that is done.
         record: inputs and versions, kept with the result.
 
@@ -133,6 +135,7 @@ def calibrate_runs(
     started = time.perf_counter()
     before = shipped() if calibration is None else calibration
     table = read_site_runs(runs) if isinstance(runs, (str, Path)) else SiteTable(tuple(runs), {})
+    table = replace(table, runs=(*table.runs, *more))
     made = site_runs(table.runs, before, framework, progress=part_of(progress, 0.0, 0.6))
     prior = site_prior(before, made.setting)
     found = posterior(prior, made, before.n_draw, key)

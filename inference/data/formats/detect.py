@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from prism_jax.errors import DataError
+from prism_jax.io.traces.format import FileStart
 from prism_jax.io.traces.logs.mllog import MARKER
-from prism_jax.io.traces.logs.text_log import FORMATS
+from prism_jax.io.traces.logs.scalars.event_file import EVENT_FILE
+from prism_jax.io.traces.logs.scalars.json_lines import JSON_LINES
+from prism_jax.io.traces.logs.scalars.trainer_state import TRAINER_STATE
+from prism_jax.io.traces.logs.text.formats import frameworks, is_step_line
 from prism_jax.io.traces.refuse import PARQUET, refuse_binary, refuse_packed
 from prism_jax.io.traces.streams import check_file, lines
 
@@ -16,10 +20,10 @@ from .gpu_log import is_dcgm_line, is_gpu_header
 from .nccl_tests import is_nccl_line
 from .packed import first_bytes, is_zstd
 
-Format = Literal["table", "parquet", "nvidia-smi", "dcgm", "nccl-tests", "mllog", "text log"]
+Format = Literal["table", "parquet", "nvidia-smi", "dcgm", "nccl-tests", "mllog", "step log"]
 READ = (
-    "CSV, TSV, parquet, logs of nccl-tests, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), and logs of Megatron-LM, NeMo and "
-    "nanotron"
+    "CSV, TSV, parquet, logs of nccl-tests, nvidia-smi and dcgmi, MLPerf logs (:::MLLOG), histories of W&B (JSON lines), event "
+    f"files of TensorBoard, trainer_state.json, and logs of {frameworks()}"
 )
 TABLE_ENDINGS = (".csv", ".tsv")
 MARKER_LINES = 2_000_000  # how far the first line that tells is looked for
@@ -33,6 +37,8 @@ def detect(path: Path) -> Format:
     """
     check_file(path)
     start = first_bytes(path)
+    if any(known.recognises(FileStart(path, start)) for known in (EVENT_FILE, TRAINER_STATE, JSON_LINES)):
+        return "step log"
     _refuse(path, start)
     if start.startswith(PARQUET):
         return "parquet"
@@ -78,8 +84,8 @@ def _told(path: Path) -> Format | None:
             return "nccl-tests"
         if is_dcgm_line(line):
             return "dcgm"
-        if any(known.marker in line for known in FORMATS):
-            return "text log"
+        if is_step_line(line):
+            return "step log"
         if number > MARKER_LINES:
             break
     return None

@@ -57,14 +57,17 @@ def is_nccl_line(line: bytes) -> bool:
     return b"algbw" in line and b"busbw" in line and b"size" in line and b"#" in line
 
 
-def read_nccl_tests(path: Path) -> RawTable:
+def read_nccl_tests(path: Path, collective: str = "") -> RawTable:
     """Rows of all tests in a log.
 
+    Args:
+        collective: which was run, where the log itself does not say it; else its file name may.
+
     Raises:
-        DataError: cannot be read, no row of results, or the log does not say which collective was run.
+        DataError: cannot be read, no row of results, the log does not say which collective was run, or says another.
     """
     rows = []
-    for row in _rows(path):
+    for row in _rows(path, collective):
         rows.append(row)
         if len(rows) > MAX_TESTS:
             raise DataError(f"{path}: more than {MAX_TESTS:,} rows. Split it.")
@@ -73,7 +76,7 @@ def read_nccl_tests(path: Path) -> RawTable:
     frame = pd.DataFrame(rows)
     if not all(frame["op"]):
         raise DataError(
-            f"{path}: the log does not say which collective was run. Rename it, for example to all_reduce_{path.name}"
+            f"{path}: the log does not say which collective was run. Say it, for example by --collective all_reduce"
         )
     has_devices = as_floats(column_of(frame, "n_gpus")) > 0
     for name in ("n_gpus", "n_nodes", "gpus_per_node"):
@@ -82,9 +85,9 @@ def read_nccl_tests(path: Path) -> RawTable:
     return RawTable(str(path), frame, tuple(frame.columns), hash_as_one(frame), notes=tuple(notes))
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, collective: str) -> Iterator[dict[str, Any]]:
     in_name = _IN_NAME.search(path.name)
-    test = Test(op=_spelled(in_name[0]) if in_name else "")
+    test = Test(op=_spelled(collective or (in_name[0] if in_name else "")))
     for _, raw in lines(path, cut=True):
         line = _PREFIX.sub("", raw.decode("utf-8", "replace"))
         fields = line.split()
@@ -92,6 +95,10 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield from _row(test, fields)
         else:
             _learn(test, line)
+            if collective and test.op != _spelled(collective):
+                raise DataError(
+                    f"{path}: a log of {test.op}, not of {collective}. Leave --collective {collective} out."
+                )
 
 
 def _learn(test: Test, line: str) -> None:

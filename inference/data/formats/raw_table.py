@@ -30,6 +30,7 @@ class RawTable:
         assumed_unit: unit of durations that say nothing else, because of what kind of file it is.
         is_gpu_log: whether rows are clocks, temperatures and powers over time, without kernels.
         notes: what people should know.
+        in_si: whether a stated unit was used already, and values are in SI units.
     """
 
     source: str
@@ -40,6 +41,7 @@ class RawTable:
     assumed_unit: str = ""
     is_gpu_log: bool = False
     notes: tuple[str, ...] = ()
+    in_si: bool = False
 
     @property
     def name(self) -> str:

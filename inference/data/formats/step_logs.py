@@ -1,4 +1,4 @@
-"""Training logs, one run per file: MLPerf logs (`:::MLLOG`), and text logs of Megatron-LM, NeMo and nanotron.
+"""Training logs, one run per file: MLPerf logs (`:::MLLOG`), and every other log that `prism_jax.io.traces.logs` reads.
 
 The step times are read by `prism_jax.io.traces`; here the log's own words about the run are added. As in tables of step times,
 `duration_s` is what was measured: one step where the framework timed it (`metric` step_s), else the interval over `n_steps`
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
+from prism_jax.io.traces.format import FileStart
+from prism_jax.io.traces.logs.formats import STEP_LOGS
 from prism_jax.io.traces.logs.mllog import MARKER, read_mllog
-from prism_jax.io.traces.logs.text_log import read_text_log
-from prism_jax.io.traces.streams import lines
+from prism_jax.io.traces.streams import head, lines
 from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.trace.warm_up import without_warm_up
 
 from .raw_table import RawTable, hash_as_one
 
@@ -55,14 +58,23 @@ def read_mlperf(path: Path, run: str) -> RawTable:
     return _table(log, run, _about(path), single="of the step of the entry")
 
 
-def read_training_log(path: Path, run: str) -> RawTable:
-    """Step times of a text log.
+def read_training_log(path: Path, run: str, unit_s: float | None = None) -> RawTable:
+    """Step times of any other log, without its warm-up.
+
+    Args:
+        run: what the run is called.
+        unit_s: seconds of the unit of step times whose name says none.
 
     Raises:
-        DataError: as `read_text_log`.
+        DataError: as the reader of its format.
     """
-    log = read_text_log(path)
-    return _table(log, run, {"framework": log.notes[0].partition(" ")[0]} if log.notes else {}, single="")
+    begins = FileStart(path, head(path))
+    known = next(known for known in reversed(STEP_LOGS) if known.recognises(begins))  # the last takes any text
+    in_unit = known.read_in_unit
+    found = known.read([path]) if unit_s is None or in_unit is None else in_unit([path], unit_s)
+    log, _ = without_warm_up(cast(StepLog, found), hint="")
+    table = _table(log, run, {"framework": log.framework} if log.framework else {}, single="")
+    return replace(table, in_si=in_unit is not None)
 
 
 def _table(log: StepLog, run: str, about: dict[str, Any], single: str) -> RawTable:

@@ -19,8 +19,9 @@ from prism_jax._typing import Floats
 from prism_jax.errors import DataError
 
 from .columns import FABRIC, SETTING, floats, plain_rows, texts
-from .knots import BEYOND, SPACING, Ints, axis, between_knots, correlate, given, steps
-from .laws import Place, place
+from .knots import BEYOND, SPACING, Ints, axis, between_knots, coarse, correlate, steps
+from .laws import Place, Reference, place
+from .trust import trusts
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,18 @@ class CollectivesData:
     """What the likelihood needs.
 
     Attributes:
-        fabrics: names, "op | gpu | network | source", in the order of `curve_fabric`.
+        fabrics: names, "op | gpu | network | source" without the unknown ones at its end, in the order of `curve_fabric`.
         fabric_keys: what the names are made of: the values of `FABRIC`.
         configs: names, "fabric | library | setting", in the order of `config`.
         config_fabric: [config].
         n_deviation: how many pairs of configuration and regime (in a node, across nodes) have a deviation of their own.
         deviation_across: whether that regime is across nodes, [deviation].
+        two_nodes: fabrics measured on two nodes and on more, where two may be faster than the rest says, [fabric, ...].
+        held: where the law is held; the values of a `Reference`, [value, fabric].
         deviation_of: deviation of every configuration in either regime; -1 for none, [config, regime].
         knots: positions along x, [knot].
         smooth: Cholesky factor of the knots' correlation, [knot, knot].
-        observed: whether (0 or 1) a curve has a cell beside a knot, [curve, knot].
-        whiten, fill, spread: of residuals at a curve's observed knots: what makes them independent; what they lead to expect
-            at the others; and the Cholesky factor of what remains unknown there, [curve, knot, knot].
+        coarse: values at the knots of lines between a few nodes, [knot, node].
         curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
         curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
         curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
@@ -49,6 +50,8 @@ class CollectivesData:
         log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Place`, [cell].
         knot, weight: the knot below and how far the next one is mixed in, [cell].
         log_s: median log seconds of the cell's repeats, [cell].
+        trust: weight of the cell; about one, and near zero of cells far off the curve through their neighbours, [cell].
+        n_row: repeats of the cell, [cell].
         in_place: share of in-place repeats, [cell].
         repeat, repeat_in_place, repeat_gpus, repeat_fabric: log deviation from the cell, scaled to an independent draw,
             that of `in_place`, scale and fabric, [repeat].
@@ -62,12 +65,11 @@ class CollectivesData:
     n_deviation: int
     deviation_across: Ints
     deviation_of: Ints
+    two_nodes: Ints
+    held: Floats
     knots: Floats
     smooth: Floats
-    observed: Floats
-    whiten: Floats
-    fill: Floats
-    spread: Floats
+    coarse: Floats
     curve_fabric: Ints
     curve_gpus: Floats
     curve_nodes: Floats
@@ -88,6 +90,8 @@ class CollectivesData:
     knot: Ints
     weight: Floats
     log_s: Floats
+    trust: Floats
+    n_row: Floats
     in_place: Floats
     repeat: Floats
     repeat_in_place: Floats
@@ -99,6 +103,11 @@ class CollectivesData:
     def fabric_op(self) -> tuple[str, ...]:
         """Operation of every fabric."""
         return tuple([key[FABRIC.index("op")] for key in self.fabric_keys])
+
+    @property
+    def reference(self) -> Reference:
+        """Where the law of every fabric is held, [fabric]."""
+        return Reference(*self.held)
 
     @property
     def where(self) -> Place:
@@ -131,9 +140,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     grid = _grid(cells, curves)
     at = _places(cells)
     curve_at = _places(curves)
-    smooth = correlate(grid.knots)
-    maps = (given(smooth, row > 0) for row in grid.observed)
-    whiten, fill, spread = (np.stack(each) for each in zip(*maps, strict=True))
+    config = _index(texts(cells, "of_config"), configs)
     return CollectivesData(
         fabrics=fabrics,
         fabric_keys=tuple([key_of[name] for name in fabrics]),
@@ -142,12 +149,11 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         n_deviation=int(deviation_of.max()) + 1,
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
+        two_nodes=_two_nodes(curves, len(fabrics)),
+        held=np.stack(_reference(curves, curve_at, len(fabrics))),
         knots=grid.knots,
-        smooth=smooth,
-        observed=grid.observed,
-        whiten=whiten,
-        fill=fill,
-        spread=spread,
+        smooth=correlate(grid.knots),
+        coarse=coarse(grid.knots),
         curve_fabric=_index(texts(curves, "fabric"), fabrics),
         curve_gpus=curve_at.n_gpus,
         curve_nodes=curve_at.n_nodes,
@@ -158,7 +164,7 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         curve_step=floats(curves, "step"),
         curve_across=floats(curves, "across"),
         curve=grid.curve,
-        config=_index(texts(cells, "of_config"), configs),
+        config=config,
         log_bytes=np.log(floats(cells, "message_bytes")),
         n_gpus=at.n_gpus,
         n_nodes=at.n_nodes,
@@ -168,6 +174,8 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         knot=grid.knot,
         weight=grid.weight,
         log_s=floats(cells, "log_s"),
+        trust=trusts(grid.curve, config, floats(cells, "message_bytes"), floats(cells, "log_s")),
+        n_row=floats(cells, "n"),
         in_place=floats(cells, "share"),
         repeat=floats(repeats, "deviation"),
         repeat_in_place=floats(repeats, "deviation_in_place"),
@@ -177,6 +185,18 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
     )
 
 
+def _reference(curves: pd.DataFrame, at: Place, n_fabric: int) -> Reference:
+    """Where the law of every fabric is held, [fabric]; curves follow one another with scale."""
+    fabric, across = floats(curves, "order").astype(np.int64), at.n_nodes > 1
+    smallest = [int(np.flatnonzero(fabric == i)[0]) for i in range(n_fabric)]
+
+    def largest(side: np.ndarray) -> Floats:
+        found = [at.bus[(fabric == i) & side] for i in range(n_fabric)]
+        return np.array([bus[-1] if len(bus) else 1.0 for bus in found])
+
+    return Reference(at.hops[smallest], at.net_hops[smallest], largest(~across), largest(across))
+
+
 class _Grid(NamedTuple):
     """Where cells lie on their curves.
 
@@ -184,14 +204,12 @@ class _Grid(NamedTuple):
         knots: positions along x, [knot].
         curve: curve of every cell, [cell].
         knot, weight: the knot below and how far the next one is mixed in, [cell].
-        observed: whether (0 or 1) a curve has a cell beside a knot, [curve, knot].
     """
 
     knots: Floats
     curve: Ints
     knot: Ints
     weight: Floats
-    observed: Floats
 
 
 def _grid(cells: pd.DataFrame, curves: pd.DataFrame) -> _Grid:
@@ -200,9 +218,7 @@ def _grid(cells: pd.DataFrame, curves: pd.DataFrame) -> _Grid:
     knot, weight = between_knots(knots, x)
     number = {one: i for i, one in enumerate(_scales(curves))}
     curve = np.array([number[one] for one in _scales(cells)], dtype=np.int64)
-    observed = np.zeros((len(curves), len(knots)))
-    observed[curve, knot + (weight > 0.5)] = 1.0
-    return _Grid(knots, curve, knot, weight, observed)
+    return _Grid(knots, curve, knot, weight)
 
 
 def _scales(rows: pd.DataFrame) -> Iterable[tuple[str, float, float]]:
@@ -228,7 +244,7 @@ def _keys(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[tuple[str, ...]]
 
 
 def _joined(key: tuple[str, ...]) -> str:
-    return " | ".join(key)
+    return " | ".join(key).rstrip(" |")
 
 
 def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -271,6 +287,14 @@ def _deviations(cells: pd.DataFrame, configs: tuple[str, ...]) -> Ints:
         found[_index(several, configs), regime] = 0
     found[found == 0] = np.arange(int((found == 0).sum()))
     return found
+
+
+def _two_nodes(curves: pd.DataFrame, n_fabric: int) -> Ints:
+    fabric, nodes = floats(curves, "order").astype(np.int64), floats(curves, "n_nodes")
+    return np.array(
+        [i for i in range(n_fabric) if (nodes[fabric == i] == 2).any() and (nodes[fabric == i] > 2).any()],
+        dtype=np.int64,
+    )
 
 
 def _index(values: Iterable[str], names: tuple[str, ...]) -> Ints:

@@ -24,6 +24,7 @@ BEYOND = 2.0  # octaves of knots beyond the measured sizes, where curves go back
 # Octaves over which residuals are alike. Fixed: of reach and size of a residual, curves tell little but their ratio, and a long
 # reach makes intervals far too wide. Protocols and algorithms change within an octave or two.
 REACH = 2.0
+COARSE = 4.0  # octaves between the nodes of what a log tells little of: deviations of settings, restlessness by size
 NUGGET = 1e-6  # keeps the factorisation of the knots' correlation stable
 ALIKE = 0.1  # doublings between two places with as many GPUs, which still differ
 
@@ -49,17 +50,10 @@ def correlate(knots: Floats) -> Floats:
     return np.asarray(np.linalg.cholesky(correlation), np.float64)
 
 
-def given(smooth: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Maps [knot, knot] of smooth values known at some knots: to independent ones, to the mean elsewhere, and its spread."""
-    correlation, n = smooth @ smooth.T, len(observed)
-    inside, outside = np.ix_(observed, observed), np.ix_(~observed, observed)
-    whiten, fill, spread = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    whiten[inside] = np.linalg.inv(np.linalg.cholesky(correlation[inside]))
-    fill[outside] = correlation[outside] @ np.linalg.inv(correlation[inside])
-    remains = correlation - fill @ correlation
-    rest = np.ix_(~observed, ~observed)
-    spread[rest] = np.linalg.cholesky(remains[rest])
-    return whiten, fill, spread
+def coarse(knots: Floats) -> Floats:
+    """Values at the knots of lines between nodes `COARSE` octaves apart, [knot, node]."""
+    node = np.linspace(knots[0], knots[-1], max(2, round((knots[-1] - knots[0]) / COARSE) + 1))
+    return np.stack([np.interp(knots, node, one) for one in np.eye(len(node))], axis=1)
 
 
 def between_knots(knots: Floats, x: Floats) -> tuple[Ints, Floats]:

@@ -96,6 +96,56 @@ def place(op: ArrayLike, n_gpus: ArrayLike, n_nodes: ArrayLike) -> Place:
     return Place(n, nodes, rounds * (per_node - 1.0), net_hops, np.where(whole, 1.0, rounds * (n - 1.0) / n))
 
 
+class Reference(NamedTuple):
+    """Where the law of each fabric is held, arrays [fabric].
+
+    Attributes:
+        hops, net_hops: of its smallest measured group, where the latency is held.
+        bus, net_bus: of its largest measured groups in a node and across nodes, where the bandwidths are held.
+    """
+
+    hops: Any
+    net_hops: Any
+    bus: Any
+    net_bus: Any
+
+
+def from_reference(held: Parameters, at: Reference) -> dict[str, Any]:
+    """The law's parameters, of values that measurements fix one by one.
+
+    What is held under the names of the parameters: for `log_base_s` the log latency at the reference; for the hops their log
+    ratio to the base; for the bandwidths the log bytes of message per second there. Latency and bandwidth are what a log says;
+    how they divide into base and hops, bus and copy, groups of one size do not tell. Each step adds to one value a function of
+    the others, so that volumes, and with them densities, stay the same.
+    """
+    kept = jnp.where(at.net_hops > 0, _sigmoid(held["logit_hop_share"]), 1.0)
+    parts = jnp.exp(held["log_hop_s"]) * at.hops * kept + jnp.exp(held["log_net_hop_s"]) * at.net_hops
+    base, copy = held["log_base_s"] - jnp.log1p(parts), jnp.exp(held["log_copy"])
+    return {
+        **held,
+        "log_base_s": base,
+        "log_hop_s": base + held["log_hop_s"],
+        "log_net_hop_s": base + held["log_net_hop_s"],
+        "log_bytes_per_s": held["log_bytes_per_s"] + jnp.log(at.bus + copy),
+        "log_net_bytes_per_s": held["log_net_bytes_per_s"] + jnp.log(at.net_bus + copy),
+    }
+
+
+def to_reference(p: Parameters, at: Reference) -> dict[str, Any]:
+    """The inverse of `from_reference`."""
+    kept = jnp.where(at.net_hops > 0, _sigmoid(p["logit_hop_share"]), 1.0)
+    hop, net_hop = p["log_hop_s"] - p["log_base_s"], p["log_net_hop_s"] - p["log_base_s"]
+    parts, copy = jnp.exp(hop) * at.hops * kept + jnp.exp(net_hop) * at.net_hops, jnp.exp(p["log_copy"])
+    return {
+        **p,
+        "log_base_s": p["log_base_s"] + jnp.log1p(parts),
+        "log_hop_s": hop,
+        "log_net_hop_s": net_hop,
+        "log_bytes_per_s": p["log_bytes_per_s"] - jnp.log(at.bus + copy),
+        "log_net_bytes_per_s": p["log_net_bytes_per_s"] - jnp.log(at.net_bus + copy),
+    }
+
+
 def priors(law: str) -> dict[str, Prior]:
     """Priors of all parameters of `law`, by site name."""
     return PRIORS | SHAPES[law]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
@@ -24,10 +23,13 @@ from prism_jax.hints import did_you_mean
 
 from ...model import Draws
 from . import laws as laws
+from .collapsed import residuals
 from .columns import FABRIC, known_op
 from .data import CollectivesData
-from .knots import SLOPE, Ints, axis, between_knots, doublings, steps
+from .knots import Ints, axis, between_knots, doublings, steps
+from .trust import DF
 
+SMALLEST_SPREAD = 1e-3  # of log seconds: nccl-tests prints two to four digits
 FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 
 
@@ -48,37 +50,57 @@ class Place:
     config: int | Ints
 
 
-def at_knots(law: str, parameters: Mapping[str, Any], data: CollectivesData) -> Any:
-    """Log seconds of the law at the knots of every curve, [curve, knot]; parameters are [fabric]."""
-    of_curve = {name: value[data.curve_fabric][:, None] for name, value in parameters.items()}
-    where = laws.Place(*(value[:, None] for value in data.curve_where))
-    log_bytes = (data.knots[None] + SLOPE * jnp.log2(data.curve_gpus)[:, None]) * jnp.log(2.0)
-    return laws.log_seconds(law, of_curve, where, jnp.exp(log_bytes))
+def between(table: Any, row: Any, data: CollectivesData) -> Any:
+    """Values at every cell, between its two knots, of a table [..., row, knot]."""
+    return table[..., row, data.knot] * (1.0 - data.weight) + table[..., row, data.knot + 1] * data.weight
 
 
-def interpolated(data: CollectivesData) -> Floats:
-    """Log seconds at the knots of every curve through its cells: flat below them, in proportion to size above."""
-    field = np.zeros((len(data.curve_from), len(data.knots)))
-    x = axis(np.exp(data.log_bytes), data.n_gpus)
-    for i in range(len(field)):
-        here = data.curve == i
-        at = np.unique(x[here])
-        centre = np.array([np.median(data.log_s[here][x[here] == one]) for one in at])
-        field[i] = np.interp(data.knots, at, centre) + np.log(2.0) * np.maximum(data.knots - at[-1], 0.0)
-    return field
+def scale_of_curves(data: CollectivesData, scales: Mapping[str, Any], xp: Any) -> Any:
+    """Spread of the step from the curve below to each curve [..., curve], of spreads [...]; `xp` is NumPy or its JAX twin."""
+    curve, step, across = (
+        xp.asarray(scales[name])[..., None] for name in ("curve_scale", "step_scale", "across_scale")
+    )
+    walked = xp.sqrt(step**2 * data.curve_step + across**2 * data.curve_across)
+    return xp.where(data.curve_from < 0, curve, walked)
 
 
-def typical_deviation(data: CollectivesData, field: Floats) -> Floats:
-    """Median log deviation of every configuration with one of its own from `field`, at the knots [deviation, knot]."""
-    at_cell = field[data.curve, data.knot] * (1.0 - data.weight) + field[data.curve, data.knot + 1] * data.weight
-    number = data.deviation_of[data.config, (data.n_nodes > 1).astype(int)]
-    nearest = data.knot + (data.weight > 0.5)
-    out = np.zeros((data.n_deviation, len(data.knots)))
-    for i in range(data.n_deviation):
-        at = np.unique(nearest[number == i])
-        centre = [np.median((data.log_s - at_cell)[(number == i) & (nearest == knot)]) for knot in at]
-        out[i] = np.interp(np.arange(len(data.knots)), at, np.array(centre))
-    return out
+def deviation_number(data: CollectivesData) -> Any:
+    """Deviation of every cell's configuration in its regime, -1 for none [cell]."""
+    return data.deviation_of[data.config, (data.n_nodes > 1).astype(int)]
+
+
+def variance_of_cells(data: CollectivesData, uneven: Any, noise: Any, profile: Any, xp: Any) -> Any:
+    """Variance of each cell around its curve [..., cell]: unevenness, and the noise that the mean of its repeats keeps.
+
+    Args:
+        uneven, noise: log scales of every cell [..., cell].
+        profile: how much more restless than others each size is [..., knot].
+        xp: NumPy or its JAX twin.
+    """
+    restless = between(profile[..., None, :], np.zeros(1, dtype=np.int64), data)
+    rows = xp.exp(2.0 * noise) / data.n_row if data.repeat.shape[0] else 0.0
+    return xp.exp(2.0 * (uneven + restless)) / data.trust + rows + SMALLEST_SPREAD**2
+
+
+def _log_scale(data: CollectivesData, draws: Draws, fabric: Ints, kind: str) -> Floats:
+    level, growth = np.asarray(draws[f"{kind}_level"]), np.asarray(draws[f"{kind}_growth"])
+    return level[:, fabric] + growth[:, None] * doublings(data.n_gpus)
+
+
+def drawn_residuals(law: str, data: CollectivesData, draws: Draws, rng: np.random.Generator) -> dict[str, Floats]:
+    """Draws of the residuals at the knots, {"residual": [draw, curve, knot]}."""
+    fabric = data.curve_fabric[data.curve]
+    parameters = {name: np.asarray(draws[name])[:, fabric] for name in (*laws.priors(law), "two_node")}
+    with jax.enable_x64(True):
+        centre = np.array(laws.log_seconds(law, parameters, data.where, np.exp(data.log_bytes)))
+    if data.n_deviation:
+        number = deviation_number(data)
+        centre += np.where(number < 0, 0.0, between(np.asarray(draws["deviation"]), number, data))
+    centre += np.asarray(draws["in_place"])[:, None] * data.in_place
+    spreads = {kind: _log_scale(data, draws, fabric, kind) for kind in ("uneven", "noise")}
+    scale = scale_of_curves(data, draws, np)
+    variance = variance_of_cells(data, **spreads, profile=np.asarray(draws["profile"]), xp=np)
+    return {"residual": residuals(data, data.log_s - centre, variance, scale, np.asarray(draws["profile"]), rng)}
 
 
 def log_centre(
@@ -111,7 +133,8 @@ def noise(data: CollectivesData, draws: Draws, place: Place, n_bytes: ArrayLike,
             level = level + FABRIC_NOISE * rng.standard_normal(len(level))
         scale = np.exp(level + draws[growth] * doublings(place.n_gpus))
         scale = scale[:, None] * np.exp(restless if kind == "uneven" else 0.0)
-        total += scale * rng.standard_t(draws[f"{kind}_df"][:, None], size=total.shape)
+        df = DF if kind == "uneven" else draws["noise_df"][:, None]
+        total += scale * rng.standard_t(df, size=total.shape)
     return total
 
 

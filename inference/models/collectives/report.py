@@ -15,28 +15,47 @@ from prism_jax.variability.tree import ClassVariability, Variability
 from ...model import Draws
 from . import laws as laws
 from .data import CollectivesData
-from .knots import doublings
+from .knots import axis, between_knots, doublings
+from .least_squares import FittedLaw, drawn, fit_laws
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 2.0  # what the StudentT family takes
 DF_RANGE = (1.1, 200.0)
+SHORT_BYTES = 1024.0  # the message whose time is called latency: short on any link, and in nearly every log
 
 
 def describe(law: str, data: CollectivesData, draws: Draws) -> dict[str, Any]:
-    """Figures with 90 % intervals: [5 %, median, 95 %]."""
+    """Figures with 90 % intervals: [5 %, median, 95 %]; what the data leave at its prior is not among them."""
+    least = fit_laws(law, data)
+    several = len(data.curve_gpus) > len(data.fabrics)
     return {
         "law": law,
         "n_cells": len(data.log_s),
         "n_repeats": len(data.repeat),
         "fabrics": {name: _fabric(law, data, draws, i) for i, name in enumerate(data.fabrics)},
+        "least_squares": {name: _least_squares(law, data, i, least[i]) for i, name in enumerate(data.fabrics)},
         "residual_sd": _interval(draws["curve_scale"]),
-        "residual_sd_per_doubling": _interval(draws["step_scale"]),
-        "residual_sd_across_nodes": _interval(draws["across_scale"]),
-        "noise_growth_per_doubling": _interval(np.exp(draws["noise_growth"])),
-        "unevenness_growth_per_doubling": _interval(np.exp(draws["uneven_growth"])),
-        "noise_degrees_of_freedom": _interval(draws["noise_df"]),
+        **({"residual_sd_per_doubling": _interval(draws["step_scale"])} if several else {}),
+        **({"residual_sd_across_nodes": _interval(draws["across_scale"])} if data.curve_across.any() else {}),
+        **({"noise_growth_per_doubling": _interval(np.exp(draws["noise_growth"]))} if several else {}),
+        **({"unevenness_growth_per_doubling": _interval(np.exp(draws["uneven_growth"]))} if several else {}),
+        **({"noise_degrees_of_freedom": _interval(draws["noise_df"])} if len(data.repeat) else {}),
         "in_place_over_out_of_place": _interval(np.exp(draws["in_place"])),
         "notes": list(data.notes),
     }
+
+
+def judged(law: str, data: CollectivesData, draws: Draws) -> dict[str, np.ndarray]:
+    """What the data can tell, as draws [chain, draw, ...]: the law where it was measured, and the spreads of levels they have."""
+    fabric = data.curve_fabric
+    p = {name: np.asarray(draws[name])[..., fabric] for name in (*laws.priors(law), "two_node")}
+    with jax.enable_x64(True):
+        latency = np.asarray(laws.log_seconds(law, p, data.curve_where, SHORT_BYTES))
+        bandwidth = -np.log(np.asarray(laws.wire_s_per_byte(p, data.curve_where)))
+    names = ["curve_scale", "log_uneven", "in_place", *(["log_noise"] if len(data.repeat) else [])]
+    if len(data.curve_gpus) > len(data.fabrics):
+        names += ["step_scale", "uneven_growth", *(["noise_growth"] if len(data.repeat) else [])]
+    names += ["across_scale"] if data.curve_across.any() else []
+    return {"log_latency_s": latency, "log_bytes_per_s": bandwidth} | {name: np.asarray(draws[name]) for name in names}
 
 
 def noise_scale(
@@ -72,22 +91,61 @@ def variability(data: CollectivesData, draw: Mapping[str, np.ndarray], n_gpus: f
 
 
 def _fabric(law: str, data: CollectivesData, draws: Draws, fabric: int) -> dict[str, Any]:
-    """Latency and bus bandwidth that the law gives at every measured scale, and unevenness and noise there."""
+    """Latency and bus bandwidth at every measured scale, and unevenness and noise there."""
     p = {name: np.asarray(draws[name])[:, fabric] for name in (*laws.priors(law), "two_node")}
     out = {}
     for i in np.flatnonzero(data.curve_fabric == fabric):
-        where = laws.Place(*(float(value[i]) for value in data.curve_where))
-        with jax.enable_x64(True):
-            latency = np.asarray(laws.latency_s(p, where))
-            bandwidth = where.bus / np.asarray(laws.wire_s_per_byte(p, where))
-        out[f"{where.n_gpus:g} GPUs in {where.n_nodes:g} nodes"] = {
-            "latency_s": _interval(latency),
-            "bus_bytes_per_s": _interval(bandwidth),
-            "noise": _interval(noise_scale(data, draws, fabric, where.n_gpus)),
-            "unevenness": _interval(noise_scale(data, draws, fabric, where.n_gpus, "uneven")),
+        residual = np.asarray(draws["residual"])[:, i]
+        below, share = between_knots(data.knots, _ends(data, int(i)))
+        low, high = (residual[:, below] * (1.0 - share) + residual[:, below + 1] * share).T
+        latency, bandwidth = _latency_and_bandwidth(law, p, data, int(i))
+        out[scale_name(data, int(i))] = {
+            "latency_s": _interval(latency * np.exp(low)),
+            "bus_bytes_per_s": _interval(bandwidth * np.exp(-high)),
+            "noise": _interval(noise_scale(data, draws, fabric, data.curve_gpus[i])),
+            "unevenness": _interval(noise_scale(data, draws, fabric, data.curve_gpus[i], "uneven")),
         }
     return out
 
 
+def _least_squares(law: str, data: CollectivesData, fabric: int, found: FittedLaw) -> dict[str, Any]:
+    """Latency and bus bandwidth of the law alone, by least squares: [5 %, estimate, 95 %]."""
+    p = drawn(law, data, fabric, found)
+    out: dict[str, Any] = {}
+    for i in np.flatnonzero(data.curve_fabric == fabric):
+        latency, bandwidth = _latency_and_bandwidth(law, p, data, int(i))
+        out[scale_name(data, int(i))] = {
+            "latency_s": _around_estimate(latency),
+            "bus_bytes_per_s": _around_estimate(bandwidth),
+        }
+    return out | {"left_by_the_law": found.spread}
+
+
+def scale_name(data: CollectivesData, curve: int) -> str:
+    """What a scale is called in reports."""
+    nodes = data.curve_nodes[curve]
+    return f"{data.curve_gpus[curve]:g} GPUs in {nodes:g} {'nodes' if nodes > 1 else 'node'}"
+
+
+def _ends(data: CollectivesData, curve: int) -> np.ndarray:
+    """Where along the knots a short message and the largest measured one of a curve lie."""
+    largest = float(data.log_bytes[data.curve == curve].max())
+    return axis([SHORT_BYTES, np.exp(largest)], data.curve_gpus[curve])
+
+
+def _latency_and_bandwidth(law: str, p: laws.Parameters, data: CollectivesData, curve: int) -> tuple[Any, Any]:
+    """Seconds of a short message and bus bytes per second of a very long one [draw], by the law alone."""
+    where = laws.Place(*(float(value[curve]) for value in data.curve_where))
+    with jax.enable_x64(True):
+        latency = np.exp(np.asarray(laws.log_seconds(law, p, where, SHORT_BYTES)))
+        return latency, where.bus / np.asarray(laws.wire_s_per_byte(p, where))
+
+
 def _interval(values: np.ndarray) -> list[float]:
     return [float(value) for value in np.quantile(np.asarray(values), [0.05, 0.5, 0.95])]
+
+
+def _around_estimate(values: np.ndarray) -> list[float]:
+    """The same of draws of which the first is the estimate."""
+    low, _, high = _interval(values)
+    return [low, float(values[0]), high]

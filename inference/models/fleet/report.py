@@ -16,6 +16,7 @@ from ...summary import interval
 from .data import FleetData
 from .evidence import POSITIVE, Component, far_nodes, slow_chips
 
+LARGEST_PROB = 0.999  # of the slower component of a `Mixture`
 SMALLEST_CV = 1e-5
 CLASS_WORDS = {  # part of a kernel's name -> kernel class
     "gemm": ("gemm", "matmul", "cublas", "linear", "conv"),
@@ -179,5 +180,10 @@ def _gpu_family(draw: Mapping[str, np.ndarray], k: int) -> Family:
     shift = tau * float(draw["slow_shift"])
     bulk, slow = np.hypot(tau, own), np.hypot(tau * float(draw["slow_spread"]), own)
     if shift >= 0.0:
-        return Mixture(float(bulk), p, float(np.exp(shift)), float(slow))
-    return Mixture(float(slow), 1.0 - p, float(np.exp(-shift)), float(bulk))
+        return Mixture(float(bulk), _prob(p), float(np.exp(shift)), float(slow))
+    return Mixture(float(slow), _prob(1.0 - p), float(np.exp(-shift)), float(bulk))
+
+
+def _prob(drawn: float) -> float:
+    """What a mixture takes for the probability of its slower component: draws may put all chips into one of the two."""
+    return min(max(drawn, 1.0 - LARGEST_PROB), LARGEST_PROB)

@@ -41,12 +41,17 @@ from ...report.types.trace import (
 if TYPE_CHECKING:
     from ...explain.types import Stragglers, TraceCriticality
 
-WARM_UP = 2.0  # times the median step
 LEVELS = ("position", "step", "rank", "micro_batch", "own")
 
 
-def trace_facts(recorded: Trace | StepLog, more_notes: Sequence[str] = ()) -> TraceFacts:
-    """What was recorded."""
+def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequence[str] = ()) -> TraceFacts:
+    """What was recorded.
+
+    Args:
+        recorded: trace or log.
+        n_left_out: first steps that are not in `recorded`.
+        more_notes: beside those of the recording.
+    """
     step_s = recorded.step_s
     times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
     is_log = isinstance(recorded, StepLog)
@@ -58,18 +63,11 @@ def trace_facts(recorded: Trace | StepLog, more_notes: Sequence[str] = ()) -> Tr
         n_steps=len(step_s),
         first_step=int(recorded.steps[0]),
         last_step=int(recorded.steps[-1]),
+        n_left_out=n_left_out,
         step_s=RecordedTimes(**times, mean=float(step_s.mean()), cv=float(step_s.std() / step_s.mean())),
-        notes=(*recorded.notes, *_warm_up(step_s), *_means(recorded), *more_notes),
+        notes=(*recorded.notes, *_means(recorded), *more_notes),
         op_types=None if is_log else _op_types(recorded),
     )
-
-
-def _warm_up(step_s: Floats) -> list[str]:
-    """A first step that is no step like the others; predictions would repeat it."""
-    ratio = float(step_s[0] / np.median(step_s))
-    if len(step_s) < 3 or ratio < WARM_UP:
-        return []
-    return [f"the first recorded step takes {ratio:.3g} times the median: if it is a warm-up, leave it out of the file"]
 
 
 def _means(recorded: Trace | StepLog) -> list[str]:
@@ -166,11 +164,12 @@ def what_if_report(
     critical: TraceCriticality,
     changes: Mapping[str, TracePrediction],
     record: RunRecord,
+    n_left_out: int = 0,
 ) -> WhatIfReport:
     """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
     rank = trace.rank
     return WhatIfReport(
-        info=trace_facts(trace),
+        info=trace_facts(trace, n_left_out),
         slowdown=found.slowdown,
         worst_workers_share=None if isnan(found.m_w) else found.m_w,
         last_stage_share=None if isnan(found.m_s) else found.m_s,

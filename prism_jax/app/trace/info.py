@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...io.write import run_record
+from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import ReplayFacts, TraceInfoReport, TraceReplayReport
@@ -12,12 +13,16 @@ from .facts import trace_facts
 from .source import TraceSource, named, recorded, recorded_ops
 
 
-def describe_trace(source: TraceSource, *, meta: str | Path | None = None) -> TraceInfoReport:
+def describe_trace(
+    source: TraceSource, *, meta: str | Path | None = None, skip: int | None = None, unit: str | None = None
+) -> TraceInfoReport:
     """What a trace or log holds. No JAX.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        unit: of step times whose name does not say it: s, ms, us or ns.
 
     Raises:
         DataError, ConfigError: it cannot be read.
@@ -26,7 +31,7 @@ def describe_trace(source: TraceSource, *, meta: str | Path | None = None) -> Tr
         >>> describe_trace("local_cluster").info.n_steps
         40
     """
-    return TraceInfoReport(trace_facts(recorded(source, meta)))
+    return TraceInfoReport(trace_facts(*without_warm_up(recorded(source, meta, unit), skip)))
 
 
 def replay_trace(source: TraceSource, *, meta: str | Path | None = None) -> TraceReplayReport:

@@ -15,6 +15,7 @@ from ...recorded.doubts import doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
+from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import Asked, ReplayFacts, TracePredictionReport
@@ -84,6 +85,8 @@ def run_trace_prediction(
     n_replica: int | None = None,
     n_micro_batch: int | None = None,
     n_draw: int = 4000,
+    skip: int | None = None,
+    unit: str | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> TracePredictionRun:
@@ -95,13 +98,16 @@ def run_trace_prediction(
         check: how to check the prediction.
         n_replica, n_micro_batch: of the job to predict, where it is not the recorded one.
         n_draw: steps to draw.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        unit: of step times whose name does not say it: s, ms, us or ns.
         seed: same seed, same answer.
         progress: told what is being done.
 
     Raises:
         DataError, ConfigError: the recording cannot be read, or is a log where ops are needed.
     """
-    found, asked = recorded(source, meta), Asked(n_replica, n_micro_batch)
+    found, n_left_out = without_warm_up(recorded(source, meta, unit), skip)
+    asked = Asked(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
     from ...recorded.cross_validation import fit_and_predict, splits  # need JAX, which mistakes above do not wait for
@@ -121,9 +127,11 @@ def run_trace_prediction(
         "fit_replicas": check.fit_replicas,
         "splits": check.n_split,
         "draws": n_draw,
+        "skip": skip,
+        "unit": unit,
     }
     report = TracePredictionReport(
-        info=trace_facts(found, more_notes),
+        info=trace_facts(found, n_left_out, more_notes),
         asked=asked,
         fit_replicas=check.fit_replicas,
         n_train=n_train,

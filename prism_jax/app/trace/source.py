@@ -13,19 +13,20 @@ from ...recorded.trace.trace import Trace
 TraceSource: TypeAlias = str | Path | Trace | StepLog
 
 
-def recorded(source: TraceSource, meta: str | Path | None = None) -> Trace | StepLog:
+def recorded(source: TraceSource, meta: str | Path | None = None, unit: str | None = None) -> Trace | StepLog:
     """What is recorded, ops or step times.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        unit: of step times whose name does not say it: s, ms, us or ns.
 
     Raises:
         DataError, ConfigError: see `open_trace`.
     """
     if isinstance(source, (Trace, StepLog)):
         return source
-    return open_trace(str(source), None if meta is None else str(meta))
+    return open_trace(str(source), None if meta is None else str(meta), unit)
 
 
 def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:

@@ -12,6 +12,7 @@ from ...io.write import run_record
 from ...progress import Progress, silent
 from ...recorded.recorded_job import RecordedJob
 from ...recorded.trace.trace import Trace
+from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import WhatIfReport
@@ -73,6 +74,7 @@ def run_what_if(
     meta: str | Path | None = None,
     changes: Changes = Changes(),
     n_draw: int = 4000,
+    skip: int | None = None,
     seed: int = 0,
     inputs: Mapping[str, Any] | None = None,
     progress: Progress = silent,
@@ -84,6 +86,7 @@ def run_what_if(
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
         changes: what to change.
         n_draw: steps to draw for every change.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
         seed: the same for every change, so that differences are due to the change alone.
         inputs: what the run record says of the changes; None: the changes themselves.
         progress: told what is being done.
@@ -91,7 +94,7 @@ def run_what_if(
     Raises:
         DataError, ConfigError: the recording cannot be read, or a change does not apply to it.
     """
-    trace = recorded_ops(source, meta)
+    trace, n_left_out = without_warm_up(recorded_ops(source, meta), skip)
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
     keep_programs()
@@ -109,9 +112,17 @@ def run_what_if(
     for what, changed in _changes(job, replaced, changes):
         progress(0.0, what)
         predictions[what] = predict_job(changed, key=jax.random.key(seed), n_draw=n_draw)
-    told = {"file": named(source), "meta": meta, **(_inputs(changes) if inputs is None else inputs), "draws": n_draw}
+    told = {
+        "file": named(source),
+        "meta": meta,
+        **(_inputs(changes) if inputs is None else inputs),
+        "draws": n_draw,
+        "skip": skip,
+    }
     record = from_plain(RunRecord, run_record(told, seed))
-    return WhatIfRun(what_if_report(trace, found, trace_criticality(job), predictions, record), found, trace)
+    return WhatIfRun(
+        what_if_report(trace, found, trace_criticality(job), predictions, record, n_left_out), found, trace
+    )
 
 
 def _inputs(changes: Changes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`prism-jax calibrate RUNS`: the shipped calibration updated by measured runs of one's own cluster."""
+"""`prism-jax calibrate [RUNS] [--log JOB=LOG]`: the shipped calibration updated by measured runs of one's own cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,29 @@ from ..result import emit
 from ..verbosity import say
 
 Runs = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="RUNS",
         help="CSV of measured runs: columns job (a job file) and measured_step_time_s, or the schema of steps.csv.",
     ),
+]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="JOB=LOG",
+        help="A job file and its training log (formats: `prism-jax show traces`); may be repeated.",
+    ),
+]
+Skip = Annotated[
+    int | None,
+    typer.Option(
+        "--skip", min=0, metavar="N", help="Leave out the first N steps of every log; 0 keeps all. [default: warm-up]"
+    ),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option("--unit", metavar="UNIT", help="Unit of step times in logs that do not say it: s, ms, us or ns."),
 ]
 Out = Annotated[
     str | None,
@@ -40,7 +58,10 @@ Suggest = Annotated[
 
 
 def calibrate(
-    runs: Runs,
+    runs: Runs = None,
+    log: Log = None,
+    skip: Skip = None,
+    unit: Unit = None,
     out: Out = None,
     framework: Framework = "",
     suggest: Suggest = None,
@@ -49,7 +70,9 @@ def calibrate(
 ) -> None:
     """Calibrate the cost model with a few measured runs, and show how the error falls with their number."""
     if suggest is not None:
-        if out is not None or framework:
+        if runs is None:
+            raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
+        if out is not None or framework or log:
             raise DataError(
                 "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
             )
@@ -57,7 +80,23 @@ def calibrate(
             emit(app.suggest_runs(runs, suggest), json)
         return
     with working() as progress:
-        run = app.run_calibration(runs, framework=framework, out=out, seed=seed, progress=progress)
+        run = app.run_calibration(
+            runs,
+            logs=[_job_log(text) for text in log or []],
+            skip=skip,
+            unit=unit,
+            framework=framework,
+            out=out,
+            seed=seed,
+            progress=progress,
+        )
     emit(run.report, json)
     if run.kept is not None:
         say(f"wrote {run.kept}")
+
+
+def _job_log(text: str) -> app.JobLog:
+    job, equals, log = text.partition("=")
+    if not (equals and job.strip() and log.strip()):
+        raise DataError(f"--log {text}: write JOB=LOG, such as --log job.yaml=train.log")
+    return app.JobLog(job.strip(), log.strip())

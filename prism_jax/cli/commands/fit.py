@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,12 @@ Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="COLUMN=UNIT",
 Where = Annotated[
     list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Keep only rows with that value.")
 ]
+Collective = Annotated[
+    str | None,
+    typer.Option(
+        "--collective", metavar="NAME", help="What was run, for logs that do not say it: all_reduce, all_gather, ..."
+    ),
+]
 Chains = Annotated[int, typer.Option("--chains", min=1, max=64, help="Number of NUTS chains.")]
 Draws = Annotated[
     int,
@@ -83,6 +90,7 @@ def _command(model: str) -> Callable[..., None]:
         mapping: Map = None,
         unit: Unit = None,
         where: Where = None,
+        collective: Collective = None,
         chains: Chains = 4,
         draws: Draws = 500,
         seed: Seed = 0,
@@ -94,6 +102,7 @@ def _command(model: str) -> Callable[..., None]:
                 model,
                 files,
                 columns=columns,
+                collective=collective,
                 method=method,
                 holdout=None if holdout is None else app.Holdout(holdout, splits),
                 n_chain=chains,
@@ -111,6 +120,14 @@ def _command(model: str) -> Callable[..., None]:
             say(_failed(run.kept, out), always=True)
             raise typer.Exit(FAILED)
 
+    return command if model == "collectives" else _without(command, "collective")
+
+
+def _without(command: Callable[..., None], option: str) -> Callable[..., None]:
+    """The command without an option that its model has no use for."""
+    signature = inspect.signature(command, eval_str=True)
+    kept = [item for name, item in signature.parameters.items() if name != option]
+    command.__signature__ = signature.replace(parameters=kept)  # pyright: ignore[reportFunctionMemberAccess]
     return command
 
 

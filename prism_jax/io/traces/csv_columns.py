@@ -25,7 +25,7 @@ def read_columns(path: Path, columns: Sequence[Column]) -> OpColumns:
         DataError: cannot be read, not UTF-8, not CSV, an unknown, repeated or missing column, a row of another length, a value
             that is not a number or that no trace contains; names file:line and field.
     """
-    rows = _Rows(path)
+    rows = CsvRows(path)
     header = next(iter(rows), None)
     if header is None:
         raise DataError(f"{path}: the file is empty. Its first line names the columns.")
@@ -46,13 +46,17 @@ def read_columns(path: Path, columns: Sequence[Column]) -> OpColumns:
     return found
 
 
-class _Rows:
-    """Rows of text, and the number of the line that the last one ended on."""
+class CsvRows:
+    """Rows of text, and the number of the line that the last one ended on; empty lines are left out.
 
-    def __init__(self, path: Path) -> None:
+    Raises:
+        DataError: as rows are read: not CSV or not UTF-8; names file:line.
+    """
+
+    def __init__(self, path: Path, separator: str = ",") -> None:
         self.path = path
         self.number = 1
-        self._rows = csv.reader(self._texts(), strict=True)
+        self._rows = csv.reader(self._texts(), strict=True, delimiter=separator)
 
     def __iter__(self) -> Iterator[list[str]]:
         while True:
@@ -77,7 +81,7 @@ class _Rows:
             yield text.lstrip("\ufeff") if self.number == 1 else text
 
 
-def _numbered(rows: _Rows, n_columns: int) -> Iterator[tuple[int, list[str]]]:
+def _numbered(rows: CsvRows, n_columns: int) -> Iterator[tuple[int, list[str]]]:
     for row in rows:
         if len(row) != n_columns:
             raise DataError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from ...errors import DataError
 from .format import FileStart, TraceFormat
 from .formats import SHIPPED, added_formats, what_is_read
+from .logs.scalars.event_file import EVENT_FILE
 from .refuse import PARQUET, SAMPLE_BYTES, ZSTD, refuse_binary, refuse_packed
 from .streams import check_file, head
 
@@ -40,5 +41,5 @@ def _refuse(begins: FileStart) -> None:
         )
     if start.startswith(b"SQLite format 3\0"):
         raise DataError(f"{path}: an SQLite database (Nsight Systems?). Those are not read; {what_is_read()} are.")
-    if not start.startswith(PARQUET):
+    if not start.startswith(PARQUET) and not EVENT_FILE.recognises(begins):
         refuse_binary(path, start[:SAMPLE_BYTES], what_is_read())

@@ -49,6 +49,8 @@ class TraceFormat:
             format reads.
         read: ops, or step times, of one job from its files (one file, unless there is `of_folder`). Beside the ops it may return
             the degrees that the files state. Raises `DataError` that names the place and the remedy.
+        read_in_unit: the same for files that may leave the unit of step times open: files and seconds of the unit that a person
+            states. None where there is nothing to state.
         of_folder: the files of one job among those in a folder; None where a job is one file.
     """
 
@@ -57,3 +59,4 @@ class TraceFormat:
     recognises: Callable[[FileStart], bool]
     read: Callable[[Sequence[Path]], Recording]
     of_folder: Callable[[Sequence[Path]], Sequence[Path]] | None = None
+    read_in_unit: Callable[[Sequence[Path], float], Recording] | None = None

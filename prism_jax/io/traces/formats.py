@@ -8,8 +8,9 @@ from ..._core.registry import Registry
 from ...errors import DataError
 from .format import TraceFormat
 from .kineto.format import KINETO
+from .logs.formats import OF_SCALARS
 from .logs.mllog import MLLOG
-from .logs.text_log import TEXT_LOG
+from .logs.text.read import TEXT_LOG
 from .plain_table import PLAIN_CSV, PLAIN_PARQUET
 from .straggler_parquet import STRAGGLER_PARQUET
 
@@ -18,6 +19,7 @@ SHIPPED = (
     MLLOG,
     PLAIN_CSV,
     KINETO,
+    *OF_SCALARS,
     PLAIN_PARQUET,
     STRAGGLER_PARQUET,
 )  # any text that nobody else claims is a log

@@ -14,15 +14,16 @@ from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ..job.examples import example_traces
 from .detect import detect
-from .format import TraceFormat
+from .format import Recording, TraceFormat
 from .formats import TRACE_FORMATS
 from .kineto.format import KINETO
+from .logs.scalars.names import UNITS
 from .meta import find_meta, read_meta
 
 MAX_FILES = 100_000  # of a folder or a pattern
 
 
-def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | StepLog:
+def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | None = None) -> Trace | StepLog:
     """The recorded job at `path`.
 
     Args:
@@ -30,6 +31,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
             such as "run/rank*.json"; or the name of a shipped trace. The content decides the format.
         meta: file with the degrees of the job (see `meta.py`); by default the one beside the trace, then what the trace itself
             says, then the highest ranks in it.
+        unit: of step times whose name does not say it: s, ms, us or ns.
 
     Returns:
         The ops of all workers and steps; the step times alone where the format holds no ops (logs).
@@ -42,7 +44,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
     path = _named(path)
     paths = _paths(path)
     known = _one_format(paths)
-    found = known.read(paths)
+    found = known.read(paths) if unit is None else _read_in_unit(known, paths, unit)
     if isinstance(found, StepLog):
         return found if job is None else replace(found, name=job.name)
     table, inside = (found, None) if isinstance(found, OpTable) else found
@@ -51,6 +53,16 @@ def open_trace(path: str | Path, meta: str | Path | None = None) -> Trace | Step
         folder = named if named.is_dir() else named.parent
         inside = replace(inside, name=folder.resolve().name or inside.name)
     return _assembled(table, named, job, inside)
+
+
+def _read_in_unit(known: TraceFormat, paths: list[Path], unit: str) -> Recording:
+    if unit not in UNITS:
+        raise DataError(f"--unit {unit}: not a unit of time. Name s, ms, us or ns.")
+    if known.read_in_unit is None:
+        raise DataError(
+            f"{paths[0]}: files of this format ({known.name}) say the unit of their times. Leave out --unit."
+        )
+    return known.read_in_unit(paths, UNITS[unit])
 
 
 def _one_format(paths: list[Path]) -> TraceFormat:

@@ -23,6 +23,7 @@ class StepLog:
         step_s: seconds per step, mean over the `n_steps` of the entry.
         n_steps: how many steps the time is a mean of; 1 where a single step was timed.
         notes: what people should know about the log.
+        framework: that wrote it; empty where that is not known.
 
     Raises:
         DataError: no entry, or a time or a count that is not positive and finite; names the entry.
@@ -34,6 +35,7 @@ class StepLog:
     step_s: Floats
     n_steps: Ints
     notes: tuple[str, ...] = ()
+    framework: str = ""
 
     def __post_init__(self) -> None:
         if not len(self.step) == len(self.step_s) == len(self.n_steps):

@@ -9,18 +9,24 @@ from ..quantity import bar
 from ..types.fit import FitFacts, FitReport, RowsRead
 
 BAR_WIDTH = 24
+MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
 SMALLEST_SHARE = 0.0005  # smaller ones would print as 0.0 %
 SKIPPED = ("variance_of", "variance_shares", "notes")
 
 
 REMEDY = {  # what failed -> what to do at the command line
-    "chains": "draw more (--draws 2000), or look at the data",
+    "few draws": "draw more (--draws 2000)",
+    "chains": (
+        "the chains disagree, and more draws seldom mend that: the data hold several things at once (machines, libraries, "
+        "settings; --where keeps one), or too little to tell them apart (add runs); or try --method map"
+    ),
     "divergences": (
         "the sampler does not reach all of the posterior, and more draws do not mend that: look at the data (several machines, "
         "sizes or kernels in one file? --where keeps one), or try --method map"
     ),
     "approximation": "use --method nuts",
 }
+LEAST_SQUARES = "the latency and bandwidth under `least squares` need no sampling and stand whatever the verdict"
 
 
 def lines(report: FitReport) -> list[str]:
@@ -31,7 +37,7 @@ def lines(report: FitReport) -> list[str]:
 def fit_lines(fit: FitFacts) -> list[str]:
     """Verdict, rows, shares of variance and parameters."""
     verdict = fit.verdict
-    remedy = [] if verdict.ok else [f"remedy: {REMEDY.get(verdict.cause, 'fit again, or look at the data')}"]
+    remedy = [] if verdict.ok else [f"remedy: {_remedy(fit)}"]
     found = [
         f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {verdict.sentence}",
         *remedy,
@@ -47,6 +53,13 @@ def fit_lines(fit: FitFacts) -> list[str]:
     found += ["", "parameters (median, 90 % interval)"]
     found += [f"  {line}" for line in _tree({k: v for k, v in fit.about.items() if k not in SKIPPED})]
     return found + [f"note: {note}" for note in fit.about.get("notes", ())]
+
+
+def _remedy(fit: FitFacts) -> str:
+    verdict = fit.verdict
+    few = verdict.cause == "chains" and verdict.r_hat is not None and verdict.r_hat <= MAX_R_HAT
+    known = REMEDY.get("few draws" if few else verdict.cause, "fit again, or look at the data")
+    return f"{known}; {LEAST_SQUARES}" if "least_squares" in fit.about else known
 
 
 def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
@@ -86,6 +99,8 @@ def _tree(value: Mapping[str, Any]) -> Iterator[str]:
 
 def _label(name: str) -> str:
     """Plain words of a name, with its unit after a comma where that is seconds."""
+    if name.endswith("_per_s"):
+        return name.removesuffix("_per_s").replace("_", " ") + " per s"
     return f"{name.removesuffix('_s')}{', s' * name.endswith('_s')}".replace("_", " ")
 
 

@@ -46,6 +46,7 @@ def lines(report: SiteReport) -> list[str]:
         *_moves(report),
         "",
         *_band(report.band),
+        *(f"note: {note}" for note in report.notes or ()),
     ]
 
 

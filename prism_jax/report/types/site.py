@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..codec import INLINE, Json
+from ..codec import INLINE, WHERE_KNOWN, Json
 from ..report import Report
 from .record import RunRecord
 
@@ -98,6 +98,7 @@ class SiteReport(Report):
         corrections: knob -> what became of it.
         site_factor: of everything alike.
         record: kept with the calibration.
+        notes: what people should know of the logs that runs are from; absent where there are none.
     """
 
     kind: ClassVar[str] = "site-calibration"
@@ -115,6 +116,7 @@ class SiteReport(Report):
     band: BandByStage
     elapsed_s: float
     record: Mapping[str, Json]
+    notes: Annotated[tuple[str, ...] | None, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)

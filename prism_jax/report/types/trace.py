@@ -53,6 +53,7 @@ class TraceFacts:
     Attributes:
         what: "trace" or "step log".
         name, job: the one of a log, the other of a trace.
+        n_left_out: first entries that are not counted: warm-up, or what was asked to be skipped.
         op_types: of a trace.
     """
 
@@ -63,6 +64,7 @@ class TraceFacts:
     last_step: int
     step_s: RecordedTimes
     notes: tuple[str, ...]
+    n_left_out: Annotated[int | None, WHERE_KNOWN] = None
     name: Annotated[str | None, WHERE_KNOWN] = None
     job: Annotated[RecordedJobFacts | None, WHERE_KNOWN] = None
     op_types: Annotated[Mapping[str, OpTypeFacts] | None, WHERE_KNOWN] = None

@@ -162,7 +162,7 @@ BROKEN = [
         "nccl-tests of an unknown collective",
         "run.log",
         (NCCL_HEADER + " 8 2 float sum -1 5.0 0.0 0.0 0 5.0 0.0 0.0 0\n").encode(),
-        r"run\.log: the log does not say which collective",
+        r"run\.log: the log does not say which collective .*--collective all_reduce",
     ),
     _file(
         "dcgmi without rows", "gpus.log", b"#Entity   TMPTR  POWER\nID  C  W\n", r"gpus\.log: .* without a row of a GPU"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,7 +74,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def read_text(
-    folder: Path, text: str, columns: Sequence[Column] = FLEET, name: str = "times.csv", **options: dict
+    folder: Path, text: str, columns: Sequence[Column] = FLEET, name: str = "times.csv", **options: Any
 ) -> Measurements:
     """The measurements of a file with that text."""
     return read_measurements([write(folder / name, text)], columns, **options)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from inference import measured
 from inference.data import Measurements, read_measurements
+from prism_jax.errors import DataError, FitError
 
 from .tables import COLLECTIVES, accounted, records, write
 
@@ -139,3 +141,20 @@ def test_logs_and_tables_go_together(tmp_path: Path) -> None:
     found = read_measurements([log, table], COLLECTIVES)
     assert found.frame["n_gpus"].tolist() == [2, 2, 4]
     assert found.frame["in_place"].isna().tolist() == [False, False, True]
+
+
+def test_the_collective_of_a_log_that_does_not_say_it_is_given_and_one_that_says_another_is_refused(
+    tmp_path: Path,
+) -> None:
+    plain = STARTS + ranks(8, 8) + NEW + row(8, 21.5, 21.25)
+    log = write(tmp_path / "run.log", plain)
+    found = read_measurements([log], COLLECTIVES, collective="reduce_scatter")
+    assert set(found.frame["op"]) == {"reduce_scatter"}
+    says = write(tmp_path / "says.log", "# Collective test starting: all_gather_perf\n" + plain)
+    assert set(read_measurements([says], COLLECTIVES, collective="all_gather").frame["op"]) == {"all_gather"}
+    with pytest.raises(DataError, match=r"says\.log: a log of all_gather, not of reduce_scatter"):
+        read_measurements([says], COLLECTIVES, collective="reduce_scatter")
+    with pytest.raises(FitError, match="did you mean reduce_scatter"):
+        measured([log], "collectives", collective="reduce_scater")
+    with pytest.raises(FitError, match="a model of fleet has none"):
+        measured([log], "fleet", collective="reduce_scatter")

@@ -9,6 +9,7 @@ import pytest
 
 from inference.data import read_measurements
 from prism_jax.errors import DataError
+from tests.support.training_logs import LOGS
 
 from .tables import STEPS, accounted, records, write
 
@@ -124,3 +125,32 @@ def test_text_logs_of_frameworks_are_read_too(tmp_path: Path) -> None:
 def test_a_damaged_entry_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.log:7: not JSON"):
         read_measurements([write(tmp_path / "a.log", about() + ':::MLLOG {"key": "ru\n')], STEPS)
+
+
+@pytest.mark.parametrize("kind", sorted(LOGS))
+def test_every_training_log_is_one_run(tmp_path: Path, kind: str) -> None:
+    written = LOGS[kind]
+    step_s = [1.25, 1.5, 1.125, 1.0, 1.375, 1.25]
+    found = read_measurements([write(tmp_path / written.name, written.write(step_s))], STEPS)
+    frame = found.frame
+    assert frame["duration_s"].tolist() == pytest.approx(step_s[written.lost :], abs=written.rounds_s)
+    assert set(frame["run"]) == {written.name}
+    assert (set(frame["framework"]) if "framework" in frame else {""}) == {written.framework}
+    assert accounted(found)
+
+
+def test_a_log_loses_its_warm_up_with_a_note(tmp_path: Path) -> None:
+    text = LOGS["MaxText"].write([30.0, 0.1, *[1.0, 1.01, 0.99] * 10])
+    found = read_measurements([write(tmp_path / "train.log", text)], STEPS)
+    assert len(found.frame) == 30
+    assert any(note.endswith("times the median of the others, 1 s)") for note in found.hygiene.notes)
+
+
+def test_a_table_of_one_run_takes_a_stated_unit_and_a_table_of_runs_stays_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "step,step_time\n1,1500\n2,1250\n")
+    found = read_measurements([path], STEPS, units={"duration": "ms"}).frame
+    assert found["duration_s"].tolist() == [1.5, 1.25]
+    with pytest.raises(DataError, match=r"a\.csv:1 'step_time': nothing says the unit.*--unit duration=ms"):
+        read_measurements([path], STEPS)
+    runs = read_measurements([write(tmp_path / "b.csv", "run,step,step_time_s\na,1,1.5\nb,1,1.25\n")], STEPS).frame
+    assert runs["run"].tolist() == ["a", "b"]

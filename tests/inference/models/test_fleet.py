@@ -200,6 +200,14 @@ def test_a_fast_batch_makes_the_rest_the_slow_component(fitted) -> None:
     assert gpu.slow_factor > 1.0
 
 
+@pytest.mark.parametrize(("slow_prob", "shift"), [(1.0, 1.0), (0.9999, 2.0), (1e-6, -20.0), (0.0, 1.0)])
+def test_draws_that_put_all_chips_into_one_component_are_mixtures_too(fitted, slow_prob: float, shift: float) -> None:
+    data, draws = fitted
+    middle = {name: value.mean(axis=0) for name, value in draws.items()}
+    middle |= {"slow_shift": np.array(shift), "slow_prob": np.array(slow_prob)}
+    assert isinstance(Fleet().variability(data, middle).of("gemm").gpu, Mixture)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -19,6 +19,7 @@ from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.report import Report
 from prism_jax.report.catalogue import REPORTS, published_schema
+from tests.support.intervals import estimates
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACE = str(ROOT / "examples" / "local_cluster")
@@ -207,6 +208,25 @@ def test_notebooks_show_a_small_table_and_no_raw_text(report: Report):
     html = report._repr_html_()
     assert html.startswith("<table>")
     assert "<script" not in html
+
+
+WITH_INTERVALS = {
+    "prediction",
+    "study",
+    "placement",
+    "site-calibration",
+    "fit",
+    "kept-fit",
+    "steps-validation",
+    "trace-prediction",
+}
+
+
+@every
+def test_every_estimate_lies_in_the_interval_beside_it(report: Report):
+    found = list(estimates(json.loads(report.to_json())))
+    assert [one for one in found if not one.is_inside] == []
+    assert bool(found) == (report.kind in WITH_INTERVALS)
 
 
 def test_predictions_take_fits(folder: Path, monkeypatch):

@@ -10,10 +10,14 @@ import pytest
 
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term, calibration_from, shipped, uncalibrated
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL, CostCorrection
+from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
 from prism_jax.framework import FRAMEWORKS, style_of
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
+from prism_jax.workload.catalog import model
 
 N = 400
 rng = np.random.default_rng(0)
@@ -35,7 +39,32 @@ def made(**changes: object) -> Calibration:
 def test_deviations_of_all_levels_add_up() -> None:
     assert made().correction(CalibrationKey("hopper", "nanotron")).gemm == pytest.approx(1.1)
     assert made().correction(CalibrationKey("hopper", "fsdp")).gemm == pytest.approx(1.1 * 0.8)
-    assert made().correction(CalibrationKey("ampere", "")).gemm == pytest.approx(1.0)
+    assert made().correction(CalibrationKey("ampere", "nanotron")).gemm == pytest.approx(1.0)
+
+
+def test_a_framework_that_is_not_stated_is_one_of_those_measured() -> None:
+    """The geometric mean of both; in the draws one or the other, as often (400 draws: 4 standard errors)."""
+    setting = CalibrationKey("hopper", "")
+    assert made().correction(setting).gemm == pytest.approx(1.1 * 0.8**0.5)
+    drawn = np.asarray(made().corrections(setting).gemm)
+    assert {*drawn.round(6)} == {1.1, 0.88}
+    assert (drawn < 1.0).mean() == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("cluster", ["dgx-a100", "dgx-h100", "b200", "dgx-v100"])
+def test_a_framework_that_is_not_stated_does_not_beat_all(cluster: str) -> None:
+    """By the outline of the step of three plans, under the shipped calibration."""
+    own, spec = catalog.cluster(cluster, 32), model("llama-2-7b")
+    for plan in (
+        ParallelPlan(1, 64, 2048, dp=32, dtype="fp16"),
+        ParallelPlan(1, 64, 2048, dp=32, dtype="fp16", sharding="fsdp", recompute="full"),
+        ParallelPlan(1, 64, 2048, tp=4, pp=2, dp=4, dtype="fp16"),
+    ):
+        rows = surrogate_of(spec, own, plan, efficiency(own.device.generation))
+        keys = {name: CalibrationKey.of(own.device, name) for name in ("", *FRAMEWORKS.names)}
+        seconds = {name: float(surrogate_seconds(rows, shipped().correction(key))) for name, key in keys.items()}
+        assert min(seconds, key=lambda name: seconds[name]) != ""
+        assert max(seconds, key=lambda name: seconds[name]) != ""
 
 
 def test_a_device_may_deviate_from_its_generation() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from inference.cost_model.store import load
 from prism_jax.cli.app import main
+from tests.support.intervals import estimates
+from tests.support.training_logs import LOGS
 
 JOB = """\
 name: small
@@ -195,3 +197,49 @@ def test_a_file_that_cannot_be_written_is_found_out_first(tmp_path, capsys):
     assert "no folder" in capsys.readouterr().err
     assert main(["calibrate", str(tmp_path / "absent.csv")]) == 2
     assert "absent.csv" in capsys.readouterr().err
+
+
+def logged(folder: Path, name: str, seconds: float) -> str:
+    """A job and its MaxText log, as --log takes them; the first step is compilation."""
+    (folder / "job.yaml").write_text(JOB)
+    spread = [1.0, 1.01, 0.99, 1.02, 0.98] * 8
+    (folder / name).write_text(LOGS["MaxText"].write([40.0, *(seconds * one for one in spread)]))
+    return f"{folder / 'job.yaml'}={folder / name}"
+
+
+def test_logs_of_jobs_are_measured_runs(runs, folder, tmp_path, capsys):
+    """As the table would say it: the typical step of the log is the measured time."""
+    one, two = logged(tmp_path, "a.log", 0.05), logged(tmp_path, "b.log", 0.06)
+    kept = str(tmp_path / "site.nc")
+    assert main(["calibrate", runs, "--log", one, "--log", two, "-o", kept, "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [run["id"] for run in found["runs"]][4:] == ["small log 1", "small log 2"]
+    assert [run["measured_s"] for run in found["runs"]][4:] == pytest.approx([0.05, 0.06])
+    assert any("1 recorded step is left out as warm-up" in note for note in found["notes"])
+    record = load(kept).record
+    assert record is not None
+    assert record["inputs"]["logs"] == [one, two]
+
+
+def test_a_log_alone_is_enough(tmp_path, capsys):
+    assert main(["calibrate", "--log", logged(tmp_path, "a.log", 0.05), "--skip", "2", "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n_run"] == 1
+    assert "a.log: the first 2 recorded steps are left out (--skip 2)" in found["notes"]
+    assert [one for one in estimates(found) if not one.is_inside] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG."),
+        (["--log", "job.yaml"], "--log job.yaml: write JOB=LOG, such as --log job.yaml=train.log"),
+        (["--log", "absent.yaml=train.log"], "--log absent.yaml=train.log: absent.yaml: no such file"),
+        (["--log", "llama3_405b_16384=absent.log"], "absent.log: cannot be read"),
+        (["--suggest", "2"], "--suggest: name the table of jobs"),
+        (["runs.csv", "--suggest", "2", "--log", "a=b"], "--suggest: can be combined with --json only"),
+    ],
+)
+def test_logs_that_cannot_be_read_are_refused(words, message, capsys):
+    assert main(["calibrate", *words]) == 2
+    assert message in capsys.readouterr().err

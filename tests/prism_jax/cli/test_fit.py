@@ -213,7 +213,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
     asked, kept = tmp_path / "net.nc", tmp_path / "net.failed.nc"
     assert main(["fit", "fleet", str(table), "--method", "map", "-o", str(asked)]) == 1
     said = capsys.readouterr()
-    assert "remedy: draw more (--draws" in said.out
+    assert "remedy: the chains disagree" in said.out
     assert f"predict --fit {kept}" in said.err
     assert "--force" in said.err
     assert kept.exists()

@@ -13,6 +13,19 @@ TraceFile = Annotated[
         help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, or the shipped local_cluster.",
     ),
 ]
+Skip = Annotated[
+    int | None,
+    typer.Option(
+        "--skip",
+        min=0,
+        metavar="N",
+        help="Leave out the first N recorded steps; 0 keeps all. [default: those that are warm-up, see the note]",
+    ),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option("--unit", metavar="UNIT", help="Unit of step times whose column does not say it: s, ms, us or ns."),
+]
 Meta = Annotated[
     str | None,
     typer.Option(

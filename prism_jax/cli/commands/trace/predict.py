@@ -11,7 +11,7 @@ from ...options import Json, Plot, Seed
 from ...pictures import check_picture
 from ...progress import working
 from ...result import emit
-from .options import Meta, TraceFile
+from .options import Meta, Skip, TraceFile, Unit
 
 TrainFraction = Annotated[
     float | None,
@@ -51,6 +51,8 @@ def predict(
     replicas: Replicas = None,
     micro_batches: MicroBatches = None,
     draws: Draws = 4000,
+    skip: Skip = None,
+    unit: Unit = None,
     seed: Seed = 0,
     plot: Plot = None,
     json: Json = False,
@@ -65,6 +67,8 @@ def predict(
             n_replica=replicas,
             n_micro_batch=micro_batches,
             n_draw=draws,
+            skip=skip,
+            unit=unit,
             seed=seed,
             progress=progress,
         )

@@ -6,12 +6,12 @@ from .... import app
 from ...options import Json
 from ...progress import working
 from ...result import emit
-from .options import Meta, TraceFile
+from .options import Meta, Skip, TraceFile, Unit
 
 
-def info(file: TraceFile, meta: Meta = None, json: Json = False) -> None:
+def info(file: TraceFile, meta: Meta = None, skip: Skip = None, unit: Unit = None, json: Json = False) -> None:
     """Summarise a trace or log."""
-    emit(app.describe_trace(file, meta=meta), json)
+    emit(app.describe_trace(file, meta=meta, skip=skip, unit=unit), json)
 
 
 def replay(file: TraceFile, meta: Meta = None, json: Json = False) -> None:

@@ -12,7 +12,7 @@ from ...options import Json, Seed
 from ...pictures import check_picture
 from ...progress import working
 from ...result import emit
-from .options import Meta, TraceFile
+from .options import Meta, Skip, TraceFile
 
 LONGEST = 20  # characters of two ranks, or a rank and a factor
 
@@ -55,6 +55,7 @@ def what_if(
     slow_rank: SlowRank = None,
     layers_per_stage: Layers = None,
     draws: Draws = 4000,
+    skip: Skip = None,
     seed: Seed = 0,
     plot: Plot = None,
     json: Json = False,
@@ -75,7 +76,7 @@ def what_if(
     }
     with working() as progress:
         run = app.run_what_if(
-            file, meta=meta, changes=changes, n_draw=draws, seed=seed, inputs=inputs, progress=progress
+            file, meta=meta, changes=changes, n_draw=draws, skip=skip, seed=seed, inputs=inputs, progress=progress
         )
     emit(run.report, json, plot=plot, figure=run.figure)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import log
 
 from ....errors import SpecError
 from ....workload import catalog
@@ -15,6 +16,7 @@ _GATED = re.compile(
     r"llama|mi[sx]tral|mathstral|qwen|deepseek|kimi|gpt[\s_-]*oss|grok|nanotron|baichuan|aquila|glm", re.IGNORECASE
 )
 _SUFFIX = re.compile(r"\s*[\[(].*?[\])]\s*$")
+AS_STATED = 0.05  # of the stated number of parameters, a logarithm: vocabularies and rounding
 _DEFAULT_VOCAB = {True: 32000, False: 51200}  # Llama-2's tokenizer; GPT-2's, padded as in Megatron-LM
 
 
@@ -24,7 +26,7 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
     Notes:
         Blank sizes come from the preset of that name. Without one: key-value heads as heads, heads of 128 columns
         or as near to that as tensor parallelism divides, MLP of four times the hidden size (plain) and the vocabulary of the
-        family.
+        family. Whether the MLP is gated follows from the stated number of parameters where one of both meets it.
 
     Raises:
         UnsupportedRowError: sizes that nobody published.
@@ -77,7 +79,18 @@ def _usual_heads(hidden: int, tp: int) -> int:
 
 
 def _from_sizes(record: StepRecord, n_layers: int, hidden: int) -> TransformerSpec:
-    gated = bool(_GATED.search(record.model_name)) if record.gated is None else record.gated
+    """Gated or plain as the row says, else as its number of parameters says, else as its family is."""
+    if record.gated is not None:
+        return _in_style(record, n_layers, hidden, record.gated)
+    by_name = bool(_GATED.search(record.model_name))
+    usual, other = (_in_style(record, n_layers, hidden, gated) for gated in (by_name, not by_name))
+    if not record.params_b or record.params_b <= 0.0:
+        return usual
+    off, off_other = (abs(log(spec.n_params() / (1e9 * record.params_b))) for spec in (usual, other))
+    return other if off_other < min(off, AS_STATED) else usual
+
+
+def _in_style(record: StepRecord, n_layers: int, hidden: int, gated: bool) -> TransformerSpec:
     rotary = gated or "nemotron" in record.model_name.lower()
     n_heads = record.n_heads or _usual_heads(hidden, record.tp or 1)
     ffn = record.ffn or 4 * hidden

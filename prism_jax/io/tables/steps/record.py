@@ -34,6 +34,7 @@ _CSV_FLOATS = {
     "measured_tflops_per_gpu": "tflops_per_gpu",
     "measured_tokens_per_s_per_gpu": "tokens_per_s_per_gpu",
     "measured_mfu": "mfu",
+    "params_b": "params_b",
 }
 # key of reference_rows.json -> field
 _JSON_INTEGERS = {
@@ -60,6 +61,7 @@ class StepRecord:
     n_experts: int | None = None
     top_k: int | None = None
     gated: bool | None = None
+    params_b: float | None = None  # 10^9 parameters, as stated
     seq_len: int | None = None
     gpu: str = ""
     n_gpus: int | None = None

@@ -14,7 +14,8 @@ from ....errors import DataError, PrismError
 from ....framework import framework_of
 from ....partition.chunks import layers_of_chunks
 from ....plan.plan import ParallelPlan
-from ....rules.check import MAX_CHUNK_RUNS, check_plan
+from ....rules.arithmetic import MAX_CHUNK_RUNS
+from ....rules.check import check_plan
 from ....system.hardware import Cluster
 from ....workload.base import Workload
 from ....workload.transformer.spec import TransformerSpec

@@ -15,6 +15,8 @@ import pytest
 from prism_jax.cli.app import main
 from tests.prism_jax.cli.trace.calls import ROOT, refused, run, run_json
 from tests.support.broken_traces import MEGATRON, mllog_line
+from tests.support.intervals import estimates
+from tests.support.training_logs import LOGS
 
 HEAVY = {"jax", "jaxlib", "equinox", "numpyro", "optax", "pandas", "matplotlib", "scipy.stats", "inference"}
 
@@ -53,6 +55,39 @@ def test_logs_are_described_and_predicted(kind: str, request: pytest.FixtureRequ
     assert set(found["naive"]) == {"recorded steps"}
     assert (tmp_path / "x.png").exists()
     assert "step times of a log" in run(["predict", file], capsys)
+
+
+def warm_log(folder: Path) -> str:
+    """A MaxText log whose first three steps are compilation."""
+    seconds = 9.8 * np.exp(0.03 * np.random.default_rng(0).standard_normal(60))
+    seconds[:3] = [270.0, 3.0, 15.1]
+    path = folder / "train.log"
+    path.write_text(LOGS["MaxText"].write(seconds.tolist()))
+    return str(path)
+
+
+def test_warm_up_is_left_out_unless_it_is_asked_for(tmp_path: Path, capsys) -> None:
+    file = warm_log(tmp_path)
+    found = run_json(["info", file], capsys)
+    assert (found["n_steps"], found["n_left_out"], found["first_step"]) == (57, 3, 3)
+    assert any("left out as warm-up (steps 0, 1, 2: 27." in note for note in found["notes"])
+    assert run_json(["info", file, "--skip", "0"], capsys)["n_steps"] == 60
+    assert run_json(["info", file, "--skip", "10"], capsys)["first_step"] == 10
+    assert "--skip 60 leaves none of 60 recorded steps" in refused(["info", file, "--skip", "60"], capsys)
+
+
+@pytest.mark.parametrize("skip", [[], ["--skip", "0"]])
+def test_estimates_lie_in_their_intervals_with_warm_up_and_without(skip: list[str], tmp_path: Path, capsys) -> None:
+    found = list(estimates(run_json(["predict", warm_log(tmp_path), *skip], capsys)))
+    assert len(found) >= 4
+    assert [one for one in found if not one.is_inside] == []
+
+
+def test_a_unit_is_asked_for_and_taken(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text("step,step_time\n" + "".join(f"{n},{1500 + n % 7}\n" for n in range(40)))
+    assert "nothing says the unit. State it with --unit s or --unit ms" in refused(["predict", str(path)], capsys)
+    assert run_json(["predict", str(path), "--unit", "ms"], capsys)["steps_s"]["p50"] == pytest.approx(1.503, abs=0.01)
 
 
 @pytest.mark.parametrize("options", [["--replicas", "4"], ["--micro-batches", "4"], ["--fit-replicas", "1"]])

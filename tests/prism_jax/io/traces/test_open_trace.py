@@ -30,8 +30,8 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def trace_at(path: Path, **more: Path) -> Trace:
-    found = open_trace(path, **more)
+def trace_at(path: Path, meta: Path | None = None) -> Trace:
+    found = open_trace(path, meta)
     assert isinstance(found, Trace)
     return found
 
@@ -150,7 +150,7 @@ def test_nothing_is_imported_that_the_format_does_not_need():
     """A log needs neither pyarrow nor pandas nor JAX."""
     import subprocess
 
-    code = "import sys, prism_jax.io.traces.open_trace as o, prism_jax.io.traces.logs.text_log, prism_jax.io.traces.logs.mllog;"
+    code = "import sys, prism_jax.io.traces.open_trace as o, prism_jax.io.traces.logs.text.read, prism_jax.io.traces.logs.mllog;"
     code += "print(*sorted({'jax', 'pandas', 'pyarrow', 'pydantic'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout.strip() == ""

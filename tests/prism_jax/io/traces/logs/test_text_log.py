@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.text_log import FORMATS, read_text_log
+from prism_jax.io.traces.logs.text.formats import LINE_FORMATS
+from prism_jax.io.traces.logs.text.read import read_text_log
 from prism_jax.recorded.trace.step_log import StepLog
 
 MEGATRON = (
@@ -147,13 +148,24 @@ HOSTILE = (
     "e-+.0",
     "train_step_timing in s=",
     "iteration: 1 / ",
+    "step: 1 ",
+    "2025-03-12 11:10:00,1 ",
+    "step=1, skipped=",
+    "global_step=1 ",
+    "| fwd: 1 ",
+    "parallelism: a=1, ",
+    "device mesh with [a], [1, ",
+    " 1%|",
+    "'step': 1 ",
+    "\x1b[3",
 )
 
 
 def test_patterns_repeat_nothing_without_bound():
     """So that matching takes time in proportion to the line."""
-    for known in FORMATS:
-        for pattern in (known.time, *known.steps):
+    for known in LINE_FORMATS:
+        assert known.patterns
+        for pattern in known.patterns:
             outside_classes = re.sub(r"\[[^\]]*\]", "", pattern.pattern.replace("\\[", ""))
             assert not re.search(r"[*+]|\{\d*,\}", outside_classes), pattern.pattern
 
@@ -161,7 +173,8 @@ def test_patterns_repeat_nothing_without_bound():
 @pytest.mark.parametrize("part", HOSTILE)
 def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str):
     markers = (
-        "elapsed time per iteration (ms): x train_step_timing in s: x train_step_timing in s=x time_per_iteration_ms: x"
+        "elapsed time per iteration (ms): x train_step_timing in s: x train_step_timing in s=x time_per_iteration_ms: x "
+        "completed step: x tps: x time (ms) | x, skipped= SamplesPerSec= iter time (s): x %| 'loss': 'train_runtime': x"
     )
     line = (part * (2**20 // len(part)))[: 2**20 - len(markers)] + markers
     with pytest.raises(DataError):
@@ -169,6 +182,6 @@ def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str)
 
 
 def test_too_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("prism_jax.io.traces.logs.text_log.MAX_ENTRIES", 3)
+    monkeypatch.setattr("prism_jax.io.traces.logs.entries.MAX_ENTRIES", 3)
     with pytest.raises(DataError, match=r"run7\.log: more than 3 step times"):
         read(tmp_path, "".join(megatron(n, 500.0) for n in range(4)))

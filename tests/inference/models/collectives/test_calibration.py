@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 
 from inference.models.collectives.data import CollectivesData, from_frame
 from inference.models.collectives.knots import SLOPE
-from inference.models.collectives.laws import REFERENCE_GPUS
+from inference.models.collectives.laws import REFERENCE_GPUS, priors
 from inference.models.collectives.model import Collectives
+from inference.models.collectives.predict import SMALLEST_SPREAD
 
-from .calibration import CHAINS, Calibration, Sites, calibrate
+from ..calibration import CHAINS, Calibration, Sites, calibrate
 
 MODEL = Collectives("alpha_beta")  # a third of the time of the default law, whose parameters are barely told apart
 PLACES = ((8, 1), (16, 2), (64, 8))  # GPUs, nodes
@@ -38,8 +40,10 @@ def measured(data: CollectivesData, true: Sites, rng: np.random.Generator) -> Co
     at_cell = between(curves(data, true, rng), data.curve, data)
     doublings, restless = np.log2(data.n_gpus / REFERENCE_GPUS), between(true["profile"][None], 0 * data.curve, data)
     uneven = np.exp(true["log_uneven"] + true["uneven_growth"] * doublings + restless)
+    shared = np.exp(true["log_noise"] + true["noise_growth"] * doublings) / np.sqrt(data.n_row)
     centre = at_cell + true["in_place"] * data.in_place
-    log_s = centre + uneven * rng.standard_t(true["uneven_df"], len(centre))
+    spread = np.sqrt(uneven**2 / data.trust + shared**2 + SMALLEST_SPREAD**2)
+    log_s = centre + spread * rng.standard_normal(len(centre))
     noise = np.exp(true["log_noise"] + true["noise_growth"] * np.log2(data.repeat_gpus / REFERENCE_GPUS))
     repeat = true["in_place"] * data.repeat_in_place + noise * rng.standard_t(true["noise_df"], len(data.repeat))
     return replace(data, log_s=log_s, repeat=repeat)
@@ -48,21 +52,23 @@ def measured(data: CollectivesData, true: Sites, rng: np.random.Generator) -> Co
 def curves(data: CollectivesData, true: Sites, rng: np.random.Generator) -> np.ndarray:
     """Log seconds [curve, knot]: the law, and a residual that walks along scale, one smooth normal step after another.
 
-    Drawn here, since the site `field` has a flat law in the program and its true one as a factor.
+    Drawn here, since the program integrates the residual out, and has the law's prior as a factor.
     """
     residual, out = np.zeros(len(data.knots)), []
+    law = {
+        name: rng.normal(prior.median, np.hypot(prior.sd, prior.between)) for name, prior in priors(MODEL.law).items()
+    }
     for i in range(len(data.curve_gpus)):
         step = np.sqrt(true["step_scale"] ** 2 * data.curve_step[i] + true["across_scale"] ** 2 * data.curve_across[i])
         scale = true["curve_scale"] if i == 0 else step
         residual = residual + scale * np.exp(true["profile"]) * (data.smooth @ rng.standard_normal(len(data.knots)))
         n_bytes = 2.0 ** (data.knots + SLOPE * np.log2(data.curve_gpus[i]))
-        out.append(np.log(law_s(data, true, i, n_bytes)) + residual)
+        out.append(np.log(law_s(data, law | {"two_node": float(true["two_node"][0])}, i, n_bytes)) + residual)
     return np.array(out)
 
 
-def law_s(data: CollectivesData, true: Sites, curve: int, n_bytes: np.ndarray) -> np.ndarray:
+def law_s(data: CollectivesData, p: Mapping[str, float], curve: int, n_bytes: np.ndarray) -> np.ndarray:
     """Seconds by the law "alpha_beta" of the one fabric: latency and wire."""
-    p = {name: float(value[0]) for name, value in true.items() if np.shape(value) == (1,)}
     n_gpus, n_nodes = data.curve_gpus[curve], data.curve_nodes[curve]
     several = n_nodes > 1
     hops, net_hops = 2.0 * (n_gpus / n_nodes - 1.0), 2.0 * np.log2(n_nodes)  # of all-reduce: there and back
