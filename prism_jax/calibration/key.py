@@ -21,6 +21,7 @@ class Level(StrEnum):
 
 
 LEVELS = tuple(Level)
+UNLIKE_DEVICES = ("tpu",)  # generations whose name stands for a line of different chips; elsewhere devices share one
 
 
 class CalibrationKey(NamedTuple):
@@ -49,7 +50,12 @@ class CalibrationKey(NamedTuple):
         return cls(device.generation, own.name, device.name, own.style)
 
     def members(self) -> dict[str, str]:
-        """The member of every level that it belongs to; empty where that is not known."""
+        """The member of every level that it belongs to; empty where that is not known, or where a level has no members.
+
+        Devices of one generation differ by their figures (peaks, bandwidths) and by nothing else: what the sites of one device
+        have in common would otherwise make a device slower than another that is better in every figure.
+        """
         style = style_of(self.framework) if self.style is None else self.style
         both = f"{self.generation} {style}" if style else ""
-        return dict(zip(LEVELS, ("all", self.generation, self.device, style, both, self.framework), strict=True))
+        device = self.device if self.generation in UNLIKE_DEVICES else ""
+        return dict(zip(LEVELS, ("all", self.generation, device, style, both, self.framework), strict=True))
