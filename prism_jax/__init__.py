@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from .app.check import check_job as check_job, peak_memory as peak_memory
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
-    from .app.load_fits import load_fits as load_fits
+    from .app.fitted.load_fits import load_fits as load_fits
     from .app.new_job import write_new_job as write_new_job
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
@@ -78,7 +78,7 @@ _HOME = {
     "fit_variability": "app.fit",
     "hardware_sensitivity": "simulate.sensitivity.fields",
     "job_section": "app.catalogue",
-    "load_fits": "app.load_fits",
+    "load_fits": "app.fitted.load_fits",
     "load_job": "io.job.load_job",
     "noise_free_step": "simulate.sensitivity.quantile",
     "open_trace": "io.traces.open_trace",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         report_fit as report_fit,
         run_fit as run_fit,
     )
-    from .load_fits import load_fits as load_fits
+    from .fitted.load_fits import load_fits as load_fits
     from .new_job import write_new_job as write_new_job
     from .place import place_nodes as place_nodes, run_placement as run_placement
     from .predict import (
@@ -77,7 +77,7 @@ _HOME = {
     "export_trace": "trace.export",
     "fit_variability": "fit",
     "job_section": "catalogue",
-    "load_fits": "load_fits",
+    "load_fits": "fitted.load_fits",
     "peak_memory": "check",
     "place_nodes": "place",
     "predict": "predict",

@@ -18,8 +18,8 @@ from ..progress import Progress, silent
 from ..report.types.prediction import PredictionReport
 from ..result import StepTimeDistribution
 from ..start_jax import keep_programs
+from .fitted.load_fits import FitFiles, calibrated_job, load_fits, with_variability
 from .jobs import JobSource, loaded, source_of
-from .load_fits import FitFiles, calibrated_job, load_fits, with_variability
 
 if TYPE_CHECKING:
     from jax import Array
@@ -101,7 +101,7 @@ def predict(
     if not use_level or fitted.level is None:
         plain = simulate(fitted.job, key=key, method=method, pad=pad, **given)
         return replace(plain, notes=(*plain.notes, *fitted.unused)) if fitted.unused else plain
-    from .log_level import at_log_level
+    from .fitted.log_level import at_log_level
 
     one = partial(simulate, key=key, method=method, pad=pad, **given)
     found = at_log_level(fitted.job, fitted.level, one)

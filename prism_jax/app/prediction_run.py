@@ -26,8 +26,8 @@ from ..simulate.known import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
 from ..workload.notes import workload_notes
-from .load_fits import FittedJob
-from .log_level import JobAtLevel, at_log_level
+from .fitted.load_fits import FittedJob
+from .fitted.log_level import JobAtLevel, at_log_level
 from .prediction_report import QUANTILES, prediction_report
 from .progress import part
 

@@ -21,8 +21,8 @@ from ..report.types.study import SearchedJob, SizesReport, StudyReport
 from ..search.plans.space import PlanSpace, default_space
 from ..start_jax import keep_programs
 from ..workload.notes import workload_notes
+from .fitted.load_fits import FitFiles, FittedJob, calibrated_job, with_variability
 from .jobs import JobSource, loaded, source_of
-from .load_fits import FitFiles, FittedJob, calibrated_job, with_variability
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure

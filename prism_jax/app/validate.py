@@ -20,7 +20,7 @@ from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.record import RunRecord
 from ..report.types.validation import MemoryValidationReport, OutcomeFacts, PeakErrors, StepsValidationReport
-from .load_fits import kept_calibration, refuse_other_device
+from .fitted.load_fits import kept_calibration, refuse_other_device
 from .progress import part
 
 if TYPE_CHECKING:

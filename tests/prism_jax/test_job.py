@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.app.load_fits import calibrated_job
+from prism_jax.app.fitted.load_fits import calibrated_job
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.errors import PlanError, SpecError

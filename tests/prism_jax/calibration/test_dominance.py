@@ -1,4 +1,4 @@
-"""Better hardware is never slower: 2,000 pairs of clusters (200 in the fast suite) under the shipped calibration, without variability.
+"""Better hardware is never slower: 2,000 pairs of clusters (200 in the fast suite), the shipped calibration, no variability.
 
 Half of the pairs are catalogue clusters of one generation where every figure of one is at least as good, half are a cluster and a
 copy with better figures under another name.

@@ -175,7 +175,7 @@ def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):
 @pytest.mark.slow  # compiles most
 def test_predict_uses_a_fit_and_says_how_far_it_can_be_trusted(kept, job, capsys, monkeypatch):
     file, _ = kept
-    monkeypatch.setattr(import_module("prism_jax.app.load_fits"), "N_DRAW", 4)
+    monkeypatch.setattr(import_module("prism_jax.app.fitted.load_fits"), "N_DRAW", 4)
     options = ["predict", job, "--json", "--samples", "200"]
     assert main(options) == 0
     without = json.loads(capsys.readouterr().out)
@@ -226,7 +226,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
 
 @pytest.mark.slow  # compiles most
 def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
-    monkeypatch.setattr(import_module("prism_jax.app.load_fits"), "N_DRAW", 4)
+    monkeypatch.setattr(import_module("prism_jax.app.fitted.load_fits"), "N_DRAW", 4)
     options = ["predict", job, "--json", "--samples", "200"]
     assert main(options) == 0
     without = json.loads(capsys.readouterr().out)

@@ -113,7 +113,7 @@ def test_noise_free_step_is_that_of_the_prediction() -> None:
 def test_gradient_is_the_finite_difference(made: Any, name: str) -> None:
     found = made(name)
     assert np.all(found.gradient != 0.0)
-    np.testing.assert_allclose(found.gradient, found.difference, rtol=1e-3)
+    np.testing.assert_allclose(found.gradient, found.difference, rtol=1e-3, atol=STEP**2 * found.value)
 
 
 @pytest.mark.usefixtures("x64")

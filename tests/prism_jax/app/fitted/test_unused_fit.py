@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from prism_jax import load_job
-from prism_jax.app.unused_fit import collectives_of, unused_note
+from prism_jax.app.fitted.unused_fit import collectives_of, unused_note
 from prism_jax.job import Job
 from prism_jax.variability.families import StudentT
 from prism_jax.variability.tree import ClassVariability, Variability

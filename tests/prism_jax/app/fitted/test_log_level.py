@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.app.load_fits import LogLevel, _level_of
-from prism_jax.app.log_level import JobAtLevel, at_log_level
+from prism_jax.app.fitted.load_fits import LogLevel, _level_of
+from prism_jax.app.fitted.log_level import JobAtLevel, at_log_level
 from prism_jax.app.prediction_report import model_band
 from prism_jax.calibration.level import LevelFactor, MeasuredLevel, NoLevel
 from prism_jax.io.job.load_job import load_job

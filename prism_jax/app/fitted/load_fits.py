@@ -11,15 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from .._inference_loader import inference
-from ..calibration.calibration import Calibration
-from ..calibration.level import MeasuredLevel, NoLevel
-from ..errors import DataError, FailedFitError
-from ..job import Job
-from ..progress import Progress, silent
-from ..system.hardware import Device
-from ..variability.overlay import overlay
-from ..variability.tree import Variability
+from ..._inference_loader import inference
+from ...calibration.calibration import Calibration
+from ...calibration.level import MeasuredLevel, NoLevel
+from ...errors import DataError, FailedFitError
+from ...job import Job
+from ...progress import Progress, silent
+from ...system.hardware import Device
+from ...variability.overlay import overlay
+from ...variability.tree import Variability
 from .unused_fit import unused_note
 
 FitFiles: TypeAlias = Sequence[str | Path]

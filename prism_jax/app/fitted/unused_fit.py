@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..cost.step import step_cost
-from ..job import Job
-from ..kernels import COLLECTIVES, COMM_AXES
-from ..variability.families import Constant
-from ..variability.tree import Variability
+from ...cost.step import step_cost
+from ...job import Job
+from ...kernels import COLLECTIVES, COMM_AXES
+from ...variability.families import Constant
+from ...variability.tree import Variability
 
 
 def unused_note(fitted: Variability, job: Job, file: str) -> str | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..calibration.level import LevelFactor
-from ..job import Job
-from ..report.types.prediction import LevelFacts
-from ..result import StepTimeDistribution
+from ...calibration.level import LevelFactor
+from ...job import Job
+from ...report.types.prediction import LevelFacts
+from ...result import StepTimeDistribution
 from .load_fits import LogLevel
 
 WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit

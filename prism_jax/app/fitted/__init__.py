@@ -1,0 +1,1 @@
+"""Jobs with what fits say of them: calibrated cost, fitted variability, the level of a log."""
