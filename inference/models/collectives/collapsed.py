@@ -78,7 +78,7 @@ def residuals(
         if data.curve_from[c] < 0:
             mean, covariance = np.zeros_like(mean), np.zeros_like(covariance)
         prior = np.linalg.inv(covariance + scale[:, c, None, None] ** 2 * np.eye(n_knot))
-        covariance = np.linalg.inv(prior + weighted @ at_cell)
+        covariance = np.asarray(np.linalg.inv(prior + weighted @ at_cell), dtype=np.float64)
         left = off[:, here] - _times(at_cell, mean)
         mean = mean + _times(covariance, _times(weighted, left))
         filtered.append((mean, covariance))
