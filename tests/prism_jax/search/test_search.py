@@ -22,6 +22,7 @@ def study(job, space):
     return search(job, space, top=5)
 
 
+@pytest.mark.slow
 def test_no_other_plan_is_better_on_fresh_draws(study, job, space):
     """All plans in reach, and more, scored anew; the winner may trail by noise only (4 standard errors)."""
     reach = 1.15 * study.best.p95_s  # a plan's p95 lies above its noise-free time
@@ -78,7 +79,10 @@ class Stop(Exception):
     """Stands for Ctrl-C."""
 
 
-@pytest.mark.parametrize("stop_at", ["costs", "tails", "finalists"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("stop_at", [pytest.param("costs", marks=SLOW), "tails", pytest.param("finalists", marks=SLOW)])
 def test_an_interrupted_search_goes_on_where_it_stopped(study, job, space, tmp_path, stop_at):
     file = tmp_path / "found.npz"
 

@@ -141,6 +141,7 @@ def small_job() -> Job:
 
 
 @pytest.mark.usefixtures("x64")
+@pytest.mark.slow
 def test_derivative_in_one_field_of_a_device_and_in_one_constant() -> None:
     job = small_job()
     p95 = step_quantile(job, P, key=jax.random.key(1), n_samples=128)
