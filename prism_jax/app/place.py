@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,9 +39,7 @@ class PlacementRun:
         Raises:
             DataError: the nodes have no names, or the file cannot be written.
         """
-        report = self.report
-        _check_named(self.result.hosts)
-        write_text(path, hostfile(report.hosts, report.job.node_size, report.spare_hosts))
+        self._write(path, hostfile)
 
     def write_rankfile(self, path: str | Path) -> None:
         """Writes `rank R=host slot=S` per rank, as Open MPI reads it; spares are comments.
@@ -49,9 +47,12 @@ class PlacementRun:
         Raises:
             DataError: the nodes have no names, or the file cannot be written.
         """
+        self._write(path, rankfile)
+
+    def _write(self, path: str | Path, text: Callable[[Sequence[str], int, Sequence[str]], str]) -> None:
         report = self.report
         _check_named(self.result.hosts)
-        write_text(path, rankfile(report.hosts, report.job.node_size, report.spare_hosts))
+        write_text(path, text(report.hosts, report.job.node_size, report.spare_hosts))
 
     def figure(self) -> Figure:
         """What every method reaches, and where the slow nodes went."""

@@ -49,14 +49,15 @@ class SearchRun:
         """
         if isinstance(self.source, Job):
             raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
-        from ..search.study import written_plan  # needs JAX
+        from ..search.study import without_meaning, written_plan  # need JAX
 
         best = self.study.best
         comment = (
             f"The best of {self.report.n_plans:,} plans of {self.report.job.name} by {self.report.objective}: "
             f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
         )
-        write_text(path, job_with_plan(self.source, self.overrides, written_plan(best.plan), ("layer_split",), comment))
+        chosen, dropped = written_plan(best.plan), without_meaning(best.plan)
+        write_text(path, job_with_plan(self.source, self.overrides, chosen, dropped, comment))
 
     def figure(self) -> Figure:
         """Plans by objective and memory."""

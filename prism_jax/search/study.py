@@ -11,6 +11,7 @@ import numpy as np
 from ..job import Job
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
+from ..plan.recomputation import OPTIONS
 from ..result.html_table import html_table
 from ..units import format_bytes
 from .evaluate import ScreeningResult
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SHOWN = ("tp", "cp", "pp", "dp", "ep", "schedule", "micro_batch", "recompute")  # of a plan, in a notebook
 N_SHOWN = 10
+OF_ONE_CHOICE = ("dp_shard", "layer_split", *OPTIONS)  # fields of a plan
 TIED_SD = 2.0  # standard errors within which a plan may as well be the best
 
 
@@ -191,8 +193,14 @@ def changes(base: ParallelPlan, plan: ParallelPlan) -> list[str]:
     return [f"plan.{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in changed.items()]
 
 
+def without_meaning(plan: ParallelPlan) -> tuple[str, ...]:
+    """Fields that go with one choice (a kind of recomputation, hsdp, layers by hand) that `plan` does not make."""
+    default = {field.name: field.default for field in fields(ParallelPlan)}
+    return tuple(name for name in OF_ONE_CHOICE if getattr(plan, name) == default[name])
+
+
 def _flat(plan: ParallelPlan) -> dict[str, Any]:
-    plain = written_plan(plan)
+    plain = written_plan(plan) | {name: getattr(plan, name) for name in OF_ONE_CHOICE}
     return plain | {f"overlap.{axis}": on for axis, on in plain.pop("overlap").items()}
 
 

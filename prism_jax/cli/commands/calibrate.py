@@ -12,6 +12,7 @@ from ..options import Json, Seed
 from ..progress import working
 from ..result import emit
 from ..verbosity import say
+from .trace.options import Skip, Unit
 
 Runs = Annotated[
     str | None,
@@ -27,16 +28,6 @@ Log = Annotated[
         metavar="JOB=LOG",
         help="A job file and its training log (formats: `prism-jax show traces`); may be repeated.",
     ),
-]
-Skip = Annotated[
-    int | None,
-    typer.Option(
-        "--skip", min=0, metavar="N", help="Leave out the first N steps of every log; 0 keeps all. [default: warm-up]"
-    ),
-]
-Unit = Annotated[
-    str | None,
-    typer.Option("--unit", metavar="UNIT", help="Unit of step times in logs that do not say it: s, ms, us or ns."),
 ]
 Out = Annotated[
     str | None,

@@ -179,3 +179,19 @@ def test_unlike_plans_are_listed(space, capsys):
     assert len(kinds) == len(found["unlike"]) == 3
     assert found["unlike"][0] == found["best"]
     assert all(0.0 < p["mfu"] < 1.0 and p["tokens_per_s_per_gpu"] > 0.0 for p in found["unlike"])
+
+
+def test_what_went_with_another_choice_is_not_carried_over(space, capsys, tmp_path):
+    """Group size of hsdp, and options of full recomputation, where the best plan has neither."""
+    file = tmp_path / "best.yaml"
+    narrow = tmp_path / "narrow.yaml"
+    narrow.write_text(SPACE.replace("recompute: [none, full]", "recompute: none"))
+    own = ["plan.sharding=hsdp", "plan.dp_shard=8", "plan.zero_stage=0", "plan.recompute_method=block"]
+    words = [word for change in (*own, "plan.recompute_num_layers=3") for word in ("--set", change)]
+    assert search(*words, "--space", str(narrow), "--json", "--output", str(file)) == 0
+    best = json.loads(capsys.readouterr().out)["best"]
+    assert (best["plan"]["sharding"], best["plan"]["recompute"]) == ("none", "none")
+    assert plan_dict(load_job(str(file)).plan) == best["plan"]
+    changed = [word for change in best["changes"] for word in ("--set", change)]
+    assert main(["check", "llama2_7b_fsdp_64", *SMALL, *words, *changed, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["memory_bytes_per_gpu"]["total"] == pytest.approx(best["memory_bytes"])
