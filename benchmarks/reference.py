@@ -45,7 +45,7 @@ NAMES = {
         "prism_jax.io.steps_table:read_step_rows",
         "prism_jax.io.tables.steps.table:read_step_rows",
     ),  # of a path
-    "job_of_row": ("prism_jax.validation.typical:job_of_row",),
+    "job_of_row": ("prism_jax.validation:job_of_row", "prism_jax.validation.typical:job_of_row"),
     "default_space": ("prism_jax.search:default_space",),
     "search": ("prism_jax.search:search",),
     "gradient_search": ("prism_jax.search:gradient_search",),

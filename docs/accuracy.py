@@ -19,7 +19,7 @@ from typing import Any
 from prism_jax.io.write import write_bytes, write_text
 from prism_jax.plot import figure_bytes, plot_accuracy
 from prism_jax.validation import RowResult, Validation, validation_of
-from prism_jax.validation.score import Score
+from prism_jax.validation.score import Score, score
 
 DOCS = Path(__file__).resolve().parent
 N_WORST, PER_SOURCE = 40, 5
@@ -47,7 +47,14 @@ def rows_of(plain: Iterable[Mapping[str, Any]]) -> list[RowResult]:
 
 def page(outcome: Validation, record: Mapping[str, Any]) -> str:
     """The page in Markdown."""
-    parts = [introduction(outcome, record), overall(outcome), by_source(outcome), worst(outcome), excluded(outcome)]
+    parts = [
+        introduction(outcome, record),
+        overall(outcome),
+        by_feature(outcome),
+        by_source(outcome),
+        worst(outcome),
+        excluded(outcome),
+    ]
     return "\n\n".join([*parts, origin(record)]) + "\n"
 
 
@@ -89,11 +96,16 @@ def overall(outcome: Validation) -> str:
     ]
     if outcome.overall_baseline is not None:
         rows.append(("baseline: typical utilisation", outcome.overall_baseline))
+    sources = outcome.sources
     errors = [abs(row.error) for row in outcome.rows if row.error is not None and not row.defect]
     shares = ", ".join(f"{sum(e <= limit for e in errors) / len(errors):.0%} within {limit:.0%}" for limit in WITHIN)
     return f"""## All rows
 
-{table(("rows", *FIGURES), [(name, *figures(score)) for name, score in rows])}
+{table(("rows", *FIGURES), [(name, *figures(one)) for name, one in rows])}
+
+Every source counting once: mean over {sources.n} sources of a source's median {sources.mean_median_ape:.1%}, of its share
+inside the intervals {sources.mean_coverage_90:.1%}; of {sources.n_large} sources with eight rows or more, {sources.n_large_low}
+have less than 60 % inside.
 
 Of the rows without a known defect: {shares}. `median`, `mean` and `p90` are of the absolute error, `bias` is the mean
 with its sign. The baseline knows no plan and no network: it says that a job reaches the model-FLOP utilisation that
@@ -101,10 +113,32 @@ the other sources typically reach on that generation of GPUs. A simulator that d
 file."""
 
 
+def by_feature(outcome: Validation) -> str:
+    """Scores by what rows state of their software, and of rows that state nothing of it."""
+    rows = [row for row in outcome.rows if row.error is not None]
+    names = sorted({name for row in rows for name in row.software})
+    lines = []
+    for name in names:
+        values = sorted({row.software[name] for row in rows if name in row.software})
+        groups = [(value, [row for row in rows if row.software.get(name) == value]) for value in values]
+        groups.append(("not stated", [row for row in rows if name not in row.software]))
+        for value, own in groups:
+            found = score(own)
+            if found.n >= FEW:
+                n_source = len({row.source for row in own if not row.defect})
+                lines.append((f"{name}: {value}", str(n_source), *figures(found)))
+    return f"""## By software feature
+
+What rows state of their kernels and of how these are started (`software:` in a job file). What a row does not state is a
+distribution in its prediction.
+
+{table(("feature", "sources", *FIGURES), lines)}"""
+
+
 def by_source(outcome: Validation) -> str:
     ranked = sorted(outcome.by_source.items(), key=lambda item: -(item[1].median_ape or 0.0))
-    scored = [(name, *figures(score)) for name, score in ranked if score.n]
-    without = [name for name, score in ranked if not score.n]
+    scored = [(name, *figures(one)) for name, one in ranked if one.n]
+    without = [name for name, one in ranked if not one.n]
     note = f"\n\nWithout a row to score: {'; '.join(map(cell, without))}." if without else ""
     return f"""## By source, worst first
 
@@ -182,7 +216,8 @@ def counted(found: Counter[str]) -> list[tuple[str, str]]:
 def origin(record: Mapping[str, Any]) -> str:
     inputs, versions = record["inputs"], record["versions"]
     flags = "".join((f" --leave-out {inputs['leave_out']}", " --deterministic" if inputs["deterministic"] else ""))
-    name = Path(inputs["file"]).name
+    files = [inputs["file"]] if isinstance(inputs["file"], str) else inputs["file"]
+    name = " ".join(Path(file).name for file in files)
     return f"""## How this page is made
 
 ```
@@ -198,11 +233,11 @@ time."""
 FIGURES = ("n", "median", "mean", "bias", "p90", "in 90 %", "defect", "not predicted")
 
 
-def figures(score: Score) -> tuple[str, ...]:
-    shares = (score.median_ape, score.mape, score.bias, score.p90_ape, score.coverage_90)
+def figures(one: Score) -> tuple[str, ...]:
+    shares = (one.median_ape, one.mape, one.bias, one.p90_ape, one.coverage_90)
     signs = ("", "", "+", "", "")
     words = ["-" if value is None else f"{value:{sign}.1%}" for value, sign in zip(shares, signs, strict=True)]
-    return (f"{score.n:,}", *words, f"{score.n_defect:,}", f"{score.n_unsupported:,}")
+    return (f"{one.n:,}", *words, f"{one.n_defect:,}", f"{one.n_unsupported:,}")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

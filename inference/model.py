@@ -66,7 +66,9 @@ class Model(Protocol[Data]):
         `complete(data, draws, key)`: draws of sites that the program integrates out.
         `replicate(data, draws, key)`: what the data are held against. `curves(data, draws)`: what a picture is drawn of.
         `measured_level(data, draws)`: of step times.
-        A class attribute `target_accept` is the least acceptance for nuts, where a posterior has narrow places.
+        `measured_cost(data, draws, cluster, dtype, n_draw, key)`: of models that describe a cost: what it is on that hardware.
+        Class attributes: `is_cost`, true where `variability` has nothing to say; `target_accept`, the least acceptance for nuts,
+        where a posterior has narrow places.
     """
 
     name: ClassVar[str]

@@ -11,7 +11,9 @@ import jax
 import numpy as np
 
 from prism_jax.calibration.level import MeasuredLevel, NoLevel
+from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import FailedFitError, FitError
+from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from . import store
@@ -117,6 +119,26 @@ class Fit:
         n_draw = len(next(iter(draws.values())))
         chosen = np.asarray(jax.random.choice(key, n_draw, (min(n, n_draw),), replace=False))
         return [self.model.variability(self.data, {name: value[i] for name, value in draws.items()}) for i in chosen]
+
+    @property
+    def describes_variability(self) -> bool:
+        """Whether `to_variability` has something to say; fits of kernels and overlap describe a cost alone."""
+        return not getattr(self.model, "is_cost", False)
+
+    def measured_cost(
+        self, cluster: Cluster, dtype: str, n: int, *, key: jax.Array, force: bool = False
+    ) -> MeasuredTables | None:
+        """What the fit says of the cost of jobs on `cluster` in `dtype`, with `n` draws; None of models that say nothing of it.
+
+        Raises:
+            FailedFitError: the verdict is failed and `force` is not set.
+            DataError: it was measured on other hardware.
+        """
+        of_model = getattr(self.model, "measured_cost", None)
+        if of_model is None:
+            return None
+        self._check(force)
+        return of_model(self.data, self.draws, cluster, dtype, n, key)
 
     def measured_level(self) -> MeasuredLevel | NoLevel | None:
         """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .variability.tree import Variability as Variability
     from .workload.transformer.spec import (
+        AdapterSpec as AdapterSpec,
         MLASpec as MLASpec,
         MoESpec as MoESpec,
         TransformerSpec as TransformerSpec,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     )
 
 _HOME = {
+    "AdapterSpec": "workload.transformer.spec",
     "Cluster": "system.hardware",
     "Device": "system.hardware",
     "Job": "job",

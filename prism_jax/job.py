@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import exp
 from typing import Any
 
 from ._core.content import ByContent
 from .calibration.calibration import Calibration, shipped
+from .calibration.key import CalibrationKey
 from .calibration.level import LevelFactor
+from .calibration.open_fields import OpenField, open_fields
+from .cost.correction import CostCorrection
 from .cost.efficiency import Efficiency
 from .framework import FRAMEWORKS, Framework, PlanDefaults, framework_of
 from .memory.breakdown import MemoryBreakdown, memory as memory_of_plan
 from .plan.plan import ParallelPlan
 from .rules.check import check_plan
+from .software.choices import SOFTWARE_VALUES, Software
+from .software.usual import Odds, usual_software
 from .system.hardware import Cluster
 from .variability.tree import Variability
 from .workload.base import Workload
 
 Filled = tuple[tuple[str, Any], ...]
+_SOFTWARE = "software."  # in front of the names of filled fields of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +38,7 @@ class Job(ByContent):
             them; empty: not known, the population's average.
         calibration: what measured steps say about the cost model; None: the shipped calibration.
         level: how much longer steps take than the cost model says, by a log of this very job; None: nothing is known of that.
+        open_plan: fields of the plan whose value nobody stated, with the odds of what they may be; the plan holds the first.
         filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
             fills them in anew; a value that differs from this one was written, and stays.
 
@@ -46,15 +54,44 @@ class Job(ByContent):
     framework: str | Framework = ""
     calibration: Calibration | None = None
     level: LevelFactor | None = None
+    open_plan: tuple[tuple[str, Odds], ...] = ()
     filled: Filled = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         own = framework_of(self.framework)
         plan, filled = _completed(self.plan, own.plan_defaults, self.filled)
+        stated = _stated(plan, self.model, dict(self.filled))
+        plan, chosen = _with_software(plan, stated, own, self.cluster.device.generation)
         is_registered = own.name in FRAMEWORKS and FRAMEWORKS.named(own.name) == own
         object.__setattr__(self, "framework", own.name if is_registered else self.framework)
         object.__setattr__(self, "plan", plan)
-        object.__setattr__(self, "filled", filled)
+        object.__setattr__(self, "filled", (*filled, *chosen))
+
+    @cached_property
+    def open_fields(self) -> tuple[OpenField, ...]:
+        """What nobody stated and what it does to the step, widest first; nothing at a site whose own runs were measured."""
+        calibration = self.effective_calibration
+        if calibration.site is not None:
+            return ()
+
+        def correction_of(software: Software) -> CostCorrection:
+            return calibration.correction(CalibrationKey.of(self.cluster.device, self.framework, software))
+
+        return open_fields(
+            self.model, self.cluster, self.plan, self.open_software, self.framework, correction_of, self.open_plan
+        )
+
+    def at_mean_of_open(self, eff: Efficiency) -> Efficiency:
+        """`eff` under which steps stand at the mean over what is not stated."""
+        if not self.open_fields:
+            return eff
+        usual = exp(sum(one.mean for one in self.open_fields))
+        return replace(eff, correction=eff.correction.scaled(usual))
+
+    @property
+    def open_software(self) -> tuple[str, ...]:
+        """Fields of `plan.software` that nobody stated: they hold what the framework usually does."""
+        return tuple(name.removeprefix(_SOFTWARE) for name, _ in self.filled if name.startswith(_SOFTWARE))
 
     @property
     def software(self) -> Framework:
@@ -79,6 +116,7 @@ class Job(ByContent):
             PlanError: `layer_split` does not fit.
         """
         eff = self.effective_calibration.efficiency_of(self.model, self.cluster, self.plan, self.framework)
+        eff = self.at_mean_of_open(eff)
         return eff if self.level is None else replace(eff, correction=eff.correction.scaled(self.level.factor))
 
     @cached_property
@@ -109,3 +147,20 @@ def _completed(plan: ParallelPlan, defaults: PlanDefaults, earlier: Filled) -> t
     if all(getattr(plan, name) == value for name, value in filled.items()):
         return plan, tuple(filled.items())
     return replace(plan, **filled), tuple(filled.items())
+
+
+def _with_software(
+    plan: ParallelPlan, stated: Software, framework: Framework, generation: str
+) -> tuple[ParallelPlan, Filled]:
+    """The plan with the usual software where none is stated, and what was put there."""
+    full = usual_software(stated, framework, generation)
+    filled = tuple((_SOFTWARE + name, getattr(full, name)) for name in stated.open_fields)
+    return plan if full == plan.software else replace(plan, software=full), filled
+
+
+def _stated(plan: ParallelPlan, model: Workload, before: dict[str, Any]) -> Software:
+    """What is said of the software: not what another framework put there before; and what follows from plan and model."""
+    given = plan.software
+    put = {name: None for name in SOFTWARE_VALUES if before.get(_SOFTWARE + name) == getattr(given, name)}
+    follows = {"attention": "fused_softmax"} if plan.attention == "unfused" else {}
+    return replace(given, **put).filled(follows | dict(getattr(model, "sure_software", {})))

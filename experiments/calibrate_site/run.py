@@ -20,14 +20,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from inference.cost_model.calibrate import calibrate
+from inference.cost_model.calibrate import Calibrator
 from inference.cost_model.site.calibrate_site import calibrate_site
 from inference.cost_model.site.curve import bands, errors, predicted_s
 from inference.cost_model.site.runs import SiteRuns, some_of
 from inference.cost_model.site.suggest import unalike
-from inference.cost_model.step_folds import padded
+from inference.cost_model.step_folds import without
 from inference.cost_model.step_rows import row_data, usable
-from inference.cost_model.step_thin import rows_of, thinned
+from inference.cost_model.step_thin import thinned
 from inference.cost_model.step_times_data import StepTimesData
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
@@ -144,11 +144,14 @@ def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str,
     key = jax.random.key(SEED)
     thin = thinned(data)
     names = np.array(thin.names["site"])[thin.site]
+    calibrator = Calibrator(thin)
     population: dict[str, Calibration] = {}
     for site in sites_of(data):
         if site.source not in population:
-            outside = padded(rows_of(thin, np.flatnonzero(names != site.source)), len(names))
-            population = {site.source: calibrate(outside, key=key, n_draw=N_DRAW)}  # the one before is not needed again
+            outside = without(thin, names == site.source)
+            population = {
+                site.source: calibrator.fit(outside, key=key, n_draw=N_DRAW)
+            }  # the one before is not needed again
         before, runs = population[site.source], runs_of(data, site)
         chosen = spread_out(before, runs)
         rest = np.setdiff1d(np.arange(runs.n_run), chosen)

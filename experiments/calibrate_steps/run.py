@@ -1,6 +1,6 @@
 """The calibration that the package ships: fitted to the measured steps of the shared data, written to the cost presets.
 
-python experiments/calibrate_steps/run.py [--data TABLE] [--out JSON_OR_NC] [--draws N] [--without TEXT ...]
+python experiments/calibrate_steps/run.py [--data TABLE ...] [--out JSON_OR_NC] [--draws N] [--without TEXT ...]
 
 `--without` leaves sources out whose name holds a text; an `--out` that ends in .nc is what `prism-jax validate steps --fit` and
 `predict --fit` read.
@@ -17,14 +17,15 @@ from pathlib import Path
 import jax
 
 from inference.cost_model.calibrate import calibrate
+from inference.cost_model.step_folds import thinned_rows
 from inference.cost_model.step_rows import row_data, usable
-from inference.cost_model.step_thin import thinned
 from inference.cost_model.store import save
 from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.write import run_record, write_text
 
 HERE = Path(__file__).resolve().parent
-STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
+DATA = HERE.parents[1] / ".." / "shared" / "data"
+TABLES = [DATA / name for name in ("steps/steps.csv.gz", "steps2/rows.csv.gz", "steps2/new_sources.csv.gz")]
 PRESET = HERE.parents[1] / "prism_jax" / "calibration" / "presets" / "calibration.json"
 DRAWS = 96
 SEED = 0
@@ -32,22 +33,24 @@ SEED = 0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=STEPS)
+    parser.add_argument("--data", type=Path, nargs="+", default=TABLES)
     parser.add_argument("--out", type=Path, default=PRESET)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--without", nargs="*", default=[])
     given = parser.parse_args()
     started = time.perf_counter()
-    rows = [row for row in usable(read_step_rows(given.data)) if not any(text in row.source for text in given.without)]
-    data = row_data(rows)
-    print(f"{len(rows)} rows, outlines and stragglers after {time.perf_counter() - started:.0f} s")
+    read = [row for table in given.data for row in read_step_rows(table)]
+    rows = [row for row in usable(read) if not any(text in row.source for text in given.without)]
+    kept = thinned_rows(rows)
+    data = row_data(kept)
+    print(f"{len(kept)} of {len(rows)} rows, outlines and stragglers after {time.perf_counter() - started:.0f} s")
     record = {
         "rows": len(rows),
         "sources": dict(sorted(Counter(row.source for row in rows).items())),
         "made_by": "experiments/calibrate_steps/run.py",
         **{name: run_record({}, SEED)[name] for name in ("seed", "versions")},
     }
-    made = calibrate(thinned(data), key=jax.random.key(SEED), n_draw=given.draws, record=record)
+    made = calibrate(data, key=jax.random.key(SEED), n_draw=given.draws, record=record)
     if given.out.suffix == ".nc":
         save(made, given.out)
     else:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.framework.memory_options import GIB, MemoryOptions
+from experiments.memory_validation.peak_errors import step_table_peaks
+from prism_jax.framework.memory_options import MemoryOptions
 from prism_jax.framework.nanotron import NANOTRON
 from prism_jax.io.tables.memory_table import Classified, Confusion, MemorySummary, classify_rows
-from prism_jax.io.tables.steps.record import read_records
-from prism_jax.io.tables.steps.table import read_step_rows
-from prism_jax.memory.breakdown import memory
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
-_ALLOCATED = re.compile(r"real_alloc_gib ([\d.]+)")
 FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 MARGINS = (0.0, 0.05, 0.1, 0.15, 0.2)
 VARIANTS = {
@@ -100,13 +96,7 @@ def summary_record(summary: MemorySummary) -> dict[str, Any]:
 
 def megatron_record(path: Path) -> dict[str, Any]:
     """Peak allocated memory of the Megatron-LM rows that report it: the model without fragmentation and context."""
-    measured = {record.id: _ALLOCATED.search(record.notes) for record in read_records(path)}
-    errors = []
-    for row in read_step_rows(path):
-        found = measured[row.id]
-        if found and not row.unsupported:
-            worst = memory(*row.job).worst
-            errors.append((worst.allocator_bytes - worst.fragmentation_bytes) / (float(found[1]) * GIB) - 1.0)
+    errors = [peak.error for peak in step_table_peaks(path)]
     return {
         "n": len(errors),
         "mean": round(float(np.mean(errors)), 4),

@@ -8,7 +8,8 @@ differences at the mode say little. The Fisher information is what such rows wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from prism_jax.calibration.calibration import DEGREES, Calibration
 from prism_jax.errors import FitError
 
 from ..engine.program import Program, Sites, constrained, program
+from ..engine.pytree import traced
 from ..engine.threads import one_blas_thread
 from .step_times import EXPECTED, SCALE, StepTimes, calibration_of
 from .step_times_data import StepTimesData
@@ -30,7 +32,6 @@ MAX_ITERATION = 400
 TOLERANCE = 1e-7  # of the log density, relative
 
 
-@one_blas_thread
 def calibrate(
     data: StepTimesData, *, key: jax.Array, n_draw: int = N_DRAW, record: Mapping[str, Any] | None = None
 ) -> Calibration:
@@ -44,16 +45,62 @@ def calibrate(
     Raises:
         FitError: no mode is found.
     """
-    with jax.enable_x64(True):
-        start_key, draw_key = jax.random.split(key)
-        made = program(StepTimes(), data, start_key)  # pyright: ignore[reportArgumentType]
-        at = _mode(made)
-        scale = np.linalg.inv(np.linalg.cholesky(_information(made, data, at))).T
-        noise = np.asarray(jax.random.normal(draw_key, (n_draw, made.n_dim), dtype=float))
-        noise = noise - noise.mean(axis=0)
+    return Calibrator(data).fit(data, key=key, n_draw=n_draw, record=record)
+
+
+class Calibrator:
+    """Fits to rows of one table under several weights: all have the same shapes, so that what is compiled serves every one.
+
+    Args:
+        data: all rows, with all names.
+    """
+
+    def __init__(self, data: StepTimesData) -> None:
+        with jax.enable_x64(True):
+            self._made = program(StepTimes(), data, jax.random.key(0))  # pyright: ignore[reportArgumentType]
+
+    @one_blas_thread
+    def fit(
+        self, data: StepTimesData, *, key: jax.Array, n_draw: int = N_DRAW, record: Mapping[str, Any] | None = None
+    ) -> Calibration:
+        """As `calibrate`.
+
+        Args:
+            data: the rows of the table under weights of their own; those without weight have no part in it, and members that
+                only they belong to stay unknown.
+        """
+        with jax.enable_x64(True):
+            _, draw_key = jax.random.split(key)
+            made = self._made.given(traced(data)[0])
+            at = _mode(made)
+            scale = np.linalg.inv(np.linalg.cholesky(self._information(made, data, at))).T
+            noise = np.asarray(jax.random.normal(draw_key, (n_draw, made.n_dim), dtype=float))
+            noise = noise - noise.mean(axis=0)
+            _, unravel = made.ravel()
+            draws = constrained(made, jax.vmap(unravel)(jnp.asarray(at + noise @ scale.T)))
+        return calibration_of(data, draws, record or {})
+
+    def _information(self, made: Program, data: StepTimesData, at: np.ndarray) -> np.ndarray:
+        """[parameter, parameter] of the prior and of the rows, at unconstrained parameters."""
         _, unravel = made.ravel()
-        draws = constrained(made, jax.vmap(unravel)(jnp.asarray(at + noise @ scale.T)))
-    return calibration_of(data, draws, record or {})
+        (place, width), (log_scale, sites) = self._slopes(jnp.asarray(at), made.arrays)  # [row, parameter]
+        weight = np.asarray(data.weight) * (DEGREES + 1.0) / (DEGREES + 3.0)
+        of_place = np.asarray(place) * np.sqrt(weight / np.exp(2.0 * np.asarray(log_scale)))[:, None]
+        of_width = np.asarray(width) * np.sqrt(np.asarray(data.weight) * 2.0 * DEGREES / (DEGREES + 3.0))[:, None]
+        return of_place.T @ of_place + of_width.T @ of_width + np.diag(_prior(unravel(jnp.asarray(at)), sites))
+
+    @cached_property
+    def _slopes(self) -> Callable[..., Any]:
+        """(parameters, arrays) -> derivatives of what is expected and of its log scale [row, parameter], and all sites."""
+        made = self._made
+        _, unravel = made.ravel()
+
+        def law(vector: Any, given: Any) -> tuple[tuple[Any, Any], Any]:
+            sites = made.constrain(given, unravel(vector))
+            log_scale = jnp.log(sites[SCALE])
+            return (sites[EXPECTED], log_scale), (log_scale, sites)  # twice, so that the derivative keeps the value
+
+        return jax.jit(jax.jacfwd(law, has_aux=True))
 
 
 def _mode(made: Program) -> np.ndarray:
@@ -65,25 +112,9 @@ def _mode(made: Program) -> np.ndarray:
     return found.x
 
 
-def _information(made: Program, data: StepTimesData, at: np.ndarray) -> np.ndarray:
-    """[parameter, parameter] of the prior and of the rows, at unconstrained parameters."""
-    _, unravel = made.ravel()
-
-    def law(vector: Any) -> tuple[tuple[Any, Any], Any]:
-        sites = made.constrain(made.arrays, unravel(vector))
-        log_scale = jnp.log(sites[SCALE])
-        return (sites[EXPECTED], log_scale), log_scale  # twice, so that the derivative keeps the value
-
-    (place, width), log_scale = jax.jit(jax.jacfwd(law, has_aux=True))(jnp.asarray(at))  # [row, parameter]
-    weight = np.asarray(data.weight) * (DEGREES + 1.0) / (DEGREES + 3.0)
-    of_place = np.asarray(place) * np.sqrt(weight / np.exp(2.0 * np.asarray(log_scale)))[:, None]
-    of_width = np.asarray(width) * np.sqrt(np.asarray(data.weight) * 2.0 * DEGREES / (DEGREES + 3.0))[:, None]
-    return of_place.T @ of_place + of_width.T @ of_width + np.diag(_prior(made, unravel(jnp.asarray(at))))
-
-
-def _prior(made: Program, sites: Sites) -> np.ndarray:
+def _prior(unconstrained: Sites, sites: Sites) -> np.ndarray:
     """[parameter] curvature of the prior: standard normals, and what hangs on a spread that is itself sampled."""
-    given: dict[str, Any] = {name: jnp.ones_like(value) for name, value in sites.items()}
-    given |= StepTimes.prior_precision(made.constrain(made.arrays, sites))
-    flat, _ = ravel_pytree({name: jnp.broadcast_to(given[name], value.shape) for name, value in sites.items()})
+    given: dict[str, Any] = {name: jnp.ones_like(value) for name, value in unconstrained.items()}
+    given |= StepTimes.prior_precision(sites)
+    flat, _ = ravel_pytree({name: jnp.broadcast_to(given[name], one.shape) for name, one in unconstrained.items()})
     return np.asarray(flat)

@@ -1,14 +1,18 @@
 """Calibrations for blind scores: for every group of measured steps one that is fitted to all rows outside of it.
 
-Large sources are thinned once, before anything is fitted, so that folds differ by the group they lack and by nothing else. All
-folds have as many rows: those that a group leaves free are filled with a row that is there already and counts nothing. What is
-compiled for one fold then serves the next.
+Large sources are thinned once, before anything is fitted, so that folds differ by the group they lack and by nothing else. In
+every fold all rows stay in their places; those of the group have no weight and no measured time, and members of a level that only
+they belong to stay unknown. What is compiled for one fold then serves all. Every fit begins at the prior: one that began at the
+mode of all rows would have seen what it must not know.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -20,13 +24,13 @@ from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.progress import Progress, part_of, silent
 from prism_jax.validation import group_of
 
-from .calibrate import calibrate
+from .calibrate import Calibrator
 from .step_rows import row_data, usable
-from .step_thin import MOST, few_of_each, rows_of
+from .step_thin import MOST, few_of_each
 from .step_times_data import StepTimesData
+from .step_times_terms import MAX_ROWS
 
 PREPARED = 0.15  # share of the work that outlines and stragglers are
-FOLDS_KEPT = 10  # after as many, what was compiled is dropped: memory must not grow with the number of groups
 
 
 def step_folds(
@@ -53,20 +57,22 @@ def step_folds(
         raise DataError(
             f"all rows are of one {by}, {groups[0]}: nothing remains to calibrate with. Leave out another way."
         )
+    fitted = [group for group in groups if (owner == group).any()]
+    if any((owner == group).all() for group in fitted):
+        raise DataError(f"all usable rows are of {owner[0]}: nothing remains to calibrate with. Leave out another way.")
     data = row_data(kept, part_of(progress, 0.0, PREPARED))
-    found: dict[str, Calibration] = {}
-    whole: Calibration | None = None
-    for done, group in enumerate(groups, 1):
-        outside = np.flatnonzero(owner != group)
-        if len(outside) < len(kept):
-            found[group] = _fold(data, outside, group, key)
-        else:
-            whole = whole or _fold(data, outside, "", key)
-            found[group] = whole
-        progress(PREPARED + (1.0 - PREPARED) * done / len(groups))
-        if done % FOLDS_KEPT == 0:
-            jax.clear_caches()
-    return found
+    needed = [*fitted, *([""] if len(fitted) < len(groups) else [])]  # the last: groups none of whose rows is fitted
+    told = part_of(progress, PREPARED, 1.0)
+    fit = partial(_fold, Calibrator(data), data, owner, key=key)
+    found = {
+        needed[0]: fit(needed[0])
+    }  # alone: NumPyro cannot trace a model in two threads, and what is compiled serves all
+    told(1.0 / len(needed))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for group, made in zip(needed[1:], pool.map(fit, needed[1:]), strict=True):
+            found[group] = made
+            told(len(found) / len(needed))
+    return {group: found.get(group) or found[""] for group in groups}
 
 
 def thinned_rows(rows: Sequence[StepRow], most: int = MOST) -> list[StepRow]:
@@ -74,16 +80,17 @@ def thinned_rows(rows: Sequence[StepRow], most: int = MOST) -> list[StepRow]:
     return [rows[index] for index in few_of_each(np.array([row.source for row in rows]), most)]
 
 
-def padded(data: StepTimesData, n_row: int) -> StepTimesData:
-    """The same rows, and the last of them again without weight up to `n_row`."""
-    place = np.minimum(np.arange(n_row), len(data.weight) - 1)
-    arrays = {item.name: getattr(data, item.name) for item in fields(data)}
-    wide = {name: value[place] for name, value in arrays.items() if isinstance(value, np.ndarray)}
-    return replace(data, **wide | {"weight": np.where(np.arange(n_row) < len(data.weight), wide["weight"], 0.0)})
+def without(data: StepTimesData, left_out: NDArray[np.bool_]) -> StepTimesData:
+    """The same rows in the same places, those that are left out [row] without weight and without a measured time."""
+    n_site = len(data.names["site"])
+    count = np.bincount(data.site[~left_out], minlength=n_site)[data.site]
+    weight = np.where(left_out, 0.0, np.minimum(1.0, MAX_ROWS / np.maximum(count, 1)))
+    return replace(data, weight=weight, log_measured=np.where(left_out, 0.0, data.log_measured))
 
 
-def _fold(data: StepTimesData, outside: NDArray[np.intp], group: str, key: jax.Array) -> Calibration:
-    if not len(outside):
-        raise DataError(f"all usable rows are of {group}: nothing remains to calibrate with. Leave out another way.")
-    kept = padded(rows_of(data, outside), len(data.weight))
-    return calibrate(kept, key=key, record={"left_out": group, "rows": len(outside)})
+def _fold(
+    calibrator: Calibrator, data: StepTimesData, owner: NDArray[np.str_], group: str, key: jax.Array
+) -> Calibration:
+    left_out = owner == group
+    record = {"left_out": group, "rows": int((~left_out).sum())}
+    return calibrator.fit(without(data, left_out), key=key, record=record)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .step_times_data import StepTimesData, field_of
+from .step_times_data import StepTimesData, field_of, known_of
 from .step_times_terms import MAX_ROWS
 
 MOST = 150
@@ -25,7 +25,8 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
     for level, known in data.names.items():
         field = field_of(level)
         index = arrays[field]
-        used = np.unique(index[index < len(known)])
+        always = [i for i, name in enumerate(known) if name in known_of(level)]
+        used = np.unique([*index[index < len(known)], *always]).astype(int)
         place = np.full(len(known) + 1, len(used))
         place[used] = np.arange(len(used))
         arrays[field] = place[index]

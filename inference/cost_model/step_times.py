@@ -1,8 +1,9 @@
 """How far whole training steps are from what kernels and links alone would take: the calibration of the cost model.
 
-    ln(measured) = ln(surrogate_of(correction)) + straggler + site + own
+    ln(measured) = ln(surrogate_of(correction)) + straggler + open + site + own
     correction   = link(centre + all + generation + device + style + generation style + framework)      per knob
-    site         ~ Normal(0, site_sd)                        a cluster and its software, as they were set up there
+    site         ~ Student-t(0, site_sd and the spread of what is open)   a cluster and its software, as they were set up there
+    open         the mean over what the row leaves unsaid (`open_fields`); what it is instead is part of its site
     own          ~ scale[site] Student-t                     a configuration, and rows that are wrong
 
 Rows of one site share what the model misses, so a site counts as at most `MAX_ROWS` independent rows. Deviations are sampled as
@@ -21,16 +22,19 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpy.typing import NDArray
 from numpyro.distributions import StudentT
 
-from prism_jax.calibration.calibration import DEGREES, KNOBS, Calibration, Term, linked
+from prism_jax.calibration.calibration import DEGREES, KNOBS, SITE_DEGREES, Calibration, Term, linked
+from prism_jax.calibration.key import LEVELS, Level
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.cost.correction import CostCorrection
 
 from .step_times_data import StepTimesData, field_of
-from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, SHIFT, SITE_SD, TERMS, Assumed
+from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, NEW_SITE, SHIFT, SITE_SD, TERMS, Assumed
 
 EXPECTED, SCALE = "expected", "scale"  # names in the model, per row
+N_SITE = "sites with rows"
 
 
 @dataclass(frozen=True)
@@ -54,27 +58,34 @@ class StepTimes:
         correction = CostCorrection(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
         time_s = surrogate_seconds(data, correction, jnp)
         n_site = len(data.names["site"])
+        weight = jnp.asarray(data.weight)
+        present = jnp.zeros(n_site, bool).at[jnp.asarray(data.site)].max(weight > 0.0)
+        numpyro.deterministic(N_SITE, present.sum())
         site_sd = numpyro.sample("site_sd", dist.LogNormal(*SITE_SD))
-        site = numpyro.sample("site", dist.Normal(jnp.zeros(n_site), jnp.asarray(site_sd)).to_event(1))
+        site_open = _mean_of_sites(jnp.asarray(data.open_sd) ** 2, jnp.asarray(data.site), n_site)
+        spread_of_site = jnp.sqrt(jnp.asarray(site_sd) ** 2 + site_open)
+        law_of_site = StudentT(SITE_DEGREES, jnp.zeros(n_site), spread_of_site)
+        site = numpyro.sample("site", law_of_site.mask(present).to_event(1))
         misfit = numpyro.sample("misfit", dist.LogNormal(*MISFIT))
         misfit_sd = numpyro.sample("misfit_sd", dist.LogNormal(*MISFIT_SD))
-        scale = numpyro.sample("log scale", dist.Normal(jnp.full(n_site, jnp.log(misfit)), misfit_sd).to_event(1))
+        scale = numpyro.sample(
+            "log scale", dist.Normal(jnp.full(n_site, jnp.log(misfit)), misfit_sd).mask(present).to_event(1)
+        )
         wider = jnp.where(jnp.asarray(data.has_experts) > 0.0, EXPERT_MISFIT, 1.0)
         at = jnp.asarray(data.site)
         expected = numpyro.deterministic(
-            EXPECTED, jnp.log(time_s) + jnp.asarray(data.straggler) + jnp.asarray(site)[at]
+            EXPECTED, jnp.log(time_s) + jnp.asarray(data.straggler + data.open_mean) + jnp.asarray(site)[at]
         )
         width = numpyro.deterministic(SCALE, jnp.exp(jnp.asarray(scale))[at] * wider)
         law = StudentT(DEGREES, expected, width)
-        weight = jnp.asarray(data.weight)
         numpyro.factor("rows", (weight * law.log_prob(jnp.asarray(data.log_measured))).sum())
 
     @staticmethod
     def prior_precision(sites: Mapping[str, Any]) -> dict[str, Any]:
         """Curvature of the prior of what is no standard normal, by unconstrained site; spreads are sampled as logarithms."""
-        n_site = sites["site"].shape[0]
+        n_site = sites[N_SITE]
         return {
-            "site": 1.0 / sites["site_sd"] ** 2,
+            "site": (SITE_DEGREES + 1.0) / (SITE_DEGREES + 3.0) / sites["site_sd"] ** 2,
             "log scale": 1.0 / sites["misfit_sd"] ** 2,
             "site_sd": 1.0 / SITE_SD[1] ** 2 + 2.0 * n_site,
             "misfit": 1.0 / MISFIT[1] ** 2 + n_site / sites["misfit_sd"] ** 2,
@@ -94,6 +105,12 @@ class StepTimes:
         }
 
 
+def _mean_of_sites(values: jax.Array, site: jax.Array, n_site: int) -> jax.Array:
+    """[site] means of [row] values."""
+    count = jax.ops.segment_sum(jnp.ones_like(values), site, n_site)
+    return jax.ops.segment_sum(values, site, n_site) / jnp.maximum(count, 1.0)
+
+
 def _with_members(data: StepTimesData) -> list[Assumed]:
     """Terms that some row has part in."""
     return [term for term in TERMS if data.names[term.level]]
@@ -110,18 +127,31 @@ def spread(term: Assumed, names: Sequence[str]) -> jax.Array:
 
 
 def calibration_of(data: StepTimesData, draws: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> Calibration:
-    """The calibration that posterior draws [draw, ...] amount to."""
+    """The calibration that posterior draws [draw, ...] amount to; members without a row of any weight are unknown to it."""
     none = np.zeros((len(draws["site_sd"]), 0))
+    seen = {level: seen_members(data, level) for level in LEVELS}
     terms = tuple(
-        Term(t.knob, t.level, t.sd_unseen, tuple(data.names[t.level]), np.asarray(draws.get(f"{t.site} value", none)))
+        Term(
+            t.knob,
+            t.level,
+            t.sd_unseen,
+            tuple(data.names[t.level][i] for i in seen[t.level]),
+            np.asarray(draws.get(f"{t.site} value", none))[:, seen[t.level]],
+        )
         for t in TERMS
     )
     return Calibration(
         centre=dict(CENTRE),
         terms=terms,
-        site_sd=np.asarray(draws["site_sd"]),
+        site_sd=NEW_SITE * np.asarray(draws["site_sd"]),
         misfit=np.asarray(draws["misfit"]),
         misfit_sd=np.asarray(draws["misfit_sd"]),
         expert_misfit=EXPERT_MISFIT,
         record=record,
     )
+
+
+def seen_members(data: StepTimesData, level: Level) -> NDArray[np.intp]:
+    """Members of a level that some row with weight belongs to, in order."""
+    index = getattr(data, field_of(level))[np.asarray(data.weight) > 0.0]
+    return np.unique(index[index < len(data.names[level])])

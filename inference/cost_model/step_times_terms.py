@@ -47,43 +47,66 @@ CENTRE = {
     "network": 0.0,
     "scale_up_call_s": math.log(10e-6),  # arrival of the ranks and a stream wait: microseconds to tens of them
     "network_call_s": math.log(50e-6),
-    "hidden": 1.0,  # three quarters
+    "overlap_window": 1.0,  # three quarters
     "optimizer": 0.0,
     "micro_batch_s": math.log(0.2e-3),  # a send, a receive and a synchronisation of the host
     "step_s": math.log(3e-3),  # data loader, gradient norm, logging
     "network_step_s": math.log(1e-3),
 }
-_GIVEN = {  # knob: deviation of all, generation, device, style, generation style, framework; 0: none
+_GIVEN = {  # knob: deviation of all, generation, device, style, generation style, framework, by `LEVELS`; 0: none
     "gemm": (0.01, 0.04, 0.05, 0.02, 0.0, 0.02),  # kernels were measured one by one; power limits differ by device
-    "attention": (0.10, 0.0, 0.0, 0.0, 0.30, 0.0),  # which of three generations of kernels ran is seldom stated
+    "attention": (0.10, 0.0, 0.0, 0.0, 0.0, 0.0),
     "memory": (0.10, 0.05, 0.0, 0.05, 0.0, 0.02),  # how much is fused
     "fp8": (0.10, 0.05, 0.0, 0.0, 0.0, 0.0),  # eight bits draw less power: clocks are higher than in other products
     "expert": (0.20, 0.0, 0.0, 0.0, 0.0, 0.20),
     "host": (0.10, 0.0, 0.0, 0.20, 0.0, 0.10),  # a loop of Python in front of every kernel, or not
     "scale_up": (0.10, 0.10, 0.0, 0.0, 0.0, 0.05),
-    "network": (0.15, 0.10, 0.0, 0.0, 0.0, 0.10),  # fabrics differ more than their ports
+    "network": (0.05, 0.05, 0.0, 0.0, 0.0, 0.05),  # collectives across nodes were measured one by one
     "scale_up_call_s": (0.50, 0.0, 0.0, 0.30, 0.0, 0.10),
     "network_call_s": (1.0, 0.0, 0.0, 0.5, 0.0, 0.2),
-    "hidden": (1.0, 0.0, 0.0, 0.5, 0.0, 0.3),
+    "overlap_window": (1.0, 0.0, 0.0, 0.5, 0.0, 0.3),
     "optimizer": (0.20, 0.0, 0.0, 0.20, 0.0, 0.10),
     "micro_batch_s": (0.8, 0.0, 0.0, 0.5, 0.0, 0.3),
     "step_s": (0.8, 0.0, 0.0, 0.5, 0.0, 0.3),
-    "network_step_s": (1.5, 0.0, 0.0, 0.7, 0.0, 0.3),
+    "network_step_s": (0.5, 0.0, 0.0, 0.3, 0.0, 0.7),  # a matter of one cluster and its software
 }
 MEASURED = ("ampere", "hopper", "blackwell")  # generations with tables of kernels (cost/presets/efficiency.toml)
 _UNMEASURED = {("gemm", Level.GENERATION): 0.30, ("memory", Level.GENERATION): 0.20}
-TERMS = tuple(
-    Assumed(knob, level, sd, _UNMEASURED.get((knob, level), 0.0))
-    for knob, sds in _GIVEN.items()
-    for level, sd in zip(LEVELS, sds, strict=True)
-    if sd > 0.0
+_OF_SOFTWARE = (  # how far kernels are from what their bytes, launches and speeds in the presets say
+    Assumed("attention", Level.ATTENTION, 0.20),
+    Assumed("memory", Level.NORM, 0.10),
+    Assumed("host", Level.COMPILE, 0.30),
+    Assumed("host", Level.GRAPHS, 0.30),
+    Assumed("micro_batch_s", Level.GRAPHS, 0.7),
+    Assumed("step_s", Level.GRAPHS, 0.5),
+    Assumed("gemm", Level.TUNING, 0.06),
+    Assumed("attention", Level.TUNING, 0.08),
+    Assumed("memory", Level.TUNING, 0.08),
+    Assumed("expert", Level.TUNING, 0.10),
+    Assumed("host", Level.TUNING, 0.20),
+    Assumed("scale_up", Level.TUNING, 0.15),
+    Assumed("network", Level.TUNING, 0.20),
+    Assumed("overlap_window", Level.TUNING, 0.3),
+    Assumed("step_s", Level.TUNING, 0.5),
 )
-# Kernels written for the generation before: FlashAttention-2 reaches 0.60 of what FlashAttention-3 and cuDNN reach on Hopper
-# (arXiv 2407.08608 figures 5 and 6); eager frameworks ran it until 2025.
+TERMS = (
+    *(
+        Assumed(knob, level, sd, _UNMEASURED.get((knob, level), 0.0))
+        for knob, sds in _GIVEN.items()
+        for level, sd in zip(LEVELS, sds, strict=False)
+        if sd > 0.0
+    ),
+    *_OF_SOFTWARE,
+)
+# Graphs leave the host nothing to do between micro-batches; of a step, the loader and what is logged remain.
 SHIFT = {
-    ("attention", Level.GENERATION_STYLE, "hopper eager"): math.log(1.65),
-    ("attention", Level.GENERATION_STYLE, "blackwell eager"): math.log(1.65),
+    ("micro_batch_s", Level.GRAPHS, "step"): -2.0,
+    ("micro_batch_s", Level.GRAPHS, "layers"): -0.5,
+    ("step_s", Level.GRAPHS, "step"): -0.7,
 }
+# A site that nobody has measured is off by more than those in the fit differ, which have shaped what they are compared with. Of
+# sources left out one by one, each counting once, 85 % lie in their 90 % interval at 1, 88 % at 1.4, 90 % at 1.8 (49 sources).
+NEW_SITE = 1.5
 SITE_SD = (math.log(0.12), 0.4)  # log-normal; published MFUs of alike set-ups differ by 5 to 15 %
 MISFIT = (math.log(0.05), 0.4)
 MISFIT_SD = (math.log(0.5), 0.4)

@@ -24,7 +24,7 @@ from ..untrusted import reading
 
 ENGINE = "h5netcdf"
 ATTRIBUTE = "prism_jax_calibration"
-FORMAT = 2
+FORMAT = 3
 MAX_BYTES = 1 << 28
 SPREADS = ("site_sd", "misfit", "misfit_sd")
 NEARBY = LEFT, PARTS, TRUST = "nearby_left", "nearby_parts", "nearby_trust"  # of the measured runs

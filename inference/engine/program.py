@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -46,14 +46,29 @@ class Program:
     @cached_property
     def energy(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Unconstrained vector [dim] -> negative log joint density and its gradient; compiled once for all who ask."""
-        _, unravel = self.ravel()
-        both = jax.jit(jax.value_and_grad(lambda vector, given: self.potential(given, unravel(vector))))
+        both = self._both
 
         def call(vector: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = both(jnp.asarray(vector), self.arrays)
             return float(value), np.asarray(slope, dtype=float)
 
         return call
+
+    def given(self, arrays: Arrays) -> Program:
+        """The same model on other arrays of the same shapes; what is compiled for one serves the other."""
+        other = replace(self, arrays={name: jnp.asarray(value) for name, value in arrays.items()})
+        vars(other).update(_both=self._both, convert=self.convert)
+        return other
+
+    @cached_property
+    def _both(self) -> Callable[..., tuple[Any, Any]]:
+        _, unravel = self.ravel()
+        return jax.jit(jax.value_and_grad(lambda vector, given: self.potential(given, unravel(vector))))
+
+    @cached_property
+    def convert(self) -> Callable[[Arrays, Sites], Sites]:
+        """(arrays, unconstrained draws [draw, ...]) -> all sites; compiled once."""
+        return jax.jit(lambda given, drawn: jax.lax.map(partial(self.constrain, given), drawn, batch_size=64))
 
     def ravel(self) -> tuple[np.ndarray, Callable[[Any], Sites]]:
         """The start as one vector, and the function that makes sites of a vector."""
@@ -88,5 +103,4 @@ def program(model: Model, data: Any, key: jax.Array) -> Program:
 
 def constrained(made: Program, sites: Sites) -> dict[str, np.ndarray]:
     """All sites of unconstrained draws [draw, ...]."""
-    convert = jax.jit(lambda given, drawn: jax.lax.map(partial(made.constrain, given), drawn, batch_size=64))
-    return {name: np.asarray(value) for name, value in convert(made.arrays, sites).items()}
+    return {name: np.asarray(value) for name, value in made.convert(made.arrays, sites).items()}

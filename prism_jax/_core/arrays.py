@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 Values: TypeAlias = Any
@@ -44,29 +45,34 @@ def is_traced(value: Any) -> bool:
 def _foreign(things: Iterable[Any]) -> Any | None:
     """The first array in `things` that is not of NumPy."""
     for thing in things:
-        if _is_plain(thing):
-            continue
-        inner = _inside(thing)
-        found = _foreign(inner) if inner is not None else _own(thing)
+        match _kind(type(thing)):
+            case "plain":
+                found = None
+            case "sequence":
+                found = _foreign(thing)
+            case "mapping":
+                found = _foreign(thing.values())
+            case "dataclass":
+                found = _foreign(vars(thing).values())
+            case _:
+                found = thing if hasattr(thing, "__array_namespace__") else None
         if found is not None:
             return found
     return None
 
 
-def _inside(thing: Any) -> Iterable[Any] | None:
-    """What a container holds; None for anything else."""
-    if isinstance(thing, (tuple, list)):
-        return thing
-    if isinstance(thing, Mapping):
-        return thing.values()
-    return vars(thing).values() if is_dataclass(thing) else None
-
-
-def _own(thing: Any) -> Any | None:
-    """`thing` if it is an array of another library than NumPy."""
-    return thing if hasattr(thing, "__array_namespace__") else None
-
-
 def _is_plain(thing: Any) -> bool:
     """Whether `thing` is a number, a text or an array of NumPy; asked without loading NumPy."""
-    return type(thing) in _PLAIN or type(thing).__module__ == "numpy"
+    return _kind(type(thing)) == "plain"
+
+
+@lru_cache(maxsize=1024)
+def _kind(of: type) -> str:
+    """What objects of a type are to `_foreign`; asked once per type, since costs ask thousands of times."""
+    if of in _PLAIN or of.__module__ == "numpy":
+        return "plain"
+    if issubclass(of, (tuple, list)):
+        return "sequence"
+    if issubclass(of, Mapping):
+        return "mapping"
+    return "dataclass" if is_dataclass(of) else "array"

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from ..calibration.evidence import cell_of, evidence
+from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..memory.notes import memory_notes
-from ..report.codec import from_plain
 from ..report.types.check import CheckReport
-from ..report.types.memory import MemoryFacts
+from ..report.types.evidence import EvidenceFacts
+from ..system.likeness import device_notes
 from ..workload.notes import workload_notes
+from .fitted.load_fits import FitFiles, load_fits
 from .jobs import JobSource, loaded
+from .memory_facts import memory_facts
+from .open_facts import open_facts
 
 
-def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
-    """What follows from a job, and whether it fits into memory.
+def check_job(
+    job: JobSource, *, overrides: Sequence[str] = (), fits: FitFiles = (), force: bool = False
+) -> CheckReport:
+    """What follows from a job, and whether it fits into memory; and which measured tables its predictions would use.
 
     Args:
         job: a Job, a job file, or the name of a shipped example.
         overrides: "section.field=value" texts that replace fields of a file.
+        fits: files of `prism-jax fit` or `calibrate` that predictions of the job are to apply.
+        force: use a fit even where its verdict is failed.
 
     Raises:
         ConfigError: everything that is wrong with a file.
+        DataError, FitError: a fit cannot be used for this job.
         PlanError: the plan is impossible.
 
     Example:
         >>> check_job("llama3_405b_16384").fits
         True
     """
-    own = loaded(job, overrides)
+    fitted = load_fits(loaded(job, overrides), fits, force=force)
+    own = fitted.job
     needed, plan = own.memory, own.plan
     return CheckReport(
         name=own.name,
@@ -52,7 +64,7 @@ def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
         n_replica=plan.n_replica,
         tokens_per_step=own.model.units_per_step(plan),
         sample_unit=own.model.sample_unit,
-        memory_bytes_per_gpu=from_plain(MemoryFacts, needed.as_dict()),
+        memory_bytes_per_gpu=memory_facts(own, needed),
         fits=needed.fits,
         has_experts=own.model.has_experts,
         memory_stage=needed.stage,
@@ -60,10 +72,20 @@ def check_job(job: JobSource, *, overrides: Sequence[str] = ()) -> CheckReport:
         global_batch=plan.global_batch,
         seq_len=plan.seq_len,
         notes=(
+            *device_notes(own.cluster.device),
             *workload_notes(own.model, plan),
             *memory_notes(own.model, own.cluster, plan, own.software.memory),
+            *fitted.tables,
+            *fitted.unused,
         ),
+        open_fields=open_facts(own),
+        evidence=_evidence(own),
     )
+
+
+def _evidence(job: Job) -> EvidenceFacts:
+    found = evidence(cell_of(job.model, job.cluster, job.plan, job.software.name))
+    return EvidenceFacts(**asdict(found), sentence=found.sentence)
 
 
 def peak_memory(job: JobSource, *, overrides: Sequence[str] = ()) -> MemoryBreakdown:

@@ -100,13 +100,14 @@ def predict(
     fitted = load_fits(loaded(job), fits, force=force)
     if not use_level or fitted.level is None:
         plain = simulate(fitted.job, key=key, method=method, pad=pad, **given)
-        return replace(plain, notes=(*plain.notes, *fitted.unused)) if fitted.unused else plain
+        told = (*plain.notes, *fitted.tables, *fitted.unused)
+        return replace(plain, notes=told) if told != plain.notes else plain
     from .fitted.log_level import at_log_level
 
     one = partial(simulate, key=key, method=method, pad=pad, **given)
     found = at_log_level(fitted.job, fitted.level, one)
     told = one(found.job)
-    notes = (*told.notes, *fitted.unused, *((found.note,) if found.note else ()))
+    notes = (*told.notes, *fitted.tables, *fitted.unused, *((found.note,) if found.note else ()))
     return replace(told, notes=notes)
 
 

@@ -14,7 +14,6 @@ from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..report.codec import from_plain
-from ..report.types.memory import MemoryFacts
 from ..report.types.prediction import (
     AllocationFacts,
     Elapsed,
@@ -27,6 +26,8 @@ from ..report.types.prediction import (
 )
 from ..report.types.record import RunRecord
 from ..result import AllocationSpread, StepTimeDistribution
+from .memory_facts import memory_facts
+from .open_facts import open_facts
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation
@@ -65,7 +66,7 @@ def prediction_report(
         hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
         tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
         tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
-        memory_bytes_per_gpu=from_plain(MemoryFacts, {**memory.as_dict(), "stage": memory.stage}),
+        memory_bytes_per_gpu=memory_facts(job, memory, stage=memory.stage),
         fits=memory.fits,
         breakdown_s=dict(explanation.breakdown_s) if explanation else {},
         criticality=dict(explanation.criticality) if explanation else {},
@@ -80,6 +81,7 @@ def prediction_report(
         n_samples=distribution.n_samples,
         tail_columns=distribution.tail_columns,
         notes=tuple(distribution.notes),
+        open_fields=open_facts(job),
         seed=seed,
         elapsed_s=elapsed,
         record=from_plain(RunRecord, record),
@@ -105,7 +107,9 @@ def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
     """
     if job.level is not None:
         return ModelBand(**{name: median_s * job.level.quantile(float(ndtri(QUANTILES[name]))) for name in BAND})
-    factors = model_factors(job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed)
+    factors = model_factors(
+        job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed, job.open_fields
+    )
     return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
 
 

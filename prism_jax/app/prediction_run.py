@@ -25,6 +25,7 @@ from ..simulate.brute import COLUMNS_PER_CALL
 from ..simulate.known import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict
 from ..simulate.program import lower
+from ..system.likeness import device_notes
 from ..workload.notes import workload_notes
 from .fitted.load_fits import FittedJob
 from .fitted.log_level import JobAtLevel, at_log_level
@@ -85,8 +86,10 @@ def simulated(
         at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
     )
     notes = [
+        *device_notes(job.cluster.device),
         *workload_notes(job.model, job.plan),
         *report.notes,
+        *fitted.tables,
         *fitted.notes,
         *fitted.unused,
         *([at_level.note] if at_level.note else []),

@@ -129,7 +129,7 @@ def run_search(
         "fit": list(fits),
     }
     found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
-    found["notes"] = [*workload_notes(own.model, own.plan), *found["notes"], *_of_level(fitted)]
+    found["notes"] = [*workload_notes(own.model, own.plan), *found["notes"], *fitted.tables, *_of_level(fitted)]
     return SearchRun(from_plain(StudyReport, found), study, job, tuple(overrides))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..plot.figure import Figure
     from ..validation import Validation
 
-WAYS = ("source", "gpu", "model")
+WAYS = ("source", "gpu", "model", "framework")
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,17 @@ class StepsValidationRun:
         return plot_accuracy(self.outcome.rows)
 
 
-def validate_steps(file: str | Path, **options: Any) -> StepsValidationReport:
-    """Predicted against measured step times of a table; arguments as those of `run_steps_validation`.
+def validate_steps(*files: str | Path, **options: Any) -> StepsValidationReport:
+    """Predicted against measured step times of tables; arguments as those of `run_steps_validation`.
 
     Example:
         >>> validate_steps("steps.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
     """
-    return run_steps_validation(file, **options).report
+    return run_steps_validation(*files, **options).report
 
 
 def run_steps_validation(
-    file: str | Path,
-    *,
+    *files: str | Path,
     leave_out: str | None = None,
     fit: str | Path | None = None,
     deterministic: bool = False,
@@ -65,8 +64,9 @@ def run_steps_validation(
     """Turns rows of a table into jobs, predicts their typical step (p50), and compares it with what was measured.
 
     Args:
-        file: JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job.
-        leave_out: "source", "gpu" or "model": predict every such group by a calibration fitted to the other rows.
+        files: JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job; scored and, where
+            groups are left out, fitted together.
+        leave_out: "source", "gpu", "model" or "framework": predict every such group by a calibration fitted to the other rows.
         fit: a file of `prism-jax calibrate` to predict with instead of the shipped calibration.
         deterministic: leave variability out of the prediction.
         seed: same seed, same answer.
@@ -76,9 +76,14 @@ def run_steps_validation(
         DataError: the table or the calibration cannot be read, or options contradict each other.
     """
     _check_ways(leave_out, fit)
-    rows = read_step_rows(str(file))
+    rows = [row for file in files for row in read_step_rows(str(file))]
     outcome = _outcome(rows, leave_out or "", fit, deterministic, seed, progress)
-    inputs = {"file": file, "leave_out": leave_out, "fit": fit, "deterministic": deterministic}
+    inputs = {
+        "file": files[0] if len(files) == 1 else list(files),
+        "leave_out": leave_out,
+        "fit": fit,
+        "deterministic": deterministic,
+    }
     found = {**asdict(outcome), **run_record(inputs, seed)}
     return StepsValidationRun(from_plain(StepsValidationReport, found), outcome)
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from .._typing import Floats
 from ..cost.correction import CostCorrection
-from ..cost.efficiency import efficiency
 from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 from .calibration import Calibration
 from .key import CalibrationKey
+from .measured_spread import table_factors
+from .open_fields import OpenField
 from .residual_gp import SHARED, alike, sensitivities
 from .surrogate import StepSurrogate, stack, surrogate_of, surrogate_seconds
 
@@ -32,25 +33,41 @@ def model_factors(
     calibration: Calibration,
     framework: str | Framework,
     seed: int = 0,
+    open_fields: Sequence[OpenField] = (),
 ) -> Floats:
     """[draw] factors between the median step that would be measured and the predicted one.
 
     Args:
         framework: training software, empty if it is not known.
         seed: of what members and sites never seen deviate by.
+        open_fields: what the job leaves unsaid.
 
     Raises:
         SpecError: no constants for the device.
     """
-    one = stack([surrogate_of(model, cluster, plan, efficiency(cluster.device.generation))])
-    return outline_factors(one, CalibrationKey.of(cluster.device, framework), model.has_experts, calibration, seed)
+    setting = CalibrationKey.of(cluster.device, framework, plan.software)
+    one = stack([surrogate_of(model, cluster, plan, calibration.constants(setting.generation))])
+    of_tables = table_factors(model, cluster, [plan], one, calibration, setting)[:, 0]
+    return outline_factors(one, setting, model.has_experts, calibration, seed, open_fields) * of_tables
 
 
 def outline_factors(
-    one: StepSurrogate, setting: CalibrationKey, has_experts: bool, calibration: Calibration, seed: int = 0
+    one: StepSurrogate,
+    setting: CalibrationKey,
+    has_experts: bool,
+    calibration: Calibration,
+    seed: int = 0,
+    open_fields: Sequence[OpenField] = (),
 ) -> Floats:
     """[draw] the same of a step whose outline is at hand: stacked, one row."""
-    return row_factors(one, setting, [has_experts], calibration, seed)[:, 0]
+    unsaid = _unsaid(open_fields, calibration.n_draw, seed)
+    return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(unsaid)
+
+
+def _unsaid(open_fields: Sequence[OpenField], n_draw: int, seed: int) -> Floats:
+    """[draw] log factors of what is left unsaid, to its mean."""
+    rng = np.random.default_rng([seed, 3])
+    return sum((each.drawn(n_draw, rng) for each in open_fields), np.zeros(n_draw))
 
 
 def row_factors(
@@ -63,6 +80,30 @@ def row_factors(
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
     own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
     return _corrected(rows, setting, calibration, seed) * np.exp(own)
+
+
+def repeated_factors(
+    rows: StepSurrogate,
+    setting: CalibrationKey,
+    has_experts: Sequence[bool],
+    calibration: Calibration,
+    seeds: Sequence[int],
+    n_repeat: int,
+    seed: int = 0,
+    open_fields: Sequence[Sequence[OpenField]] = (),
+) -> Floats:
+    """[n_repeat * draw, row] the same of rows that have nothing in common: every row has a site and deviations of its own.
+
+    Args:
+        seeds: [row] of what is a row's own.
+        n_repeat: times that every draw of the calibration is taken, with other deviations.
+        seed: of what members never seen deviate by, which rows of one setting share.
+        open_fields: [row] what each leaves unsaid; nothing if empty.
+    """
+    own = [calibration.deviations(has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
+    unsaid = [_unsaid(given, len(own[0]), at) for given, at in zip(open_fields or ((),) * len(own), seeds, strict=True)]
+    repeats = [_corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
+    return np.concatenate(repeats) * np.exp(np.stack(own, axis=-1) + np.stack(unsaid, axis=-1))
 
 
 def plan_factors(
@@ -81,20 +122,36 @@ def plan_factors(
     Raises:
         SpecError: no constants for the device.
     """
-    setting = CalibrationKey.of(cluster.device, framework)
-    eff = efficiency(cluster.device.generation)
+    setting = CalibrationKey.of(cluster.device, framework, plans[0].software)  # plans of one job share their software
+    eff = calibration.constants(setting.generation)
     rows = stack([surrogate_of(model, cluster, plan, eff) for plan in plans])
     parts = sensitivities(rows, calibration.correction(setting))
     equal = np.array([[plan == other for other in plans] for plan in plans])
     correlation = np.where(equal, 1.0, SHARED * alike(parts, parts))
     own = calibration.joint_deviations(correlation, model.has_experts, seed)
-    return _corrected(rows, setting, calibration, seed) * np.exp(own)
+    of_tables = table_factors(model, cluster, plans, rows, calibration, setting)
+    return _corrected(rows, setting, calibration, seed) * np.exp(own) * of_tables
 
 
 def _corrected(rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration, seed: int) -> Floats:
-    """[draw, row] seconds under every draw of the correction, over those under the one that predictions use."""
+    """[draw, row] seconds under every draw of the correction, over those under the one that predictions use.
+
+    A device that is only like a known one is off by a factor of its own on top, the same for all rows.
+    """
     drawn = calibration.corrections(setting, seed)
     wide: dict[str, Any] = {
         item.name: np.asarray(getattr(drawn, item.name))[:, None] for item in fields(CostCorrection)
     }
-    return surrogate_seconds(rows, CostCorrection(**wide)) / surrogate_seconds(rows, calibration.correction(setting))
+    seconds = surrogate_seconds(rows, CostCorrection(**wide))
+    return (
+        likeness(setting, calibration, seed)[:, None]
+        * seconds
+        / surrogate_seconds(rows, calibration.correction(setting))
+    )
+
+
+def likeness(setting: CalibrationKey, calibration: Calibration, seed: int = 0) -> Floats:
+    """[draw] factors by which a device that is only alike may differ; 1 where its own site was measured, or nothing is drawn."""
+    if setting.likeness_sd == 0.0 or calibration.site is not None or calibration.n_draw == 1:
+        return np.ones(calibration.n_draw)
+    return np.exp(setting.likeness_sd * np.random.default_rng([seed, 3]).normal(size=calibration.n_draw))

@@ -22,25 +22,27 @@ import numpy as np
 
 from .._core.content import ByContent
 from .._typing import Floats
-from ..cost.correction import NEUTRAL, CostCorrection
+from ..cost.correction import NEUTRAL, SHARE, CostCorrection
 from ..cost.efficiency import Efficiency, efficiency
+from ..cost.measured import MeasuredTables
 from ..errors import DataError
 from ..framework import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Workload
-from .key import CalibrationKey, Level
+from .key import OF_HARDWARE, USED_OR_NOT, CalibrationKey, Level
 from .residual_gp import ResidualGP, sensitivities
 from .surrogate import stack, surrogate_of
 
 KNOBS = tuple(item.name for item in fields(CostCorrection))
-FORMAT = 2
+FORMAT = 3  # 3: the share of the window in which communication hides, not of the communication
 DEGREES = 4.0  # of freedom of a configuration's own deviation, a Student-t
+SITE_DEGREES = 4.0  # the same of a site's: software that nobody has seen is off by a multiple now and then
 
 
 def linked(knob: str, value: Any, xp: Any = np) -> Any:
     """Knob from its value on the link's scale: a share from its logit, everything else from its logarithm."""
-    return 1.0 / (1.0 + xp.exp(-value)) if knob == "hidden" else xp.exp(value)
+    return 1.0 / (1.0 + xp.exp(-value)) if knob == SHARE else xp.exp(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +69,14 @@ class Calibration(ByContent):
     Attributes:
         centre: knob -> value of its link where all deviations are zero.
         terms: deviations.
-        site_sd: [draw] standard deviation of the log factor of a site.
+        site_sd: [draw] scale of the log factor of a site, a Student-t.
         misfit: [draw] median over sites of the scale of a configuration's own log factor.
         misfit_sd: [draw] spread of that scale between sites, as a standard deviation of its logarithm.
         expert_misfit: how much wider it is for models with experts.
         site: [draw] log factor of the site at hand; None where the site was not measured.
         nearby: measured runs of the site, whose own deviations carry over to jobs like them; None: none are known.
         record: how it was made.
+        measured: tables measured on the hardware at hand, in place of presets and of what they were off by; None: none.
     """
 
     centre: Mapping[str, float]
@@ -85,6 +88,7 @@ class Calibration(ByContent):
     site: Floats | None = None
     nearby: ResidualGP | None = None
     record: Mapping[str, Any] | None = None
+    measured: MeasuredTables | None = None
 
     @property
     def n_draw(self) -> int:
@@ -102,6 +106,15 @@ class Calibration(ByContent):
         correction = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
         return CostCorrection(**{name: float(getattr(correction, name)) for name in KNOBS})
 
+    def constants(self, generation: str) -> Efficiency:
+        """The kernel constants of a generation, as measured where they were, without correction.
+
+        Raises:
+            SpecError: no constants for the generation.
+        """
+        preset = efficiency(generation)
+        return preset if self.measured is None else self.measured.mean.constants_of(preset)
+
     def efficiency(self, setting: CalibrationKey) -> Efficiency:
         """The kernel constants of its generation with that correction; cached.
 
@@ -112,7 +125,7 @@ class Calibration(ByContent):
 
     @cached_property
     def _corrected(self) -> Callable[[CalibrationKey], Efficiency]:
-        return cache(lambda setting: replace(efficiency(setting.generation), correction=self.correction(setting)))
+        return cache(lambda setting: replace(self.constants(setting.generation), correction=self.correction(setting)))
 
     def efficiency_of(
         self, model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str | Framework
@@ -123,7 +136,7 @@ class Calibration(ByContent):
             SpecError: no constants for the device.
             PlanError: `layer_split` does not fit.
         """
-        eff = self.efficiency(CalibrationKey.of(cluster.device, framework))
+        eff = self.efficiency(CalibrationKey.of(cluster.device, framework, plan.software))
         if self.nearby is None:
             return eff
         carried = self.nearby.log_residual(
@@ -131,11 +144,11 @@ class Calibration(ByContent):
         )
         return replace(eff, correction=eff.correction.scaled(float(np.exp(carried[0]))))
 
-    def deviations(self, has_experts: bool, seed: int = 0) -> Floats:
-        """[draw] log factors between the corrected cost and what is measured: of the site, and of the configuration."""
+    def deviations(self, has_experts: bool, seed: int = 0, n_repeat: int = 1) -> Floats:
+        """[n_repeat * draw] log factors from the corrected cost to what is measured: of the site, and of the configuration."""
         rng = np.random.default_rng([seed, 1])
-        site, scale = self._site_and_scale(has_experts, rng)
-        return site + scale * rng.standard_t(DEGREES, size=self.n_draw)
+        site, scale = self._site_and_scale(has_experts, rng, n_repeat)
+        return site + scale * rng.standard_t(DEGREES, size=n_repeat * self.n_draw)
 
     def joint_deviations(self, correlation: Floats, has_experts: bool, seed: int = 0) -> Floats:
         """[draw, row] the same of configurations of one site whose own deviations have that `correlation` [row, row]."""
@@ -146,10 +159,12 @@ class Calibration(ByContent):
         own = normal / np.sqrt(rng.chisquare(DEGREES, size=(self.n_draw, 1)) / DEGREES)
         return site[:, None] + scale[:, None] * own
 
-    def _site_and_scale(self, has_experts: bool, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """([draw], [draw]) log factor of the site, and scale of a configuration's own."""
-        site = rng.normal(size=self.n_draw) * self.site_sd if self.site is None else self.site
-        scale = self.misfit * np.exp(self.misfit_sd * rng.normal(size=self.n_draw))
+    def _site_and_scale(self, has_experts: bool, rng: np.random.Generator, n_repeat: int = 1) -> tuple[Floats, Floats]:
+        """([n_repeat * draw], the same) log factor of the site, and scale of a configuration's own."""
+        shape = (n_repeat, self.n_draw)
+        site = rng.standard_t(SITE_DEGREES, size=shape) * self.site_sd if self.site is None else self.site
+        site = np.broadcast_to(site, shape).ravel()
+        scale = (self.misfit * np.exp(self.misfit_sd * rng.normal(size=shape))).ravel()
         return site, scale * (self.expert_misfit if has_experts else 1.0)
 
     @cached_property
@@ -175,10 +190,13 @@ class Calibration(ByContent):
         """The same of a framework that is stated."""
         own = setting.members()
         total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
+        replaced = frozenset() if self.measured is None else self.measured.knobs
         for term in self.terms:
+            if term.knob in replaced and term.level in OF_HARDWARE:
+                continue
             if own[term.level] in term.names:
                 total[term.knob] = total[term.knob] + term.value[:, term.names.index(own[term.level])]
-            elif rng is not None:
+            elif rng is not None and (own[term.level] or term.level not in USED_OR_NOT):
                 total[term.knob] = total[term.knob] + term.sd * rng.normal(size=self.n_draw)
         return total
 
@@ -247,7 +265,7 @@ def shipped() -> Calibration:
 def uncalibrated() -> Calibration:
     """Kernels and links alone: one draw, no deviation."""
     zero = np.zeros(1)
-    centre = {knob: 40.0 if knob == "hidden" else float(np.log(max(getattr(NEUTRAL, knob), 1e-12))) for knob in KNOBS}
+    centre = {knob: 40.0 if knob == SHARE else float(np.log(max(getattr(NEUTRAL, knob), 1e-12))) for knob in KNOBS}
     return Calibration(centre, (), zero, zero, zero, 1.0)
 
 

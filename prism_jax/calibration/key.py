@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..framework import Framework, framework_of, style_of
+from ..software.choices import Software
 from ..system.hardware import Device
 
 
@@ -18,9 +19,18 @@ class Level(StrEnum):
     STYLE = "style"
     GENERATION_STYLE = "generation style"
     FRAMEWORK = "framework"
+    ATTENTION = "attention kernel"
+    NORM = "norm"
+    COMPILE = "compile"
+    GRAPHS = "cuda graphs"
+    TUNING = "tuning"
 
 
 LEVELS = tuple(Level)
+USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS)  # a job without a member does not use it: nothing deviates
+NOTHING_STATED = Software()
+# What tables measured on the hardware replace: how it differs from presets, and how its kernels do.
+OF_HARDWARE = (Level.GENERATION, Level.DEVICE, Level.GENERATION_STYLE, Level.ATTENTION)
 UNLIKE_DEVICES = ("tpu",)  # generations whose name stands for a line of different chips; elsewhere devices share one
 
 
@@ -32,22 +42,26 @@ class CalibrationKey(NamedTuple):
         framework: training software, a name in `framework.FRAMEWORKS`.
         device: name of the device.
         style: of the framework; None: as the framework of that name has it.
+        software: which kernels run.
+        likeness_sd: of a device that is only like the known one named `device`: log standard deviation of its step times.
     """
 
     generation: str
     framework: str = ""
     device: str = ""
     style: str | None = None
+    software: Software = Software()
+    likeness_sd: float = 0.0
 
     @classmethod
-    def of(cls, device: Device, framework: str | Framework = "") -> CalibrationKey:
-        """The setting of a device and a framework; an empty framework is an unknown one.
+    def of(cls, device: Device, framework: str | Framework = "", software: Software = NOTHING_STATED) -> CalibrationKey:
+        """The setting of a device, a framework and what is known of its kernels; an empty framework is an unknown one.
 
         Raises:
             SpecError: no framework has that name.
         """
         own = framework_of(framework)
-        return cls(device.generation, own.name, device.name, own.style)
+        return cls(device.generation, own.name, device.like or device.name, own.style, software, device.likeness_sd)
 
     def members(self) -> dict[str, str]:
         """The member of every level that it belongs to; empty where that is not known, or where a level has no members.
@@ -58,4 +72,13 @@ class CalibrationKey(NamedTuple):
         style = style_of(self.framework) if self.style is None else self.style
         both = f"{self.generation} {style}" if style else ""
         device = self.device if self.generation in UNLIKE_DEVICES else ""
-        return dict(zip(LEVELS, ("all", self.generation, device, style, both, self.framework), strict=True))
+        named = ("all", self.generation, device, style, both, self.framework)
+        return dict(zip(LEVELS, (*named, *self._features()), strict=True))
+
+    def _features(self) -> tuple[str, ...]:
+        """Members of the levels of the software: kernels are a matter of the generation, too."""
+        own = self.software
+        attention = f"{self.generation} {own.attention}" if own.attention else ""
+        norm = "eager" if own.is_eager("norm") else ""
+        graphs = own.cuda_graphs if own.cuda_graphs != "none" else ""
+        return attention, norm, "compiled" if own.compile else "", graphs or "", own.tuning or ""

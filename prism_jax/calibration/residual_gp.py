@@ -16,7 +16,7 @@ import numpy as np
 
 from .._core.content import ByContent
 from .._typing import Floats
-from ..cost.correction import CostCorrection
+from ..cost.correction import SHARE, CostCorrection
 from .surrogate import StepSurrogate, surrogate_seconds
 
 SHARED = 0.75  # of a configuration's deviation, as a variance: runs alike in all their parts still differ by half of it
@@ -64,9 +64,9 @@ def sensitivities(rows: StepSurrogate, correction: CostCorrection) -> Floats:
 
 
 def _moved(correction: CostCorrection, knob: str) -> CostCorrection:
-    """`correction` with one knob larger by `_STEP` of itself; the share that hides, of what is left to either side."""
+    """`correction` with one knob larger by `_STEP` of itself; the share, of what is left to either side."""
     value = getattr(correction, knob)
-    return replace(correction, **{knob: value + _STEP * value * (1.0 - value if knob == "hidden" else 1.0)})
+    return replace(correction, **{knob: value + _STEP * value * (1.0 - value if knob == SHARE else 1.0)})
 
 
 def alike(parts: Floats, others: Floats) -> Floats:

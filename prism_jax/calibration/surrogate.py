@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import Values
 from .._typing import Floats
 from ..cost.block_cost import BlockCost, BlockCostModel
 from ..cost.chunk_cost import blocks_of, chunk_cost
@@ -51,7 +52,7 @@ class StepSurrogate:
             no other factor multiplies, `fp8`, `expert`, and both.
         n_launch: [stage, kind]
         comm_s: [stage, probe, slot] seconds (in a node, between nodes), then calls (in a node, between nodes).
-        gather_s: [stage, probe] of the first gathering of parameters.
+        gather_s, scatter_s: [stage, probe] of the first gathering of parameters, of the last scattering of gradients.
         end_s: [stage, field of EndWork]
         transfer_s: [in a node or between] seconds of the slowest hand-over between stages.
         crosses_nodes: 1 where the ranks that reduce gradients are on several nodes.
@@ -65,6 +66,7 @@ class StepSurrogate:
     n_launch: Floats
     comm_s: Floats
     gather_s: Floats
+    scatter_s: Floats
     end_s: Floats
     transfer_s: Floats
     crosses_nodes: Floats
@@ -85,15 +87,21 @@ def surrogate_of(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Eff
     Raises:
         PlanError: `layer_split` does not fit.
     """
-    neutral = replace(eff, correction=NEUTRAL)
+    return outline_of(BlockCostModel(model, cluster, plan, eff))
+
+
+def outline_of(blocks: BlockCostModel) -> StepSurrogate:
+    """The same of a model of the blocks, whose correction is not used.
+
+    Raises:
+        PlanError: as `surrogate_of`.
+    """
+    model, cluster, plan, eff = blocks.model, blocks.cluster, blocks.plan, blocks.eff
     chunks = chunk_blocks(model, plan)
     stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
-    probed = [
-        _stage_blocks(model, cluster, plan, replace(eff, correction=correction), chunks, stages)
-        for correction in PROBES
-    ]
+    probed = [_stage_blocks(blocks.under(correction), chunks, stages) for correction in PROBES]
     in_node = probed[0]
-    ends = _ends(model, cluster, plan, neutral)
+    ends = _ends(model, cluster, plan, chunks, replace(eff, correction=NEUTRAL))
     return StepSurrogate(
         compute_s=np.stack(
             [_parts(*(_by_knob(probe[k].compute_s, model.kernel_classes) for probe in probed)) for k in range(3)]
@@ -101,19 +109,71 @@ def surrogate_of(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Eff
         n_launch=np.stack([piece.n_launch for piece in in_node]),
         comm_s=np.stack([[probe[k].comm_s for probe in probed] for k in range(3)]),
         gather_s=np.stack([[probe[k].first_gather_s for probe in probed] for k in range(3)]),
+        scatter_s=np.stack([[probe[k].last_scatter_s for probe in probed] for k in range(3)]),
         end_s=np.array(ends, dtype=float),
         transfer_s=_transfers(model, cluster, plan),
-        crosses_nodes=np.array(float(crosses_nodes(cluster, *plan.data_group))),
-        doublings=np.array(log2(max(cluster.n_devices / cluster.node_size, 1.0))),
-        blocking=np.array(float(not plan.overlap.pp)),
-        n_micro_batch=np.array(float(plan.n_micro_batch)),
-        pp=np.array(float(plan.pp)),
-        virtual_stages=np.array(plan.n_chunk / plan.pp),
-        tp=np.array(float(plan.tp)),
-        cp=np.array(float(plan.cp)),
-        host_launch_s=np.array(eff.host_launch_s),
-        overlap_slowdown=np.array(eff.overlap_slowdown),
+        **_of_plan(blocks),
     )
+
+
+_LEFT = ("host", "overlap_window", "micro_batch_s")  # knobs that act on a step as a whole, not on single seconds of it
+_KNOBS = tuple(item.name for item in fields(CostCorrection) if item.name not in _LEFT)
+
+
+def seconds_under(blocks: Sequence[BlockCostModel]) -> Floats:
+    """[model of blocks] noise-free step time under their own correction, seconds: four times as fast as by outlines.
+
+    Raises:
+        PlanError: as `surrogate_of`.
+    """
+    own = {name: np.array([getattr(one.eff.correction, name) for one in blocks]) for name in _LEFT}
+    left = replace(NEUTRAL, **{name: np.zeros(len(blocks)) + getattr(NEUTRAL, name) for name in _KNOBS}, **own)
+    return np.asarray(surrogate_seconds(stack([_settled(one) for one in blocks]), left))
+
+
+def _settled(blocks: BlockCostModel) -> StepSurrogate:
+    """An outline in which all that the correction multiplies or adds is already in the seconds."""
+    model, cluster, plan, eff = blocks.model, blocks.cluster, blocks.plan, blocks.eff
+    chunks = chunk_blocks(model, plan)
+    stages = [chunks_of_stage(plan, stage) for stage in (0, plan.pp // 2, plan.pp - 1)]
+    held = _stage_blocks(blocks, chunks, stages)
+    compute = np.stack([_by_knob(one.compute_s, model.kernel_classes) for one in held])
+    nothing = np.zeros_like(compute)
+    transfer_s = _transfers(model, cluster, plan) * (eff.correction.scale_up, eff.correction.network)
+    return StepSurrogate(
+        compute_s=np.stack([compute, nothing, nothing, nothing], axis=1),
+        n_launch=np.stack([one.n_launch for one in held]),
+        comm_s=_alone([one.comm_s for one in held]),
+        gather_s=_alone([one.first_gather_s for one in held]),
+        scatter_s=_alone([one.last_scatter_s for one in held]),
+        end_s=np.array(_ends(model, cluster, plan, chunks, eff), dtype=float),
+        transfer_s=transfer_s,
+        **_of_plan(blocks),
+    )
+
+
+def _alone(parts: Sequence[Values]) -> Floats:
+    """[stage, probe, ...] with the parts [stage, ...] as the first probe and nothing of the others."""
+    first = np.stack(parts)
+    return np.stack([first, *[np.zeros_like(first)] * (len(PROBES) - 1)], axis=1)
+
+
+def _of_plan(blocks: BlockCostModel) -> dict[str, Any]:
+    """Numbers of an outline that no correction changes."""
+    cluster, plan, eff = blocks.cluster, blocks.plan, blocks.eff
+    plain = {
+        "crosses_nodes": float(crosses_nodes(cluster, *plan.data_group)),
+        "doublings": log2(max(cluster.n_devices / cluster.node_size, 1.0)),
+        "blocking": float(not plan.overlap.pp),
+        "n_micro_batch": float(plan.n_micro_batch),
+        "pp": float(plan.pp),
+        "virtual_stages": plan.n_chunk / plan.pp,
+        "tp": float(plan.tp),
+        "cp": float(plan.cp),
+        "host_launch_s": eff.host_launch_s,
+        "overlap_slowdown": eff.overlap_slowdown,
+    }
+    return {name: np.array(value) for name, value in plain.items()}
 
 
 def stack(outlines: Sequence[StepSurrogate]) -> StepSurrogate:
@@ -167,10 +227,11 @@ def _corrected(o: StepSurrogate, correction: CostCorrection, xp: Any) -> BlockCo
         axis=-1,
     )
     return BlockCost(
-        compute_s=(o.compute_s * by_part[..., None, None]).sum(axis=-3) * by_class,
+        compute_s=xp.einsum("...pkc,...p->...kc", o.compute_s, by_part) * by_class,
         n_launch=o.n_launch,
-        comm_s=(o.comm_s * by_probe[..., None]).sum(axis=-2),
-        first_gather_s=(o.gather_s * by_probe).sum(axis=-1),
+        comm_s=xp.einsum("...ps,...p->...s", o.comm_s, by_probe),
+        first_gather_s=xp.einsum("...p,...p->...", o.gather_s, by_probe),
+        last_scatter_s=xp.einsum("...p,...p->...", o.scatter_s, by_probe),
     )
 
 
@@ -190,43 +251,43 @@ def _parts(whole: Floats, dense: Floats, whole_16: Floats, dense_16: Floats) -> 
 
 def _end_work(o: StepSurrogate, correction: CostCorrection, xp: Any) -> EndWork:
     """[row, stage]"""
-    factor = xp.where(o.crosses_nodes[..., None] > 0.0, correction.network, correction.scale_up)
+    crosses = o.crosses_nodes[..., None] > 0.0
+    factor = xp.where(crosses, correction.network, correction.scale_up)
+    call_s = xp.where(crosses, correction.network_call_s, correction.scale_up_call_s)
     work = EndWork(*(o.end_s[..., i] for i in range(len(EndWork._fields))))
     idle_s = correction.step_s + correction.network_step_s * o.doublings[..., None]
-    return EndWork(
-        work.reduce_s * factor,
-        work.gather_s * factor,
-        work.embedding_s * factor,
-        work.optimizer_s * correction.optimizer + idle_s,
-        work.n_bucket,
+    return work._replace(
+        reduce_s=work.reduce_s * factor + work.reduce_calls * call_s,
+        gather_s=work.gather_s * factor + work.gather_calls * call_s,
+        embedding_s=work.embedding_s * factor,
+        optimizer_s=work.optimizer_s * correction.optimizer + idle_s,
     )
 
 
-def _ends(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency) -> list[EndWork]:
+def _ends(
+    model: Workload, cluster: Cluster, plan: ParallelPlan, chunks: Sequence[ChunkBlocks], eff: Efficiency
+) -> list[EndWork]:
     """What the first, the middle and the last stage do at the end of the step."""
     every = [chunks_of_stage(plan, stage) for stage in range(plan.pp)]
-    weights, splits = stage_weights(model, plan, chunk_blocks(model, plan), every), group_splits(model, plan)
-    return [end_work(cluster, plan, splits, weights[stage], eff) for stage in (0, plan.pp // 2, plan.pp - 1)]
+    weights, splits = stage_weights(model, plan, chunks, every), group_splits(model, plan)
+    chosen = (0, plan.pp // 2, plan.pp - 1)
+    made = {stage: end_work(cluster, plan, splits, weights[stage], eff) for stage in set(chosen)}
+    return [made[stage] for stage in chosen]
 
 
 def _stage_blocks(
-    model: Workload,
-    cluster: Cluster,
-    plan: ParallelPlan,
-    eff: Efficiency,
-    chunks: Sequence[ChunkBlocks],
-    stages: Sequence[tuple[int, ...]],
+    blocks: BlockCostModel, chunks: Sequence[ChunkBlocks], stages: Sequence[tuple[int, ...]]
 ) -> list[BlockCost]:
     """All that a stage holds, added up."""
-    block, kinds = lru_cache(BlockCostModel(model, cluster, plan, eff).whole), kinds_of(model)
-    made = []
-    for held in stages:
+    block, kinds = lru_cache(blocks.whole), kinds_of(blocks.model)
+    made: dict[tuple[int, ...], BlockCost] = {}
+    for held in set(stages):
         own = [blocks_of(chunks[chunk], kinds, block) for chunk in held]
         total = own[0]
         for chunk in own[1:]:
             total = total + chunk
-        made.append(total)
-    return made
+        made[held] = total
+    return [made[held] for held in stages]
 
 
 def _transfers(model: Workload, cluster: Cluster, plan: ParallelPlan) -> Floats:

@@ -7,7 +7,7 @@ parameters on others, so the two are made apart: a sweep over plans makes each o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +19,13 @@ from ..kernels import PASSES
 from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base import Comm, Workload
+from ..workload.base import Block, Comm, Workload, frozen_groups
+from ..workload.kernels import KernelTable
 from .communication import collective_s
-from .compute import class_seconds, launch_counts
+from .compute import class_seconds, launch_counts, uncorrected_seconds
+from .correction import CostCorrection
 from .efficiency import Efficiency
-from .sharded import gather_comms
+from .sharded import Gathered, gather_comms
 
 # (phase, axis, what runs beside it): every way a block communicates
 SLOTS = (
@@ -44,45 +46,51 @@ class BlockCost:
         n_launch: [*plan, kind] kernels and collectives that the host starts.
         comm_s: [*plan, slot] communication by `SLOTS`, recomputation included in B.
         first_gather_s: [*plan] of a gathering of parameters that would be prefetched, if something ran in front of it.
+        last_scatter_s: [*plan] of a scattering of gradients that would run beside the next block, if there were one.
     """
 
     compute_s: Floats
     n_launch: Floats
     comm_s: Floats
     first_gather_s: Floats
+    last_scatter_s: Floats
 
     def __add__(self, other: BlockCost) -> BlockCost:
-        """Both; the first gathering is that of the one that comes first."""
+        """Both; the first gathering and, backwards, the last scattering are those of the one that comes first."""
         xp = namespace(self.first_gather_s, other.first_gather_s)
+        has = self.first_gather_s > 0.0
         return BlockCost(
             self.compute_s + other.compute_s,
             self.n_launch + other.n_launch,
             self.comm_s + other.comm_s,
-            xp.where(self.first_gather_s > 0.0, self.first_gather_s, other.first_gather_s),
+            xp.where(has, self.first_gather_s, other.first_gather_s),
+            xp.where(has, self.last_scatter_s, other.last_scatter_s),
         )
 
     def times(self, count: int) -> BlockCost:
-        """`count` of the same block, one after another; the first gathering is that of the first, if there is one."""
-        first_gather_s = self.first_gather_s * min(count, 1)
-        return BlockCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, first_gather_s)
+        """`count` of the same block, one after another; of gatherings and scatterings at the ends there is one, or none."""
+        once = min(count, 1)
+        ends = (self.first_gather_s * once, self.last_scatter_s * once)
+        return BlockCost(self.compute_s * count, self.n_launch * count, self.comm_s * count, *ends)
 
     def at(self, index: Any) -> BlockCost:
         """The blocks at an index of the leading axes."""
-        return BlockCost(
-            *(getattr(self, name)[index] for name in ("compute_s", "n_launch", "comm_s", "first_gather_s"))
-        )
+        return BlockCost(*(getattr(self, name)[index] for name in _ARRAYS))
+
+
+_NO_ENDS = (np.zeros(()), np.zeros(()))  # neither a first gathering nor a last scattering
+_ARRAYS = tuple(item.name for item in fields(BlockCost))
 
 
 def stack_blocks(blocks: list[BlockCost]) -> BlockCost:
     """Blocks along a new leading axis."""
-    names = ("compute_s", "n_launch", "comm_s", "first_gather_s")
     xp = namespace(blocks)
-    return BlockCost(*(xp.stack([getattr(block, name) for block in blocks]) for name in names))
+    return BlockCost(*(xp.stack([getattr(block, name) for block in blocks]) for name in _ARRAYS))
 
 
 @dataclass(frozen=True)
 class BlockCostModel:
-    """Turns blocks of a model into seconds on a cluster under a plan; equal blocks are costed once."""
+    """Turns blocks of a model into seconds on a cluster under a plan; what repeats is costed once."""
 
     model: Workload
     cluster: Cluster
@@ -94,30 +102,54 @@ class BlockCostModel:
         """Array library of the hardware's numbers."""
         return namespace(self.cluster, self.eff)
 
+    def under(self, correction: CostCorrection) -> BlockCostModel:
+        """The same under another correction; what no correction changes is made once for both."""
+        other = replace(self, eff=replace(self.eff, correction=correction))
+        vars(other).update(_blocks=self._blocks, _gathers=self._gathers, _known_s=self._known_s)
+        return other
+
+    def with_plan(self, plan: ParallelPlan) -> BlockCostModel:
+        """The same model under another plan on the same cluster; collectives that both have are costed once."""
+        other = replace(self, plan=plan)
+        vars(other).update(_known_s=self._known_s)
+        if replace(plan, software=self.plan.software) == self.plan:  # kernels alone differ
+            vars(other).update(_gathers=self._gathers)
+        return other
+
     def whole(self, kind: str) -> BlockCost:
         """A block with the gathering of its parameters; `kind` as in `Workload.layout`."""
         return self.alone(kind) + self.gathering(kind)
 
     def alone(self, kind: str) -> BlockCost:
         """A block whose parameters are at hand."""
-        block = self.model.block(kind, self.plan)
-        kernels = block.kernels
-        compute = class_seconds(kernels, self.cluster.device, self.plan.dtype, self.eff, self.model.kernel_classes)
+        if kind not in self._blocks:
+            self._blocks[kind] = self._uncorrected(kind)
+        block, kernels, alone_s = self._blocks[kind]
+        device, classes = self.cluster.device, self.model.kernel_classes
+        compute = class_seconds(kernels, device, self.plan.dtype, self.eff, classes, alone_s)
         factor = getattr(self.eff.correction, block.knob) if block.knob else 1.0
-        cost = BlockCost(compute * factor, launch_counts(kernels), np.zeros(len(SLOTS)), np.zeros(()))
+        launches = launch_counts(kernels) * self.plan.software.host_share
+        cost = BlockCost(compute * factor, launches, np.zeros(len(SLOTS)), *_NO_ENDS)
         return self._communicating(cost, block.comms)
 
     def gathering(self, kind: str) -> BlockCost:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
-        is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
-        comms = gather_comms(self.plan, self._counts(kind), is_unit) if self.plan.shard_group > 1 else []
+        if kind not in self._gathers:
+            is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
+            sharded = self.plan.shard_group > 1
+            self._gathers[kind] = gather_comms(self.plan, self._counts(kind), is_unit) if sharded else []
+        comms = self._gathers[kind]
         none = BlockCost(
             np.zeros((len(PASSES), len(self.model.kernel_classes))),
             np.zeros(len(PASSES)),
             np.zeros(len(SLOTS)),
-            np.zeros(()),
+            *_NO_ENDS,
         )
-        return replace(self._communicating(none, comms), first_gather_s=self._first_gather_s(comms))
+        return replace(
+            self._communicating(none, comms),
+            first_gather_s=self._at_end_s(comms, "all_gather", "F"),
+            last_scatter_s=self._at_end_s(comms, "reduce_scatter", "B"),
+        )
 
     def alone_of(self, kinds: Sequence[str]) -> BlockCost:
         """Blocks of several kinds, along a leading axis."""
@@ -132,37 +164,54 @@ class BlockCostModel:
         key = (comm.kind, comm.n_bytes, comm.stride, comm.size, comm.fan_out)
         if key not in self._known_s:
             self._known_s[key] = self._collective_s(comm)
-        return comm.count * self._known_s[key]
+        seconds, crosses_nodes = self._known_s[key]
+        factor, call_s = self.eff.correction.comm(crosses_nodes)
+        return comm.count * (factor * seconds + call_s)
 
     @cached_property
-    def _known_s(self) -> dict[tuple[str, float, int, int, int], Values]:
-        """Seconds of one collective by what it is; most blocks repeat theirs."""
+    def _blocks(self) -> dict[str, tuple[Block, KernelTable, Values]]:
+        """Blocks by kind, with their kernels and the uncorrected seconds of these."""
         return {}
 
-    def _collective_s(self, comm: Comm) -> Values:
-        """Seconds of one collective of a `Comm`."""
+    @cached_property
+    def _gathers(self) -> dict[str, list[Comm]]:
+        """Gathering of sharded parameters by kind of block."""
+        return {}
+
+    @cached_property
+    def _known_s(self) -> dict[tuple[str, float, int, int, int], tuple[Values, bool]]:
+        """Uncorrected seconds of one collective by what it is, and whether it crosses nodes; most blocks repeat theirs."""
+        return {}
+
+    def _uncorrected(self, kind: str) -> tuple[Block, KernelTable, Values]:
+        block = self.model.block(kind, self.plan)
+        kernels = block.kernels
+        return block, kernels, uncorrected_seconds(kernels, self.cluster.device, self.plan.dtype, self.eff)
+
+    def _collective_s(self, comm: Comm) -> tuple[Values, bool]:
+        """Uncorrected seconds of one collective of a `Comm`, and whether it crosses nodes."""
         n_node = self.cluster.fabric.n_node(comm.stride, comm.size)
         n_bytes = comm.n_bytes * (dispatch_share(n_node, comm.fan_out) if comm.fan_out else 1.0)
-        seconds = collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds
-        factor, call_s = self.eff.correction.comm(n_node > 1)
-        return factor * seconds + call_s
+        return collective_s(comm.kind, n_bytes, self.cluster, comm.stride, comm.size).seconds, n_node > 1
 
-    def _counts(self, kind: str) -> list[tuple[float, int]]:
-        """(parameters, ranks among which the workload itself divides them) of every group of a block."""
+    def _counts(self, kind: str) -> list[Gathered]:
+        """Parameters of a block by group."""
         count = block_parameters(self.model, self.plan, kind)
-        return [(float(n), split) for n, (_, split) in zip(count, self.model.groups(self.plan), strict=True)]
+        frozen, groups = frozen_groups(self.model, self.plan), self.model.groups(self.plan)
+        return [Gathered(float(n), split, frozen.get(name)) for n, (name, split) in zip(count, groups, strict=True)]
 
     def _communicating(self, block: BlockCost, comms: Sequence[Comm]) -> BlockCost:
         """`block` with the seconds and the launches of its communication."""
         launches, seconds = block.n_launch.copy(), [0.0] * len(SLOTS)
         for comm in comms:
-            launches[PASSES.index(comm.phase)] += comm.count
+            launches[PASSES.index(comm.phase)] += comm.count * self.plan.software.host_share
             seconds[SLOTS.index((comm.phase, comm.axis, comm.beside))] += self.comm_seconds(comm)
         return replace(block, n_launch=launches, comm_s=block.comm_s + self.xp.asarray(seconds, dtype=float))
 
-    def _first_gather_s(self, comms: Sequence[Comm]) -> Floats:
-        gathers = [comm for comm in comms if comm.phase == "F" and comm.beside]
-        return self.xp.asarray(self.comm_seconds(gathers[0]) if gathers else 0.0, dtype=float)
+    def _at_end_s(self, comms: Sequence[Comm], kind: str, phase: str) -> Floats:
+        """Seconds of collectives that run beside a neighbour, where there is none; all groups of parameters together."""
+        own = (self.comm_seconds(comm) for comm in comms if (comm.kind, comm.phase) == (kind, phase) and comm.beside)
+        return self.xp.asarray(sum(own, 0.0), dtype=float)
 
 
 def dispatch_share(n_node: int, top_k: int) -> float:

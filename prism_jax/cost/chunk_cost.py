@@ -19,7 +19,7 @@ from ..kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from ..partition.chunks import ChunkBlocks
 from .block_cost import SLOTS, BlockCost
 from .efficiency import Efficiency
-from .overlap import Exposure, behind, cut_up
+from .overlap import Exposure, behind, cut_up, prefetched
 
 _F, _B, _W = 0, 1, 2
 _GEMM, _ATTENTION = COMPUTE_CLASSES.index("gemm"), COMPUTE_CLASSES.index("attention")
@@ -75,6 +75,7 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
     zero = xp.zeros_like(compute[..., 0, 0])
     exposed = [[zero] * len(COMM_AXES) for _ in PASSES]
     hidden = [[zero] * len(COMM_AXES) for _ in PASSES]
+    alone_s = {_F: blocks.first_gather_s, _B: blocks.last_scatter_s}
     for slot, (phase, axis, beside) in enumerate(SLOTS):
         seconds = blocks.comm_s[..., slot]
         if is_numpy(xp) and not seconds.any():
@@ -82,14 +83,15 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         kind, at = PASSES.index(phase), COMM_AXES.index(axis)
         window = _window(kind, beside, n_class)
         length = sum((compute[..., k, c] for k, c in window), zero)
-        part = _exposure(seconds, length, beside, tp, cp, eff.correction.hidden, xp)
+        if beside == "chunk":
+            part = prefetched(seconds, alone_s[kind], length, eff.correction.overlap_window, xp)
+        else:
+            part = _exposure(seconds, length, beside, tp, cp, xp)
         exposed[kind][at] = exposed[kind][at] + part.exposed_s
         hidden[kind][at] = hidden[kind][at] + part.hidden_s
         slower = 1.0 + eff.overlap_slowdown * part.hidden_s / xp.where(length > 0.0, length, 1.0)
         for k, c in window:
             slowed[k][c] = slowed[k][c] * slower
-    first = COMM_AXES.index("dp")
-    exposed[_F][first] = exposed[_F][first] + blocks.first_gather_s  # nothing runs in front of it
     paced = _at_host_pace(slowed, exposed, blocks.n_launch, eff, xp)
     return ChunkCost(*(_table(rows, xp) for rows in (paced, exposed, hidden)))
 
@@ -137,9 +139,7 @@ def _window(kind: int, beside: str, n_class: int) -> list[tuple[int, int]]:
             return [(kind, c) for c in range(n_class)]
 
 
-def _exposure(
-    seconds: Any, window: Any, beside: str, tp: ArrayLike, cp: ArrayLike, share: ArrayLike, xp: Any
-) -> Exposure:
+def _exposure(seconds: Any, window: Any, beside: str, tp: ArrayLike, cp: ArrayLike, xp: Any) -> Exposure:
     match beside:
         case "":
             return Exposure(seconds, xp.zeros_like(seconds))
@@ -148,7 +148,5 @@ def _exposure(
         case "attention":  # the first of cp parts is at hand before anything has arrived
             n = xp.asarray(cp, dtype=float)
             return behind(seconds, window * (n - 1.0) / n, xp=xp)
-        case "chunk":
-            return behind(seconds, window, share, xp=xp)
         case _:
             return behind(seconds, window, xp=xp)

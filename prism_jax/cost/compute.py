@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._core.arrays import Values, namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
+from ..plan.precision import QUANTISED
 from ..system.hardware import Device
 from ..workload.kernels import Kernel, KernelTable
 from .efficiency import Efficiency
@@ -101,6 +102,22 @@ def stream_s(hbm_bytes: ArrayLike, n_launch: ArrayLike, hbm_bytes_per_s: float, 
 
 def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
     """Seconds of every op of `table` inside a step, nothing beside it, shape [op]; `dtype` is the plan's."""
+    return uncorrected_seconds(table, device, dtype, eff) * correction_factors(table, device, dtype, eff)
+
+
+def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Values:
+    """[op] what the correction of `eff` makes of the seconds of every op."""
+    if not len(table):
+        return np.zeros(0)
+    xp = namespace(device, eff)
+    knobs = [getattr(eff.correction, KERNEL_CLASSES.named(name).knob) for name in table.kernel_classes]
+    factor = xp.asarray(knobs, dtype=float)[table.kernel_index]
+    is_narrow = np.array([_dtype_of(op, device, dtype) in QUANTISED for op in table.ops])
+    return factor * xp.where(is_narrow & table.is_of("gemm"), eff.correction.fp8, 1.0)
+
+
+def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
+    """[op] as `op_seconds`, whatever the correction of `eff`."""
     if not len(table):
         return np.zeros(0)
     xp = namespace(device, eff)
@@ -113,6 +130,8 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
+    slower = dict(eff.attention_kernels)
+    fused = fused * np.array([slower.get(op.variant, 1.0) for op in table.ops])
     busy = xp.where(is_gemm, product, xp.where(is_attention, fused, 0.0))
     for each in classes:
         if each.busy_s is not None:
@@ -121,17 +140,14 @@ def op_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) 
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    factor = xp.asarray([getattr(eff.correction, each.knob) for each in classes], dtype=float)[table.kernel_index]
-    in_fp8 = np.array([name == "fp8" for name in dtypes])
-    factor = factor * xp.where(in_fp8 & is_gemm, eff.correction.fp8, 1.0)
-    once = (xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s) * factor
+    once = xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
     return once * table.column("count")
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
     """[op] FLOP/s that products reach at most, by the dtype of each op."""
     names = sorted(set(dtypes))
-    own = xp.asarray([device.peak(name) * (eff.gemm_fp8 if name == "fp8" else 1.0) for name in names], dtype=float)
+    own = xp.asarray([device.peak(name) * (eff.gemm_fp8 if name in QUANTISED else 1.0) for name in names], dtype=float)
     return own[np.array([names.index(name) for name in dtypes])]
 
 
@@ -162,17 +178,26 @@ def _dtype_of(op: Kernel, device: Device, dtype: str) -> str:
 
 
 def launch_counts(table: KernelTable) -> Floats:
-    """Kernels started per phase, shape [kind]."""
+    """Kernels that the host starts per phase, shape [kind]; operations of a chain count with their share of its time."""
     total = np.zeros(len(PASSES))
     if len(table):
-        np.add.at(total, table.phase_index, table.column("n_launch") * table.column("count"))
+        started = table.column("n_launch") * table.column("count") * table.column("host_share")
+        np.add.at(total, table.phase_index, started)
     return total
 
 
 def class_seconds(
-    table: KernelTable, device: Device, dtype: str, eff: Efficiency, classes: Sequence[str] = COMPUTE_CLASSES
+    table: KernelTable,
+    device: Device,
+    dtype: str,
+    eff: Efficiency,
+    classes: Sequence[str] = COMPUTE_CLASSES,
+    uncorrected_s: Values | None = None,
 ) -> Floats:
     """Seconds by phase and kernel class, shape [kind, compute_class] in the order of `classes`.
+
+    Args:
+        uncorrected_s: [op] `uncorrected_seconds` where they are at hand.
 
     Raises:
         SpecError: a kernel is of none of the classes.
@@ -180,7 +205,8 @@ def class_seconds(
     shape = len(PASSES), len(classes)
     if not len(table):
         return np.zeros(shape)
-    seconds = op_seconds(table, device, dtype, eff)
+    alone_s = uncorrected_seconds(table, device, dtype, eff) if uncorrected_s is None else uncorrected_s
+    seconds = alone_s * correction_factors(table, device, dtype, eff)
     cell = table.phase_index * len(classes) + table.class_index(classes)
     own = np.arange(len(PASSES) * len(classes))[:, None] == cell
     return namespace(seconds).where(own, seconds[None, :], 0.0).sum(axis=-1).reshape(shape)

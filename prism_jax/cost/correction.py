@@ -15,12 +15,13 @@ class CostCorrection:
 
     Attributes:
         gemm, attention, memory: factors of the seconds of each class of compute kernels.
-        fp8: factor of matrix products in fp8, on top of `gemm`.
+        fp8: factor of matrix products in 8 or 4 bits, on top of `gemm`.
         expert: factor of all compute of a layer with experts, on top of these.
         host: factor of the time in which the host starts kernels.
         scale_up, network: factors of the seconds of collectives and transfers inside a node (or rack), and beyond it.
         scale_up_call_s, network_call_s: seconds each collective takes on top: arrival of the ranks, stream synchronisation.
-        hidden: share of data-parallel communication that can run beside compute; the rest shows.
+        overlap_window: share of the compute beside a data-parallel communication during which it makes progress (streams wait
+            for each other, kernels start late); what does not fit into that part of the window shows.
         optimizer: factor of the update of the parameters.
         micro_batch_s: seconds per micro-batch and model chunk in which nothing runs: pipeline bookkeeping, data loading.
         step_s: seconds per step in which nothing runs.
@@ -37,7 +38,7 @@ class CostCorrection:
     network: float = 1.0
     scale_up_call_s: float = 0.0
     network_call_s: float = 0.0
-    hidden: float = 1.0
+    overlap_window: float = 1.0
     optimizer: float = 1.0
     micro_batch_s: float = 0.0
     step_s: float = 0.0
@@ -52,6 +53,7 @@ class CostCorrection:
         return replace(self, **{name: factor * getattr(self, name) for name in OF_SECONDS})
 
 
+SHARE = "overlap_window"  # the knob that is a share, of which calibrations take the logit; all others are positive
 # All but factors on top of others, and a share: a factor of all seconds leaves those as they are.
-OF_SECONDS = tuple(item.name for item in fields(CostCorrection) if item.name not in ("fp8", "expert", "hidden"))
+OF_SECONDS = tuple(item.name for item in fields(CostCorrection) if item.name not in ("fp8", "expert", SHARE))
 NEUTRAL = CostCorrection()

@@ -19,7 +19,7 @@ class Efficiency:
 
     Attributes:
         gemm_max: of a large matrix product with perfectly filled waves.
-        gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`.
+        gemm_fp8: what a product in fp8 reaches of its (higher) peak, over `gemm_max`; taken for formats of 4 bits too.
         gemm_k_half: inner dimension at which a tile spends half its time on prologue and epilogue.
         gemm_misaligned: time of a product whose columns or inner dimension are no multiple of `ALIGNED` elements, over that of
             one whose are.
@@ -27,6 +27,7 @@ class Efficiency:
         attention_forward, attention_backward: fused attention, useful FLOPs (causal half; backward = 2 x forward).
         attention_forward_half_waves, attention_backward_half_waves: waves of 128-row blocks at which they reach half of that.
         attention_half_width: head width at which they would reach half of an infinitely wide head (the shares hold for 128).
+        attention_kernels: (name, seconds over those of the kernel that the shares are of); names of `software.FLASH_ATTENTION`.
         memory: of the HBM bandwidth in a large memory-bound pass.
         memory_half_bytes: size at which a pass reaches half of that.
         cache_bytes: last-level cache; a pass over less finds part of its data there.
@@ -49,6 +50,7 @@ class Efficiency:
     attention_forward_half_waves: float
     attention_backward_half_waves: float
     attention_half_width: float
+    attention_kernels: tuple[tuple[str, float], ...]
     memory: float
     memory_half_bytes: float
     cache_bytes: float
@@ -78,6 +80,7 @@ def efficiency(generation: str) -> Efficiency:
 def _build(generation: str) -> Efficiency:
     entry = dict(_table()[generation])
     entry["gemm_tiles"] = tuple(tuple(float(x) for x in tile) for tile in entry["gemm_tiles"])
+    entry["attention_kernels"] = tuple(sorted(entry["attention_kernels"].items()))
     return Efficiency(**entry)
 
 

@@ -1,8 +1,10 @@
 """What of a communication shows: seconds that stick out of the compute it runs beside, and what the compute pays for it.
 
-    exposed = max(0, comm - window)      hidden = min(comm, window)      compute += slowdown * hidden
+    exposed = max(0, comm - share window)      hidden = min(comm, share window)      compute += slowdown * hidden
 
-`slowdown` is `Efficiency.overlap_slowdown`: a running collective takes multiprocessors and memory bandwidth from the kernels.
+`share` is how much of the window communication can use: all of it where it is queued beside one kernel, `overlap_window` of the
+`CostCorrection` for that of data parallelism, whose collectives wait for streams and for each other. `slowdown` is
+`Efficiency.overlap_slowdown`: a running collective takes multiprocessors and memory bandwidth from the kernels.
 Arguments may be arrays of any (broadcastable) shape, of the library `xp`.
 """
 
@@ -24,10 +26,19 @@ class Exposure(NamedTuple):
 
 
 def behind(comm_s: ArrayLike, window_s: ArrayLike, share: ArrayLike = 1.0, xp: Any = np) -> Exposure:
-    """`comm_s` of communication, a share of which may run during `window_s` of compute."""
+    """`comm_s` of communication that may run during a share of `window_s` of compute."""
     comm = xp.asarray(comm_s)
-    hidden = xp.minimum(comm * share, xp.maximum(xp.asarray(window_s), 0.0))
+    hidden = xp.minimum(comm, share * xp.maximum(xp.asarray(window_s), 0.0))
     return Exposure(comm - hidden, hidden)
+
+
+def prefetched(
+    comm_s: ArrayLike, alone_s: ArrayLike, window_s: ArrayLike, share: ArrayLike = 1.0, xp: Any = np
+) -> Exposure:
+    """Communication of which `alone_s` has no compute beside it: the first to arrive, or the last to leave."""
+    alone = xp.asarray(alone_s)
+    rest = behind(comm_s - alone, window_s, share, xp)
+    return Exposure(alone + rest.exposed_s, rest.hidden_s)
 
 
 def cut_up(
@@ -35,9 +46,7 @@ def cut_up(
 ) -> Exposure:
     """Communication cut into `n_piece` pieces like the compute it belongs to: one piece has nothing to hide behind."""
     comm = xp.asarray(comm_s)
-    first = comm / xp.asarray(n_piece)
-    rest = behind(comm - first, window_s, share, xp)
-    return Exposure(first + rest.exposed_s, rest.hidden_s)
+    return prefetched(comm, comm / xp.asarray(n_piece), window_s, share, xp)
 
 
 def bucketed(

@@ -7,6 +7,7 @@ after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..plan.plan import ParallelPlan
 from ..plan.state_dtypes import ELEMENT_BYTES
@@ -36,19 +37,35 @@ def gradient_bytes(plan: ParallelPlan) -> float:
     return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 else 4.0
 
 
-def gather_comms(plan: ParallelPlan, counts: Sequence[tuple[float, int]], is_unit: bool = True) -> list[Comm]:
+class Gathered(NamedTuple):
+    """Parameters of one group of a block on a device.
+
+    Attributes:
+        count: after tensor and expert parallelism.
+        split: ranks among which the workload itself divides them.
+        frozen_bytes: of one of them, if it has no gradient; None: they are trained.
+    """
+
+    count: float
+    split: int
+    frozen_bytes: float | None = None
+
+
+def gather_comms(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool = True) -> list[Comm]:
     """Communication of one unit of parameters per device.
 
     Args:
-        counts: (parameters after tensor and expert parallelism, ranks among which the workload itself divides them) by group.
+        counts: by group.
         is_unit: as in `weight_bytes`.
     """
     if plan.shard_group == 1:
         return []
     stride = plan.stride("dp")
     comms: list[Comm] = []
-    for count, split in counts:
-        comms += _unit(plan, count, weight_bytes(plan, is_unit), stride * split, max(plan.shard_group // split, 1))
+    for count, split, frozen in counts:
+        wide = weight_bytes(plan, is_unit) if frozen is None or frozen == plan.element_bytes else frozen
+        own = _unit(plan, count, wide, stride * split, max(plan.shard_group // split, 1))
+        comms += own if frozen is None else own[:2]  # what is frozen has no gradients to scatter
     return comms
 
 

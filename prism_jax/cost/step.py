@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, PASSES
 from ..partition.chunks import chunk_blocks, chunks_of_stage
@@ -34,8 +33,17 @@ def step_cost(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Effici
         SpecError: no constants for the device, or it lacks the plan's dtype.
         PlanError: `layer_split` does not fit.
     """
-    xp = namespace(cluster, eff)
-    chunks = _chunk_costs(model, cluster, plan, eff, xp)
+    return step_cost_of(BlockCostModel(model, cluster, plan, eff))
+
+
+def step_cost_of(blocks: BlockCostModel) -> StepCost:
+    """The same of a model of the blocks, which several corrections may share.
+
+    Raises:
+        SpecError, PlanError: as `step_cost`.
+    """
+    model, cluster, plan, eff, xp = blocks.model, blocks.cluster, blocks.plan, blocks.eff, blocks.xp
+    chunks = _chunk_costs(blocks, xp)
     compute_s, comm_s, hidden_s = (
         xp.moveaxis(part, 0, 1) for part in (chunks.compute_s, chunks.comm_s, chunks.hidden_s)
     )
@@ -79,13 +87,13 @@ def _beside_sends(compute_s: Floats, p2p_s: Floats, plan: ParallelPlan, eff: Eff
     return compute_s + eff.overlap_slowdown * transfer_s[..., None] * is_gemm[None, None]
 
 
-def _chunk_costs(model: Workload, cluster: Cluster, plan: ParallelPlan, eff: Efficiency, xp: Any) -> ChunkCost:
+def _chunk_costs(made: BlockCostModel, xp: Any) -> ChunkCost:
     """[chunk] cost of every chunk; chunks that hold the same blocks share one, and equal blocks are costed once."""
-    block, kinds = lru_cache(BlockCostModel(model, cluster, plan, eff).whole), kinds_of(model)
-    chunks = chunk_blocks(model, plan)
+    block, kinds, plan = lru_cache(made.whole), kinds_of(made.model), made.plan
+    chunks = chunk_blocks(made.model, plan)
     distinct = list(dict.fromkeys(chunks))
     blocks = stack_blocks([blocks_of(chunk, kinds, block) for chunk in distinct])
-    cost = chunk_cost(blocks, float(plan.tp), float(plan.cp), eff, xp)
+    cost = chunk_cost(blocks, float(plan.tp), float(plan.cp), made.eff, xp)
     which = np.array([distinct.index(chunk) for chunk in chunks])
     return ChunkCost(cost.compute_s[which], cost.comm_s[which], cost.hidden_s[which])
 

@@ -13,11 +13,16 @@ from .._typing import Floats
 from ..partition.weights import StageWeights, sharded, state_ranks
 from ..plan.plan import ParallelPlan
 from ..plan.state_dtypes import ELEMENT_BYTES
+from ..software.choices import EAGER
 from ..system.hardware import Cluster
 from .communication import collective_s, crosses_nodes
 from .efficiency import Efficiency
+from .offload import host_update_s
 from .overlap import bucketed
 from .sharded import gradient_bytes, weight_bytes
+
+# Per parameter, beyond the fused update: decay 8, first moment 8, second 12, root 8, division 8, sum 8, update 4 in fp32.
+EAGER_UPDATE_BYTES = 56.0
 
 
 class EndWork(NamedTuple):
@@ -25,16 +30,21 @@ class EndWork(NamedTuple):
 
     Attributes:
         reduce_s, gather_s: gradient reduction and gathering of updated parameters.
+        reduce_calls, gather_calls: collectives that they are.
         embedding_s: sum of a tied embedding's gradients with the other stage that holds a copy.
         optimizer_s: update of the parameters, memory-bound, and what a step waits on top.
         n_bucket: buckets in which reduction and gathering run beside the passes; 0 if they do not.
+        n_pass: passes of a whole stage from its first chunk's last micro-batch to the end, beside which they run.
     """
 
     reduce_s: Floats
     gather_s: Floats
+    reduce_calls: Floats
+    gather_calls: Floats
     embedding_s: Floats
     optimizer_s: Floats
     n_bucket: Floats
+    n_pass: Floats
 
 
 @dataclass(frozen=True)
@@ -54,18 +64,23 @@ def end_work(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: Stag
         weights: what the stage holds.
     """
     xp = namespace(cluster, eff)
-    factor, _ = eff.correction.comm(crosses_nodes(cluster, *plan.data_group))
-    update_s = optimizer_bytes(plan) * _updated(plan, splits, weights) / (cluster.device.hbm_bytes_per_s * eff.memory)
+    factor, call_s = eff.correction.comm(crosses_nodes(cluster, *plan.data_group))
+    reduce_s, reduce_calls = _reduction_s(cluster, plan, splits, weights)
+    gather_s, gather_calls = _gathering_s(cluster, plan, splits, weights)
+    update_s = _update_s(cluster, plan, _updated(plan, splits, weights), eff)
     idle_s = eff.correction.step_s + eff.correction.network_step_s * log2(
         max(cluster.n_devices / cluster.node_size, 1.0)
     )
-    n_bucket = float(weights.count.sum()) // plan.grad_bucket if plan.overlap.dp else 0.0
+    n_bucket = float(weights.trained.sum()) // plan.bucket_elements if plan.overlap.dp else 0.0
     return EndWork(
-        xp.asarray(_reduction_s(cluster, plan, splits, weights) * factor, dtype=float),
-        xp.asarray(_gathering_s(cluster, plan, splits, weights) * factor, dtype=float),
+        xp.asarray(reduce_s * factor + reduce_calls * call_s, dtype=float),
+        xp.asarray(gather_s * factor + gather_calls * call_s, dtype=float),
+        xp.asarray(float(reduce_calls)),
+        xp.asarray(float(gather_calls)),
         xp.asarray(_copies_s(cluster, plan, float(weights.shared)) * factor, dtype=float),
         xp.asarray(update_s * eff.correction.optimizer + idle_s, dtype=float),
         xp.asarray(n_bucket, dtype=float),
+        xp.asarray(_passes(plan), dtype=float),
     )
 
 
@@ -74,13 +89,28 @@ def stage_end(work: EndWork, backward_s: Floats, forward_s: Floats, eff: Efficie
 
     Args:
         backward_s, forward_s: [*plan, stage] of one micro-batch through all chunks of the stage: what reductions (of the last
-            micro-batch) and gatherings (before the first of the next step) hide behind.
+            micro-batches) and gatherings (before the first of the next step) hide behind.
     """
-    reduced = bucketed(work.reduce_s, backward_s, work.n_bucket, eff.correction.hidden, xp)
-    gathered = bucketed(work.gather_s, forward_s, work.n_bucket, eff.correction.hidden, xp)
+    share = eff.correction.overlap_window
+    reduced = bucketed(work.reduce_s, backward_s * work.n_pass, work.n_bucket, share, xp)
+    gathered = bucketed(work.gather_s, forward_s * work.n_pass, work.n_bucket, share, xp)
     hidden = reduced.hidden_s + gathered.hidden_s
     exposed = reduced.exposed_s + gathered.exposed_s + eff.overlap_slowdown * hidden + work.embedding_s
     return StageEnd(work.optimizer_s, exposed, hidden)
+
+
+def _passes(plan: ParallelPlan) -> float:
+    """Passes of a whole stage in which gradients become ready: of the last micro-batch, unless the schedule interleaves chunks.
+
+    Notes:
+        An interleaved schedule runs pp micro-batches through one chunk before it turns to the next: when the first of v chunks
+        has its gradients, the others have pp micro-batches to go (arXiv 2104.04473 figure 4), and parameters are gathered chunk
+        by chunk in the same way.
+    """
+    v = plan.virtual_stages
+    if v == 1 or plan.schedule_name != "interleaved":
+        return 1.0
+    return (min(plan.pp, plan.n_micro_batch) * (v - 1) + 1) / v
 
 
 def optimizer_bytes(plan: ParallelPlan) -> float:
@@ -90,55 +120,72 @@ def optimizer_bytes(plan: ParallelPlan) -> float:
         38 in mixed precision: gradient 4, master weight and two moments in and out 24, 16-bit weight 2; the gradient norm
         reads 4, zeroing writes 4. A 16-bit buffer whose gradients the optimizer wants in fp32 is read and copied first.
 
-    Source: states as in ZeRO (arXiv 1910.02054 section 3.1).
+        Multi-tensor operations one after another (PyTorch `foreach`) pass over the moments and a temporary again.
+
+    Source: states as in ZeRO (arXiv 1910.02054 section 3.1); operations as in torch/optim/adam.py `_multi_tensor_adam`.
     """
     dtypes = plan.state_dtypes
     states = 2.0 * (dtypes.main_params_bytes + dtypes.moments_bytes)
     buffer = plan.grad_sum_bytes
+    apart = EAGER_UPDATE_BYTES if plan.software.optimizer == EAGER else 0.0
     read = ELEMENT_BYTES[dtypes.main_grads] if buffer < 4.0 else buffer
     copied = buffer + read if read > buffer else 0.0
-    return copied + 2.0 * read + buffer + states + 2.0
+    return copied + 2.0 * read + buffer + states + 2.0 + apart
+
+
+def _update_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float, eff: Efficiency) -> Values:
+    """Update of the parameters, by the device's memory bandwidth or by the host."""
+    if plan.offload_optimizer:
+        return host_update_s(cluster, n_parameters)
+    return optimizer_bytes(plan) * n_parameters / (cluster.device.hbm_bytes_per_s * eff.memory)
 
 
 def _updated(plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
     """Parameters one device updates."""
     if plan.shard_group > 1:
-        return sharded(weights.count, splits, plan.shard_group)
-    return sharded(weights.count, splits, state_ranks(plan)) if plan.zero_stage >= 1 else float(weights.count.sum())
+        return sharded(weights.trained, splits, plan.shard_group)
+    return sharded(weights.trained, splits, state_ranks(plan)) if plan.zero_stage >= 1 else float(weights.trained.sum())
 
 
-def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> Values:
-    """All-reduce of gradients, or reduce-scatter if the optimizer is sharded; HSDP: between copies of the sharding group."""
+def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> tuple[Values, int]:
+    """Seconds and calls of the reduction of gradients: reduce-scatter if the optimizer is sharded, else all-reduce.
+
+    Notes:
+        Of sharded parameters (HSDP) the gradients are reduced between copies of the sharding group.
+    """
     stride, _ = plan.data_group
     wide = gradient_bytes(plan)
     if plan.shard_group > 1:
         between = plan.dp // plan.shard_group * plan.cp
-        n_bytes = wide * sharded(weights.count, splits, plan.shard_group)
-        return collective_s("all_reduce", n_bytes, cluster, stride * plan.shard_group, between).seconds
+        n_bytes = wide * sharded(weights.trained, splits, plan.shard_group)
+        seconds = collective_s("all_reduce", n_bytes, cluster, stride * plan.shard_group, between).seconds
+        return seconds, int(between > 1)
     kind = "reduce_scatter" if plan.zero_stage >= 1 else "all_reduce"
     return _in_buckets(kind, wide, cluster, plan, splits, weights)
 
 
-def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> Values:
-    """Updated parameters back to every rank (ZeRO-1 and 2)."""
+def _gathering_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> tuple[Values, int]:
+    """Seconds and calls: updated parameters back to every rank (ZeRO-1 and 2)."""
     if plan.shard_group > 1 or plan.zero_stage == 0:
-        return 0.0
-    n, root = float(weights.count.sum()), float(weights.root)
+        return 0.0, 0
+    n = float(weights.trained.sum())
+    root = min(float(weights.root), n)
     mean = (weight_bytes(plan) * (n - root) + weight_bytes(plan, is_unit=False) * root) / max(n, 1.0)
     return _in_buckets("all_gather", mean, cluster, plan, splits, weights)
 
 
 def _in_buckets(
     kind: str, wide: float, cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights
-) -> Values:
+) -> tuple[Values, int]:
     """Parameters of `wide` bytes, one collective per bucket and group; without overlap one per group."""
     stride, size = plan.data_group
-    total = 0.0
-    for count, split in zip(weights.count.tolist(), splits.astype(int).tolist(), strict=True):
-        n = max(1, ceil(count / plan.grad_bucket)) if plan.overlap.dp else 1
+    total, calls = 0.0, 0
+    for count, split in zip(weights.trained.tolist(), splits.astype(int).tolist(), strict=True):
+        n = max(1, ceil(count / plan.bucket_elements)) if plan.overlap.dp else 1
         members = max(size // split, 1)
         total += n * collective_s(kind, wide * count / n, cluster, stride * split, members).seconds
-    return total
+        calls += n if members > 1 and count > 0.0 else 0
+    return total, calls
 
 
 def _copies_s(cluster: Cluster, plan: ParallelPlan, count: float) -> Values:

@@ -16,6 +16,7 @@ from .fsdp import FSDP
 from .maxtext import JAX
 from .megatron import FLAGSCALE, LIBAI, MEGATRON_2021, MEGATRON_CORE, MEGATRON_DEEPSPEED
 from .memory_options import MemoryOptions as MemoryOptions
+from .mindspore import MINDSPORE
 from .nanotron import NANOTRON
 from .other import OTHER, UNKNOWN
 from .paddle import PADDLE
@@ -35,6 +36,7 @@ FRAMEWORKS: Registry[Framework] = Registry(
         DEEPSPEED,
         NANOTRON,
         COLOSSALAI,
+        MINDSPORE,
         OTHER,
     ),
 )

@@ -13,6 +13,7 @@ from typing import Protocol
 from ..errors import SpecError
 from .capabilities import ANYTHING, Capabilities
 from .memory_options import MEGATRON, MemoryOptions
+from .peak_law import WITHOUT_PEAKS, PeakLaw
 from .recognition import SourcePattern
 
 FUSED, EAGER, ANY_STYLE = "fused", "eager", ""
@@ -64,6 +65,7 @@ class Framework:
         plan_defaults: what it does where a plan leaves a field open.
         memory: what it holds where frameworks differ.
         memory_source: what those numbers rest on, in words.
+        peak_law: how far measured peaks lie from what follows from `memory`.
         memory_margin: share of a device's memory that a search leaves free for the error of the memory model. The default is what
             40 of 43 peaks measured with Megatron-LM ask for, all but one plan with experts (experiments/memory_validation).
         capabilities: which plans it can run.
@@ -81,6 +83,7 @@ class Framework:
     plan_defaults: PlanDefaults = PlanDefaults()
     memory: MemoryOptions = MEGATRON
     memory_source: str = AS_MEGATRON
+    peak_law: PeakLaw = WITHOUT_PEAKS
     memory_margin: float = 0.1
     capabilities: Capabilities = ANYTHING
     layer_split: LayerSplit | None = None

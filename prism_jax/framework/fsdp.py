@@ -24,6 +24,7 @@ FSDP = Framework(
         in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),
         *by_name(
             r"llm-foundry|mosaicml|fms-fsdp|foundation-model-stack|torchtitan|torchtune|pytorch blog|axolotl"
+            r"|composer|plain pytorch|open_lm"
             r"|\baccelerate\b|lightning|litgpt|llama-?factory|\bolmo\b|(?<!megatron )(?<!megatron-)\bfsdp\d?\b|opt-175b|metaseq",
             80,
         ),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from .base import FUSED, Framework
 from .capabilities import Capabilities
+from .peak_law import PeakLaw
 from .recognition import OWN_PAPERS, SourcePattern, by_name, in_notes
 
 MEASURED = "Megatron-LM, docs/source/api-guide/dist_optimizer.md; peaks in experiments/memory_validation"
+# 278 peaks: 30 case families of Megatron-LM's tests, 4 models on B200 (experiments/memory_validation/megatron_ci.py).
+PEAKS = PeakLaw(1.007, 0.045, 0.988, 0.084)
 _NO_TPU = r"\A(?!.*\btpu)"  # on a TPU those names stand for somebody's JAX code
 
 _EVEN = Capabilities(
@@ -33,6 +36,7 @@ MEGATRON_CORE = Framework(
     "Megatron-Core and what is built on it: NeMo, Megatron-Bridge, Primus",
     FUSED,
     memory_source=MEASURED,
+    peak_law=PEAKS,
     capabilities=_EVEN,
     patterns=(
         in_notes(r"^megatron-lm .*\bTE \d", 50),  # Transformer Engine: a version of after 2022
@@ -47,6 +51,7 @@ MEGATRON_2021 = Framework(
     "Megatron-LM before sequence parallelism and the distributed optimizer, 2019-22",
     FUSED,
     memory_source=MEASURED,
+    peak_law=PEAKS,
     capabilities=_BEFORE_2022,
     patterns=(
         SourcePattern(notes=r"^megatron-lm\b", rank=OWN_PAPERS),
@@ -69,7 +74,11 @@ MEGATRON_DEEPSPEED = Framework(
     ),
     patterns=(
         in_notes(r"megatron-deepspeed|gpt-neox", 20),
-        *by_name(r"megatron[\s_-]*deepspeed|bigscience|\bbloom\b|vtrain|gpt-?neox|pythia|glm-?130b|argonne|sailor", 30),
+        *by_name(
+            r"megatron[\s_-]*deepspeed|deepspeed megatron|megatron-lm \(3d\) / deepspeed"
+            r"|bigscience|\bbloom\b|vtrain|gpt-?neox|pythia|glm-?130b|argonne|sailor",
+            30,
+        ),
     ),
 )
 
@@ -77,4 +86,4 @@ FLAGSCALE = Framework(
     "flagscale", "FlagScale and FlagPerf, on Megatron", FUSED, capabilities=_EVEN, patterns=by_name(r"flagscale", 50)
 )
 
-LIBAI = Framework("libai", "OneFlow LiBai", FUSED, patterns=(in_notes(r"^libai\b", 40),))
+LIBAI = Framework("libai", "OneFlow LiBai", FUSED, patterns=(in_notes(r"^libai\b", 40), *by_name(r"oneflow", 50)))

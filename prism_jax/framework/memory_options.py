@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GIB = 2.0**30
+GIB, MIB = 2.0**30, 2.0**20
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,11 @@ class MemoryOptions:
             default max(40e6, 1e6 * dp); we take the constant part.
         n_gathered_layers: layers held unsharded at a time under parameter sharding: the current one and the one
             prefetched (PyTorch FSDP `backward_prefetch=BACKWARD_PRE`).
-        context_bytes: CUDA context, kernels and cuBLAS workspaces.
+        workspace_bytes: of cuBLAS and Transformer Engine, held by the allocator from the first product on. PyTorch gives each
+            of two threads (forward, autograd) 32 MiB on Hopper and later, Transformer Engine has 32 MiB of its own
+            (`CUDABlas.cpp`, `getChosenWorkspaceSize`; `transformer_engine/pytorch/module/base.py`).
+        expert_workspace_bytes: beside it, of a model with experts: 32 MiB for each of the four streams of a grouped product.
+        context_bytes: CUDA context and kernels.
         nccl_bytes: per communicator. NCCL allocates NCCL_BUFFSIZE = 4 MiB per channel, direction and protocol group
             (NCCL user guide, environment variables); with 16-24 channels about 0.2 GiB.
         fragmentation: share of the activations and temporaries that the caching allocator holds but cannot reuse: blocks
@@ -51,7 +55,9 @@ class MemoryOptions:
     dropout: bool | None = None
     bucket_elements: float = 40e6
     n_gathered_layers: int = 2
-    context_bytes: float = 0.75 * GIB
+    workspace_bytes: float = 96 * MIB
+    expert_workspace_bytes: float = 128 * MIB
+    context_bytes: float = 0.65 * GIB
     nccl_bytes: float = 0.2 * GIB
     fragmentation: float = 0.05
 

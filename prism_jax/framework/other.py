@@ -8,7 +8,9 @@ from .recognition import by_name
 OTHER = Framework(
     "other",
     "known, none of the others",
-    patterns=by_name(r"llama 3 herd|2407\.21783|deepseek-ai|fire-?flyer|hai-?llm|megascale|veomni", 70),
+    patterns=by_name(
+        r"llama 3 herd|2407\.21783|deepseek-ai|fire-?flyer|hai-?llm|megascale|veomni|internevo|internlm|xtuner", 70
+    ),
 )
 
 UNKNOWN = Framework("", "not stated: the population's average")

@@ -31,6 +31,7 @@ class StageMemory:
     optimizer_bytes: Any
     activations_bytes: Any  # saved between forward and backward, all micro-batches in flight
     temporary_bytes: Any  # loss computation, or one layer's backward and recompute
+    workspace_bytes: Any  # of matrix products
     communication_bytes: Any  # gathered parameters, gradient buckets, pipeline buffers
     framework_bytes: Any  # context, kernels, communicators
     fragmentation_bytes: Any  # held by the caching allocator, not usable
@@ -135,17 +136,20 @@ def held_activations(model: Workload, plan: ParallelPlan) -> Floats:
     """[stage, kind] blocks in flight; depends on the chunks, schedule and micro-batches alone.
 
     Notes:
-        The blocks of the last chunk's end run their backward right after their forward, unless all forwards come first.
+        Chunks of a stage with unlike numbers of layers are in flight unlike often where the schedule says so. The blocks of the
+        last chunk's end run their backward right after their forward, unless all forwards come first.
     """
-    chunks, at_end = chunk_blocks(model, plan), np.array([run.place == "last" for run in distinct_runs(model)])
+    chunks, places = chunk_blocks(model, plan), np.array([run.place for run in distinct_runs(model)])
+    at_end, in_body = places == "last", places == "body"
     schedule, degrees = plan.pipeline_schedule, (plan.pp, plan.n_micro_batch, plan.virtual_stages)
     rows = []
     for stage in range(plan.pp):
         held = chunks_of_stage(plan, stage)
-        blocks = np.array([chunks[chunk] for chunk in held], dtype=np.float64).sum(axis=0)
-        share = schedule.in_flight(stage, *degrees) / len(held)
+        by_chunk = np.array([chunks[chunk] for chunk in held], dtype=np.float64)
+        in_flight = schedule.in_flight_of_chunks(stage, *degrees, by_chunk[:, in_body].sum(axis=1).tolist())
+        blocks, body = by_chunk.sum(axis=0), np.array(in_flight) @ by_chunk
         n_end = schedule.logits_held(stage, *degrees) if blocks[at_end].any() else 0
-        rows.append(blocks * np.where(at_end, n_end, share))
+        rows.append(np.where(at_end, n_end * blocks, body))
     return np.array(rows)
 
 
@@ -181,6 +185,7 @@ def stage_bytes(
         optimizer_bytes=per_parameter(states.optimizer),
         activations_bytes=kept,
         temporary_bytes=temporary,
+        workspace_bytes=by_plan(activations.workspace),
         communication_bytes=by_plan(activations.pipeline) + by_plan(states.bucket_element) * bucket + gathered,
         framework_bytes=options.context_bytes + options.nccl_bytes * by_plan(states.n_communicators),
         fragmentation_bytes=options.fragmentation * (kept + temporary),

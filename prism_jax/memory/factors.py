@@ -13,10 +13,11 @@ import numpy as np
 
 from .._typing import Floats
 from ..framework.memory_options import MemoryOptions
-from ..partition.weights import group_splits, state_ranks
+from ..partition.weights import group_splits, state_ranks, trained_groups
 from ..plan.plan import ParallelPlan
+from ..plan.precision import QUANTISED
 from ..plan.state_dtypes import ELEMENT_BYTES
-from ..workload.base import Block, Workload, kinds_of, total_bytes
+from ..workload.base import Block, Workload, frozen_groups, kinds_of, total_bytes
 
 _FP32_STATES = 12.0  # master copy and two moments
 
@@ -56,12 +57,14 @@ class ActivationFactors(NamedTuple):
         forward_peak: [*plan, kind] held for a moment while a block's forward runs (the loss).
         backward_peak: [*plan] held for a moment while one block's gradients are computed.
         pipeline: [*plan] activation and gradient buffers of the neighbours, in and out.
+        workspace: [*plan] scratch of matrix products, which the allocator holds all the time; not per micro-batch.
     """
 
     saved: Floats
     forward_peak: Floats
     backward_peak: Floats
     pipeline: Floats
+    workspace: Floats
 
 
 def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> StateFactors:
@@ -69,21 +72,30 @@ def state_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> 
     splits = group_splits(model, plan)
     whole, states = np.ones_like(splits), 1.0 / np.maximum(state_ranks(plan) / splits, 1.0)
     parameters = 1.0 / np.maximum(plan.shard_group / splits, 1.0) if plan.shard_group > 1 else whole
+    trained = trained_groups(model, plan)
+    parameters_bytes, frozen_element = _group_bytes(model, plan)
     by_parameter = plan.sharding in ("fsdp", "hsdp")
     buckets = plan.zero_stage >= 2 and plan.shard_group == 1
     degrees = (plan.tp, plan.cp, plan.dp, plan.pp, plan.ep)
     return StateFactors(
-        parameters=_parameter_bytes(plan) * parameters,
-        gradients=_gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
-        optimizer=_optimizer_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 1 else whole),
-        bucket=1.0 - states if buckets else np.zeros_like(splits),
-        gathered=plan.element_bytes * (1.0 - parameters),
-        gathered_element=np.array(plan.element_bytes if plan.shard_group > 1 else 0.0),
+        parameters=parameters_bytes * parameters,
+        gradients=trained * _gradient_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 2 else whole),
+        optimizer=trained * _optimizer_bytes(plan, rules) * (states if by_parameter or plan.zero_stage >= 1 else whole),
+        bucket=trained * (1.0 - states) if buckets else np.zeros_like(splits),
+        gathered=np.minimum(parameters_bytes, plan.element_bytes) * (1.0 - parameters),
+        gathered_element=np.array(frozen_element if plan.shard_group > 1 else 0.0),
         copied_element=np.array(_fp8_copy_bytes(plan, rules)),
-        update=_update_bytes(plan, rules) * (states if plan.zero_stage >= 1 else whole),
+        update=trained * _update_bytes(plan, rules) * (states if plan.zero_stage >= 1 else whole),
         bucket_element=np.array(_buffer_bytes(plan, rules)),
         n_communicators=np.array(float(sum(degree > 1 for degree in degrees))),
     )
+
+
+def _group_bytes(model: Workload, plan: ParallelPlan) -> tuple[Floats, float]:
+    """[group] bytes of a parameter that is kept, and of one that is gathered; frozen ones have a format of their own."""
+    frozen, own = frozen_groups(model, plan), _parameter_bytes(plan)
+    kept = np.array([frozen.get(name, own) for name, _ in model.groups(plan)])
+    return kept, min(frozen.values(), default=plan.element_bytes)
 
 
 def _keeps_master(plan: ParallelPlan) -> bool:
@@ -97,11 +109,13 @@ def _parameter_bytes(plan: ParallelPlan) -> float:
 
 
 def _fp8_copy_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    has_copies = plan.dtype == "fp8" and not plan.state_dtypes.fp8_params and plan.shard_group == 1
-    return rules.fp8_copy_bytes if has_copies else 0.0
+    has_copies = plan.dtype in QUANTISED and not plan.state_dtypes.fp8_params and plan.shard_group == 1
+    return rules.fp8_copy_bytes * QUANTISED[plan.dtype].input_bytes if has_copies else 0.0
 
 
 def _optimizer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
+    if plan.offload_optimizer:
+        return 0.0
     dtypes = plan.state_dtypes
     has_master = not _keeps_master(plan) and plan.element_bytes == 2.0
     master = dtypes.main_params_bytes if has_master else 0.0
@@ -114,7 +128,11 @@ def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
         return _parameter_bytes(plan)
     if plan.state_dtypes.grad_reduce is not None:
         return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
-    return 4.0 if plan.dtype == "fp32" else rules.grad_bytes
+    own = {
+        "fp32": 4.0,
+        "fp16": min(rules.grad_bytes, 2.0),
+    }  # code for fp16 sums in fp16: Megatron-LM, DeepSpeed `FP16_Optimizer`
+    return own.get(plan.dtype, rules.grad_bytes)
 
 
 def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
@@ -144,4 +162,5 @@ def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions
             + each(lambda block: block.recomputed_bytes(rules)).max()
         ),
         pipeline=np.array(4 * model.boundary_bytes(plan) / ranks if plan.pp > 1 else 0.0),
+        workspace=np.array(rules.workspace_bytes + (rules.expert_workspace_bytes if model.has_experts else 0.0)),
     )

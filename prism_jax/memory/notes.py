@@ -33,6 +33,6 @@ def _modules(plan: ParallelPlan) -> str:
 
 
 def _reason(plan: ParallelPlan) -> str:
-    if plan.recompute != "selective" or plan.attention != "flash":
+    if plan.recompute != "selective" or not plan.is_flash:
         return ""
     return " Fused attention keeps no scores. Name other recompute_modules, or use recompute: none."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..errors import PlanError
 from ..plan.plan import ParallelPlan
 from ..workload.base import Workload, distinct_runs, n_body
@@ -10,6 +12,7 @@ ChunkBlocks = tuple[int, ...]
 """Blocks of each kind in a model chunk, in the order of `kinds_of(model)`; chunks that hold the same cost the same."""
 
 
+@lru_cache(maxsize=256)
 def chunk_blocks(model: Workload, plan: ParallelPlan) -> tuple[ChunkBlocks, ...]:
     """What every model chunk holds, in model order.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Floats
 from ..plan.plan import ParallelPlan
-from ..workload.base import Parameters, Workload, distinct_runs
+from ..workload.base import Parameters, Workload, distinct_runs, frozen_groups
 from .chunks import ChunkBlocks
 
 
@@ -18,12 +18,14 @@ class StageWeights(NamedTuple):
 
     Attributes:
         count: [*plan, group] by the way they are sharded, in the order of `Workload.groups`.
+        trained: [*plan, group] of these, those that have gradients.
         largest_unit: [*plan] of the largest block among them that is gathered by itself.
         root: [*plan] of the other blocks: embedding, head, final norm.
-        shared: [*plan] of tensors that other stages hold copies of (a tied embedding).
+        shared: [*plan] of tensors that other stages hold copies of (a tied embedding), if they are trained.
     """
 
     count: Floats
+    trained: Floats
     largest_unit: Floats
     root: Floats
     shared: Floats
@@ -37,6 +39,12 @@ class StageWeights(NamedTuple):
 def group_splits(model: Workload, plan: ParallelPlan) -> Floats:
     """[group] ranks of dp x cp among which the workload itself divides the parameters of each group."""
     return np.array([split for _, split in model.groups(plan)], dtype=np.float64)
+
+
+def trained_groups(model: Workload, plan: ParallelPlan) -> Floats:
+    """[group] 1 where parameters have gradients, 0 where they are frozen."""
+    frozen = frozen_groups(model, plan)
+    return np.array([float(name not in frozen) for name, _ in model.groups(plan)])
 
 
 def sharded(count: Floats, splits: Floats, n_shard: int) -> float:
@@ -72,13 +80,16 @@ def stage_weights(
     """
     blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in distinct_runs(model)]
     groups = [name for name, _ in model.groups(plan)]
-    held = [_held(blocks, groups, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages]
+    trained = trained_groups(model, plan)
+    held = [
+        _held(blocks, groups, trained, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages
+    ]
     copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]
     return [own._replace(shared=np.array(n)) for (own, _), n in zip(held, copies, strict=True)]
 
 
 def _held(
-    blocks: Sequence[tuple[bool, Sequence[Parameters]]], groups: list[str], counts: list[int]
+    blocks: Sequence[tuple[bool, Sequence[Parameters]]], groups: list[str], trained: Floats, counts: list[int]
 ) -> tuple[StageWeights, dict[str, float]]:
     """Parameters of a stage with `counts` of the blocks, and its shared tensors by name."""
     total, largest, root, tensors = np.zeros(len(groups)), 0.0, 0.0, dict[str, float]()
@@ -88,7 +99,7 @@ def _held(
             total[groups.index(own.group)] += times * own.count
             root += 0.0 if is_unit else times * own.count
             if own.shared:
-                tensors[own.shared] = own.count
+                tensors[own.shared] = own.count * float(trained[groups.index(own.group)])
         if n and is_unit:
             largest = max(largest, sum(own.count for own in parameters))
-    return StageWeights(total, np.array(largest), np.array(root), np.array(0.0)), tensors
+    return StageWeights(total, total * trained, np.array(largest), np.array(root), np.array(0.0)), tensors

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from ..errors import PlanError, Problem
 from ..kernels import RECOMPUTE as RECOMPUTE
 from ..schedule import PipelineSchedule, resolve_schedule
+from ..software.choices import FLASH_ATTENTION, Software as Software
 from .recomputation import CORE_ATTENTION, UNIFORM
 from .state_dtypes import ELEMENT_BYTES, StateDtypes as StateDtypes
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
 AXES = ("tp", "cp", "dp", "pp")
+LEAST_BUCKET, BUCKET_PER_RANK = 40_000_000, 1_000_000  # elements; Megatron-LM
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,21 @@ class ParallelPlan:
     recompute_method: str = UNIFORM  # of full: uniform | block, as in Megatron-LM
     recompute_num_layers: int = 0  # see `recomputation`; 0: not given
     recompute_modules: tuple[str, ...] = (CORE_ATTENTION,)  # of selective: some of `recomputation.MODULES`
-    dtype: str = "bf16"  # of the matrix products: bf16 | fp16 | fp8 | fp32
+    dtype: str = "bf16"  # of the matrix products: one of `precision.DTYPES`
+    bf16_layers: int | None = (
+        None  # whose products stay in 16 bits under fewer; None: as the recipe has it, see `precision`
+    )
     state_dtypes: StateDtypes = field(default_factory=StateDtypes)
-    attention: str = "flash"  # flash | unfused
+    attention: str = "flash"  # flash | unfused, where `software` does not say which kernel
+    software: Software = field(default_factory=Software)
     overlap: Overlap = field(default_factory=Overlap)
     axis_order: tuple[str, ...] = AXES  # innermost first: neighbours on the fastest tier
     layer_split: tuple[int, ...] = ()  # layers per model chunk; empty: as even as possible
     fused_grad_accumulation: bool | None = (
         None  # into their fp32 sum inside the matrix product; None: as the job's framework does
     )
-    grad_bucket: int = 40_000_000  # gradients reduced in one collective under overlap.dp; Megatron-LM `ddp_bucket_size`
+    offload_optimizer: bool = False  # states and update on the host, as in ZeRO-Offload
+    grad_bucket: int | None = None  # gradients reduced in one collective under overlap.dp; None: see `bucket_elements`
 
     def __post_init__(self) -> None:
         for name in (
@@ -75,7 +82,7 @@ class ParallelPlan:
             "grad_bucket",
         ):
             value = getattr(self, name)
-            if value < 1:
+            if value is not None and value < 1:
                 raise PlanError.of(Problem(name, f"{value}, but it must be at least 1"))
         if sorted(self.axis_order) != sorted(AXES):
             text = f"{list(self.axis_order)}, but it must be an order of {list(AXES)}"
@@ -99,6 +106,16 @@ class ParallelPlan:
     def schedule_name(self) -> str:
         """`schedule` as a text, known or not."""
         return str(self.schedule)
+
+    @property
+    def attention_kernel(self) -> str:
+        """One of `software.ATTENTION_KERNELS`; a flash kernel that nobody names is the second."""
+        return self.software.attention or ("fused_softmax" if self.attention == "unfused" else "flash2")
+
+    @property
+    def is_flash(self) -> bool:
+        """Whether scores never reach device memory."""
+        return self.attention_kernel in FLASH_ATTENTION
 
     @property
     def n_chunk(self) -> int:
@@ -134,6 +151,17 @@ class ParallelPlan:
     def data_group(self) -> tuple[int, int]:
         """(stride, size) of the ranks that share parameters: dp and cp together."""
         return min(self.stride("dp"), self.stride("cp")), self.dp * self.cp
+
+    @property
+    def bucket_elements(self) -> int:
+        """Gradients reduced in one collective where the plan says nothing: more of them the more ranks.
+
+        Source: Megatron-LM, `core/distributed/distributed_data_parallel.py`: buckets that grow with the data-parallel size keep
+        rings bound by bandwidth; an explicit `--ddp-bucket-size` is taken as it is.
+        """
+        if self.grad_bucket is not None:
+            return self.grad_bucket
+        return max(LEAST_BUCKET, BUCKET_PER_RANK * self.dp * self.cp)
 
     @property
     def n_member(self) -> int:

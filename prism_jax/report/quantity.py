@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from ..units import format_bytes
+
+SMALLEST_PROB = 1e-4  # a law learnt from some hundred peaks says nothing of less
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -33,3 +36,10 @@ def bar(share: float, width: int) -> str:
 def prob(value: float) -> str:
     """A probability as a percentage with two significant digits."""
     return f"{100 * value:.2g}%" if 0 < value < 0.995 else f"{100 * value:.0f}%"
+
+
+def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -> str:
+    """What a peak of memory would be measured as, and how probable it is that it does not fit."""
+    low, high = (format_bytes(n_bytes, 3) for n_bytes in interval_bytes)
+    chance = prob(not_fit_prob) if not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
+    return f"90 % interval {low} to {high}, does not fit with probability {chance}"

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from ..errors import PlanError, PrismError, Problem
 from ..plan import recomputation
 from ..plan.plan import RECOMPUTE, SHARDING, ParallelPlan
+from ..plan.precision import DTYPES, FP8_FAMILY, QUANTISED
 from ..plan.state_dtypes import STATE_DTYPE_VALUES
 from ..schedule import SCHEDULES, PipelineSchedule
+from ..software.choices import software_problems
 from ..system.hardware import Cluster
 from ..workload.base import Workload, n_body
 from .arithmetic import MAX_CHUNK_RUNS, RULES, numbers_of
@@ -51,6 +53,7 @@ def _names(plan: ParallelPlan) -> Iterator[Problem]:
     ):
         if getattr(plan, name) not in known:
             yield Problem(name, f"{getattr(plan, name)!r} is unknown; known are {', '.join(known)}")
+    yield from software_problems(plan.software)
     if plan.zero_stage not in (0, 1, 2, 3):
         yield Problem("zero_stage", f"{plan.zero_stage}, but it must be 0, 1, 2 or 3")
 
@@ -82,8 +85,13 @@ def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
         value = getattr(plan.state_dtypes, name)
         if value is not None and value not in known:
             yield Problem(f"state_dtypes.{name}", f"{value!r} is unknown; known are {', '.join(known)}")
-    if plan.state_dtypes.fp8_params and plan.dtype != "fp8":
-        yield Problem("state_dtypes.fp8_params", f"true, but dtype = {plan.dtype}. It goes with dtype=fp8.")
+    if plan.state_dtypes.fp8_params and plan.dtype not in FP8_FAMILY:
+        yield Problem("state_dtypes.fp8_params", f"true, but dtype = {plan.dtype}. It goes with dtype=fp8 or mxfp8.")
+    if plan.bf16_layers is not None and plan.dtype not in QUANTISED:
+        text = f"{plan.bf16_layers}, but dtype = {plan.dtype}. It goes with {', '.join(QUANTISED)}."
+        yield Problem("bf16_layers", text)
+    if plan.dtype not in DTYPES:
+        yield Problem("dtype", f"{plan.dtype!r} is unknown; known are {', '.join(DTYPES)}")
 
 
 def _knows_schedule(plan: ParallelPlan) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -155,6 +155,19 @@ class PipelineSchedule(ABC):
             PlanError: the schedule cannot be laid out.
         """
         return _counted_activations(self, pp, n_micro_batch, virtual_stages, kept_for_w)[stage]
+
+    def in_flight_of_chunks(
+        self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, sizes: Sequence[float]
+    ) -> tuple[float, ...]:
+        """Activations that a stage holds of each of its chunks at its fullest; evenly, unless a schedule knows better.
+
+        Args:
+            sizes: of one activation of every chunk of the stage, in model order, in any unit.
+
+        Raises:
+            PlanError: the schedule cannot be laid out.
+        """
+        return (self.in_flight(stage, pp, n_micro_batch, virtual_stages) / len(sizes),) * len(sizes)
 
     def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
         """Peak number of micro-batches of logits on a stage; 0 on stages without the last chunk.

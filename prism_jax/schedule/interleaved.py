@@ -11,7 +11,9 @@ Source: Narayanan et al., arXiv 2104.04473, section 2.2; warm-up and group rule 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import ClassVar
 
 from .._core.lazy_numpy import np
@@ -63,6 +65,27 @@ class Interleaved(PipelineSchedule):
         """
         warm_up = self._warm_up(stage, pp, n_micro_batch, virtual_stages)
         return float(min(warm_up + 1, n_micro_batch * virtual_stages))
+
+    def in_flight_of_chunks(
+        self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, sizes: Sequence[float]
+    ) -> tuple[float, ...]:
+        """Those of the fullest moment in the first period of one forward and one backward in turn; evenly where chunks are equal.
+
+        Raises:
+            PlanError: fewer micro-batches than stages.
+        """
+        if len(set(sizes)) <= 1:
+            return (self.in_flight(stage, pp, n_micro_batch, virtual_stages) / len(sizes),) * len(sizes)
+        group = self._group(pp, n_micro_batch, virtual_stages)
+        warm_up = self._warm_up(stage, pp, n_micro_batch, virtual_stages)
+        forwards = [v for _, v in _passes(group, n_micro_batch, virtual_stages)[: warm_up + group * virtual_stages]]
+        held = [float(forwards[:warm_up].count(v)) for v in range(virtual_stages)]
+        fullest = tuple(held)
+        for started, ended in zip(forwards[warm_up:], forwards, strict=False):
+            held[started] += 1.0
+            fullest = max(fullest, tuple(held), key=lambda own: sum(map(mul, own, sizes)))
+            held[virtual_stages - 1 - ended] -= 1.0
+        return fullest
 
     def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
         """Those of one micro-batch; a last group that is not full holds a few more for a moment, which is left out."""

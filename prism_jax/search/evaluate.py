@@ -84,10 +84,13 @@ class Plans(Protocol):
 def efficiency_of_plans(job: Job) -> Efficiency:
     """Constants of the device as calibrated for all plans: what carries over from measured runs belongs to single ones.
 
+    What the job leaves unsaid shifts all plans as much as its own.
+
     Raises:
         SpecError: no constants for the device.
     """
-    return job.effective_calibration.efficiency(CalibrationKey.of(job.cluster.device, job.framework))
+    setting = CalibrationKey.of(job.cluster.device, job.framework, job.plan.software)
+    return job.at_mean_of_open(job.effective_calibration.efficiency(setting))
 
 
 class Evaluator:

@@ -158,7 +158,19 @@ class Study:
         }
 
     def _plain(self, candidate: Candidate) -> dict[str, Any]:
-        return {**candidate.to_dict(), "changes": changes(self.job.plan, candidate.plan)}
+        return {**candidate.to_dict(), **self._uncertain(candidate), "changes": changes(self.job.plan, candidate.plan)}
+
+    def _uncertain(self, candidate: Candidate) -> dict[str, Any]:
+        """90 % interval of the peak that would be measured, bytes, and the probability that it does not fit."""
+        law, capacity, has_experts = (
+            self.job.software.peak_law,
+            self.job.cluster.device.hbm_bytes,
+            self.job.model.has_experts,
+        )
+        return {
+            "memory_interval_bytes": law.interval_bytes(candidate.memory_bytes, has_experts),
+            "not_fit_prob": law.not_fit_prob(candidate.memory_bytes, capacity, has_experts),
+        }
 
 
 def plan_dict(plan: ParallelPlan) -> dict[str, Any]:

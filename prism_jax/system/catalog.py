@@ -14,6 +14,7 @@ from .hardware import Cluster, Device, Tier
 from .names import NameTable, load_toml
 
 _MIB = 2.0**20
+_LIKE = " A job file describes other devices by their likeness to a known one: `device: {like: {near}, power: 500 W}`."
 _PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -29,7 +30,7 @@ def _clusters() -> dict[str, dict[str, Any]]:
 
 @cache
 def _device_table() -> NameTable:
-    return NameTable("device", {name: entry.get("aliases", []) for name, entry in _devices().items()})
+    return NameTable("device", {name: entry.get("aliases", []) for name, entry in _devices().items()}, _LIKE)
 
 
 @cache
@@ -56,6 +57,19 @@ def device(name: str) -> Device:
     return _build_device(_device_table().find(name))
 
 
+def known_device(text: str) -> str | None:
+    """Canonical name of the preset device that `text` names; None if there is none."""
+    return _device_table().known(text)
+
+
+def is_called(name: str, wanted: Device) -> bool:
+    """Whether a table's name of a GPU means that device."""
+    try:
+        return device(name).name == wanted.name
+    except SpecError:
+        return name.strip().lower() == wanted.name.lower()
+
+
 @cache
 def _build_device(name: str) -> Device:
     entry = _devices()[name]
@@ -68,6 +82,7 @@ def _build_device(name: str) -> Device:
         n_sm=entry["n_sm"],
         source=entry["source"],
         generation=entry["generation"],
+        likeness_sd=entry.get("likeness_sd", 0.0),
     )
 
 

@@ -16,14 +16,23 @@ from .._core.arrays import is_traced
 from .._core.content import ByContent
 from ..errors import SpecError
 from .network.base import Network
+from .network.measured import MeasuredCollectives, MeasuredNetwork
 from .network.tier import Tier as Tier
 from .network.tiered import TieredNetwork
 from .positive import check_positive
 
+RATE_OF = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
+"""Formats with block scales, and the rate of `Device.peak_flops_per_s` that products in them run at."""
+
 
 @dataclass(frozen=True, eq=False)
 class Device(ByContent):
-    """One accelerator: dense peak rates per dtype, memory, power."""
+    """One accelerator: dense peak rates per dtype, memory, power.
+
+    Attributes:
+        like: the preset that it resembles, whose deviations in the calibration it shares; empty if it is none's variant.
+        likeness_sd: what that leaves open, a standard deviation of the logarithm of the step time; see `system/likeness.py`.
+    """
 
     name: str
     peak_flops_per_s: Mapping[str, float]  # dtype -> dense peak, keys among fp32 tf32 fp16 bf16 fp8 fp4
@@ -33,6 +42,8 @@ class Device(ByContent):
     n_sm: int  # streaming multiprocessors or compute units; sets the wave size of a GEMM
     source: str
     generation: str = ""  # key of the efficiency table in cost/presets: volta, ampere, hopper, blackwell, cdna3
+    like: str = ""
+    likeness_sd: float = 0.0
 
     def __post_init__(self) -> None:
         owner = f"device {self.name}"
@@ -45,6 +56,9 @@ class Device(ByContent):
                 raise SpecError(f"{owner}: peak of {dtype} = {text}", ("peak_flops_per_s", dtype), text)
         check_positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s)
         check_positive(owner, power_watts=self.power_watts, n_sm=self.n_sm)
+        if not 0.0 <= self.likeness_sd < float("inf"):
+            text = f"{self.likeness_sd}, but it must be finite and at least 0"
+            raise SpecError(f"{owner}: likeness_sd = {text}", ("likeness_sd",), text)
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s for `dtype`.
@@ -52,10 +66,12 @@ class Device(ByContent):
         Raises:
             SpecError: the device has no such dtype.
         """
-        if dtype not in self.peak_flops_per_s:
+        rate = RATE_OF.get(dtype, dtype)
+        if rate not in self.peak_flops_per_s:
             known = ", ".join(sorted(self.peak_flops_per_s))
-            raise SpecError(f"device {self.name} has no {dtype} peak; it has {known}")
-        return self.peak_flops_per_s[dtype]
+            of = f", which {dtype} runs at" if rate != dtype else ""
+            raise SpecError(f"device {self.name} has no {rate} peak{of}; it has {known}")
+        return self.peak_flops_per_s[rate]
 
     def product_dtype(self, dtype: str) -> str:
         """What matrix products of a plan in `dtype` run in: fp32 as TF32 where there is one, everything else as it says."""
@@ -70,6 +86,7 @@ class Cluster(ByContent):
         tiers: nested domains, innermost first; the last spans all devices. Not used where there is a `network`.
         node_size: devices that share a host: the unit of the persistent node effect.
         network: None: the tiers, under NCCL.
+        measured: collectives that were measured, over what the network's figures say; None: nothing was.
     """
 
     name: str
@@ -80,6 +97,7 @@ class Cluster(ByContent):
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
     network: Network | None = None
+    measured: MeasuredCollectives | None = None
 
     def __post_init__(self) -> None:
         check_positive(f"cluster {self.name}", n_devices=self.n_devices, node_size=self.node_size)
@@ -102,8 +120,9 @@ class Cluster(ByContent):
 
     @property
     def fabric(self) -> Network:
-        """What joins the devices: the cluster's own network, or its tiers under NCCL."""
-        return TieredNetwork(self.tiers, self.device.generation) if self.network is None else self.network
+        """What joins the devices: the cluster's own network, or its tiers under NCCL; as measured where that was."""
+        by_figures = TieredNetwork(self.tiers, self.device.generation) if self.network is None else self.network
+        return by_figures if self.measured is None else MeasuredNetwork(by_figures, self.measured)
 
     def of_size(self, n_devices: int) -> Cluster:
         """The same cluster with another number of devices; the network spans them, if need be by growing.

@@ -30,10 +30,12 @@ class NameTable:
     Args:
         kind: what the names name, for error messages: "device", "cluster", "model".
         aliases: canonical name -> further names.
+        remedy: what else can be done about an unknown name; `{near}` in it stands for the nearest known one.
     """
 
-    def __init__(self, kind: str, aliases: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, kind: str, aliases: Mapping[str, Iterable[str]], remedy: str = "") -> None:
         self.kind = kind
+        self.remedy = remedy
         self.names = tuple(aliases)
         self._by_key: dict[str, str] = {}
         for name, others in aliases.items():
@@ -54,7 +56,12 @@ class NameTable:
         near = [self._by_key[match] for match in get_close_matches(key, self._by_key, n=6, cutoff=0.6)]
         near = list(dict.fromkeys(near))[:3]
         remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(self.names)}."
-        raise SpecError(f"unknown {self.kind} {text!r}. {remedy}")
+        other = self.remedy.replace("{near}", near[0] if near else self.names[0])
+        raise SpecError(f"unknown {self.kind} {text!r}. {remedy}{other}")
+
+    def known(self, text: str) -> str | None:
+        """Canonical name of `text`; None if there is none."""
+        return self._by_key.get(normalised(text))
 
 
 def load_toml(package: str, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Groups of rows that are left out together: a source, a device, a model."""
+"""Groups of rows that are left out together: a source, a device, a model, a framework."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ GROUPS: dict[str, Callable[[MeasuredRow], str]] = {
     "source": lambda row: row.source,
     "gpu": lambda row: row.job[1].device.name,
     "model": lambda row: row.job[0].name,
+    "framework": lambda row: row.framework or "not stated",
 }
 
 

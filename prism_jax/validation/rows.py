@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..plan.plan import ParallelPlan
+from ..software.usual import Odds
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 
@@ -21,6 +22,8 @@ class MeasuredRow(Protocol):
         unsupported: why model, cluster and plan are missing; empty if they are not.
         defect: what is known to be wrong with the row, empty if nothing is.
         framework: training software, a name in `framework.FRAMEWORKS`.
+        open_plan: fields of the plan that the row does not state, with the odds of what they may be.
+        assumed: what the row does not state and is taken for.
         job: model, cluster and plan.
     """
 
@@ -38,6 +41,10 @@ class MeasuredRow(Protocol):
     def defect(self) -> str: ...
     @property
     def framework(self) -> str: ...
+    @property
+    def open_plan(self) -> tuple[tuple[str, Odds], ...]: ...
+    @property
+    def assumed(self) -> Sequence[object]: ...
     @property
     def job(self) -> tuple[Workload, Cluster, ParallelPlan]: ...
 
@@ -59,6 +66,8 @@ class RowResult:
         baseline_error: the same as `error` of a prediction from the other groups' typical utilisation alone.
         parts_s: seconds of the noise-free step by cause; see `validation.parts`.
         defect, unsupported: in words; empty if there is nothing to say.
+        assumed: what the row does not state and was taken for, one text each.
+        software: what it states of its kernels, field by field.
     """
 
     id: str
@@ -81,6 +90,8 @@ class RowResult:
     parts_s: Mapping[str, float] = field(default_factory=dict)
     defect: str = ""
     unsupported: str = ""
+    assumed: tuple[str, ...] = ()
+    software: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dominant(self) -> str:

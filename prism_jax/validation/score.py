@@ -9,6 +9,8 @@ import numpy as np
 
 from .rows import RowResult
 
+LARGE, LOW = 8, 0.6  # rows of a source whose coverage says something; a share inside 90 % intervals that is far too low
+
 
 @dataclass(frozen=True)
 class Score:
@@ -32,11 +34,29 @@ class Score:
 
 
 @dataclass(frozen=True)
+class SourceScore:
+    """How sources fare, each counting once. None where there is no source.
+
+    Attributes:
+        n: sources with a row to score.
+        mean_median_ape: mean over sources of the median absolute error of their rows.
+        mean_coverage_90: mean over sources of the share of rows inside their interval.
+        n_large, n_large_low: sources of `LARGE` rows or more, and those of them with less than `LOW` inside.
+    """
+
+    n: int
+    mean_median_ape: float | None
+    mean_coverage_90: float | None
+    n_large: int
+    n_large_low: int
+
+
+@dataclass(frozen=True)
 class Validation:
     """Outcome of all rows.
 
     Attributes:
-        overall, by_source: over rows without a known defect.
+        overall, by_source, sources: over rows without a known defect.
         overall_with_defects: over all rows that have a prediction.
         overall_baseline: over the rows of `overall`, what the other groups' typical utilisation says; None where no group was
             left out.
@@ -47,6 +67,7 @@ class Validation:
     overall_with_defects: Score
     overall_baseline: Score | None
     by_source: dict[str, Score]
+    sources: SourceScore
     rows: tuple[RowResult, ...]
 
 
@@ -54,12 +75,29 @@ def validation_of(rows: Sequence[RowResult]) -> Validation:
     """The outcome that these rows amount to."""
     has_baseline = any(row.baseline_error is not None for row in rows)
     sources = dict.fromkeys(row.source for row in rows)
+    by_source = {name: score(row for row in rows if row.source == name) for name in sources}
     return Validation(
         overall=score(rows),
         overall_with_defects=score(rows, with_defects=True),
         overall_baseline=score(rows, baseline=True) if has_baseline else None,
-        by_source={name: score(row for row in rows if row.source == name) for name in sources},
+        by_source=by_source,
+        sources=source_score(by_source.values()),
         rows=tuple(rows),
+    )
+
+
+def source_score(scores: Iterable[Score]) -> SourceScore:
+    """Figures over the scores of sources."""
+    every = list(scores)
+    medians = [one.median_ape for one in every if one.median_ape is not None]
+    inside = [one.coverage_90 for one in every if one.coverage_90 is not None]
+    large = [one for one in every if one.n >= LARGE and one.coverage_90 is not None]
+    return SourceScore(
+        n=len(medians),
+        mean_median_ape=float(np.mean(medians)) if medians else None,
+        mean_coverage_90=float(np.mean(inside)) if inside else None,
+        n_large=len(large),
+        n_large_low=sum((one.coverage_90 or 0.0) < LOW for one in large),
     )
 
 

@@ -8,30 +8,26 @@ the calibration of the cost model leaves open. Errors are relative: predicted / 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from zlib import crc32
+from typing import NamedTuple
 
 import numpy as np
 
-from ..calibration.band import outline_factors
 from ..calibration.calibration import Calibration
-from ..calibration.key import CalibrationKey
-from ..calibration.surrogate import stack, surrogate_of
-from ..cost.efficiency import efficiency
 from ..errors import PrismError
 from ..job import Job
 from ..metrics import mfu
-from ..progress import Progress, silent
-from ..simulate.inputs import deterministic
-from ..simulate.program import lower
+from ..progress import Progress, part_of, silent
+from ..software.choices import SOFTWARE_VALUES
 from .baseline import with_baseline
+from .costed import CostedJob, costed, job_of_row
 from .groups import group_of
+from .interval import intervals
 from .parts import parts_of
 from .rows import MeasuredRow, RowResult
 from .score import Validation, validation_of
-from .typical import job_of_row, typical_s
+from .typical import step_times
 
-N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3 % of the width of the interval
-OUTSIDE = (0.05, 0.95)  # probabilities of the bounds of a 90 % interval
+COSTED, SIMULATED = 0.4, 0.6  # share of the work that costs are, and of what remains that simulations are
 
 CalibrationOf = Callable[[MeasuredRow], Calibration | None]
 
@@ -54,12 +50,21 @@ def validate_steps(
         left_out: by what rows were grouped when the calibrations were fitted without them: source, gpu, model, or nothing.
         deterministic_only: leave variability out, so that the share of waiting for the slowest shows.
         seed: of the predictions.
-        progress: called with the share of the rows that is done.
+        progress: called with the share of the work that is done.
     """
-    found = []
+    costs = []
     for done, row in enumerate(rows, start=1):
-        found.append(_validate(row, calibration_of, left_out, deterministic_only, seed))
-        progress(done / len(rows))
+        costs.append(_costed(row, calibration_of, deterministic_only))
+        progress(COSTED * done / len(rows))
+    jobs = [one for one in costs if isinstance(one, CostedJob)]
+    outcomes = iter(_predictions(jobs, seed, part_of(progress, COSTED, 1.0)))
+    found = []
+    for row, one in zip(rows, costs, strict=True):
+        outcome = next(outcomes) if isinstance(one, CostedJob) else one
+        if isinstance(one, CostedJob) and isinstance(outcome, _Prediction):
+            found.append(_result(row, one, outcome, left_out, deterministic_only))
+        else:
+            found.append(_refused(row, str(outcome)))
     if left_out:
         kinds = [
             "" if one.error is None else row.job[1].device.generation for one, row in zip(found, rows, strict=True)
@@ -68,35 +73,54 @@ def validate_steps(
     return validation_of(found)
 
 
-def _validate(
-    row: MeasuredRow, calibration_of: CalibrationOf, left_out: str, deterministic_only: bool, seed: int
-) -> RowResult:
-    unsupported = row.unsupported or ("" if row.measured_s else "no measured time")
-    if unsupported:
-        return _refused(row, unsupported)
+class _Prediction(NamedTuple):
+    """Seconds of the noise-free and of the typical step, and bounds of the interval over the latter."""
+
+    noise_free_s: float
+    typical_s: float
+    low: float
+    high: float
+
+
+def _costed(row: MeasuredRow, calibration_of: CalibrationOf, deterministic_only: bool) -> CostedJob | str:
+    """The job of a row with its costs, or why there is none."""
+    if row.unsupported or not row.measured_s:
+        return row.unsupported or "no measured time"
     try:
-        return _predicted(row, calibration_of(row), left_out, deterministic_only, seed)
-    except PrismError as error:
-        return _refused(row, f"cannot be simulated: {error}")
-    except Exception as error:  # a fault of one row may not cost thousands of others; it is counted and said
-        return _refused(row, f"fault of prism-jax, please report it: {type(error).__name__}: {error}")
+        return costed(job_of_row(row, calibration_of(row), deterministic=deterministic_only), row.assumed)
+    except Exception as error:
+        return _reason(error)
+
+
+def _predictions(jobs: Sequence[CostedJob], seed: int, progress: Progress = silent) -> list[_Prediction | str]:
+    """Prediction of every job, or why there is none; where some fault is, halves are tried until it stands alone."""
+    if not jobs:
+        return []
+    try:
+        steps = step_times(jobs, seed, part_of(progress, 0.0, SIMULATED))
+        bounds = intervals(jobs, seed, part_of(progress, SIMULATED, 1.0))
+    except Exception as error:
+        middle = len(jobs) // 2
+        return [*_predictions(jobs[:middle], seed), *_predictions(jobs[middle:], seed)] if middle else [_reason(error)]
+    return [_Prediction(*own) for own in np.column_stack([*steps, bounds]).tolist()]
+
+
+def _reason(error: Exception) -> str:
+    """A fault of one row may not cost thousands of others; it is counted and said."""
+    if isinstance(error, PrismError):
+        return f"cannot be simulated: {error}"
+    return f"fault of prism-jax, please report it: {type(error).__name__}: {error}"
 
 
 def _refused(row: MeasuredRow, reason: str) -> RowResult:
     return RowResult(row.id, row.source, row.measured_s, framework=row.framework, defect=row.defect, unsupported=reason)
 
 
-def _predicted(
-    row: MeasuredRow, calibration: Calibration | None, left_out: str, deterministic_only: bool, seed: int
-) -> RowResult:
+def _result(row: MeasuredRow, one: CostedJob, found: _Prediction, left_out: str, deterministic_only: bool) -> RowResult:
     assert row.measured_s is not None
-    job = job_of_row(row, calibration, deterministic=deterministic_only)
-    program = lower(job, pad=True)  # kept by JAX's side of the prediction too
-    alone_s = deterministic(program)
-    predicted_s = alone_s if deterministic_only else typical_s(job, seed)
-    low, high = _interval(row, job, seed)
-    low_s, high_s = low * predicted_s, high * predicted_s
-    span, plan = row.measured_range, job.plan
+    job, plan, span = one.job, one.job.plan, row.measured_range
+    predicted_s = found.noise_free_s if deterministic_only else found.typical_s
+    low_s, high_s = found.low * predicted_s, found.high * predicted_s
     return RowResult(
         id=row.id,
         source=row.source,
@@ -113,25 +137,15 @@ def _predicted(
         model=job.model.name,
         framework=row.framework,
         n_devices=plan.n_devices,
-        mfu=mfu(program.cost.model_flops, row.measured_s, job.cluster, plan.n_devices, plan.dtype),
-        parts_s=parts_of(job, program.cost, alone_s),
+        mfu=mfu(one.cost.model_flops, row.measured_s, job.cluster, plan.n_devices, plan.dtype),
+        parts_s=parts_of(plan, one.cost, one.prompt_cost, found.noise_free_s),
         defect=row.defect,
+        assumed=tuple(str(item) for item in row.assumed),
+        software=_stated_software(job),
     )
 
 
-def _interval(row: MeasuredRow, job: Job, seed: int) -> tuple[float, float]:
-    """Bounds of the interval over the prediction; rows have deviations of their own, whatever their place in the table."""
-    one = stack([surrogate_of(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))])
-    own = crc32(row.id.encode()) + N_REPEAT * seed
-    factors = [
-        outline_factors(
-            one,
-            CalibrationKey.of(job.cluster.device, job.framework),
-            job.model.has_experts,
-            job.effective_calibration,
-            own + k,
-        )
-        for k in range(N_REPEAT)
-    ]
-    low, high = np.quantile(np.concatenate(factors), OUTSIDE)
-    return float(low), float(high)
+def _stated_software(job: Job) -> dict[str, str]:
+    """Choices of the software that the row states."""
+    stated = (name for name in SOFTWARE_VALUES if name not in job.open_software)
+    return {name: str(getattr(job.plan.software, name)) for name in stated}

@@ -13,6 +13,7 @@ from .transformer.hugging_face.config import (
 )
 from .transformer.params import LayerParams as LayerParams
 from .transformer.spec import (
+    AdapterSpec as AdapterSpec,
     MLASpec as MLASpec,
     MoESpec as MoESpec,
     TransformerSpec as TransformerSpec,

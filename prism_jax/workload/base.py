@@ -8,7 +8,7 @@ when they are asked for, so that a sweep over plans makes each of them once per 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -206,6 +206,20 @@ class Workload(Protocol):
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """What else of the plan contradicts the model."""
         ...
+
+
+@runtime_checkable
+class PartlyFrozen(Protocol):
+    """A workload of which only a part is trained."""
+
+    def frozen_groups(self, plan: ParallelPlan) -> Mapping[str, float]:
+        """Groups of parameters that have no gradients, and bytes of one of their parameters; others are trained."""
+        ...
+
+
+def frozen_groups(workload: Workload, plan: ParallelPlan) -> Mapping[str, float]:
+    """Groups of a workload's parameters without gradients, and bytes of one of their parameters; empty where all are trained."""
+    return workload.frozen_groups(plan) if isinstance(workload, PartlyFrozen) else {}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class Kernel(NamedTuple):
         n_launch: kernels started, each time.
         count: how often it runs; a share where only some of the layers run it (recomputation by layer).
         flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
+        variant: attention only: which of `software.FLASH_ATTENTION` it is.
+        host_share: host time of starting one of its kernels, over that of a kernel on the lists of `cost/presets`.
         dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).
     """
 
@@ -44,6 +46,8 @@ class Kernel(NamedTuple):
     flash_backward: bool = False
     dtype: str = "plan"
     count: float = 1.0
+    variant: str = ""
+    host_share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def test_surrogate_counts_it(tmp_path: Path):
     quick = surrogate_seconds(
         stack([surrogate_of(job.model, job.cluster, job.plan, job.efficiency)]), job.efficiency.correction
     )
-    assert float(quick[0]) == pytest.approx(deterministic(lower(job)), rel=0.03)
+    assert float(quick[0]) == pytest.approx(deterministic(lower(job)), rel=0.04)
 
 
 def test_an_unlisted_class_is_refused():

@@ -28,6 +28,7 @@ from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.system import catalog
 from prism_jax.system.network import LIBRARIES, NCCL, NETWORKS, CollectiveTime, Network, NetworkKind, TieredNetwork
+from tests.support.jobs import stated
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ def test_memory_does_not_depend_on_it(file: Path) -> None:
 
 
 def test_search_takes_the_time_that_predict_says(file: Path) -> None:
-    job = load_job(file)
+    job = stated(load_job(file))
     evaluator = Evaluator(job, SPACE)
     checked = 0
     for layout in evaluator.layouts:

@@ -28,6 +28,7 @@ from prism_jax.search.plans.rules import FEASIBLE
 from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
+from tests.support.jobs import stated
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def added() -> Iterator[None]:
 
 @pytest.fixture
 def job():
-    return load_job("llama2_7b_fsdp_64", [*SMALL, "plan.schedule=1f1b_eager"])
+    return stated(load_job("llama2_7b_fsdp_64", [*SMALL, "plan.schedule=1f1b_eager"]))
 
 
 def test_the_recipe_of_the_documentation_makes_the_same_schedule() -> None:

@@ -17,6 +17,8 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.workload.catalog import model
 
+from .jobs import STATED
+
 PLANS = (
     ParallelPlan(1, 64, 4096, dp=16, sharding="fsdp"),
     ParallelPlan(2, 64, 4096, dp=32, sharding="fsdp"),
@@ -42,7 +44,8 @@ def measured_rows(
         for number, plan in enumerate(plans):
             spec, devices = model(MODELS[number % 2]), cluster(machine, plan.n_devices)
             generation = devices.device.generation
-            holds = correction or shipped().correction(CalibrationKey.of(devices.device, framework))
+            plan = replace(plan, software=STATED)
+            holds = correction or shipped().correction(CalibrationKey.of(devices.device, framework, STATED))
             seconds = float(surrogate_seconds(surrogate_of(spec, devices, plan, efficiency(generation)), holds))
             seconds *= float(np.exp(spread * rng.normal()))
             row = StepRow(f"{source} {number}", source, seconds, None, spec, devices, plan, framework=framework)

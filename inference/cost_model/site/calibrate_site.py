@@ -17,7 +17,7 @@ leave of the runs carries over to jobs like them (`prism_jax/cost/nearby.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import jax
@@ -108,7 +108,7 @@ def of_site(
         knob: found.knobs[:, index] + (found.site if knob in OF_SECONDS else 0.0) for index, knob in enumerate(KNOBS)
     }
     about = {
-        **runs.setting._asdict(),
+        **runs.setting._asdict() | {"software": asdict(runs.setting.software)},
         "n_run": int((runs.weight > 0.0).sum()),
         "site_factor": float(np.exp(found.site.mean())),
         "corrections": {knob: float(linked(knob, found.knobs[:, index].mean())) for index, knob in enumerate(KNOBS)},

@@ -13,7 +13,7 @@ import numpy as np
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.cost.correction import CostCorrection
+from prism_jax.cost.correction import SHARE, CostCorrection
 
 # Standard deviation of a site's own deviation, on the link's scale: how much set-ups of one device and one framework differ.
 # Assumed, not tuned on scores.
@@ -28,7 +28,7 @@ SITE_DEVIATION: Mapping[str, float] = {
     "network": 0.25,  # topology, routing, other tenants
     "scale_up_call_s": 0.6,  # how far apart ranks arrive
     "network_call_s": 0.6,
-    "hidden": 0.8,  # buckets, streams and prefetch are settings
+    "overlap_window": 0.8,  # buckets, streams and prefetch are settings
     "optimizer": 0.2,  # fused or not
     "micro_batch_s": 0.7,  # data loader and logging are settings
     "step_s": 0.7,
@@ -78,5 +78,5 @@ def site_prior(calibration: Calibration, setting: CalibrationKey) -> SitePrior:
 def on_link(correction: CostCorrection) -> Floats:
     """[knob] or [draw, knob] on the link's scale: logarithms, and the logit of a share."""
     values = {knob: np.asarray(getattr(correction, knob), dtype=float) for knob in KNOBS}
-    share = np.clip(values["hidden"], EDGE, 1.0 - EDGE)
-    return np.stack([np.log(share / (1.0 - share)) if k == "hidden" else np.log(v) for k, v in values.items()], axis=-1)
+    share = np.clip(values[SHARE], EDGE, 1.0 - EDGE)
+    return np.stack([np.log(share / (1.0 - share)) if k == SHARE else np.log(v) for k, v in values.items()], axis=-1)

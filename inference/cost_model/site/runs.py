@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_of, surrogate_seconds
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
 from prism_jax.errors import DataError
 from prism_jax.framework import FRAMEWORKS, Framework
 from prism_jax.hints import did_you_mean
 from prism_jax.io.tables.job_table import MeasuredRun
-from prism_jax.job import Job
 from prism_jax.progress import Progress, silent
-from prism_jax.validation import typical_s
+from prism_jax.validation import costed, step_times
 
 
 @dataclass(frozen=True)
@@ -73,16 +71,17 @@ def site_runs(
     devices = {run.job.cluster.device.name for run in runs}
     software = _framework(runs, framework)
     own = software if isinstance(software, str) else software.name
-    setting = CalibrationKey(generation, own, devices.pop() if len(devices) == 1 else "")
-    told = [replace(run.job, framework=software, calibration=calibration) for run in runs]
-    outlines = stack([_outline(job) for job in told])
+    # The runs decide all that their jobs leave unsaid: nothing is open at a site.
+    of_site = replace(calibration, site=np.zeros(calibration.n_draw)) if calibration.site is None else calibration
+    told = [replace(run.job, framework=software, calibration=of_site) for run in runs]
+    device = devices.pop() if len(devices) == 1 else ""
+    setting = CalibrationKey(generation, own, device, software=told[0].plan.software)
+    jobs = [costed(job) for job in told]
+    outlines = stack([one.outline for one in jobs])
     if left_out is None:
         correction = calibration.correction(setting)
         seconds = np.asarray(surrogate_seconds(outlines, correction))
-        left_out = np.zeros(len(runs))
-        for index, job in enumerate(told):
-            left_out[index] = np.log(typical_s(job) / seconds[index])
-            progress((index + 1) / len(runs))
+        left_out = np.log(step_times(jobs, progress=progress).typical_s / seconds)
     return SiteRuns(
         **{item.name: getattr(outlines, item.name) for item in fields(StepSurrogate)},
         log_measured=np.log([run.measured_s for run in runs]),
@@ -104,10 +103,6 @@ def only(runs: SiteRuns, chosen: NDArray[np.intp]) -> SiteRuns:
     weight = np.zeros(runs.n_run)
     weight[chosen] = 1.0
     return replace(runs, weight=weight)
-
-
-def _outline(job: Job) -> StepSurrogate:
-    return surrogate_of(job.model, job.cluster, job.plan, efficiency(job.cluster.device.generation))
 
 
 def _framework(runs: Sequence[MeasuredRun], given: str) -> str | Framework:

@@ -23,12 +23,15 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
+from prism_jax.cost.measured import MeasuredTables
+from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from ...data.columns import Column
 from ...model import Draws, Score
 from . import collapsed as collapsed, laws as laws, predict as predict, report as report, score as scoring
 from .columns import COLUMNS
+from .cost import measured_collectives
 from .curves import FittedCurve, fitted_curves
 from .data import CollectivesData, from_frame
 from .least_squares import fit_laws
@@ -154,6 +157,13 @@ class Collectives:
     def variability(self, data: CollectivesData, draw: Mapping[str, np.ndarray]) -> Variability:
         """The noise of repeats at the largest measured scale of every operation, as the `call` factor of its class."""
         return report.variability(data, draw)
+
+    def measured_cost(
+        self, data: CollectivesData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
+    ) -> MeasuredTables:
+        """Seconds over those of the cluster's own network."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        return measured_collectives(self.law, data, draws, cluster, n_draw, rng)
 
     def score(
         self, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array

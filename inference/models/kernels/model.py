@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -18,12 +19,15 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
+from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import FitError
+from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from ...data.columns import Column
 from ...model import Draws, Score
 from . import collapsed as collapsed, predict as predict
+from .cost import measured_constants
 from .data import KernelsData, from_frame
 from .shapes import BLOCKS
 from .table import COLUMNS, START_LEVEL
@@ -51,6 +55,7 @@ class Kernels:
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = ("noise_centre", "table_scale", "class_scale")
     holdout: ClassVar[str] = "folds"
+    is_cost: ClassVar[bool] = True
 
     def prepare(self, frame: pd.DataFrame) -> KernelsData:
         """Cells, sums of products, and the field of residuals."""
@@ -111,8 +116,15 @@ class Kernels:
         """Raises: an efficiency is a cost."""
         raise FitError(
             "a kernels fit describes a cost (the share of peak that kernels reach), not a variability. "
-            "Use inference.models.kernels.predict.efficiency."
+            "`Fit.measured_cost` is that cost, `inference.models.kernels.predict.efficiency` that of single kernels."
         )
+
+    def measured_cost(
+        self, data: KernelsData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
+    ) -> MeasuredTables:
+        """Constants of the cluster's device, from the shapes and the field of their residuals."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        return measured_constants(data, cluster.device, dtype, n_draw, rng)
 
     def score(self, data: KernelsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Relative error of kernel times by left-out group, beside the nearest measured shape and the median."""

@@ -1,7 +1,8 @@
 """Kernel shapes as numbers: doublings along four axes, and features of the smooth part of log efficiency.
 
 Axes of a matrix product: m, n, k, groups x batch. Of fused attention: rows of a sequence, batch x heads, head width, heads per
-key-value head. Features are fixed functions of the shape and of the number of multiprocessors; nothing here is fitted.
+key-value head. Of a pass over memory: bytes read and written, and three ones. Features are fixed functions of the
+shape and of the number of multiprocessors; nothing here is fitted.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from prism_jax._typing import Floats
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
 
-CENTRE = {"gemm": (12.0, 12.5, 12.5, 0.0), "attention": (12.0, 5.0, 7.0, 0.0)}  # doublings, the middle of common shapes
-WIDTH = {"gemm": (2.5, 2.5, 2.5, 4.0), "attention": (2.5, 2.0, 1.0, 3.0)}
+# Doublings: the middle of common shapes, and how far they reach.
+CENTRE = {
+    "gemm": (12.0, 12.5, 12.5, 0.0),
+    "attention": (12.0, 5.0, 7.0, 0.0),
+    "memory": (26.0, 0.0, 0.0, 0.0),
+}
+WIDTH = {"gemm": (2.5, 2.5, 2.5, 4.0), "attention": (2.5, 2.0, 1.0, 3.0), "memory": (3.0, 1.0, 1.0, 1.0)}
 # Operations per element moved at which the memory roof meets the compute roof, from fp32 to 4-bit types.
 RIDGES = (50.0, 150.0, 500.0)
 LAUNCH_WORK = (1e9, 1e10, 1e11)  # multiply-adds that take as long as launching a kernel, from small to large GPUs
@@ -24,13 +30,27 @@ LONG_SUMS = (128.0, 1024.0)  # inner dimension at which prologue and epilogue of
 TILES = ((128, 128), (128, 256), (256, 256), (64, 128))  # output tiles of CUTLASS and cuBLAS kernels
 BLOCK_ROWS = 128  # query rows per block of fused attention (arXiv 2307.08691 section 3.3)
 LIKELY_N_SM = 132  # where the GPU is not known: a Hopper
+MEMORY_OPS = ("memory", "copy", "stream", "elementwise")
+FULL = "_full"  # end of the name of attention ops without a causal mask
 BLOCKS = ("level", "shape", "roofline", "waves")
 """Kinds of features; each has its own prior scale."""
 
 
 def family(op: str) -> str:
-    """As "gemm" or "attention": which axes an op has."""
+    """As "gemm", "attention" or "memory": which axes an op has."""
+    if op in MEMORY_OPS:
+        return "memory"
     return "attention" if any(word in op for word in ("attention", "sdp", "attn", "fmha")) else "gemm"
+
+
+def is_backward(op: str) -> bool:
+    """Whether an attention op is the backward pass."""
+    return op.removesuffix(FULL).endswith(("bwd", "backward"))
+
+
+def is_causal(op: str) -> bool:
+    """Whether an attention op leaves out keys behind a query, as training does unless a table says otherwise."""
+    return not op.endswith(FULL)
 
 
 @cache
@@ -52,11 +72,25 @@ def peak_flops_per_s(gpu: str, dtype: str) -> float:
         return np.nan
 
 
+@cache
+def hbm_bytes_per_s(gpu: str) -> float:
+    """Datasheet bandwidth of the memory by name; NaN where it is not known."""
+    try:
+        return catalog.device(gpu).hbm_bytes_per_s
+    except SpecError:
+        return np.nan
+
+
 def flops(op: str, size: Floats) -> Floats:
-    """Operations of kernels, [row], from sizes [row, axis]. Attention counts the full square, its backward 2.5 times that."""
+    """Operations of kernels, [row], from sizes [row, axis]; bytes of passes over memory.
+
+    Attention counts the full square, its backward 2.5 times that.
+    """
+    if family(op) == "memory":
+        return size[:, 0]
     if family(op) == "attention":
         rows, heads, width = size[:, 0], size[:, 1], size[:, 2]
-        return 4.0 * heads * rows**2 * width * (2.5 if op.endswith(("bwd", "backward")) else 1.0)
+        return 4.0 * heads * rows**2 * width * (2.5 if is_backward(op) else 1.0)
     return 2.0 * size.prod(axis=1) * (2.0 if op == "gemm_backward_pair" else 1.0)
 
 

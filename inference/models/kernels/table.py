@@ -19,6 +19,8 @@ COLUMNS = (
     Column("n_head", ("heads", "num_heads"), positive=True),
     Column("n_kv_head", ("kv_heads", "num_kv_heads"), positive=True),
     Column("head_dim", ("qk_head_dim", "head_size"), positive=True),
+    Column("causal", ("is_causal",), text=True),
+    Column("bytes", ("n_bytes", "bytes_moved"), positive=True),
     Column("dtype", ("precision",), required=True, text=True, may_be_blank=False),
     Column("gpu", ("gpu_name", "device"), required=True, text=True, may_be_blank=False),
     Column("duration_s", ("time", "latency", "duration"), positive=True),
@@ -33,10 +35,10 @@ START_LEVEL = float(np.log(0.5))  # log efficiency is counted from one half of t
 
 def tidy(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """Rows with `table`, `class`, `gpu`, `software`, sizes `a0`..`a3`, `log_efficiency`; how many rows had no shape or speed."""
-    op = _labels(frame, "op", "gemm")
+    op = _ops(frame)
     number = {
         name: _numbers(frame, name)
-        for name in ("m", "n", "k", "groups", "batch", "seq_len", "n_head", "n_kv_head", "head_dim")
+        for name in ("m", "n", "k", "groups", "batch", "seq_len", "n_head", "n_kv_head", "head_dim", "bytes")
     }
     one = {name: np.nan_to_num(number[name], nan=1.0) for name in ("groups", "batch")}
     fused = np.array([shapes.family(name) == "attention" for name in op], dtype=bool)
@@ -44,6 +46,8 @@ def tidy(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     heads_per_kv = number["n_head"] / np.where(np.isnan(number["n_kv_head"]), number["n_head"], number["n_kv_head"])
     attention = np.stack([number["seq_len"], one["batch"] * number["n_head"], number["head_dim"], heads_per_kv], axis=1)
     size = np.where(fused[:, None], attention, product)
+    streamed = np.array([shapes.family(name) == "memory" for name in op], dtype=bool)
+    size[streamed] = np.stack([number["bytes"], *[np.ones(len(op))] * 3], axis=1)[streamed]
     efficiency = _efficiency(frame, op, size)
     of_class = op + " | " + _labels(frame, "dtype")
     gpu, software = _labels(frame, "gpu"), _labels(frame, "software")
@@ -53,6 +57,14 @@ def tidy(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     out[AXES] = size
     there = np.isfinite(size).all(axis=1) & np.isfinite(out["log_efficiency"].to_numpy())
     return out.loc[there], int((~there).sum())
+
+
+def _ops(frame: pd.DataFrame) -> np.ndarray:
+    """Names of operations; attention without a causal mask, where a column says so, is an operation of its own."""
+    op = _labels(frame, "op", "gemm")
+    full = np.array([text.strip().lower() in ("0", "false", "no") for text in _labels(frame, "causal")], dtype=bool)
+    fused = np.array([shapes.family(name) == "attention" for name in op], dtype=bool)
+    return np.where(full & fused, op + shapes.FULL, op)
 
 
 def _labels(frame: pd.DataFrame, name: str, default: str = "") -> np.ndarray:
@@ -67,7 +79,10 @@ def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Efficiency as stated; else speed over datasheet peak; else over the fastest measured with that GPU and dtype."""
+    """Efficiency as stated; else speed over datasheet peak; else over the fastest measured with that GPU and dtype.
+
+    Passes over memory count bytes, and the peak is the bandwidth.
+    """
     work = np.full(len(frame), np.nan)
     for name in np.unique(op):
         of = op == name
@@ -78,6 +93,10 @@ def _efficiency(frame: pd.DataFrame, op: np.ndarray, size: np.ndarray) -> np.nda
     gpu, dtype = _labels(frame, "gpu"), _labels(frame, "dtype")
     speeds = pd.DataFrame({"gpu": gpu, "dtype": dtype, "rate": rate})
     fastest = speeds.groupby(["gpu", "dtype"])["rate"].transform("max").to_numpy(dtype=np.float64)
-    peak = np.array([shapes.peak_flops_per_s(*pair) for pair in zip(gpu, dtype, strict=True)])
+    peak = np.array([_peak(*one) for one in zip(op, gpu, dtype, strict=True)])
     stated = _numbers(frame, "efficiency")
     return np.where(np.isnan(stated), rate / np.where(np.isnan(peak), fastest, peak), stated)
+
+
+def _peak(op: str, gpu: str, dtype: str) -> float:
+    return shapes.hbm_bytes_per_s(gpu) if shapes.family(op) == "memory" else shapes.peak_flops_per_s(gpu, dtype)

@@ -44,6 +44,7 @@ COLUMNS = (
         may_be_blank=False,
     ),
     Column("overlap_ratio", ("overlap",), required=True, may_be_blank=False),
+    Column("gpu", ("gpu_name", "gpu_model"), text=True),
     *COUNTERS,
 )
 FEATURES = ("log_duration", *(column.name for column in COUNTERS))
@@ -68,6 +69,7 @@ class OverlapData:
         mape_model, mape_none: mean |predicted / measured - 1| of kernels left out, with the model and without slowdown.
         gain, gain_error: their difference and its standard error over kernels.
         beats: whether the model is used for kernels that were not measured.
+        gpus: that the kernels were measured on, as far as the table names them.
     """
 
     kernels: tuple[str, ...]
@@ -85,6 +87,7 @@ class OverlapData:
     gain: float = np.nan
     gain_error: float = np.nan
     beats: bool = False
+    gpus: tuple[str, ...] = ()
 
 
 def from_frame(frame: pd.DataFrame) -> OverlapData:
@@ -118,7 +121,13 @@ def from_frame(frame: pd.DataFrame) -> OverlapData:
         centre=centre,
         spread=spread,
         used=np.ones(len(frame), dtype=bool),
+        gpus=_gpus(frame),
     )
+
+
+def _gpus(frame: pd.DataFrame) -> tuple[str, ...]:
+    named = frame["gpu"].dropna().astype(str).unique() if "gpu" in frame else []
+    return tuple(sorted(str(name) for name in named if str(name).strip()))
 
 
 def raw_features(log_duration: np.ndarray, counters: Mapping[str, ArrayLike]) -> np.ndarray:

@@ -18,12 +18,15 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
+from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import FitError
+from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from ...data.columns import Column
 from ...model import Draws, Score
 from . import mixture as mixture, predict as predict, rule as rule
+from .cost import measured_slowdown
 from .data import COLUMNS, FEATURES, OverlapData, from_frame
 
 # Odds of a call being held up: 1 in 5, 1 in 50 to 4 in 5 within two standard deviations.
@@ -54,6 +57,7 @@ class Overlap:
     columns: ClassVar[Sequence[Column]] = COLUMNS
     reported: ClassVar[tuple[str, ...]] = ("base_logit", "base_log_extra", "kernel_logit_scale", "log_noise")
     holdout: ClassVar[str] = "folds"
+    is_cost: ClassVar[bool] = True
 
     def prepare(self, frame: pd.DataFrame) -> OverlapData:
         """Rows, standardised features, and whether the model beats "no slowdown" on kernels left out."""
@@ -133,8 +137,15 @@ class Overlap:
         """Raises: a slowdown is a cost."""
         raise FitError(
             "an overlap fit describes a cost (how much longer kernels take beside communication), not a variability. "
-            "Use inference.models.overlap.predict.slowdown, or set overlap_slowdown of the efficiency preset."
+            "`Fit.measured_cost` is that cost, `inference.models.overlap.predict.slowdown` that of single kernels."
         )
+
+    def measured_cost(
+        self, data: OverlapData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
+    ) -> MeasuredTables:
+        """What compute loses beside communication."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+        return measured_slowdown(data, draws, cluster.device, n_draw, rng)
 
     def score(self, data: OverlapData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Relative error of the time under overlap and of "no slowdown" by left-out group, over rows with overlap."""

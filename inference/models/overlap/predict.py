@@ -144,11 +144,16 @@ def _of_rows(data: OverlapData, draws: Draws, rows: pd.DataFrame, noisy: bool, k
     )
 
 
+def measured_factors(data: OverlapData, draws: Draws, rows: np.ndarray, key: Array) -> np.ndarray:
+    """Factors [draw, row] of measured rows, each by its own kernel's effect, without the noise of timing."""
+    args = (data.kernel[rows], data.overlap_ratio[rows], data.log_duration[rows], data.features[rows])
+    return np.asarray(_factors(draws, *args, False, key))
+
+
 def by_kernel(data: OverlapData, draws: Draws, key: Array) -> dict[str, dict[str, float]]:
     """Median and 5-95 % factors of the measured kernels as they were overlapped, those held up most first."""
     beside = np.flatnonzero(data.overlap_ratio > 0.0)
-    args = (data.kernel[beside], data.overlap_ratio[beside], data.log_duration[beside], data.features[beside])
-    factors = np.asarray(_factors(draws, *args, False, key))
+    factors = measured_factors(data, draws, beside, key)
     out = {}
     for k in np.unique(data.kernel[beside]):
         low, mid, high = np.quantile(factors[:, data.kernel[beside] == k], [0.05, 0.5, 0.95])

@@ -1,6 +1,7 @@
 """Kept fits applied to a job: their posterior mean in place of what the job assumes, and the draws behind it.
 
-A file of `prism-jax fit` speaks of variability, one of `prism-jax calibrate` of the cost model; both are taken.
+A file of `prism-jax fit` speaks of variability, of the cost of kernels, collectives and overlap, or of both; one of `prism-jax
+calibrate` of the cost model; all are taken.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ...progress import Progress, silent
 from ...system.hardware import Device
 from ...variability.overlay import overlay
 from ...variability.tree import Variability
+from .measured_tables import with_tables
 from .unused_fit import unused_note
 
 FitFiles: TypeAlias = Sequence[str | Path]
@@ -48,6 +50,7 @@ class FittedJob:
         level: what a fit to the log of this very job says of its typical step; None where there is none. `predict` applies it.
         notes: why a fit to step times says nothing of that.
         unused: fits of which nothing applies to the job, in words.
+        tables: which measured tables the cost of the job is made of, and what they leave to the presets, in words.
     """
 
     job: Job
@@ -55,6 +58,7 @@ class FittedJob:
     level: LogLevel | None = None
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
 def load_fits(
@@ -70,7 +74,6 @@ def load_fits(
     Raises:
         DataError: a file is no fit, or is one of another device or other software; or two calibrate the cost model.
         FailedFitError: a fit failed its checks and `force` is not set.
-        FitError: a fit describes a cost.
     """
     calibrated, rest = calibrated_job(job, fits)
     return with_variability(calibrated, rest, seed=seed, force=force, progress=progress)
@@ -97,28 +100,35 @@ def calibrated_job(job: Job, fits: FitFiles) -> tuple[Job, list[str]]:
 def with_variability(
     job: Job, fits: FitFiles, *, seed: int = 0, force: bool = False, progress: Progress = silent
 ) -> FittedJob:
-    """The job with the variability that the fits describe; see `load_fits`."""
+    """The job with the cost of measured tables and the variability that the fits describe; see `load_fits`."""
     if not fits:
         return FittedJob(job)
     progress(0.0, "loading fits")
-    import jax  # here, so that jobs without fits do not pay for it
+    load = inference().Fit.load
+    loaded: list[tuple[str, Any]] = [(str(file), load(str(file))) for file in fits]
+    costed = with_tables(job, loaded, seed=seed, force=force)
+    varied = _varied(costed.job, [one for one in loaded if one[1].describes_variability], seed, force)
+    return replace(varied, tables=costed.told)
 
-    module = inference()
+
+def _varied(job: Job, fits: Sequence[tuple[str, Any]], seed: int, force: bool) -> FittedJob:
+    """The job with the variability of fits, each with its file."""
+    if not fits:
+        return FittedJob(job)
     middle, draws = job.variability, [job.variability] * N_DRAW
     levels: list[LogLevel] = []
     notes: list[str] = []
     unused: list[str] = []
-    for index, file in enumerate(fits):
-        fit: Any = module.Fit.load(str(file))
+    for index, (file, fit) in enumerate(fits):
         try:
             centre = fit.to_variability(force=force)
         except FailedFitError as error:
-            raise FailedFitError(error.why, str(file)) from None
+            raise FailedFitError(error.why, file) from None
         middle = overlay(middle, centre)
-        unused += [note] if (note := unused_note(centre, job, str(file))) else []
-        found = fit.variability_draws(N_DRAW, key=jax.random.fold_in(jax.random.key(seed), index), force=force)
+        unused += [note] if (note := unused_note(centre, job, file)) else []
+        found = fit.variability_draws(N_DRAW, key=inference().random_key(seed, index), force=force)
         draws = [overlay(under, over) for under, over in zip(draws, found, strict=True)]
-        found_level = _level_of(fit.measured_level(), str(file), job)
+        found_level = _level_of(fit.measured_level(), file, job)
         levels += [found_level] if isinstance(found_level, LogLevel) else []
         notes += [found_level] if isinstance(found_level, str) else []
     if len(levels) > 1:

@@ -18,10 +18,10 @@ from ..verbosity import say, with_verbosity
 
 validate_app = typer.Typer(name="validate", help="Compare predictions with measurements.", no_args_is_help=True)
 
-StepsTable = Annotated[
-    str,
+StepsTables = Annotated[
+    list[str],
     typer.Argument(
-        metavar="FILE",
+        metavar="FILE...",
         help="JSON in the schema of reference_rows.json, CSV in the schema of steps.csv, or CSV with a column job; also as .gz.",
     ),
 ]
@@ -29,8 +29,8 @@ LeaveOut = Annotated[
     str | None,
     typer.Option(
         "--leave-out",
-        metavar="source|gpu|model",
-        help="Score blindly: predict the rows of every such group by a calibration fitted to the other rows of FILE.",
+        metavar="source|gpu|model|framework",
+        help="Score blindly: predict the rows of every such group by a calibration fitted to the other rows.",
     ),
 ]
 Fit = Annotated[
@@ -48,7 +48,7 @@ MemoryTable = Annotated[
 @validate_app.command("steps")
 @with_verbosity
 def steps(
-    file: StepsTable,
+    files: StepsTables,
     leave_out: LeaveOut = None,
     fit: Fit = None,
     deterministic: Deterministic = False,
@@ -60,7 +60,7 @@ def steps(
     check_picture(plot)
     with counting() as progress:
         run = app.run_steps_validation(
-            file, leave_out=leave_out, fit=fit, deterministic=deterministic, seed=seed, progress=progress
+            *files, leave_out=leave_out, fit=fit, deterministic=deterministic, seed=seed, progress=progress
         )
     report = run.report
     note = app.shipped_rows_note(report)

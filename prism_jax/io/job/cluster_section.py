@@ -15,6 +15,7 @@ from ...hints import did_you_mean
 from ...plan.plan import ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster, Device, Tier
+from ...system.likeness import device_like
 from ...system.network.kinds import FROM_CLUSTER, NetworkKind
 from .document import Document, Path, short
 from .mistakes import validated
@@ -23,6 +24,7 @@ from .schema import DEVICE_NAMES, TIER_NAMES, cluster_section, device_section, f
 from .sections import attempt, choose_source, mapping_at
 
 AT: Path = ("cluster",)
+DEVICE_SOURCES = ("preset", "like")
 DEVICE_FILLED_IN = {"name": "inline", "source": "job file"}  # where a device is written out
 
 
@@ -78,7 +80,8 @@ def _reference(
     if "preset" in data or (written_out and device is not None):
         return None
     if device is not None:
-        return attempt(lambda: catalog.default_cluster(device.name, n_devices), document, (*AT, "device"), found)
+        known = device.like or device.name
+        return attempt(lambda: catalog.default_cluster(known, n_devices), document, (*AT, "device"), found)
     if "device" not in data:
         remedy = "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)"
         found.append(document.mistake(AT, remedy))
@@ -86,14 +89,14 @@ def _reference(
 
 
 def _read_device(document: Document, base: Cluster | None, found: list[Mistake]) -> Device | None:
-    """A device by name, a changed preset, changes to the device of the preset cluster, or all fields."""
+    """A device by name, a changed preset, one like a preset, changes to the device of the preset cluster, or all fields."""
     path: Path = (*AT, "device")
     data = mapping_at(document, path, found, "the name of a device (`prism-jax show devices`) or a mapping of fields")
-    source = None if data is None else choose_source(data, ("preset",), document, path, found)
+    source = None if data is None else choose_source(data, DEVICE_SOURCES, document, path, found)
     if data is None or source is None:
         return None
-    changes = {key: item for key, item in data.items() if key != "preset"}
-    start = attempt(lambda: catalog.device(data["preset"]), document, path, found) if source else base and base.device
+    changes = {key: item for key, item in data.items() if key not in DEVICE_SOURCES}
+    start = attempt(lambda: catalog.device(data[source]), document, path, found) if source else base and base.device
     whole = start is None and not source
     if whole:
         changes = DEVICE_FILLED_IN | changes
@@ -101,6 +104,8 @@ def _read_device(document: Document, base: Cluster | None, found: list[Mistake])
     if checked is None or (start is None and source):
         return None
     given = fields_of(checked, DEVICE_NAMES)
+    if source == "like" and start is not None:
+        return attempt(lambda: device_like(start, **given), document, path, found)
     return Device(**given) if start is None else replace(start, **given)
 
 

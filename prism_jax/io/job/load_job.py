@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from ...errors import ConfigError, Mistake
 from ...framework import FRAMEWORKS
 from ...job import Job
 from ...rules.check import problems
+from ...software.choices import Software
 from .cluster_section import read_cluster
 from .document import Document
 from .mistakes import validated
 from .override import apply_overrides
 from .read_job_file import read_job_file
 from .schema import Text, job_section, one_of
-from .sections import located, read_model, read_plan
+from .sections import located, read_model, read_plan, read_software
 from .variability_section import read_variability
 
 SECTIONS: dict[str, Any] = {
@@ -26,6 +28,7 @@ SECTIONS: dict[str, Any] = {
     "model": (Any, ...),
     "cluster": (Any, ...),
     "plan": (Any, ...),
+    "software": (Any, None),
     "variability": (Any, None),
 }
 
@@ -53,6 +56,8 @@ def job_of(document: Document) -> Job:
     validated(job_sections(), document.data, document, (), found)
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
+    software = read_software(document, found) if "software" in written else Software()
+    plan = None if plan is None or software is None else replace(plan, software=software)
     model = read_model(document, found) if "model" in written else None
     cluster = read_cluster(document, plan, found) if "cluster" in written else None
     variability = read_variability(document, cluster, found)

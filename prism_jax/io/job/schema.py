@@ -20,21 +20,24 @@ from ..._core.registry import Registry
 from ...errors import UnitError
 from ...hints import did_you_mean
 from ...plan.plan import AXES, RECOMPUTE, SHARDING, ParallelPlan
+from ...plan.precision import DTYPES as DTYPES
 from ...plan.recomputation import METHODS, MODULES
 from ...plan.state_dtypes import STATE_DTYPE_VALUES
 from ...schedule import SCHEDULES
+from ...software.choices import SOFTWARE_VALUES, Software
 from ...system.hardware import Device, Tier
+from ...workload.transformer.adapter_spec import KINDS as ADAPTER_KINDS, QUANTISED_BYTES, TARGETS
 from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
 from ...workload.transformer.window import REACHES
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
-DTYPES = ("bf16", "fp16", "fp8", "fp32")
 
 Text = Annotated[str, Field(min_length=1)]
 Flag = Annotated[bool, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 AtLeastOne = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
+Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d)?$")]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 
 
@@ -157,6 +160,13 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
+    "AdapterSpec": {
+        "rank": CountOrZero,
+        "targets": tuple[one_of(TARGETS), ...],
+        "kind": one_of(ADAPTER_KINDS),
+        "quantised": one_of(tuple(QUANTISED_BYTES)),
+        "dropout": Annotated[float, Field(strict=True, ge=0.0, lt=1.0)],
+    },
     "ParallelPlan": {
         "dp": count_or_auto(),
         "schedule": one_of(SCHEDULES),
@@ -165,10 +175,13 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "recompute_method": one_of(METHODS),
         "recompute_modules": tuple[one_of(MODULES), ...],
         "dtype": one_of(DTYPES),
+        "bf16_layers": Annotated[int | None, Field(strict=True, ge=0)],
         "attention": one_of(("flash", "unfused")),
         "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
         "axis_order": tuple[one_of(AXES), ...],
     },
+    "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
+    | {"date": Date},
     "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
     "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
     "Device": {
@@ -180,6 +193,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "power_watts": POWER,
         "source": str,
         "generation": str,
+        "likeness_sd": Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)],
     },
 }
 TIER_NAMES = {"bytes_per_s": "bandwidth", "latency_s": "latency"}
@@ -194,7 +208,13 @@ DEVICE_NAMES = {
 @cache
 def plan_section() -> type[BaseModel]:
     """Fields of ParallelPlan."""
-    return section(ParallelPlan, False, _SPECIAL["ParallelPlan"], {})
+    return section(ParallelPlan, False, _SPECIAL["ParallelPlan"], {}, ("software",))
+
+
+@cache
+def software_section() -> type[BaseModel]:
+    """Fields of Software, which stand in a section of their own."""
+    return section(Software, False, _SPECIAL["Software"], {})
 
 
 @cache
@@ -216,8 +236,8 @@ def nested_types(spec: type) -> dict[str, type]:
 
 @cache
 def device_section(partial: bool) -> type[BaseModel]:
-    """Fields of Device."""
-    return section(Device, partial, _SPECIAL["Device"], DEVICE_NAMES)
+    """Fields of Device but for `like`, which says what the others change, as `preset` does."""
+    return section(Device, partial, _SPECIAL["Device"], DEVICE_NAMES, leave_out=("like",))
 
 
 @cache

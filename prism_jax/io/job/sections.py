@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ...errors import ConfigError, Mistake, PrismError, Problem
 from ...plan.plan import ParallelPlan
+from ...software.choices import Software
 from ...workload.base import Workload
 from ...workload.catalog import workload as model_preset
 from ...workload.kinds import KINDS, TRANSFORMER
@@ -19,7 +20,7 @@ from ...workload.transformer.spec import TransformerSpec
 from .auto_dp import with_dp
 from .document import Document, Path as FieldPath, short
 from .mistakes import validated
-from .schema import fields_of, model_section, nested_types, plan_section
+from .schema import fields_of, model_section, nested_types, plan_section, software_section
 
 T = TypeVar("T")
 MODEL_SOURCES = ("preset", "hf_config")
@@ -87,6 +88,16 @@ def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
     if checked is None or len(found) > n_before:
         return None
     return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
+
+
+def read_software(document: Document, found: list[Mistake]) -> Software | None:
+    """Section `software`; an empty one states nothing."""
+    data = {} if document.data["software"] is None else document.data["software"]
+    if not isinstance(data, dict):
+        found.append(document.mistake(("software",), f"{short(data)}; it must be a mapping of fields"))
+        return None
+    checked = validated(software_section(), data, document, ("software",), found)
+    return None if checked is None else Software(**fields_of(checked, {}))
 
 
 def read_model(document: Document, found: list[Mistake]) -> Workload | None:

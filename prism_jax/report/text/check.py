@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...units import format_bytes, format_count
+from ..quantity import uncertain_memory
 from ..table import Facts
 from ..types.check import CheckReport
+from ..types.open_field import TOLD
 
 
 def lines(report: CheckReport) -> list[str]:
@@ -27,7 +29,11 @@ def facts(report: CheckReport) -> Facts:
         "groups": f"{report.n_replica:,} replicas of {report.pp} stages of {report.n_member} synchronised devices",
         "framework": report.framework or "not specified",
         "variability": report.variability,
+        **({"evidence": report.evidence.sentence} if report.evidence else {}),
+        **({"assumed": "what such software usually does"} if report.open_fields else {}),
+        **{f"  {one.name.removeprefix('software.')}": one.words for one in report.open_fields[:TOLD]},
         "memory": f"{total} of {capacity} per device on stage {report.memory_stage}, the fullest: {verdict}",
+        "  interval": uncertain_memory((memory.low, memory.high), memory.not_fit_prob),
         **{f"  {name}": format_bytes(size) for name, size in memory.parts.items()},
     }
     return Facts(report.name, values)

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 from ...explain.words import words
 from ...units import format_bytes, format_s
-from ..quantity import bar, decimals, prob, with_error
+from ..quantity import bar, decimals, prob, uncertain_memory, with_error
+from ..types.open_field import TOLD
 from ..types.prediction import LevelFacts, PredictionReport, StepTime
 
 BAR_WIDTH = 24
@@ -101,7 +102,7 @@ def _model_band(report: PredictionReport) -> list[str]:
         lines.append(_level(report.level))
     elif not report.job.framework:
         lines.append(NO_FRAMEWORK)
-    return lines
+    return lines + [f"  {one.sentence}" for one in report.open_fields[:TOLD]]
 
 
 def _level(level: LevelFacts) -> str:
@@ -144,7 +145,11 @@ def _memory(report: PredictionReport) -> list[str]:
     verdict = f"fits, {left} left" if report.fits else f"DOES NOT FIT, {left} over"
     parts = sorted(((size, name) for name, size in memory.parts.items() if size > 0), reverse=True)
     listed = ", ".join(f"{name} {format_bytes(size, 3)}" for size, name in parts[:4])
-    return [f"memory {total} of {capacity} on stage {memory.stage}, the fullest: {verdict}", f"  {listed}"]
+    return [
+        f"memory {total} of {capacity} on stage {memory.stage}, the fullest: {verdict}",
+        f"  {uncertain_memory((memory.low, memory.high), memory.not_fit_prob)}",
+        f"  {listed}",
+    ]
 
 
 def _breakdown(report: PredictionReport) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...cost.correction import SHARE
 from ..quantity import bar
 from ..types.site import BandByStage, CorrectionFacts, SiteReport, SiteRun
 
@@ -90,14 +91,14 @@ def _moves(report: SiteReport) -> Iterator[str]:
 
 def _moved(knob: str, found: CorrectionFacts) -> bool:
     """Whether it moved by more than noise, and so that it shows."""
-    change = found.after - found.before if knob == "hidden" else found.after / found.before - 1.0
+    change = found.after - found.before if knob == SHARE else found.after / found.before - 1.0
     return abs(found.shift) >= SMALLEST_SHIFT and abs(change) >= SMALLEST_CHANGE
 
 
 def _move(knob: str, found: CorrectionFacts) -> str:
-    if knob == "hidden":
+    if knob == SHARE:
         return (
-            f"data-parallel communication that can hide: {found.after:.0%} instead of {found.before:.0%} "
+            f"share of compute beside which data-parallel communication hides: {found.after:.0%} instead of {found.before:.0%} "
             f"({found.p5:.0%} to {found.p95:.0%})"
         )
     ratio, low, high = (getattr(found, name) / found.before for name in ("after", "p5", "p95"))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..table import Table
-from ..types.validation import RowFacts, ScoreFacts, StepsValidationReport
+from ..types.validation import RowFacts, ScoreFacts, SourcesFacts, StepsValidationReport
 
 WORST_ROWS = 40
 NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
@@ -27,9 +27,22 @@ def tables(report: StepsValidationReport) -> list[Table]:
     return [
         *_rows(_ranked(report)),
         *_unsupported(report.rows),
+        *_assumed(report.rows),
         Table("by source", ("source", *FIGURES), [_score(*group) for group in by_source]),
         Table("overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
+        _sources(report.sources),
     ]
+
+
+def _sources(found: SourcesFacts) -> Table:
+    """Every source counts once."""
+    columns = ("sources", "mean of medians", "mean in 90 %", "8 rows or more", "of them below 60 % in 90 %")
+    counts = (str(found.n_large), str(found.n_large_low))
+    return Table(
+        "by source, each counting once",
+        columns,
+        [[str(found.n), _percent(found.mean_median_ape), _percent(found.mean_coverage_90), *counts]],
+    )
 
 
 def n_unlisted(report: StepsValidationReport) -> int:
@@ -62,6 +75,13 @@ def _unsupported(rows: Sequence[RowFacts]) -> list[Table]:
     return [Table("rows without a prediction", ("rows", "why"), counted)] if counted else []
 
 
+def _assumed(rows: Sequence[RowFacts]) -> list[Table]:
+    """How many rows were taken for what they do not state."""
+    fields = Counter(", ".join(sorted({text.split()[0] for text in row.assumed})) for row in rows if row.assumed)
+    counted = [[str(n), names] for names, n in fields.most_common()]
+    return [Table("rows that leave something open, which was assumed", ("rows", "assumed"), counted)] if counted else []
+
+
 def _row(row: RowFacts, has_range: bool) -> list[str]:
     words = {None: "", True: "yes", False: "NO"}
     cells = [
@@ -77,20 +97,21 @@ def _row(row: RowFacts, has_range: bool) -> list[str]:
 
 
 def _score(name: str, score: ScoreFacts) -> list[str]:
-    def percent(value: float | None, sign: str = "") -> str:
-        return "-" if value is None else f"{value:{sign}.1%}"
-
     return [
         cut(name, GROUP),
         str(score.n),
         str(score.n_defect),
         str(score.n_unsupported),
-        percent(score.median_ape),
-        percent(score.mape),
-        percent(score.bias, "+"),
-        percent(score.p90_ape),
-        percent(score.coverage_90),
+        _percent(score.median_ape),
+        _percent(score.mape),
+        _percent(score.bias, "+"),
+        _percent(score.p90_ape),
+        _percent(score.coverage_90),
     ]
+
+
+def _percent(value: float | None, sign: str = "") -> str:
+    return "-" if value is None else f"{value:{sign}.1%}"
 
 
 def cut(text: str, width: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...units import format_bytes, format_s
-from ..quantity import decimals, prob, with_error
+from ..quantity import decimals, prob, uncertain_memory, with_error
 from ..types.study import CandidateFacts, PlanFacts, StudyReport
 
 MOST_REASONS = 4
@@ -56,7 +56,8 @@ def _best(report: StudyReport) -> list[str]:
         f"best: {plan_words(best.plan)}",
         f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
         f"{report.objective} {value} ± {error} {report.objective_unit}; without variability {best.step_s:.{digits}f} s",
-        f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device",
+        f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device: "
+        f"{uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
         f"  MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
         f"  probability of being the best finalist: {prob(best.prob_best)}",
         f"  to change in the job: {' '.join(f'--set {change}' for change in best.changes) or 'nothing'}",

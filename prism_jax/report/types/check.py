@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..report import Report
+from .evidence import EvidenceFacts
 from .memory import MemoryFacts
+from .open_field import OpenFieldFacts
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class CheckReport(Report):
         has_experts: whether these differ by design.
         memory_stage: the pipeline stage that `memory_bytes_per_gpu` is of.
         micro_batch, global_batch: sequences; seq_len: tokens.
+        open_fields: what the job leaves unsaid, the field that widens the interval of predictions most in front.
+        evidence: measured runs near this job.
         notes: what of the model is left out or beyond what it is made for, and what of the plan is without effect, in sentences.
     """
 
@@ -52,3 +56,5 @@ class CheckReport(Report):
     global_batch: int
     seq_len: int
     notes: tuple[str, ...] = ()
+    open_fields: tuple[OpenFieldFacts, ...] = ()
+    evidence: EvidenceFacts | None = None

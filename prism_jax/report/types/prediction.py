@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from ..codec import WHERE_KNOWN
 from ..report import Report
 from .memory import MemoryFacts
+from .open_field import OpenFieldFacts
 from .record import RunRecord
 
 
@@ -167,6 +168,7 @@ class PredictionReport(Report):
         prob_slower: fraction above the median, as text -> probability.
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
+        open_fields: what the job leaves unsaid, the field that widens `model_band_s` most in front.
         epistemic_s: what applied fits leave open; absent without fits of variability.
     """
 
@@ -199,3 +201,4 @@ class PredictionReport(Report):
     record: RunRecord
     level: Annotated[LevelFacts | None, WHERE_KNOWN] = None
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
+    open_fields: tuple[OpenFieldFacts, ...] = ()

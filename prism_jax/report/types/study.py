@@ -59,7 +59,8 @@ class CandidateFacts:
         value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
         prob_best: probability that it is the best of all finalists, given what the cost model does not know.
-        memory_bytes: peak of the worst stage.
+        memory_bytes: peak of the worst stage; memory_interval_bytes: 90 % interval of what would be measured.
+        not_fit_prob: probability that this exceeds the device's memory, 0-1.
         mfu: share of the devices' peak that the median step makes use of, 0-1.
         tokens_per_s_per_gpu: of the median step; samples where the model counts these.
         tied: whether the draws cannot tell it from the best.
@@ -76,6 +77,8 @@ class CandidateFacts:
     behind_error_s: float
     prob_best: float
     memory_bytes: float
+    memory_interval_bytes: tuple[float, float]
+    not_fit_prob: float
     mfu: float
     tokens_per_s_per_gpu: float
     tied: bool

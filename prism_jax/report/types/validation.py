@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from ..codec import INLINE
@@ -33,6 +33,24 @@ class ScoreFacts:
 
 
 @dataclass(frozen=True)
+class SourcesFacts:
+    """How sources fare, each counting once; None where there is no source.
+
+    Attributes:
+        n: sources with a row to score.
+        mean_median_ape: mean over sources of the median absolute error of their rows.
+        mean_coverage_90: mean over sources of the share of rows inside their interval.
+        n_large, n_large_low: sources of 8 rows or more, and those of them with less than 60 % inside.
+    """
+
+    n: int
+    mean_median_ape: float | None
+    mean_coverage_90: float | None
+    n_large: int
+    n_large_low: int
+
+
+@dataclass(frozen=True)
 class RowFacts:
     """One row's outcome; what follows `measured_s` is None or empty where the row is unsupported.
 
@@ -47,6 +65,8 @@ class RowFacts:
         baseline_error: of a prediction from the other groups' typical utilisation alone.
         parts_s: seconds of the noise-free step by cause.
         defect, unsupported, reason: in words; empty if there is nothing to say.
+        assumed: what the row does not state and was taken for, one text each.
+        software: what it states of its kernels, field by field.
     """
 
     id: str
@@ -69,6 +89,8 @@ class RowFacts:
     parts_s: Mapping[str, float]
     defect: str
     unsupported: str
+    assumed: tuple[str, ...] = ()
+    software: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reason(self) -> str:
@@ -85,7 +107,7 @@ class StepsValidationReport(Report):
     """Predicted against measured step times.
 
     Attributes:
-        overall, by_source: over rows without a known defect.
+        overall, by_source, sources: over rows without a known defect.
         overall_with_defects: over all rows that have a prediction.
         overall_baseline: what the other groups' typical utilisation says; None where no group was left out.
         rows: in the order of the table.
@@ -97,6 +119,7 @@ class StepsValidationReport(Report):
     overall_with_defects: ScoreFacts
     overall_baseline: ScoreFacts | None
     by_source: Mapping[str, ScoreFacts]
+    sources: SourcesFacts
     rows: tuple[RowFacts, ...]
     record: Annotated[RunRecord, INLINE]
 

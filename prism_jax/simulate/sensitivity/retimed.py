@@ -129,7 +129,9 @@ def with_numbers(cluster: Cluster, eff: Efficiency, numbers: Numbers) -> tuple[C
 
 _TIER = ("bytes_per_s", "latency_s", "oversubscription")
 _CORRECTION = tuple(item.name for item in fields(CostCorrection))
-_EFFICIENCY = tuple(item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "correction"))
+_EFFICIENCY = tuple(
+    item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "attention_kernels", "correction")
+)
 
 
 def exchange_s(arrays: GraphArrays) -> Values:

@@ -5,7 +5,9 @@ network work at the same time, network tiers share the network port of a device.
 
     ring            latency of n - 1 hops (all-reduce: twice), the slowest link carries (n - 1)/n S (all-reduce: twice)
     rail_ring       the same hops, but as many rings as the node has k members: every port carries (n - 1)/n S/k
-    tree            all-reduce in 2 log2(nodes) network hops
+    tree            all-reduce in 2 log2(nodes) network hops, each of which costs a little of the rate
+    pat             all-gather and reduce-scatter of groups with one member per node: ceil(log2 n) hops while buffers hold
+                    what a step moves, one hop per buffer beyond
     hierarchical    all-reduce as reduce-scatter in the node, tree between nodes on 1/k of the bytes, all-gather in the node
     in_switch       the switch adds and multicasts: S (1 + 1/n) per link, no hops; in_switch_tree across nodes
     pairwise, chain, direct    all-to-all, broadcast, send and receive
@@ -13,7 +15,7 @@ network work at the same time, network tiers share the network port of a device.
 `S` is the buffer of an all-reduce or broadcast, the gathered size of an all-gather, the unreduced size of a reduce-scatter, what
 one device sends to everybody (itself included) in an all-to-all, the message of a send.
 
-Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for the bandwidth terms.
+Source: NCCL `src/graph/tuning.cc` (form and latencies); Thakur et al. 2005 for the bandwidth terms; arXiv 2506.20252 (PAT).
 """
 
 from __future__ import annotations
@@ -103,7 +105,9 @@ def candidates(kind: str, n_bytes: ArrayLike, group: Group) -> dict[str, Floats]
     options = {name: _best(kind, group, hops, net_hops, *_rails(rounds * size, group))}
     if name == "rail_ring":
         options["ring"] = _best(kind, group, hops, net_hops, *_flat(rounds * size, group))
-    if kind == "all_reduce":
+    if kind != "all_reduce":
+        options |= _pat_options(kind, size, group)
+    else:
         options |= _tree_options(size, group)
         if group.in_node > 1 and group.tiers[0].in_switch:
             options |= _in_switch_options(size, group)
@@ -122,7 +126,11 @@ def _best(
     base = protocols.base_tree_s if tree else protocols.base_ring_s
     latency = base + (hops - net_hops) * inner.latency_s * protocols.scale_up_hop
     if group.n_node > 1:
-        latency = latency + net_hops * outer.latency_s * protocols.network_hop
+        hop = protocols.tree_network_hop if tree else protocols.network_hop
+        step_s = 0.0 if kind == "p2p" else protocols.network_step_s
+        latency = latency + net_hops * (outer.latency_s * hop + step_s)
+    if tree:
+        latency = latency + net_hops * library.tree_step_share * network[..., None] / protocols.bandwidth
     wire = (
         group.xp.maximum(scale_up[..., None] + protocols.fill_bytes * fill_s, network[..., None]) / protocols.bandwidth
     )
@@ -192,6 +200,22 @@ def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
     return options
 
 
+def _pat_options(kind: str, size: Floats, group: Group) -> dict[str, Floats]:
+    """Parallel aggregated trees, where every member has a node of its own: NCCL runs them on no other group."""
+    n = group.size
+    if group.in_node > 1 or n == 1 or not group.library.pat_bytes:
+        return {}
+    slowest = group.library.protocols[-1]  # the only one that it runs under
+    xp, carried = group.xp, size * (n - 1) / n
+    hops = xp.maximum(ceil(log2(n)), xp.minimum(n - 1.0, carried / group.library.pat_bytes))
+    rate = group.outermost.effective_bytes_per_s * group.library.network.of(kind) * group.network_share
+    return {
+        "pat": slowest.base_tree_s
+        + hops * (group.outermost.latency_s * slowest.tree_network_hop + slowest.network_step_s)
+        + carried / rate
+    }
+
+
 def _in_switch_options(size: Floats, group: Group) -> dict[str, Floats]:
     inner, library = group.tiers[0], group.library
     link = (size * (1.0 + 1.0 / group.in_node) + library.protocols[-1].fill_bytes) / (
@@ -200,9 +224,12 @@ def _in_switch_options(size: Floats, group: Group) -> dict[str, Floats]:
     if group.n_node == 1:
         return {"in_switch": library.in_switch_base_s + link}
     _, network = _rails(2.0 * size, group)
+    network = network / (library.network.of("all_reduce") * group.network_share)
+    slowest = library.protocols[-1]
+    hop_s = (
+        group.outermost.latency_s * slowest.tree_network_hop
+        + slowest.network_step_s
+        + library.tree_step_share * network
+    )
     net_hops = 2 * ceil(log2(group.n_node))
-    base = library.in_switch_base_s + net_hops * group.outermost.latency_s * library.protocols[-1].network_hop
-    return {
-        "in_switch_tree": base
-        + group.xp.maximum(link, network / (library.network.of("all_reduce") * group.network_share))
-    }
+    return {"in_switch_tree": library.in_switch_base_s + net_hops * hop_s + group.xp.maximum(link, network)}

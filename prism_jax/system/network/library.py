@@ -18,6 +18,9 @@ class WireProtocol(NamedTuple):
         bandwidth: share of the bandwidth of the fastest protocol.
         base_ring_s, base_tree_s: start of a collective.
         scale_up_hop, network_hop: hop latency over the one that tiers state.
+        tree_network_hop: the same of a hop between nodes in a tree.
+        network_step_s: what a hop of a collective between nodes takes on top: a chunk has to be there, and reduced, before it is
+            sent on.
         fill_bytes: what must be under way inside the node before links run at full rate (chunks in all channels).
     """
 
@@ -27,6 +30,8 @@ class WireProtocol(NamedTuple):
     base_tree_s: float
     scale_up_hop: float
     network_hop: float
+    tree_network_hop: float
+    network_step_s: float
     fill_bytes: float
 
 
@@ -38,6 +43,8 @@ class ProtocolArrays(NamedTuple):
     base_tree_s: Floats
     scale_up_hop: Floats
     network_hop: Floats
+    tree_network_hop: Floats
+    network_step_s: Floats
     fill_bytes: Floats
 
 
@@ -67,6 +74,9 @@ class CollectiveLibrary:
         scale_up: shares of the link rate inside the innermost tier.
         network: shares of the port rate between nodes.
         in_switch_share, in_switch_base_s: share of the link rate, and start, of a reduction in the switch.
+        tree_step_share: of the seconds on the wire that every hop in a tree across nodes adds: rates that fall with its depth.
+        pat_bytes: the most that a step of the log-depth all-gather and reduce-scatter moves, the buffers of all channels; 0: the
+            library has none.
         peers_in_flight: point-to-point transfers that an all-to-all keeps going at a time.
         network_of_generation: (device generation, what its clusters reach of `network`) where that is not all of it.
         source: where the numbers come from.
@@ -78,6 +88,8 @@ class CollectiveLibrary:
     network: Shares
     in_switch_share: float
     in_switch_base_s: float
+    tree_step_share: float
+    pat_bytes: float
     peers_in_flight: int
     network_of_generation: tuple[tuple[str, float], ...] = ()
     source: str = ""

@@ -15,6 +15,9 @@ from ...plan.plan import ParallelPlan
 from ...plan.recomputation import layers_per_checkpoint
 from ..base import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
 from ..kernels import KernelTable
+from .adapter_spec import QUANTISED_BYTES
+from .adapters.ops import product_of, without_unneeded_gradients
+from .adapters.targets import adapter_params
 from .comms import embedding_comms, head_comms, layer_comms
 from .ops import embedding_ops, head_ops, layer_ops, mtp_ops
 from .params import embedding_params, layer_params, mtp_params, norm_params
@@ -26,6 +29,8 @@ from .window import FULL
 
 EMBEDDING, DENSE_LAYER, MOE_LAYER, HEAD, MTP = "embedding", "dense_layer", "moe_layer", "head", "mtp"
 DENSE, EXPERT = "dense", "expert"
+# With adapters DENSE and EXPERT are theirs; frozen are matrices of layers that are kept in fewer bits, experts, the rest.
+FROZEN, FROZEN_MATRIX, FROZEN_EXPERT = "frozen", "frozen_matrix", "frozen_expert"
 _EMBEDDING_MATRIX = "embedding"  # shared by embedding and head where they are tied
 _LOGIT_SAVED_BYTES = 4.0
 
@@ -57,6 +62,35 @@ def sorts_of_layers(model: TransformerSizes) -> dict[str, tuple[int, int]]:
         first, count = found.get(layer_kind(model, layer), (layer, 0))
         found[layer_kind(model, layer)] = first, count + 1
     return found
+
+
+def groups(model: TransformerSizes, ep: int) -> tuple[tuple[str, int], ...]:
+    """Ways in which parameters are sharded, and ranks of dp x cp among which experts are divided."""
+    dense, expert = [(DENSE, 1)], [(EXPERT, ep)] if model.moe is not None else []
+    if model.adapters is None:
+        return (*dense, *expert)
+    frozen = [(FROZEN, 1)] if _matrix_bytes(model) is None else [(FROZEN, 1), (FROZEN_MATRIX, 1)]
+    return (*dense, *expert, *frozen, *((FROZEN_EXPERT, ep) for _ in expert))
+
+
+def frozen_groups(model: TransformerSizes, plan: ParallelPlan) -> dict[str, float]:
+    """Groups without gradients, and bytes of one of their parameters."""
+    if model.adapters is None:
+        return {}
+    wide = plan.element_bytes
+    matrix = wide if _matrix_bytes(model) is None else _matrix_bytes(model)
+    assert matrix is not None
+    return {FROZEN: wide, FROZEN_MATRIX: matrix, FROZEN_EXPERT: matrix}
+
+
+def _matrix_bytes(model: TransformerSizes) -> float | None:
+    """Of a frozen weight of a layer that is kept in fewer bits; None: there is none."""
+    return QUANTISED_BYTES[model.adapters.quantised] if model.adapters is not None else None
+
+
+def _rest(model: TransformerSizes) -> str:
+    """Group of embedding, head and norms."""
+    return DENSE if model.adapters is None else FROZEN
 
 
 def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
@@ -116,8 +150,8 @@ class EmbeddingBlock(_Unchanging):
         """The embedding matrix, which a tied head shares, and learned positions."""
         model, tp = self.model, self.plan.tp
         matrix = model.vocab * model.hidden
-        positions = Parameters(DENSE, (embedding_params(model) - matrix) / tp)
-        return (Parameters(DENSE, matrix / tp, _EMBEDDING_MATRIX if model.tied_embeddings else ""), positions)
+        positions = Parameters(_rest(model), (embedding_params(model) - matrix) / tp)
+        return (Parameters(_rest(model), matrix / tp, _EMBEDDING_MATRIX if model.tied_embeddings else ""), positions)
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Token ids, dropout mask."""
@@ -150,7 +184,15 @@ class LayerBlock:
     def kernels(self) -> KernelTable:
         """Kernels of the layer; what is recomputed runs again in B."""
         ops, again, layers = layer_ops(self.model, self.plan, self.layer), self._again, self._recomputing
-        return ops + ops.repeated_in_backward(lambda name: layers * again.kernel_share(name))
+        repeated = ops.repeated_in_backward(lambda name: layers * again.kernel_share(product_of(name)))
+        return self._needed(ops) + repeated
+
+    def _needed(self, ops: KernelTable) -> KernelTable:
+        """Without input gradients that nothing reads; a checkpoint wants that of its input in any case."""
+        if self.model.adapters is None or self.layer != 0 or self.plan.recompute == "full":
+            return ops
+        n_alike = sorts_of_layers(self.model)[layer_kind(self.model, 0)][1]
+        return without_unneeded_gradients(self.model, self.is_moe, n_alike, ops)
 
     @property
     def comms(self) -> list[Comm]:
@@ -167,9 +209,26 @@ class LayerBlock:
     @property
     def parameters(self) -> tuple[Parameters, ...]:
         """Norms and routers are whole on every tensor-parallel rank."""
+        if self.model.adapters is not None:
+            return self._with_adapters()
         own, tp = layer_params(self.model, self.layer), self.plan.tp
         dense = Parameters(DENSE, (own.attention + own.mlp + own.shared) / tp + own.norms + own.router)
         return (dense, Parameters(EXPERT, own.experts / (tp * self.plan.ep))) if self.is_moe else (dense,)
+
+    def _with_adapters(self) -> tuple[Parameters, ...]:
+        """Adapters, which are trained, and everything else."""
+        model, tp, ep = self.model, self.plan.tp, self.plan.ep
+        own, (beside, on_experts) = layer_params(model, self.layer), adapter_params(model, self.is_moe)
+        matrices, whole = (own.attention + own.mlp + own.shared) / tp, float(own.norms + own.router)
+        dense = Parameters(DENSE, beside / tp)
+        if _matrix_bytes(model) is None:
+            frozen = (Parameters(FROZEN, matrices + whole),)
+        else:
+            frozen = (Parameters(FROZEN, whole), Parameters(FROZEN_MATRIX, matrices))
+        if not self.is_moe:
+            return (dense, *frozen)
+        experts = Parameters(EXPERT, on_experts / (tp * ep)), Parameters(FROZEN_EXPERT, own.experts / (tp * ep))
+        return (dense, *frozen, *experts)
 
     @property
     def knob(self) -> str:
@@ -224,8 +283,8 @@ class HeadBlock(_Unchanging):
         model, tp = self.model, self.plan.tp
         shared = _EMBEDDING_MATRIX if model.tied_embeddings else ""
         return (
-            Parameters(DENSE, model.vocab * model.hidden / tp, shared),
-            Parameters(DENSE, float(norm_params(model))),
+            Parameters(_rest(model), model.vocab * model.hidden / tp, shared),
+            Parameters(_rest(model), float(norm_params(model))),
         )
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...plan.plan import ParallelPlan
+from ...plan.precision import FP8_FAMILY, QUANTISED
 from ..base import Comm
-from .mlp_ops import expert_tokens
+from .adapters.ops import adapter_comms
+from .op_lists.mlp import expert_tokens
 from .shard import Shard
 from .sizes import TransformerSizes
 
@@ -14,6 +16,7 @@ FP32_BYTES = 4.0
 def layer_comms(model: TransformerSizes, plan: ParallelPlan, layer: int) -> list[Comm]:
     """Communication of one layer, without recomputation and without gathering of sharded parameters."""
     comms = _tensor_parallel(model, plan, 2.0) + _context_parallel(model, plan)
+    comms += adapter_comms(model, plan, model.is_moe_layer(layer))
     return comms + (_expert_parallel(model, plan) if model.is_moe_layer(layer) else [])
 
 
@@ -90,6 +93,11 @@ def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]
     return [comm, comm._replace(phase="B"), comm._replace(phase="B", kind="reduce_scatter")]
 
 
+def _dispatch_bytes(plan: ParallelPlan) -> float:
+    """Of an element that goes to its experts; formats of 4 bits are made where they are multiplied."""
+    return QUANTISED[plan.dtype].input_bytes if plan.dtype in FP8_FAMILY else plan.element_bytes
+
+
 def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Dispatch and combine, forward and back; the graph lets a schedule that pairs F and B (DualPipe) hide them.
 
@@ -101,6 +109,6 @@ def _expert_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     shard = Shard.of(model, plan)
     stride, _ = plan.data_group
     pairs = expert_tokens(model, plan, shard) * shard.local_tokens / shard.tokens * model.hidden
-    dispatch = Comm("ep", "all_to_all", "F", shard.gemm_bytes * pairs, stride, plan.ep, fan_out=model.top_k)
+    dispatch = Comm("ep", "all_to_all", "F", _dispatch_bytes(plan) * pairs, stride, plan.ep, fan_out=model.top_k)
     combine = dispatch._replace(n_bytes=shard.element_bytes * pairs)
     return [dispatch, combine, dispatch._replace(phase="B"), combine._replace(phase="B")]

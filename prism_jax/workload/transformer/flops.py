@@ -13,6 +13,7 @@ from ...errors import SpecError
 from ...kernels import COMMON_RECOMPUTE
 from ...plan.plan import ParallelPlan
 from ...plan.recomputation import recomputed_modules, share_of_layers
+from .adapters.targets import is_on_experts, targets_of
 from .params import attention_out_params, attention_qkv_params
 from .sizes import TransformerSizes
 from .window import mean_keys
@@ -115,12 +116,32 @@ def train_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = T
     return 3.0 * flops.total + extra[recompute]
 
 
+def model_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = True) -> float:
+    """FLOPs per token of forward and backward, nothing twice; frozen matrices have no weight gradients."""
+    flops = token_flops(spec, seq_len, causal)
+    if spec.adapters is None:
+        return 3.0 * flops.total
+    return 2.0 * flops.total + flops.scores + 3.0 * adapter_flops(spec)
+
+
+def adapter_flops(spec: TransformerSizes) -> float:
+    """Forward FLOPs of one token through all adapters; through those of `top_k` of the experts."""
+    if spec.adapters is None:
+        return 0.0
+    total = 0.0
+    for is_moe, n in ((False, spec.n_layers - spec.n_moe_layers), (True, spec.n_moe_layers)):
+        for target in targets_of(spec, is_moe) if n else ():
+            met = spec.top_k if is_on_experts(target) else 1
+            total += 2.0 * n * met / target.n_copies * target.params(spec.adapters.rank)
+    return total
+
+
 def recomputed_flops_per_token(spec: TransformerSizes, plan: ParallelPlan, causal: bool = True) -> float:
     """FLOPs per token that recomputation repeats under `plan`."""
     flops = token_flops(spec, plan.seq_len, causal)
     match plan.recompute:
         case "full" | "selective_layer":
-            return flops.layers * share_of_layers(plan, spec.n_layers)
+            return (flops.layers + adapter_flops(spec)) * share_of_layers(plan, spec.n_layers)
         case "selective_op":
             return _alternate_products_flops(spec)
         case _:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from ...plan.plan import ParallelPlan
 from ..kernels import Kernel, KernelTable
-from .attention_ops import attention_core
-from .mlp_ops import mlp_ops, moe_ops
+from .adapters.ops import adapter_ops
+from .op_lists.attention import attention_core
+from .op_lists.elementwise import cross_entropy_kernels, norm_kernels, rope_kernels
+from .op_lists.mlp import mlp_ops, moe_ops
 from .shard import Shard, gemm, stream
 from .sizes import TransformerSizes
 
@@ -22,8 +24,9 @@ def layer_ops(model: TransformerSizes, plan: ParallelPlan, layer: int) -> Kernel
     shard = Shard.of(model, plan)
     ops = _projections(model, shard) + attention_core(model, plan, shard, layer)
     ops += _attention_out(model, shard) + _norms_and_residuals(model, shard)
-    ops += moe_ops(model, plan, shard) if model.is_moe_layer(layer) else mlp_ops(model, shard, "mlp", model.ffn_hidden)
-    return KernelTable.of(ops)
+    is_moe = model.is_moe_layer(layer)
+    ops += moe_ops(model, plan, shard) if is_moe else mlp_ops(model, shard, "mlp", model.ffn_hidden)
+    return KernelTable.of(ops + adapter_ops(model, plan, shard, is_moe))
 
 
 def embedding_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
@@ -35,7 +38,7 @@ def embedding_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
         stream("embedding", "F", per_element * shard.element_bytes * rows, 3.0),
         stream("embedding", "W", 3.0 * shard.element_bytes * rows, 2.0),
     ]
-    return KernelTable.of(ops)
+    return KernelTable.of(ops if shard.trains else ops[:1])
 
 
 def head_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:
@@ -73,8 +76,7 @@ def _mla_projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     else:
         ops += gemm("q", shard.tokens, q_width, model.hidden, shard)
     latent = shard.local_tokens * (mla.kv_lora_rank + mla.q_lora_rank)
-    ops += [stream("latent_norms", "F", 2 * shard.element_bytes * latent, 2.0)]
-    ops += [stream("latent_norms", "B", 4 * shard.element_bytes * latent, 2.0)]
+    ops += norm_kernels("latent_norms", latent / 2, shard, rms=model.norm == "rms", count=2.0)
     # keys are assembled from the expanded latent part and the shared rope part
     assembled = shard.tokens * model.n_heads * model.qk_head_dim / shard.tp
     ops += [stream("assemble_kv", p, 2 * shard.element_bytes * assembled, 2.0) for p in ("F", "B")]
@@ -87,10 +89,10 @@ def _rope(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     heads, dim = model.n_heads + model.kv_heads, model.qk_head_dim
     if model.mla is not None:
         heads, dim = model.n_heads + 1, model.mla.qk_rope_head_dim
-    size = 2 * shard.element_bytes * shard.tokens * heads * dim / shard.tp
-    ops = [stream("rope", phase, size, 2.0) for phase in ("F", "B")]
+    elements = shard.tokens * heads * dim / shard.tp
+    ops = rope_kernels(elements, shard)
     if model.qk_norm:
-        ops += [stream("qk_norm", "F", size, 2.0), stream("qk_norm", "B", 2 * size, 2.0)]
+        ops += norm_kernels("qk_norm", elements / 2, shard, rms=model.norm == "rms", count=2.0)
     return ops
 
 
@@ -103,8 +105,9 @@ def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     row_bytes = shard.element_bytes * shard.local_tokens * model.hidden
     mask = 1.0 / shard.element_bytes if shard.dropout else 0.0  # a dropout mask is one byte per element
     return [
-        stream("norms", "F", model.n_norms * 2 * row_bytes, float(model.n_norms)),
-        stream("norms", "B", model.n_norms * 4 * row_bytes, 2.0 * model.n_norms),
+        *norm_kernels(
+            "norms", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms", count=float(model.n_norms)
+        ),
         stream("residuals", "F", 2 * (3 + mask) * row_bytes, 2.0),
         stream("residuals", "B", 2 * ((2 + mask) if shard.dropout else 2) * row_bytes, 2.0),
     ]
@@ -112,11 +115,7 @@ def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 def _logits(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     vocab = model.vocab / shard.tp
-    ops = [op._replace(dtype="bf16") for op in gemm("logits", shard.tokens, vocab, model.hidden, shard)]
+    ops = [op._replace(dtype="bf16") for op in gemm("logits", shard.tokens, vocab, model.hidden, shard.in_16_bits)]
     logits = shard.tokens * vocab
-    norm = shard.element_bytes * shard.local_tokens * model.hidden
-    # cast to fp32, maximum, exponential and sum; the backward pass reads the exponentials and writes the gradient
-    ops += [stream("cross_entropy", "F", (2 + 4 + 4 + 4 + 4) * logits, 6.0)]
-    ops += [stream("cross_entropy", "B", (4 + 4 + 4 + 2) * logits, 3.0)]
-    ops += [stream("final_norm", "F", 2 * norm), stream("final_norm", "B", 4 * norm, 2.0)]
-    return ops
+    ops += cross_entropy_kernels(logits, shard)
+    return ops + norm_kernels("final_norm", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ...plan.plan import ParallelPlan
 from ...plan.recomputation import recomputed_modules, share_of_layers
 from ..base import Comm
-from .attention_ops import CORE
+from .op_lists.attention import CORE
 from .sizes import TransformerSizes
 
 LAYER_INPUT, MLP_OUTPUT = "layer input", "mlp output"

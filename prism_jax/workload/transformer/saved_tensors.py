@@ -15,7 +15,8 @@ from ...framework.memory_options import MEGATRON, MemoryOptions
 from ...plan.plan import ParallelPlan
 from ...plan.recomputation import layers_per_checkpoint
 from ..base import SavedTensor
-from .mlp_ops import expert_tokens
+from .adapters.ops import adapted_saved_tensors
+from .op_lists.mlp import expert_tokens
 from .recompute import LAYER_INPUT, Again, recomputed, recomputing_share
 from .shard import Shard, has_dropout
 from .sizes import MLASpec, MoESpec, TransformerSizes
@@ -50,7 +51,7 @@ def _head_dim(model: TransformerSizes) -> int:
 def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
     """Scores of unfused attention (5 a s^2 b bytes with dropout), or the log-sum-exp of FlashAttention."""
     rows = lay.tokens * model.n_heads / lay.tp
-    if plan.attention == "flash":
+    if plan.is_flash:
         return [SavedTensor("attention log-sum-exp", _FP32_BYTES * rows)]
     scores = lay.element_bytes * rows * plan.seq_len
     saved = [SavedTensor("softmax output", scores)]
@@ -93,7 +94,7 @@ def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> lis
     qkv = _mla_qkv(model, model.mla, lay) if model.mla else _standard_qkv(model, lay)
     saved = [
         SavedTensor("attention norm input", hidden),
-        SavedTensor("qkv projection input", lay.gemm_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("qkv projection input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
         *qkv,
         *_attention_core(model, plan, lay),
     ]
@@ -112,13 +113,13 @@ def _mlp_inner(
     saved = [SavedTensor(f"{prefix} activation input", 2 * one if gated else one)]
     if gated and not options.fused_gate:
         saved.append(SavedTensor(f"{prefix} gate output", one))
-    return [*saved, SavedTensor(f"{prefix} down projection input", lay.gemm_bytes * rows * ffn)]
+    return [*saved, SavedTensor(f"{prefix} down projection input", lay.saved_input_bytes * rows * ffn)]
 
 
 def _dense_mlp(model: TransformerSizes, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
     saved = [
         SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
-        SavedTensor("mlp input", lay.gemm_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("mlp input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
         *_mlp_inner("mlp", lay.tokens, model.ffn_hidden / lay.tp, model.gated, lay, options),
     ]
     if lay.dropout:
@@ -138,7 +139,7 @@ def _moe_mlp(
         SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router input", lay.element_bytes * lay.local_tokens * model.hidden),
         SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
-        SavedTensor("permuted tokens", lay.gemm_bytes * routed * model.hidden),
+        SavedTensor("permuted tokens", lay.saved_input_bytes * routed * model.hidden),
         *_mlp_inner("expert", routed, moe.ffn_hidden / lay.tp, model.gated, lay, options),
         SavedTensor("expert output", lay.element_bytes * routed * model.hidden),
     ]
@@ -168,9 +169,8 @@ def layer_saved_tensors(
     share = recomputing_share(model, plan) if again is None else 1.0
     again = recomputed(model, plan, is_moe) if again is None else again
     mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
-    kept = [
-        (tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in _attention(model, plan, lay) + mlp
-    ]
+    tensors = adapted_saved_tensors(model, plan, lay, is_moe, _attention(model, plan, lay) + mlp)
+    kept = [(tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in tensors]
     kept += [(_added(name, model, plan, lay), share) for name in again.added]
     return tuple(SavedTensor(name, part * size) for (name, size), part in kept if part)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import SpecError
+from .adapter_spec import AdapterSpec
 from .window import FULL, WindowSpec
 
 NORMS = ("layer", "rms", "layer_no_bias")
@@ -116,6 +117,7 @@ class TransformerSizes:
     n_norms: int = 2  # norms over the hidden size in a layer (Gemma 2 and 3: 4)
     qk_norm_weight: str = "head"  # head: head_dim weights | all: one per column (OLMo 2) | none (Llama 4)
     attention_sinks: bool = False  # a learned logit per head beside the scores (gpt-oss)
+    adapters: AdapterSpec | None = None  # what is trained; None: all parameters
     left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
 
     def __post_init__(self) -> None:

@@ -12,8 +12,11 @@ from functools import lru_cache
 from ...errors import Problem, SpecError
 from ...kernels import COMPUTE_CLASSES
 from ...plan.plan import ParallelPlan
+from ...software.choices import FUSED
 from ..base import Block, BlockRun, Split
 from . import blocks, flops, params
+from .adapter_spec import AdapterSpec as AdapterSpec
+from .adapters.targets import adapter_params, check_adapters
 from .flops import TokenFlops
 from .params import LayerParams
 from .shard import Shard
@@ -30,6 +33,10 @@ class TransformerSpec(TransformerSizes):
         FLOP methods do include them, since training runs them.
     """
 
+    def __post_init__(self) -> None:
+        TransformerSizes.__post_init__(self)
+        check_adapters(self)
+
     # --- workload: see `base.Workload` ---
 
     @property
@@ -43,6 +50,15 @@ class TransformerSpec(TransformerSizes):
         return COMPUTE_CLASSES
 
     @property
+    def sure_software(self) -> dict[str, str]:
+        """Choices of the software that the architecture leaves no room for: LayerNorm is one kernel wherever it runs.
+
+        Optional in a `Workload`: one without it leaves all choices to the software.
+        """
+        rotary = {} if self.position == "rope" else {"rope": FUSED}
+        return rotary | ({} if self.norm == "rms" else {"norm": FUSED})
+
+    @property
     def has_experts(self) -> bool:
         """Whether any layer has experts."""
         return self.moe is not None
@@ -53,9 +69,12 @@ class TransformerSpec(TransformerSizes):
         return blocks.layout(self)
 
     def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
-        """Dense parameters, and experts, which expert parallelism divides."""
-        dense = (blocks.DENSE, 1)
-        return (dense, (blocks.EXPERT, plan.ep)) if self.has_experts else (dense,)
+        """Dense parameters, and experts, which expert parallelism divides; with adapters the frozen ones apart."""
+        return blocks.groups(self, plan.ep)
+
+    def frozen_groups(self, plan: ParallelPlan) -> dict[str, float]:
+        """Groups without gradients, and bytes of one of their parameters; none unless adapters are trained."""
+        return blocks.frozen_groups(self, plan)
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
         """One block under a plan."""
@@ -70,9 +89,9 @@ class TransformerSpec(TransformerSizes):
         return plan.global_batch * plan.seq_len
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """FLOPs of a step on all devices; unfused attention computes the whole square of scores."""
-        causal = plan.attention != "unfused"
-        per_token = self.train_flops_per_token(plan.seq_len, causal)
+        """FLOPs of a step on all devices, see `model_flops_per_token`; unfused attention computes the whole square of scores."""
+        causal = plan.is_flash
+        per_token = self.model_flops_per_token(plan.seq_len, causal)
         again = flops.recomputed_flops_per_token(self, plan, causal) if recomputed else 0.0
         return float(self.units_per_step(plan)) * (per_token + again)
 
@@ -133,6 +152,13 @@ class TransformerSpec(TransformerSizes):
         """All parameters of the main model, without multi-token-prediction modules."""
         return self.n_params_non_embedding() + self.embedding_params() + self.head_params()
 
+    def n_params_trained(self) -> int:
+        """Parameters that have gradients: those of the adapters, or all."""
+        if self.adapters is None:
+            return self.n_params()
+        sorts = blocks.sorts_of_layers(self).values()
+        return sum(n * sum(adapter_params(self, self.is_moe_layer(layer))) for layer, n in sorts)
+
     def n_params_active(self) -> int:
         """Parameters that serve one token (top-k routed experts), input embedding and head included."""
         return self.n_params() - self._inactive_experts()
@@ -169,6 +195,15 @@ class TransformerSpec(TransformerSizes):
         Source: arXiv 2104.04473 eq. 3 (recompute = full, causal = False) and 2205.05198 appendix A (none).
         """
         return flops.train_flops_per_token(self, seq_len, causal, recompute)
+
+    def model_flops_per_token(self, seq_len: int, causal: bool = True) -> float:
+        """FLOPs of one token that training needs, the numerator of MFU.
+
+        Notes:
+            Training in full: three times the forward. With adapters a frozen matrix costs the forward and its input gradient,
+            two times its forward; scores and adapters cost three times theirs.
+        """
+        return flops.model_flops_per_token(self, seq_len, causal)
 
     def flops_per_token_6n(self) -> float:
         """The 6N convention: 6 FLOPs per active parameter that a matrix product meets; no attention scores.

@@ -17,7 +17,9 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload import catalog as models
 
-TRUTH = CostCorrection(gemm=1.06, memory=1.1, network=1.3, network_call_s=1e-4, host=1.2, hidden=0.6, step_s=5e-3)
+TRUTH = CostCorrection(
+    gemm=1.06, memory=1.1, network=1.1, network_call_s=1e-4, host=1.2, overlap_window=0.6, step_s=5e-3
+)
 N_SITE = 4
 
 

@@ -93,7 +93,11 @@ def test_same_seed_same_draws() -> None:
 
 def test_deviations_of_sites_and_configurations() -> None:
     free = made().deviations(has_experts=False)
-    assert np.std(free) == pytest.approx(np.hypot(0.1, 0.05 * np.sqrt(2.0)), rel=0.2)  # a t of 4 degrees has variance 2
+    # two Student-t of four degrees, whose variance is 2; by the quartiles, since tails that heavy have no stable variance
+    reference = 0.1 * rng.standard_t(4.0, 400_000) + 0.05 * rng.standard_t(4.0, 400_000)
+    assert np.ptp(np.quantile(free, [0.25, 0.75])) == pytest.approx(
+        np.ptp(np.quantile(reference, [0.25, 0.75])), rel=0.3
+    )
     known = made(site=np.full(N, 0.3)).deviations(has_experts=False)
     assert np.median(known) == pytest.approx(0.3, abs=0.02)
 
@@ -125,7 +129,7 @@ def test_shipped_calibration_covers_every_knob_and_stays_near_the_kernels() -> N
             correction = shipped().correction(CalibrationKey(generation, framework))
             assert isinstance(correction, CostCorrection)
             assert 0.8 < correction.gemm < 1.3
-            assert 0.0 < correction.hidden < 1.0
+            assert 0.0 < correction.overlap_window < 1.0
             assert min(getattr(correction, knob) for knob in KNOBS) > 0.0
     record = shipped().record
     assert record is not None

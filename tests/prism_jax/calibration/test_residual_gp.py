@@ -72,7 +72,7 @@ def test_a_factor_of_all_seconds_is_one_of_the_step() -> None:
 
 def test_a_job_that_was_measured_is_predicted_near_where_it_was() -> None:
     known = population(misfit=0.05, sd=0.01, site_sd=0.01)  # what is off is the configuration
-    one = some_of(simulated(runs_of(), CORRECTION, 0.1), np.array([3]))
+    one = some_of(simulated(runs_of(), CORRECTION, 0.07), np.array([3]))
     fitted = calibrate_site(known, one, key=KEY)
     off, knobs = (
         float(np.log(predicted_s(each, one))[0] - one.log_measured[0])

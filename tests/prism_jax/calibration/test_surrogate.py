@@ -32,7 +32,7 @@ PLANS = {
 CORRECTIONS = {
     "neutral": NEUTRAL,
     "kernels": CostCorrection(gemm=1.2, attention=0.8, memory=1.5, fp8=0.8, expert=1.3, host=0.7),
-    "links": CostCorrection(scale_up=1.4, network=2.0, scale_up_call_s=3e-5, network_call_s=2e-4, hidden=0.4),
+    "links": CostCorrection(scale_up=1.4, network=2.0, scale_up_call_s=3e-5, network_call_s=2e-4, overlap_window=0.4),
     "constants": CostCorrection(optimizer=2.0, micro_batch_s=2e-3, step_s=0.05, network_step_s=0.02),
 }
 
@@ -67,7 +67,7 @@ def test_rows_do_not_see_each_other() -> None:
     assert surrogate_seconds(stack(rows), columns) == pytest.approx(together, rel=1e-12)
 
 
-@pytest.mark.parametrize("knob", [item.name for item in fields(CostCorrection) if item.name != "hidden"])
+@pytest.mark.parametrize("knob", [item.name for item in fields(CostCorrection) if item.name != "overlap_window"])
 def test_no_knob_shortens_a_step_when_it_grows(knob: str) -> None:
     name, plan = PLANS["fp8"]
     row = surrogate_of(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from prism_jax.cli.app import main
+from prism_jax.framework.peak_law import WITHOUT_PEAKS
 from prism_jax.io.job.load_job import load_job
 from prism_jax.memory.breakdown import memory
 
@@ -38,8 +39,25 @@ def test_json_says_what_follows_from_the_job(job, capsys):
     assert summary["tokens_per_step"] == 64 * 4096
     assert summary["n_params"] == loaded.model.n_params()
     needed = memory(loaded.model, loaded.cluster, loaded.plan)
-    assert summary["memory_bytes_per_gpu"] == pytest.approx(needed.as_dict())
+    low, high = WITHOUT_PEAKS.interval_bytes(needed.total_bytes, loaded.model.has_experts)
+    not_fit_prob = WITHOUT_PEAKS.not_fit_prob(needed.total_bytes, needed.capacity_bytes, loaded.model.has_experts)
+    uncertain = {"low": low, "high": high, "not_fit_prob": not_fit_prob}
+    assert summary["memory_bytes_per_gpu"] == pytest.approx({**needed.as_dict(), **uncertain})
     assert summary["fits"] == needed.fits
+
+
+def test_text_says_how_sure_the_memory_is(job, capsys):
+    assert main(["check", job]) == 0
+    assert "90 % interval 14.1 GiB to 23.9 GiB, does not fit with probability below 0.01%" in capsys.readouterr().out
+
+
+def test_a_framework_with_measured_peaks_narrows_the_interval(job, capsys):
+    known, unknown = (
+        checked(capsys, job, "--set", f"framework={name}")["memory_bytes_per_gpu"]
+        for name in ("megatron-core", "other")
+    )
+    assert known["total"] == unknown["total"]
+    assert known["high"] - known["low"] < 0.5 * (unknown["high"] - unknown["low"])
 
 
 def test_the_software_is_listed(job, capsys):

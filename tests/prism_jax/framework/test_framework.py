@@ -23,7 +23,7 @@ def test_frameworks_are_values() -> None:
         assert hash(framework) == hash(replace(framework))
         assert framework_of(framework.name) is framework
         assert framework_of(framework) is framework
-    assert len(set(FRAMEWORKS)) == len(FRAMEWORKS) == 12
+    assert len(set(FRAMEWORKS)) == len(FRAMEWORKS) == 13
 
 
 def test_what_is_not_known_is_as_megatron() -> None:

@@ -40,12 +40,15 @@ def report(n_run: int = 3, **moved: tuple[float, float, float]) -> SiteReport:
 
 
 def test_what_moved_most_comes_first_in_words():
-    made = report(network=(0.5, 0.65, 1.2), host=(1.0, 1.2, -2.0), hidden=(0.4, 0.6, 0.5), gemm=(1.0, 1.2, 0.1))
+    made = report(network=(0.5, 0.65, 1.2), host=(1.0, 1.2, -2.0), overlap_window=(0.4, 0.6, 0.5), gemm=(1.0, 1.2, 0.1))
     lines = made.lines()
     first = next(i for i, line in enumerate(lines) if line.startswith("largest corrections")) + 1
     assert lines[first].strip() == "starting kernels on the host: 20% slower (8% slower to 32% slower)"
     assert lines[first + 1].strip() == "network transfers: 30% slower (17% slower to 43% slower)"
-    assert lines[first + 2].strip() == "data-parallel communication that can hide: 60% instead of 40% (54% to 66%)"
+    assert (
+        lines[first + 2].strip()
+        == "share of compute beside which data-parallel communication hides: 60% instead of 40% (54% to 66%)"
+    )
     assert (
         lines[first + 3].strip() == "common factor of all components: 5% slower (2% faster to 13% slower)"
     )  # matrix products hardly moved
@@ -76,4 +79,4 @@ def test_runs_without_error_have_a_curve_too():
 
 
 def test_there_are_words_for_every_knob():
-    assert set(WORDS) | {"hidden"} == set(KNOBS)
+    assert set(WORDS) | {"overlap_window"} == set(KNOBS)

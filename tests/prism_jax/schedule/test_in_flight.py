@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from prism_jax.errors import PlanError
 from prism_jax.schedule import SCHEDULES, ScheduleOrder
 from prism_jax.schedule.activations import peak_activations, peak_logits
+from prism_jax.schedule.order import Op
 from tests.support.pipelines import schedules
 
 
@@ -59,3 +60,34 @@ def test_dualpipe_holds_one_more_than_the_stages() -> None:
 def test_interleaving_fewer_micro_batches_than_stages_is_refused() -> None:
     with pytest.raises(PlanError, match="n_micro_batch=8"):
         in_flight("interleaved", 8, 4, 0, 2)
+
+
+def size_at_fullest(ops: tuple[Op, ...], pp: int, sizes: list[float]) -> float:
+    """Size of what a stage holds at its fullest, counted op by op; a forward that runs counts in full."""
+    held = fullest = 0.0
+    for op in ops:
+        for part in op.parts:
+            size = sizes[part.chunk // pp]
+            held += size if part.kind == "F" else 0.0
+            fullest = max(fullest, held)
+            held -= size if part.kind == "B" else 0.0
+    return fullest
+
+
+@pytest.mark.parametrize(("pp", "n_micro_batch", "v"), [(2, 4, 2), (4, 8, 2), (4, 10, 3), (2, 8, 4)])
+@pytest.mark.parametrize("short", [0, -1])
+def test_interleaved_chunks_of_unlike_size_in_flight_equal_the_count(
+    pp: int, n_micro_batch: int, v: int, short: int
+) -> None:
+    own = SCHEDULES.named("interleaved")
+    orders = own.orders(pp, n_micro_batch, v)
+    sizes = [2.0] * v
+    sizes[short] = 0.0  # as with an embedding or a head in the place of layers
+    for stage in range(pp):
+        held = own.in_flight_of_chunks(stage, pp, n_micro_batch, v, sizes)
+        assert sum(n * size for n, size in zip(held, sizes, strict=True)) == size_at_fullest(orders[stage], pp, sizes)
+
+
+def test_equal_chunks_share_what_is_in_flight() -> None:
+    own = SCHEDULES.named("interleaved")
+    assert own.in_flight_of_chunks(0, 4, 8, 2, [3.0, 3.0]) == (own.in_flight(0, 4, 8, 2) / 2,) * 2

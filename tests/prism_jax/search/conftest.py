@@ -11,6 +11,7 @@ from prism_jax.job import Job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plans.space import PlanSpace
 from prism_jax.variability.catalog import preset
+from tests.support.jobs import stated
 
 SMALL = ["plan.sharding=none", "plan.dp=16", "plan.global_batch=64", "plan.micro_batch=1", "cluster.n_devices=16"]
 
@@ -18,7 +19,7 @@ SMALL = ["plan.sharding=none", "plan.dp=16", "plan.global_batch=64", "plan.micro
 @pytest.fixture(scope="session")
 def job() -> Job:
     loaded = load_job("llama2_7b_fsdp_64", SMALL)
-    return replace(loaded, variability=preset("a100-default"))
+    return stated(replace(loaded, variability=preset("a100-default")))
 
 
 @pytest.fixture(scope="session")

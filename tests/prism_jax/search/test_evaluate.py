@@ -20,6 +20,7 @@ from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.variability.catalog import preset
 from prism_jax.workload import model
+from tests.support.jobs import stated
 
 FLOAT32 = 2e-6  # both are computed in it
 
@@ -47,7 +48,7 @@ def test_every_schedule_takes_the_time_that_predict_says(evaluator, screen, job)
 
 
 def test_experts_and_sharding_take_the_time_that_predict_says():
-    job = load_job("deepseek_v3_2048")
+    job = stated(load_job("deepseek_v3_2048"))
     knobs = {"tp": (1, 2), "pp": (8,), "cp": (1, 2), "ep": (8, 64), "micro_batch": (1,), "recompute": ("full",)}
     schedules = {"schedule": ("interleaved", "dualpipe"), "virtual_stages": (2,), "overlap_pp": (1,)}
     evaluator = Evaluator(
@@ -63,7 +64,7 @@ def test_experts_and_sharding_take_the_time_that_predict_says():
 
 
 def test_layers_of_several_kinds_take_the_time_and_the_memory_that_one_plan_does():
-    job = load_job("deepseek_v3_2048")
+    job = stated(load_job("deepseek_v3_2048"))
     own = replace(job, model=replace(model("llama-4-maverick"), n_layers=22), framework="megatron-core")
     knobs = {"tp": (1, 2), "pp": (1, 4, 8), "cp": (1, 2), "ep": (8,), "micro_batch": (1,), "recompute": ("full",)}
     schedules = {"schedule": ("1f1b", "interleaved"), "virtual_stages": (1, 2), "overlap_pp": (1,)}

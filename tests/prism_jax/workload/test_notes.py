@@ -6,7 +6,7 @@ import pytest
 
 from prism_jax.app import check_job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.workload import TransformerSpec, WindowSpec, model
+from prism_jax.workload import AdapterSpec, TransformerSpec, WindowSpec, model
 from prism_jax.workload.notes import workload_notes
 
 PLAN = ParallelPlan(micro_batch=1, global_batch=8, seq_len=65536)
@@ -22,6 +22,12 @@ def test_a_sequence_longer_than_the_model_is_made_for_is_noted() -> None:
 def test_of_a_model_written_by_hand_it_is_known_where_positions_are_learned() -> None:
     assert not list(workload_notes(BY_HAND, PLAN))
     assert len(list(workload_notes(replace(BY_HAND, position="learned"), PLAN))) == 1
+
+
+def test_how_much_of_a_model_with_adapters_is_trained_is_noted() -> None:
+    own = replace(model("llama2-70b"), adapters=AdapterSpec(16, ("linear_qkv", "linear_proj")))
+    (note,) = workload_notes(own, replace(PLAN, seq_len=4096))
+    assert note == "adapters: 44.56 M of 68.98 B parameters are trained; MFU counts no weight gradients of the others"
 
 
 def test_what_is_left_out_of_a_published_model_is_noted() -> None:

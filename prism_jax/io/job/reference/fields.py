@@ -12,11 +12,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from ....plan.plan import ParallelPlan
+from ....software.choices import Software
 from ....system.hardware import Cluster, Device, Tier
 from ....variability.config import OWN_FIELDS
 from ....variability.tree import PARTS, Stall, Variability
 from ....workload.transformer.spec import TransformerSpec
-from ..cluster_section import DEVICE_FILLED_IN
+from ..cluster_section import DEVICE_FILLED_IN, DEVICE_SOURCES
 from ..load_job import job_sections
 from ..schema import (
     DEVICE_NAMES,
@@ -26,6 +27,7 @@ from ..schema import (
     model_section,
     nested_types,
     plan_section,
+    software_section,
     tier_section,
 )
 from ..sections import KIND, MODEL_FILLED_IN, MODEL_SOURCES
@@ -106,6 +108,10 @@ def _plan() -> Iterator[JobField]:
     yield from _of_dataclass(("plan",), ParallelPlan, plan_section(), {}, {})
 
 
+def _software() -> Iterator[JobField]:
+    yield from _of_dataclass(("software",), Software, software_section(), {}, {})
+
+
 def _model() -> Iterator[JobField]:
     for name in (*MODEL_SOURCES, KIND):
         yield _field(("model", name), None, None)
@@ -119,7 +125,8 @@ def _cluster() -> Iterator[JobField]:
         default = defaults.get(name)
         yield _field(("cluster", name), cluster_section(), None if default is NEEDED else default)
         if name == "device":
-            yield _field(("cluster", "device", "preset"), None, None)
+            for source in DEVICE_SOURCES:
+                yield _field(("cluster", "device", source), None, None)
             yield from _of_dataclass(("cluster", name), Device, device_section(False), DEVICE_NAMES, DEVICE_FILLED_IN)
         elif name == "tiers":
             yield from _of_dataclass(("cluster", name), Tier, tier_section(False), TIER_NAMES, {})
@@ -138,4 +145,4 @@ def _variability() -> Iterator[JobField]:
         yield _field(("variability", CLASS, part), None, None)
 
 
-_SECTIONS = {"model": _model, "cluster": _cluster, "plan": _plan, "variability": _variability}
+_SECTIONS = {"model": _model, "cluster": _cluster, "plan": _plan, "software": _software, "variability": _variability}

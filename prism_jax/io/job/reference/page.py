@@ -28,6 +28,9 @@ TITLES = {
     "cluster": "`cluster: dgx-h100` is short for `cluster: {preset: dgx-h100}`. A list of tiers replaces those of a preset; "
     "`tiers: {rail: {oversubscription: 2}}` changes one of them.",
     "plan": "tp * cp * dp * pp is the number of GPUs; `dp: auto` fills `cluster.n_devices`.",
+    "software": "Which kernels run and how they are started. What is left out is a distribution: the likeliest value is "
+    "assumed, predictions stand at the mean over all, and their interval holds them. `check` says what is assumed and what "
+    "else it may be.",
     "variability": "A number alone is the coefficient of variation of a log-normal factor. "
     "`prism-jax show families` lists the families.",
 }

@@ -46,7 +46,7 @@ def new_job_text(data: Mapping[str, Any], file: str) -> str:
     job = job_of(Document(file, dict(data)))
     found = {field.path: field for field in job_fields()}
     lines = [HEAD.format(file=file)]
-    for name in ("name", "model", "cluster", "plan", "framework", "variability"):
+    for name in ("name", "model", "cluster", "plan", "framework", "software", "variability"):
         lines += [*_section(name, data, job, found), ""]
     return "\n".join(lines)
 
@@ -58,6 +58,9 @@ def _section(name: str, data: Mapping[str, Any], job: Job, found: Mapping[tuple[
     if name == "variability":
         yield _line("# ", name, job.variability.name, about)
         yield _line("## ", name, _names(inside), "its fields")
+    elif name == "software" and name not in data:  # stating what is assumed would change the job
+        yield f"{name}: # {about}"
+        yield from (_line("  ## ", field.path[-1], field.takes, field.about) for field in inside)
     elif name not in data:
         yield _line("## ", name, found[(name,)].takes, about)
     elif not isinstance(data[name], Mapping):
@@ -118,7 +121,12 @@ def _cluster_values(job: Job) -> dict[str, Any]:
 
 def _plan_values(job: Job) -> dict[str, Any]:
     plain = whole_fields(job.plan)
-    return {item.name: plain[item.name] for item in fields(ParallelPlan) if plain[item.name] is not None}
+    names = [item.name for item in fields(ParallelPlan) if item.name != "software"]  # which has a section of its own
+    return {name: plain[name] for name in names if plain[name] is not None}
 
 
-_VALUES = {"model": _model_values, "cluster": _cluster_values, "plan": _plan_values}
+def _software_values(job: Job) -> dict[str, Any]:
+    return {}  # none but those that are stated
+
+
+_VALUES = {"model": _model_values, "cluster": _cluster_values, "plan": _plan_values, "software": _software_values}

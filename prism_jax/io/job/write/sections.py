@@ -39,7 +39,9 @@ def model_fields(model: Workload) -> dict[str, Any]:
 
 def device_fields(device: Device) -> dict[str, Any]:
     """Section `cluster.device`, without a preset."""
-    return _with_units(_changed(device), device_section(False), DEVICE_NAMES)
+    own = _changed(device)
+    alike = {"like": own.pop("like"), "likeness_sd": device.likeness_sd} if device.like else {}
+    return alike | _with_units(own, device_section(False), DEVICE_NAMES)
 
 
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def batches_of_record(record: StepRecord, dp: int, seq_len: int) -> tuple[int, i
     Raises:
         UnsupportedRowError: neither is stated, or the global batch is no multiple of dp * micro-batch.
     """
-    global_batch = record.global_batch or _noted_global_batch(record, dp, seq_len)
+    global_batch = record.global_batch or noted_global_batch(record, dp, seq_len)
     if global_batch is None and record.micro_batch is None:
         raise UnsupportedRowError("batch not stated")
     micro_batch = record.micro_batch or _default_micro_batch(record, dp, global_batch)
@@ -42,7 +42,8 @@ def _default_micro_batch(record: StepRecord, dp: int, global_batch: int | None) 
     return global_batch // dp
 
 
-def _noted_global_batch(record: StepRecord, dp: int, seq_len: int) -> int | None:
+def noted_global_batch(record: StepRecord, dp: int, seq_len: int) -> int | None:
+    """Sequences of a step by the words of the notes; None if they say nothing."""
     tokens = _TOKENS.search(record.notes)
     if tokens:
         return round(float(tokens[1]) * _MEBI / seq_len)

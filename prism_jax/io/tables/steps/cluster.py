@@ -8,6 +8,7 @@ from dataclasses import replace
 from ....errors import SpecError
 from ....system import catalog
 from ....system.hardware import Cluster, Tier
+from ....system.variant import device_of_text
 from .kind import UnsupportedRowError
 from .record import StepRecord
 
@@ -43,7 +44,7 @@ def cluster_of_record(record: StepRecord) -> Cluster:
 
 
 def _template(record: StepRecord, n_gpus: int) -> Cluster:
-    device = catalog.device(record.gpu)
+    device = device_of_text(record.gpu)
     if _LLAMA3.search(record.source):
         return catalog.cluster("llama3-h100", n_gpus)
     if _PCIE.search(record.network):
@@ -51,7 +52,7 @@ def _template(record: StepRecord, n_gpus: int) -> Cluster:
     for pattern, name in _MACHINES:
         if re.search(pattern, record.network, re.IGNORECASE):
             return replace(catalog.cluster(name, n_gpus), device=device)
-    return catalog.default_cluster(device.name, n_gpus)
+    return replace(catalog.default_cluster(device.like or device.name, n_gpus), device=device)
 
 
 def _with_node_size(cluster: Cluster, record: StepRecord) -> Cluster:

@@ -1,4 +1,4 @@
-"""Which rows of a steps table train a decoder-only transformer in full on the accelerators, the kind that can be simulated.
+"""Which rows of a steps table train a decoder-only transformer, or adapters of one, on the accelerators: what can be simulated.
 
 The others are no failure of the loader: they measure something else, and the share of supported rows is counted without them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from .offload import offloads_optimizer
 from .record import StepRecord
 
 
@@ -14,17 +15,15 @@ class UnsupportedRowError(Exception):
     """The row describes something that cannot be simulated; the text says what, without the row's own numbers."""
 
 
-_LORA = "LoRA fine-tuning"
 _NOT_DECODER = "not a decoder-only transformer"
 _HYBRID = "hybrid architecture (state-space or linear attention layers)"
-_OFFLOAD = "offload to the host"
+_OFFLOAD = "offload to the host"  # of more than the optimizer
 _RELATIVE = "published for relative comparison only"
 NO_NUMBER = "no time, token rate or FLOP rate"
 
-OTHER_KINDS = (_LORA, _NOT_DECODER, _HYBRID, _OFFLOAD, _RELATIVE, NO_NUMBER)
+OTHER_KINDS = (_NOT_DECODER, _HYBRID, _OFFLOAD, _RELATIVE, NO_NUMBER)
 
 _BY_NAME = (
-    (r"\bq?lora\b|_lora\b|\bpeft\b", _LORA),
     (r"\b(bert|roberta|deberta|m?t5|ul2|bart|vit|whisper|wan\d[\d.]*|flux|unet|dlrm|resnet)\b|diffusion", _NOT_DECODER),
     (
         r"nemotron[\s_-]*(3[\s_-]+(\d[\s_-]+)?[a-z]|h\b|nano)|qwen3[\s_-]*next|qwen3\.5|deepseek[\s_-]*v4|mamba|jamba|zamba|bamba"
@@ -33,9 +32,8 @@ _BY_NAME = (
     ),
 )
 _BY_NOTES = (
-    (r"\blora fine-?tun", _LORA),
     (r"\bencoder(\(?-decoder\)?)? model", _NOT_DECODER),
-    (r"(?<!no )(?<!without )\boff-?load", _OFFLOAD),
+    (r"(?<!no )(?<!without )\boff-?load(?!\s*[:=]\s*(?:no|none|off|false)\b)", _OFFLOAD),
     (r"\buse for relative \w+ only|\busable only as", _RELATIVE),
 )
 
@@ -46,5 +44,5 @@ def refuse_other_kinds(record: StepRecord) -> None:
     """
     for rules, text in ((_BY_NAME, record.model_name), (_BY_NOTES, record.notes)):
         for pattern, reason in rules:
-            if re.search(pattern, text, re.IGNORECASE):
+            if re.search(pattern, text, re.IGNORECASE) and not (reason == _OFFLOAD and offloads_optimizer(record)):
                 raise UnsupportedRowError(reason)

@@ -31,7 +31,7 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
     Raises:
         UnsupportedRowError: sizes that nobody published.
     """
-    preset = _preset(record.model_name)
+    preset = preset_named(record.model_name)
     if preset is not None and (record.hidden is None or record.hidden == preset.hidden):
         return _adapted(preset, record)
     if record.n_layers is None or record.hidden is None:
@@ -39,8 +39,8 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
     return _from_sizes(record, record.n_layers, record.hidden)
 
 
-def _preset(name: str) -> TransformerSpec | None:
-    """By name without remarks such as "(4 layers)" or "[sft]"."""
+def preset_named(name: str) -> TransformerSpec | None:
+    """Shipped model of that name, without remarks such as "(4 layers)" or "[sft]"; None if there is none."""
     bare = _SUFFIX.sub("", name)
     if not bare:
         return None

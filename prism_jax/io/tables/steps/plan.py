@@ -6,10 +6,13 @@ import re
 
 from ....framework import framework_of
 from ....plan.plan import Overlap, ParallelPlan
+from ....plan.precision import DTYPES
 from ....system.catalog import default_cluster
 from .batch import batches_of_record
+from .features.software import software_of_record
 from .framework import framework_of_record
 from .kind import UnsupportedRowError
+from .offload import offloads_optimizer
 from .recompute import recompute_of_record
 from .record import StepRecord
 
@@ -20,9 +23,10 @@ _UNFUSED_SOURCES = re.compile(r"bigscience|vTrain|libai|sailor|2022 post|GLM-130
 # Megatron-Core recipes: sequence parallelism with tp > 1 and the distributed optimizer are on unless stated.
 _MEGATRON_CORE = re.compile(r"NVIDIA|mlcommons|Megatron-MoE|Nemotron|SimuMax|Primus", re.IGNORECASE)
 _NVIDIA_RECIPES = re.compile(r"NVIDIA|mlcommons|Nemotron", re.IGNORECASE)
-_DTYPES = {"bf16": "bf16", "fp16": "fp16", "amp": "fp16", "fp32": "fp32", "fp8": "fp8", "mxfp8": "fp8"}
+_DTYPES = {name: name for name in DTYPES} | {"amp": "fp16"}
 _ZERO = {"zero1": 1, "zero2": 2, "zero3": 3}
 _NODE_SIZE = 8
+_FEW_PER_STAGE = 3  # micro-batches per stage
 _SHARDED = ("fsdp", "hsdp", "zero3")
 _SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
 _INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
@@ -69,11 +73,14 @@ def plan_of_record(record: StepRecord) -> ParallelPlan:
         dp_shard=dp_shard,
         recompute=recompute_of_record(record),
         dtype=_dtype(record),
+        bf16_layers=_bf16_layers(record),
         attention="unfused" if is_before_flash_attention(record.source, record.gpu) else "flash",
+        software=software_of_record(record),
         overlap=Overlap(tp=_overlaps_tp(record, tp), pp=virtual_stages > 1),
         layer_split=_layer_split(record, pp * virtual_stages),
         fused_grad_accumulation=_fuses_accumulation(record),
         grad_bucket=_grad_bucket(record),
+        offload_optimizer=offloads_optimizer(record),
     )
 
 
@@ -92,11 +99,21 @@ def _known(value: int | None, reason: str) -> int:
 
 
 def _degree(record: StepRecord, stated: int | None) -> int:
-    """Of tp or pp; sharded parameters need neither, unless the notes speak of a degree that they do not give."""
-    is_sharded = record.sharding in _SHARDED and not re.search(r"tensor parallel|pipeline parallel", record.notes)
-    if stated is None and not is_sharded and not _is_tpu(record):
+    """Of tp or pp."""
+    if stated is None and not _needs_no_degrees(record):
         raise UnsupportedRowError("parallel degrees not published")
     return stated or 1
+
+
+def states_degrees(record: StepRecord) -> bool:
+    """Whether tp and pp are known."""
+    return _needs_no_degrees(record) or (record.tp is not None and record.pp is not None)
+
+
+def _needs_no_degrees(record: StepRecord) -> bool:
+    """Parameters are sharded, and the notes do not speak of a degree that they do not give; or a TPU."""
+    is_sharded = record.sharding in _SHARDED and not re.search(r"tensor parallel|pipeline parallel", record.notes)
+    return is_sharded or _is_tpu(record)
 
 
 def _is_tpu(record: StepRecord) -> bool:
@@ -112,14 +129,23 @@ def _dp(record: StepRecord, n_others: int) -> int:
 
 
 def _virtual_stages(record: StepRecord, pp: int, n_micro_batch: int) -> int:
-    stated = record.vpp or (_one_layer_chunks(record, pp) if _INTERLEAVED.search(record.notes) else 1)
+    is_interleaved = _INTERLEAVED.search(record.notes) or _needs_interleaving(record, pp, n_micro_batch)
+    stated = record.vpp or (_one_layer_chunks(record, pp) if is_interleaved else 1)
     return stated if pp > 1 and n_micro_batch >= pp else 1
+
+
+def _needs_interleaving(record: StepRecord, pp: int, n_micro_batch: int) -> bool:
+    """A depth that nobody states, where plain 1F1B would idle a third of the step, in software that can interleave."""
+    known = framework_of(framework_of_record(record)).capabilities.schedules
+    able = known is None or "interleaved" in known
+    return record.vpp is None and able and n_micro_batch < _FEW_PER_STAGE * pp
 
 
 def _one_layer_chunks(record: StepRecord, pp: int) -> int:
     """What an interleaved schedule of unknown depth is taken for: NVIDIA's recipes mostly cut a stage into single layers."""
     layers = record.n_layers or 0
-    return layers // pp if layers and layers % pp == 0 else 1
+    cut = layers if layers % pp == 0 else layers + 2  # embedding and head may stand for a layer each
+    return cut // pp if layers and cut % pp == 0 else 1
 
 
 def _sequence_parallel(record: StepRecord, tp: int) -> bool:
@@ -189,6 +215,11 @@ def _dtype(record: StepRecord) -> str:
     return _DTYPES[record.precision]
 
 
+def _bf16_layers(record: StepRecord) -> int | None:
+    """Megatron-Bridge's recipe `bf16_with_nvfp4_mixed` keeps no layer in 16 bits."""
+    return 0 if record.precision == "nvfp4" and "Megatron-Bridge" in record.source else None
+
+
 def _ep(record: StepRecord, tp: int, n_data: int) -> int:
     """Expert parallelism within dp x cp. Where experts are not split over tp (Megatron-Core's expert tensor parallelism of 1), ep
     reaches over tp x dp x cp: every rank then holds as much as with the experts split over tp, which is taken instead.
@@ -208,10 +239,10 @@ def _fuses_accumulation(record: StepRecord) -> bool:
     return framework_of(framework_of_record(record)).plan_defaults.fused_grad_accumulation
 
 
-def _grad_bucket(record: StepRecord) -> int:
+def _grad_bucket(record: StepRecord) -> int | None:
     """Elements of a bucket of PyTorch's DDP, where the notes give its bytes; gradients are reduced in fp32."""
     found = _DDP_BUCKET.search(record.notes)
-    return max(1, int(float(found[1]) * 2**20 / 4)) if found else ParallelPlan.grad_bucket
+    return max(1, int(float(found[1]) * 2**20 / 4)) if found else None
 
 
 def _layer_split(record: StepRecord, n_chunk: int) -> tuple[int, ...]:

@@ -27,7 +27,9 @@ _CSV_INTEGERS = {
 }  # fmt: skip
 _CSV_TEXTS = {
     "model": "model_name", "gpu": "gpu", "sharding": "sharding", "precision": "precision", "recompute": "recompute",
-    "network": "network", "notes": "notes", "source_path_or_table": "table",
+    "network": "network", "notes": "notes", "source_path_or_table": "table", "kind": "kind", "other_features": "features",
+    "attention_kernel": "attention_kernel", "norm_fused": "norm_fused", "compile": "compile", "cuda_graphs": "cuda_graphs",
+    "framework": "framework", "date": "date",
 }  # fmt: skip
 _CSV_FLOATS = {
     "measured_step_time_s": "measured_s",
@@ -86,7 +88,15 @@ class StepRecord:
     tokens_per_s_per_gpu: float | None = None
     mfu: float | None = None
     table: str = ""  # path or table inside the source
+    kind: str = ""  # what is trained: full, lora, qlora; blank: as model name and notes say
+    features: str = ""  # of the software, separated by semicolons
     notes: str = ""
+    attention_kernel: str = ""  # this and the next three as the source words them
+    norm_fused: str = ""
+    compile: str = ""
+    cuda_graphs: str = ""
+    framework: str = ""
+    date: str = ""
 
 
 def read_records(path: str | Path) -> list[StepRecord]:

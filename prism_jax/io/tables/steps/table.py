@@ -16,13 +16,17 @@ from ....partition.chunks import layers_of_chunks
 from ....plan.plan import ParallelPlan
 from ....rules.arithmetic import MAX_CHUNK_RUNS
 from ....rules.check import check_plan
-from ....system.hardware import Cluster
+from ....software.usual import Odds, usual_dtypes
+from ....system.hardware import RATE_OF, Cluster
 from ....workload.base import Workload
 from ....workload.transformer.spec import TransformerSpec
 from ..job_table import MeasuredRun, is_job_table, read_job_table
 from ..packed import read_packed_text
+from .assumed import Assumption, Peers, completed, peers_of, rates_disagree
+from .assumed.micro_batch import with_usual_micro_batch
 from .cluster import cluster_of_record
 from .defect import defect_of_record
+from .features.adapters import adapters_of_record
 from .framework import framework_of_record
 from .kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
 from .model import model_of_record
@@ -46,7 +50,9 @@ class StepRow:
         measured_range: lowest and highest value that unstated conventions leave.
         unsupported: why there is no job; empty when model, cluster and plan are given.
         defect: what is known to be wrong with the row, in words; empty if nothing is.
+        open_plan: fields of the plan that nothing states, with the odds of what they may be; the plan holds the likeliest.
         framework: training software it ran on, a name in `framework.FRAMEWORKS`; empty if unknown.
+        assumed: what the row does not state and is taken for; empty for a row that states its job.
     """
 
     id: str
@@ -59,6 +65,8 @@ class StepRow:
     unsupported: str = ""
     defect: str = ""
     framework: str = ""
+    open_plan: tuple[tuple[str, Odds], ...] = ()
+    assumed: tuple[Assumption, ...] = ()
 
     @property
     def job(self) -> tuple[Workload, Cluster, ParallelPlan]:
@@ -77,8 +85,8 @@ class SupportCount:
     """How many rows became jobs, and why the others did not.
 
     Attributes:
-        n_transformer: rows that train a decoder-only transformer in full on the accelerators and state a number to compare
-            with: all but those refused for one of `steps_kind.OTHER_KINDS`.
+        n_transformer: rows that train a decoder-only transformer, or adapters of one, on the accelerators and state a number to
+            compare with: all but those refused for one of `kind.OTHER_KINDS`.
     """
 
     n: int
@@ -117,8 +125,8 @@ def step_rows_of(text: str, name: str) -> list[StepRow]:
         DataError: a row is malformed; names row and field.
     """
     records = fill_virtual_stages(records_of(text, name))
-    slow = slower_than_peers(records)
-    return [_row(record, slow.get(record.id, "")) for record in records]
+    slow, peers = slower_than_peers(records), peers_of(records)
+    return [_row(record, slow.get(record.id, ""), peers) for record in records]
 
 
 def count_support(rows: Iterable[StepRow]) -> SupportCount:
@@ -136,8 +144,8 @@ def _of_run(run: MeasuredRun, source: str) -> StepRow:
     return StepRow(run.id, source, run.measured_s, None, job.model, job.cluster, job.plan, framework=job.software.name)
 
 
-def _row(record: StepRecord, beside_peers: str) -> StepRow:
-    """The row of a record; `beside_peers` is what its peers say of its fabric."""
+def _row(record: StepRecord, beside_peers: str, peers: Peers) -> StepRow:
+    """The row of a record; `beside_peers` is what its peers say of its fabric, `peers` what it may take over from them."""
     known = StepRow(
         record.id,
         record.source,
@@ -148,7 +156,10 @@ def _row(record: StepRecord, beside_peers: str) -> StepRow:
     )
     try:
         refuse_other_kinds(record)
-        cluster, model, plan = cluster_of_record(record), model_of_record(record), plan_of_record(record)
+        record, assumed = completed(record, peers)
+        cluster, plan = cluster_of_record(record), plan_of_record(record)
+        model = replace(model_of_record(record), adapters=adapters_of_record(record))
+        plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
         split = framework_of(known.framework).layer_split
         if split is not None and not plan.layer_split:
             plan = replace(plan, layer_split=split(model, plan.pp))
@@ -158,13 +169,25 @@ def _row(record: StepRecord, beside_peers: str) -> StepRow:
         return replace(known, unsupported=str(reason))
     except PrismError as error:
         return replace(known, unsupported=f"impossible: {error}")
-    defect = defect_of_record(record, cluster, beside_peers)
-    return replace(known, measured_s=measured_s, model=model, cluster=cluster, plan=plan, defect=defect)
+    defect = defect_of_record(record, cluster, beside_peers) or (rates_disagree(record, model) if assumed else "")
+    is_open = not record.precision and "fp32 by default" not in record.notes
+    open_dtype = usual_dtypes(cluster.device) if is_open else ()
+    open_plan = (("dtype", open_dtype),) if len(open_dtype) > 1 else ()
+    return replace(
+        known,
+        measured_s=measured_s,
+        model=model,
+        cluster=cluster,
+        plan=plan,
+        defect=defect,
+        assumed=assumed,
+        open_plan=open_plan,
+    )
 
 
 def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None:
     layers_of_chunks(model.n_layers, plan)
-    if plan.dtype not in cluster.device.peak_flops_per_s:
+    if RATE_OF.get(plan.dtype, plan.dtype) not in cluster.device.peak_flops_per_s:
         raise UnsupportedRowError(f"device has no {plan.dtype}")
     if plan.n_chunk > model.n_layers + 2:
         raise UnsupportedRowError("more model chunks than layers")

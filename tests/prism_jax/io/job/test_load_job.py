@@ -247,7 +247,11 @@ BROKEN = [
     ("  tp: 2", "  zero_stage: 4", "plan.zero_stage: 4, but it must be at most 3"),
     ("  tp: 2", "  schedule: 1f1", "plan.schedule: '1f1' must be one of gpipe, 1f1b, interleaved"),
     ("  tp: 2", "  schedule: 1f1", "did you mean 1f1b?"),
-    ("  tp: 2", "  dtype: bfloat16", "plan.dtype: 'bfloat16' must be one of bf16, fp16, fp8, fp32"),
+    (
+        "  tp: 2",
+        "  dtype: bfloat16",
+        "plan.dtype: 'bfloat16' must be one of bf16, fp16, fp8, mxfp8, mxfp4, nvfp4, fp32",
+    ),
     ("  tp: 2", "  recompute: true", "plan.recompute: True, but it must be text"),
     ("  tp: 2", "  sequence_parallel: 1", "plan.sequence_parallel: 1, but it must be true or false"),
     ("  tp: 2", "  overlap: true", "plan.overlap: True, but it must be a mapping of fields"),

@@ -22,7 +22,11 @@ from prism_jax.workload.transformer.spec import TransformerSpec
     ],
 )
 def test_every_field_of_the_dataclass_can_be_written(section, cls, rename):
-    assert set(section.model_fields) == {rename.get(item.name, item.name) for item in fields(cls)}
+    written = {rename.get(item.name, item.name) for item in fields(cls)} - {
+        "like",  # read apart: what the others change
+        "software",  # a section of its own
+    }
+    assert set(section.model_fields) == written
 
 
 def test_special_types_name_fields_that_exist():

@@ -71,6 +71,40 @@ def test_trees_win_for_small_messages_on_many_nodes() -> None:
     assert "tree" in collective_s("all_reduce", 1e4, A100, 8, 128).algorithm
 
 
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+def test_gathering_across_nodes_takes_logarithmically_many_hops(kind: str) -> None:
+    slowest, tier = NCCL.protocols[-1], H100.tiers[1]
+    hop_s = tier.latency_s * slowest.tree_network_hop + slowest.network_step_s
+    few, many = (candidates(kind, 1e3, group(H100, 8, n))["pat"] for n in (8, 128))
+    assert many - few == pytest.approx((7 - 3) * hop_s, rel=1e-3)
+    assert collective_s(kind, 1e6, H100, 8, 128).algorithm == "pat"
+
+
+def test_pat_needs_a_node_per_member_and_is_no_all_reduce() -> None:
+    assert "pat" not in candidates("all_gather", 1e6, group(H100, 1, 128))
+    assert "pat" not in candidates("all_reduce", 1e6, group(H100, 8, 16))
+
+
+def test_pat_takes_a_hop_per_buffer_of_a_large_message() -> None:
+    own = group(H100, 8, 128)
+    small, large = (candidates("all_gather", n_bytes, own)["pat"] for n_bytes in (2e8, 4e8))
+    wire_s = 2e8 * 127 / 128 / (H100.tiers[1].bytes_per_s * NCCL.network.all_gather)
+    hops = 2e8 * 127 / 128 / NCCL.pat_bytes
+    slowest = NCCL.protocols[-1]
+    hop_s = H100.tiers[1].latency_s * slowest.tree_network_hop + slowest.network_step_s
+    assert large - small == pytest.approx(wire_s + hops * hop_s, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mib", "n_node", "bus_gb_per_s"), [(64, 4, 217), (64, 512, 112), (1024, 4, 337), (1024, 512, 286)]
+)
+def test_all_reduces_on_many_nodes_slow_down_as_measured(mib: int, n_node: int, bus_gb_per_s: float) -> None:
+    """Source: arXiv 2411.13055, read off a plot."""
+    n, n_bytes = 8 * n_node, mib * 2.0**20
+    seconds = collective_s("all_reduce", n_bytes, catalog.cluster("dgx-h100", 8 * 512), 1, n).seconds
+    assert 2.0 * (n - 1) / n * n_bytes / seconds / 1e9 == pytest.approx(bus_gb_per_s, rel=0.12)
+
+
 def test_members_one_node_apart_have_a_port_each() -> None:
     one_rail = group(A100, 8, 16)
     assert one_rail.in_node == 1

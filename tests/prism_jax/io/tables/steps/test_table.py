@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.cost_model.step_rows import usable
 from prism_jax.errors import DataError
 from prism_jax.framework.nanotron import cost_balanced_split
 from prism_jax.io.tables.memory_table import classify_rows
@@ -134,19 +135,16 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
     [
         ({"gpu": "Cerebras CS-3"}, "no preset of device Cerebras CS-3"),
         ({"gpu": "TPU-v5p"}, "device has no fp8"),
-        ({"gpu": "", "model": "Llama3-8B [lora]"}, "LoRA fine-tuning"),
         ({"model": "wan2.1-14b"}, "not a decoder-only transformer"),
         ({"model": "Nemotron_3_Nano"}, "hybrid architecture (state-space or linear attention layers)"),
         ({"notes": "use for relative scaling only"}, "published for relative comparison only"),
         ({"gpu": ""}, "device not stated"),
         ({"model": "BERT L24 h1024"}, "not a decoder-only transformer"),
-        ({"model": "Llama3-8B [lora]"}, "LoRA fine-tuning"),
-        ({"tp": "", "pp": ""}, "parallel degrees not published"),
         ({"dp": "4"}, "degrees do not multiply to the number of devices"),
-        ({"seq_len": ""}, "sequence length not stated"),
-        ({"micro_batch": "", "global_batch": ""}, "batch not stated"),
-        ({"precision": "nvfp4"}, "precision nvfp4 is not modelled"),
+        ({"precision": "nvfp4"}, "device has no nvfp4"),
+        ({"precision": "fp6"}, "precision fp6 is not modelled"),
         ({"notes": "activation offload on"}, "offload to the host"),
+        ({"gpu": "GTX 480"}, "no preset of device GTX 480"),
         ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
         ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
         ({"global_batch": "8e15"}, "too many micro-batches to simulate"),
@@ -212,7 +210,7 @@ def test_tpu_rows_are_fully_sharded_over_a_slice_and_replicated_over_slices(tmp_
     beyond = tpu_row(tmp_path, gpu="TPU-v6e", num_gpus="512", global_batch="1024").job[2]
     assert (beyond.sharding, beyond.dp_shard) == ("hsdp", 256)
     fewer = tpu_row(tmp_path, gpu="TPU-v5p", num_gpus="256")
-    assert fewer.unsupported == "parallel degrees not published"
+    assert fewer.job[2].tp == 2  # two chips share a sequence
 
 
 def test_aurora_rows_have_twelve_tiles_to_a_node(tmp_path: Path):
@@ -241,7 +239,8 @@ def test_sharded_parameters_need_no_degrees_unless_the_notes_speak_of_them(tmp_p
     plan = csv_row(tmp_path, **blank).job[2]
     assert (plan.tp, plan.pp, plan.dp, plan.zero_stage) == (1, 1, 16, 3)
     row = csv_row(tmp_path, **blank, notes="FSDP + Megatron tensor parallelism, degree not in the sentence")
-    assert row.unsupported == "parallel degrees not published"
+    assert (row.job[2].tp, row.job[2].zero_stage) == (8, 3)  # the widest in a node
+    assert [item.field for item in row.assumed] == ["tp", "pp"]
 
 
 def test_fsdp_under_a_pipeline_keeps_its_parameters(tmp_path: Path):
@@ -252,12 +251,15 @@ def test_fsdp_under_a_pipeline_keeps_its_parameters(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"global_batch": "", "micro_batch": "", "notes": "16M tokens/batch (rounded)"}, (1, 2048)),  # 2^24 / 8192
-        ({"global_batch": "", "micro_batch": "", "notes": "4M-token batch"}, (1, 512)),
+        ({"global_batch": "", "micro_batch": "", "notes": "16M tokens/batch (rounded)"}, (2, 2048)),  # 2^24 / 8192
+        ({"global_batch": "", "micro_batch": "", "notes": "4M-token batch"}, (2, 512)),
         ({"global_batch": "", "micro_batch": "2", "notes": "GAS 9; ZeRO"}, (2, 144)),  # 9 x 2 x dp 8
-        ({"global_batch": "", "micro_batch": "", "notes": "batch per DP 36; x"}, (1, 288)),
+        ({"global_batch": "", "micro_batch": "", "notes": "batch per DP 36; x"}, (2, 288)),
         ({"global_batch": "", "micro_batch": "2"}, (2, 16)),
-        ({"global_batch": "64", "micro_batch": "", "notes": "16M tokens/batch"}, (1, 64)),
+        (
+            {"global_batch": "64", "micro_batch": "", "notes": "16M tokens/batch"},
+            (2, 64),
+        ),  # two sequences fit, four do not
     ],
 )
 def test_batches_are_read_from_notes_where_columns_are_blank(
@@ -395,6 +397,15 @@ def test_all_reference_rows_are_supported():
     rows = read_step_rows(STEPS / "reference_rows.json")
     assert len(rows) == 28
     assert count_support(rows).n_supported == 28
+
+
+@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
+def test_assumptions_are_left_out_of_the_fit_and_stated_rows_make_none():
+    rows = read_step_rows(STEPS / "steps.csv.gz")
+    kept = {row.id for row in usable(rows)}
+    assumed = {row.id for row in rows if row.assumed}
+    assert 100 < len(assumed) < 250
+    assert not kept & assumed
 
 
 @pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")

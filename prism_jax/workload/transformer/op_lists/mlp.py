@@ -6,10 +6,11 @@ that rank. Source: arXiv 2401.04088 (top-k routing), 2401.06066 (shared experts)
 
 from __future__ import annotations
 
-from ...plan.plan import ParallelPlan
-from ..kernels import Kernel
-from .shard import Shard, gemm, stream
-from .sizes import TransformerSizes
+from ....plan.plan import ParallelPlan
+from ...kernels import Kernel
+from ..shard import Shard, gemm, stream
+from ..sizes import TransformerSizes
+from .elementwise import activation_kernels
 
 
 def mlp_ops(model: TransformerSizes, shard: Shard, name: str, width: int) -> list[Kernel]:
@@ -19,18 +20,15 @@ def mlp_ops(model: TransformerSizes, shard: Shard, name: str, width: int) -> lis
     n_in = 2 if model.gated else 1
     ops = gemm(f"{name}_in", rows, n_in * inner, model.hidden, shard)
     ops += gemm(f"{name}_out", rows, model.hidden, inner, shard)
-    element = shard.element_bytes
-    forward = (n_in + 1) * element * rows * inner
-    backward = (2 * n_in + 1) * element * rows * inner
-    ops += [stream(f"{name}_act", "F", forward), stream(f"{name}_act", "B", backward)]
-    return ops
+    return ops + activation_kernels(f"{name}_act", rows * inner, shard, gated=model.gated)
 
 
 def moe_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
     """Router, dispatch and combine copies, routed and shared experts of one layer and micro-batch."""
     moe = model.moe
     assert moe is not None
-    ops = [op._replace(dtype="bf16") for op in gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard)]
+    router = gemm("router", shard.local_tokens, moe.n_experts, model.hidden, shard.in_16_bits)
+    ops = [op._replace(dtype="bf16") for op in router]
     ops += _permutation(model, shard, moe.top_k)
     ops += _experts(model, plan, shard)
     if moe.shared_width:
@@ -53,8 +51,7 @@ def _experts(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[
     n_in = 2 if model.gated else 1
     ops = gemm("experts_in", rows, n_in * inner, model.hidden, shard, batch=n_local)
     ops += gemm("experts_out", rows, model.hidden, inner, shard, batch=n_local)
-    unit = shard.element_bytes * rows * n_local * inner
-    return [*ops, stream("experts_act", "F", (n_in + 1) * unit), stream("experts_act", "B", (2 * n_in + 1) * unit)]
+    return ops + activation_kernels("experts_act", rows * n_local * inner, shard, gated=model.gated)
 
 
 def _permutation(model: TransformerSizes, shard: Shard, top_k: int) -> list[Kernel]:

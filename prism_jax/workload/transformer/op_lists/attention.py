@@ -3,16 +3,17 @@
 Flash: FLOPs of the causal half, or of the window of it that a layer sees; traffic of queries, keys, values and output; the
 backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22):
 two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout with a one-byte mask; every
-pass through device memory (arXiv 2205.05198 section 4.1).
+pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask, cast, softmax in fp32 and cast apart, as in Hugging
+Face's `eager_attention_forward`.
 """
 
 from __future__ import annotations
 
-from ...plan.plan import ParallelPlan
-from ..kernels import Kernel
-from .shard import Shard, stream
-from .sizes import TransformerSizes
-from .window import mean_keys
+from ....plan.plan import ParallelPlan
+from ...kernels import Kernel
+from ..shard import Shard, stream
+from ..sizes import TransformerSizes
+from ..window import mean_keys
 
 # What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
 CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
@@ -20,7 +21,7 @@ CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
 
 def attention_core(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int) -> list[Kernel]:
     """Ops between the projections, for layer `layer` and one micro-batch."""
-    if plan.attention == "unfused":
+    if not plan.is_flash:
         return _unfused(model, plan, shard)
     return _flash(model, plan, shard, layer)
 
@@ -34,6 +35,7 @@ def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int
     flops = 2.0 * heads * rows * mean_keys(keys, model.window, layer) * width
     traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
     forward = Kernel("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
+    forward = forward._replace(variant=plan.attention_kernel)
     # model FLOPs of the backward are twice the forward; the recomputed scores are inside the kernel's efficiency
     backward = forward._replace(
         phase="B", flops=2.0 * flops, hbm_bytes=2.5 * traffic, n_launch=3.0, flash_backward=True
@@ -56,7 +58,16 @@ def _unfused(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[
             product,
             product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0),
         ]
-    ops += [stream("softmax", "F", 2 * element * n_score), stream("softmax", "B", 3 * element * n_score)]
+    ops += _softmax(plan.attention_kernel, element, n_score)
     if shard.dropout:
         ops += [stream("attention_dropout", phase, (2 * element + 1) * n_score) for phase in ("F", "B")]
     return ops
+
+
+def _softmax(kernel: str, element: float, n_score: float) -> list[Kernel]:
+    """Scale, mask and softmax of `n_score` scores: in one kernel, or one after another with the softmax in fp32."""
+    if kernel == "fused_softmax":
+        return [stream("softmax", "F", 2 * element * n_score), stream("softmax", "B", 3 * element * n_score)]
+    apart = (2 * element + 2 * element) + (element + 4) + 8 + (4 + element)  # scale, mask, cast, softmax, cast
+    back = (element + 4) + 12 + (4 + element) + 2 * element  # cast, softmax, cast, scale
+    return [stream("softmax", "F", apart * n_score, 5.0), stream("softmax", "B", back * n_score, 4.0)]

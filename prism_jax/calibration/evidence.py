@@ -1,0 +1,183 @@
+"""Is a case covered? Measured rows near a job: how many, of how many sources, and how far off they were when left out.
+
+`presets/evidence.json` holds counts and errors by *cell*, not rows: what measured jobs have in common, in coarse steps. It is
+made by `experiments/calibrate_steps/evidence.py` from a blind score. Cells that agree with a job in everything are taken first,
+then those that differ in the least important things, until enough rows are found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from ..framework import style_of
+from ..plan.plan import ParallelPlan
+from ..plan.precision import QUANTISED
+from ..system.hardware import Cluster
+from ..workload.base import Workload
+
+ENOUGH_ROWS, ENOUGH_SOURCES = 8, 2
+FAR = 4  # a difference of this weight or more is an extrapolation
+LEVELS_OF_SIZE = (8, 64, 512, 4096)  # devices: up to a node, a few nodes, ...
+LEVELS_OF_LENGTH = (2048, 8192, 32768)  # tokens
+
+
+class Cell(NamedTuple):
+    """What rows of a cell have in common."""
+
+    generation: str
+    framework: str
+    style: str
+    precision: str  # 16 bits, 8 bits and less, 32 bits
+    experts: bool
+    trained: str  # full, adapters
+    tensor: bool
+    pipeline: bool
+    sharded: bool
+    size: int  # index of the first of LEVELS_OF_SIZE that holds the devices
+    length: int  # the same of LEVELS_OF_LENGTH
+
+
+# What a difference weighs, and what a person calls it.
+WEIGHTS = {
+    "generation": (8, "device generation"),
+    "trained": (6, "adapters"),
+    "experts": (6, "experts"),
+    "style": (4, "style of the software"),
+    "precision": (4, "precision"),
+    "framework": (2, "framework"),
+    "size": (2, "number of GPUs"),
+    "length": (2, "sequence length"),
+    "sharded": (2, "sharding of parameters"),
+    "pipeline": (2, "pipeline parallelism"),
+    "tensor": (1, "tensor parallelism"),
+}
+
+
+@dataclass(frozen=True)
+class CellScore:
+    """Rows of one cell, each predicted by a calibration without its source.
+
+    Attributes:
+        errors: absolute relative errors, one per source: the median of its rows here.
+        inside: share of the rows in their 90 % interval, one per source.
+        rows: of each source.
+    """
+
+    cell: Cell
+    rows: tuple[int, ...]
+    errors: tuple[float, ...]
+    inside: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measured rows near a job.
+
+    Attributes:
+        n_rows, n_sources: found.
+        median_error: mean over sources of the source's median error when it was left out; None without rows.
+        inside: the same of the share inside the 90 % interval.
+        differs: in what the rows differ from the job, in words, most important first.
+        is_extrapolated: whether that is something that changes the answer.
+    """
+
+    n_rows: int
+    n_sources: int
+    median_error: float | None
+    inside: float | None
+    differs: tuple[str, ...]
+    is_extrapolated: bool
+
+    @property
+    def sentence(self) -> str:
+        """What a person reads."""
+        if self.median_error is None or self.inside is None:
+            return "no measured run is near this job: its interval rests on the spread between all measured ones"
+        n_rows = f"{self.n_rows:,} measured runs of {self.n_sources} source{'s' if self.n_sources > 1 else ''}"
+        other = f" (other {', '.join(self.differs)})" if self.differs else ""
+        scored = f"off by {self.median_error:.0%} when left out, {self.inside:.0%} of them inside the 90 % interval"
+        return f"{'extrapolated: nearest are ' if self.is_extrapolated else ''}{n_rows} near this job{other}: {scored}"
+
+
+def cell_of(model: Workload, cluster: Cluster, plan: ParallelPlan, framework: str) -> Cell:
+    """The cell that a job belongs to."""
+    return Cell(
+        generation=cluster.device.generation,
+        framework=framework,
+        style=style_of(framework),
+        precision="8 bits" if plan.dtype in QUANTISED else "32 bits" if plan.dtype == "fp32" else "16 bits",
+        experts=model.has_experts,
+        trained="adapters" if getattr(model, "adapters", None) is not None else "full",
+        tensor=plan.tp > 1,
+        pipeline=plan.pp > 1,
+        sharded=plan.shard_group > 1,
+        size=_level(plan.n_devices, LEVELS_OF_SIZE),
+        length=_level(plan.seq_len, LEVELS_OF_LENGTH),
+    )
+
+
+def evidence(own: Cell, cells: Sequence[CellScore] | None = None) -> Evidence:
+    """What was measured near a job of that cell.
+
+    Args:
+        cells: the scored cells; None: those of the shipped calibration.
+    """
+    known = shipped_cells() if cells is None else cells
+    ranked = sorted(((_distance(own, one.cell), one) for one in known), key=lambda pair: pair[0])
+    taken: list[CellScore] = []
+    farthest = 0
+    for distance, one in ranked:
+        n_rows, n_sources = sum(sum(each.rows) for each in taken), sum(len(each.rows) for each in taken)
+        if distance > farthest and n_rows >= ENOUGH_ROWS and n_sources >= ENOUGH_SOURCES:
+            break
+        if distance >= WEIGHTS["generation"][0] and taken:
+            break
+        taken.append(one)
+        farthest = distance
+    return _summary(own, taken, farthest)
+
+
+def _summary(own: Cell, taken: Sequence[CellScore], farthest: int) -> Evidence:
+    if not taken:
+        return Evidence(0, 0, None, None, (), True)
+    errors = [error for one in taken for error in one.errors]
+    inside = [share for one in taken for share in one.inside]
+    names = [
+        words
+        for name, (_, words) in WEIGHTS.items()
+        if all(getattr(one.cell, name) != getattr(own, name) for one in taken)
+    ]
+    return Evidence(
+        n_rows=sum(sum(one.rows) for one in taken),
+        n_sources=len(errors),
+        median_error=sum(errors) / len(errors),
+        inside=sum(inside) / len(inside),
+        differs=tuple(names),
+        is_extrapolated=farthest >= FAR,
+    )
+
+
+def _distance(one: Cell, other: Cell) -> int:
+    return sum(weight for name, (weight, _) in WEIGHTS.items() if getattr(one, name) != getattr(other, name))
+
+
+def _level(value: int, levels: tuple[int, ...]) -> int:
+    return next((index for index, most in enumerate(levels) if value <= most), len(levels))
+
+
+@cache
+def shipped_cells() -> tuple[CellScore, ...]:
+    """Cells of the blind score of the shipped calibration."""
+    text = (
+        resources.files(__package__ or "prism_jax.calibration").joinpath("presets", "evidence.json").read_text("utf-8")
+    )
+    return tuple(_cell_score(plain) for plain in json.loads(text)["cells"])
+
+
+def _cell_score(plain: Mapping[str, list[float]]) -> CellScore:
+    return CellScore(Cell(*plain["cell"]), tuple(plain["rows"]), tuple(plain["errors"]), tuple(plain["inside"]))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,130 @@
+"""Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
+
+Every open field is, independently, one of a few values with known odds (`software.usual`). A value moves the step by the ratio
+of the step's outlines with and without it. Predictions stand at the mean of the logarithm over all possibilities; the band holds
+them:
+
+    ln step = ln step(assumed) + sum_fields ln ratio(value),     value ~ odds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from .._typing import Floats
+from ..cost.block_cost import BlockCostModel
+from ..cost.correction import CostCorrection
+from ..cost.efficiency import efficiency
+from ..framework import Framework, framework_of
+from ..plan.plan import ParallelPlan, Software
+from ..software.usual import Odds, usual_odds
+from ..system.hardware import Cluster
+from ..workload.base import Workload
+from .surrogate import seconds_under
+
+SMALLEST = 1e-4  # of a step: a field whose every value changes less is not open in any sense that matters
+
+
+@dataclass(frozen=True)
+class OpenField:
+    """One field that is not stated.
+
+    Attributes:
+        name: as job files have it: `software.norm`.
+        values: what it may be; the first is what the job assumes.
+        odds: probability of each.
+        log_ratio: logarithm of the step under each over that under the first.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    odds: tuple[float, ...]
+    log_ratio: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Expected logarithm of the step over the assumed one."""
+        return float(np.dot(self.odds, self.log_ratio))
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of that logarithm."""
+        return float(np.sqrt(np.dot(self.odds, (np.array(self.log_ratio) - self.mean) ** 2)))
+
+    def drawn(self, n_draw: int, rng: np.random.Generator) -> Floats:
+        """[draw] log ratios to the mean, of values drawn by their odds."""
+        return np.array(self.log_ratio)[rng.choice(len(self.odds), n_draw, p=self.odds)] - self.mean
+
+
+def doubtful(name: str, sd: float) -> OpenField:
+    """A field that was taken for something without odds: its step may be that much off, either way."""
+    apart = sd * sqrt(2.0)
+    return OpenField(name, ("assumed", "less", "more"), (0.5, 0.25, 0.25), (0.0, -apart, apart))
+
+
+def open_fields(
+    model: Workload,
+    cluster: Cluster,
+    plan: ParallelPlan,
+    names: Sequence[str],
+    framework: str | Framework,
+    correction_of: Callable[[Software], CostCorrection],
+    more: Sequence[tuple[str, Odds]] = (),
+) -> tuple[OpenField, ...]:
+    """The open fields of a job that matter to its step, widest first.
+
+    Args:
+        plan: with the assumed values.
+        names: open fields of its software.
+        correction_of: under which the step with such software is taken.
+        more: other open fields of the plan (`dtype`), with the odds of their values.
+    """
+    own, generation = framework_of(framework), cluster.device.generation
+    asked = [
+        *((f"software.{name}", usual_odds(name, own, generation, plan.software.date)) for name in names),
+        *((f"plan.{name}", odds) for name, odds in more),
+    ]
+    variants = [(name, value, odds) for name, given in asked for value, odds in _apart(plan, name, given)]
+    if not variants:
+        return ()
+    base = BlockCostModel(
+        model, cluster, plan, replace(efficiency(generation), correction=correction_of(plan.software))
+    )
+    others = (base.with_plan(_with(plan, name, value)) for name, value, _ in variants)
+    seconds = seconds_under([base, *(one.under(correction_of(one.plan.software)) for one in others)])
+    log_ratio = np.log(seconds[1:] / seconds[0])
+    found = [_field(plan, name, given, variants, log_ratio) for name, given in asked]
+    return tuple(sorted((one for one in found if one.sd > SMALLEST), key=lambda one: -one.sd))
+
+
+def _apart(plan: ParallelPlan, name: str, given: Odds) -> Iterator[tuple[Any, float]]:
+    """Values other than the assumed one."""
+    assumed = _value(plan, name)
+    yield from ((value, odds) for value, odds in given if value != assumed)
+
+
+def _field(
+    plan: ParallelPlan, name: str, given: Odds, variants: Sequence[tuple[str, Any, float]], log_ratio: Floats
+) -> OpenField:
+    own = [index for index, (of, _, _) in enumerate(variants) if of == name]
+    assumed, others = _value(plan, name), [variants[index] for index in own]
+    left = 1.0 - sum(odds for _, _, odds in others)
+    values, odds = zip((assumed, left), *((value, odds) for _, value, odds in others), strict=True)
+    return OpenField(name, values, odds, (0.0, *(float(log_ratio[index]) for index in own)))
+
+
+def _value(plan: ParallelPlan, name: str) -> Any:
+    section, _, field = name.partition(".")
+    return getattr(plan.software if section == "software" else plan, field)
+
+
+def _with(plan: ParallelPlan, name: str, value: Any) -> ParallelPlan:
+    section, _, field = name.partition(".")
+    if section == "software":
+        return replace(plan, software=replace(plan.software, **{field: value}))
+    return replace(plan, **{field: value})

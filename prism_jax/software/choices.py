@@ -1,0 +1,102 @@
+"""Software: which kernels and which way of running them a training job uses, where that decides how long its step takes.
+
+Every field may stay open (None): `software.usual` then says what that framework does on such a device at that date, and how sure
+that is. `compile` fuses what its eager kernels leave apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ..errors import Problem
+
+UNFUSED_ATTENTION = ("eager", "fused_softmax")
+FLASH_ATTENTION = ("flash1", "flash2", "flash3")
+ATTENTION_KERNELS = (*UNFUSED_ATTENTION, *FLASH_ATTENTION)
+EAGER, FUSED = "eager", "fused"
+FUSION = (EAGER, FUSED)
+CUDA_GRAPHS = ("none", "layers", "step")
+VENDOR, TYPICAL = "vendor", "typical"
+SOFTWARE_VALUES: dict[str, tuple[Any, ...]] = {
+    "attention": ATTENTION_KERNELS,
+    "norm": FUSION,
+    "activation": FUSION,
+    "rope": FUSION,
+    "cross_entropy": FUSION,
+    "optimizer": FUSION,
+    "compile": (False, True),
+    "cuda_graphs": CUDA_GRAPHS,
+    "tuning": (TYPICAL, VENDOR),
+}
+COMPILED = ("norm", "activation", "rope")  # what a compiler fuses by itself
+# Host time per kernel over that of eager code. Compiled: one call starts a fused kernel without autograd and dispatch. Graphs:
+# one launch starts all kernels of a layer (Transformer Engine `make_graphed_callables`), or all of a step.
+COMPILED_HOST, LAYER_GRAPHS = 0.5, 0.05
+
+
+@dataclass(frozen=True)
+class Software:
+    """Choices of the software that runs a job; None: not stated.
+
+    Attributes:
+        attention: eager: separate kernels for scores, scale, mask, softmax in fp32 and values, as plain PyTorch runs them;
+            fused_softmax: scale, mask and softmax in one (Megatron-LM 2021); flash1, flash2: FlashAttention 1 and 2, and
+            PyTorch's SDPA of the same years; flash3: FlashAttention-3, cuDNN's fused attention, Transformer Engine.
+        norm: eager: an RMSNorm of separate PyTorch operations in fp32; fused: one kernel (Apex, Transformer Engine, Liger,
+            Triton). LayerNorm is one kernel in PyTorch itself.
+        activation: eager: SiLU and product (or bias and GELU) apart; fused: one kernel.
+        rope: eager: rotation by slices, products and a sum; fused: one kernel.
+        cross_entropy: eager: the loss by separate kernels over fp32 logits; fused: one pass (Liger, Apex, Megatron's fusion).
+        optimizer: eager: multi-tensor operations one after another (PyTorch `foreach`); fused: one kernel (Apex, `fused=True`).
+        compile: the model is compiled (torch.compile): elementwise operations are fused, fewer kernels are started.
+        cuda_graphs: layers: kernels of the layers are replayed from graphs; step: the whole step is; none: each is started.
+        tuning: vendor: settings that the vendor of the device has tuned for a published result or recipe (MLPerf submissions,
+            performance pages, recipes followed to the letter); typical: what everybody else reaches.
+        date: of the software, "2024-05" or "2024"; empty: current.
+
+    Notes:
+        bytes and launches of each choice: `workload/transformer`, `host_share`; speeds of attention kernels: `cost/presets`.
+    """
+
+    attention: str | None = None
+    norm: str | None = None
+    activation: str | None = None
+    rope: str | None = None
+    cross_entropy: str | None = None
+    optimizer: str | None = None
+    compile: bool | None = None
+    cuda_graphs: str | None = None
+    tuning: str | None = None
+    date: str = ""
+
+    @property
+    def open_fields(self) -> tuple[str, ...]:
+        """Names of the choices that are not stated."""
+        return tuple(name for name in SOFTWARE_VALUES if getattr(self, name) is None)
+
+    @property
+    def host_share(self) -> float:
+        """Host time of a kernel's start over that of eager code."""
+        graphs = {"layers": LAYER_GRAPHS, "step": 0.0}.get(self.cuda_graphs or "", 1.0)
+        return graphs * (COMPILED_HOST if self.compile else 1.0)
+
+    def is_eager(self, name: str) -> bool:
+        """Whether the kernels of `name` run apart; what is not stated does not, and a compiler fuses."""
+        return getattr(self, name) == EAGER and not (self.compile and name in COMPILED)
+
+    def filled(self, values: dict[str, Any]) -> Software:
+        """The same with `values` where nothing is stated."""
+        return replace(self, **{name: values[name] for name in self.open_fields if name in values})
+
+
+def software_problems(software: Software) -> Iterator[Problem]:
+    """Values that no field of it takes."""
+    for name, known in SOFTWARE_VALUES.items():
+        value = getattr(software, name)
+        if value is not None and value not in known:
+            yield Problem(f"software.{name}", f"{value!r} is unknown; known are {', '.join(map(str, known))}")
+
+
+FIELDS = tuple(item.name for item in fields(Software))

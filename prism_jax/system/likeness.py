@@ -1,0 +1,96 @@
+"""A device that is like a known one: stated figures replace its own, the rest is taken over; and how far that may err.
+
+A lower power limit lowers the clock, and with it the rate of matrix products. Above the knee of its voltage curve a chip draws
+P ~ c f^3 (voltage rises with the clock), so at a limit that holds it back f ~ P^(1/3); memory keeps its own clock. Source:
+dynamic power C V^2 f with V ~ f; stage sweeps of A100 under 38 clocks (Perseus, arXiv 2312.06902) follow exponent 3, those of A40
+exponents 1 to 2, which is why the exponent is uncertain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import exp, hypot, log
+from typing import Any
+
+from . import catalog
+from .hardware import Device
+
+POWER_EXPONENT = 1 / 3
+# Logarithmic standard deviations of the step time.
+# SAME_KIND: what matrix products of devices of one generation were expected to differ by before any run (`gemm` at level `device`
+#     in inference/cost_model/step_times_terms.py).
+# POWER_SD, per unit of log power: exponents from 1/3 to 2/3, half of that apart.
+# SHARE_SD, per unit of log rate: shares of the peak fall as peaks grow (gemm_max in cost/presets/efficiency.toml: 0.87 of A100's,
+#     0.81 of H100's, 0.69 of B200's peak, which are 3.2 and 7.2 times A100's: 0.06 and 0.12, and 0.19 from H100 to B200).
+SAME_KIND = 0.05
+POWER_SD = 1 / 6
+SHARE_SD = 0.15
+_SIDE = 1.645  # standard deviations to either side of a 90 % interval
+
+
+def device_like(
+    like: str | Device, *, name: str = "", peak_flops_per_s: Mapping[str, float] | None = None, **figures: Any
+) -> Device:
+    """A device made from a known one.
+
+    Args:
+        like: a preset's name, or a Device.
+        name: its own; by default that of `like` with "-like" behind.
+        peak_flops_per_s: dtype -> dense peak. Other dtypes of `like` change in proportion; a power limit changes none then.
+        figures: other fields of `Device` in SI units, such as `power_watts`, `hbm_bytes`, `hbm_bytes_per_s`, `likeness_sd`.
+
+    Raises:
+        SpecError: no such device, or an impossible figure.
+
+    Example:
+        >>> round(device_like("h100-sxm", power_watts=500).peak("bf16") / 1e12)
+        884
+    """
+    base = catalog.device(like) if isinstance(like, str) else like
+    power = figures.get("power_watts", base.power_watts)
+    peaks = _peaks(base, peak_flops_per_s, power)
+    sd = _likeness_sd(base, peaks, figures.get("hbm_bytes_per_s", base.hbm_bytes_per_s), power, bool(peak_flops_per_s))
+    known = base.like or base.name
+    about = {"like": known, "likeness_sd": sd, "source": f"like {known}", "name": name or f"{known}-like"}
+    return replace(base, **(about | {"peak_flops_per_s": peaks} | figures))
+
+
+def device_notes(device: Device) -> tuple[str, ...]:
+    """What a device that is only alike means for predictions, in words."""
+    if not device.likeness_sd:
+        return ()
+    known = f"device like {device.like}" if device.like else f"no device of the kind of {device.name} was calibrated"
+    wide = (
+        f"{exp(_SIDE * device.likeness_sd) - 1.0:.0%} to either side (log standard deviation {device.likeness_sd:.3f})"
+    )
+    return (f"{known}: interval widened by {wide}",)
+
+
+def _peaks(base: Device, stated: Mapping[str, float] | None, power: float) -> dict[str, float]:
+    """Dense peaks: as stated, the others in proportion; without any, lower by the clock at a lower power limit."""
+    if stated:
+        ratios = [log(peak / base.peak_flops_per_s[dtype]) for dtype, peak in stated.items() if _has(base, dtype, peak)]
+        scale = exp(sum(ratios) / len(ratios)) if ratios else 1.0
+    else:
+        scale = min(1.0, power / base.power_watts) ** POWER_EXPONENT if power > 0 else 1.0
+    return {dtype: peak * scale for dtype, peak in base.peak_flops_per_s.items()} | dict(stated or {})
+
+
+def _has(base: Device, dtype: str, peak: float) -> bool:
+    return dtype in base.peak_flops_per_s and peak > 0
+
+
+def _likeness_sd(base: Device, peaks: Mapping[str, float], bytes_per_s: float, power: float, has_peaks: bool) -> float:
+    """Logarithmic standard deviation of what the likeness leaves open; that of `base` counts too."""
+    shared = next(iter(base.peak_flops_per_s))
+    changed = [
+        0.0 if has_peaks else POWER_SD * _log_ratio(power, base.power_watts),
+        SHARE_SD * _log_ratio(peaks[shared], base.peak_flops_per_s[shared]) if has_peaks else 0.0,
+        SHARE_SD * _log_ratio(bytes_per_s, base.hbm_bytes_per_s),
+    ]
+    return hypot(SAME_KIND, base.likeness_sd, *changed)
+
+
+def _log_ratio(figure: float, other: float) -> float:
+    return log(figure / other) if figure > 0 else 0.0
