@@ -1,9 +1,10 @@
 """Effects of single kernels and switches: measured pairs of runs that differ in software alone, against the predicted ratio.
 
-python experiments/software_effects/run.py TABLE... [--json]
+python experiments/software_effects/run.py SCORES.json TABLE... [--json]
 
-A pair is two rows of one source with the same model, cluster and plan and other software. Predictions come from a calibration
-that has not seen the source. The trivial prediction is that software changes nothing.
+SCORES.json is what `prism-jax validate steps TABLE... --leave-out source --json` printed for the same tables: every row is
+predicted by a calibration that has not seen its source. A pair is two rows of one source with the same model, cluster and plan
+and other software. The trivial prediction is that software changes nothing.
 """
 
 from __future__ import annotations
@@ -11,19 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
-import jax
 import numpy as np
 
-from inference.cost_model.step_folds import step_folds
 from inference.cost_model.step_rows import usable
 from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.software.choices import SOFTWARE_VALUES, Software
-from prism_jax.validation import validate_steps
 
 BEYOND = 0.03  # ratios nearer to one than this have no sign worth scoring
 FEW = 4  # pairs of a source below which its figures are not printed apart
@@ -61,11 +59,13 @@ class Pair:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scores", type=Path)
     parser.add_argument("tables", type=Path, nargs="+")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     rows = [row for table in given.tables for row in read_step_rows(table)]
-    pairs = scored(rows)
+    predicted = {row["id"]: row["predicted_s"] for row in json.loads(given.scores.read_text())["rows"]}
+    pairs = scored(rows, predicted)
     if given.json:
         print(json.dumps([asdict(pair) for pair in pairs], indent=1))
         return
@@ -81,18 +81,16 @@ def main() -> None:
             _line(name, own)
 
 
-def scored(rows: Sequence[StepRow]) -> list[Pair]:
-    """All pairs, every source predicted by a calibration without it."""
+def scored(rows: Sequence[StepRow], predicted: Mapping[str, float | None]) -> list[Pair]:
+    """All pairs.
+
+    Args:
+        predicted: seconds by the id of a row.
+    """
     found = [(a, b) for group in _alike(usable(rows)) for a, b in combinations(group, 2) if _one_thing(a, b)]
-    needed = {row.id: row for pair in found for row in pair}
-    folds = step_folds(rows, "source", key=jax.random.key(0))
-    outcome = validate_steps(
-        list(needed.values()), calibration_of=lambda row: folds[row.source], deterministic_only=True
-    )
-    predicted = {row.id: row.predicted_s for row in outcome.rows}
     pairs = []
     for one, other in found:
-        before, after = predicted[one.id], predicted[other.id]
+        before, after = predicted.get(one.id), predicted.get(other.id)
         if before and after and one.measured_s and other.measured_s:
             pairs.append(Pair(one.source, _switched(one, other), other.measured_s / one.measured_s, after / before))
     return pairs
