@@ -74,7 +74,7 @@ MEASURED = ("ampere", "hopper", "blackwell")  # generations with tables of kerne
 _UNMEASURED = {("gemm", Level.GENERATION): 0.30, ("memory", Level.GENERATION): 0.20}
 _OF_SOFTWARE = (  # how far kernels are from what their bytes, launches and speeds in the presets say
     Assumed("attention", Level.ATTENTION, 0.20),
-    Assumed("memory", Level.NORM, 0.10),
+    Assumed("memory", Level.NORM, 0.03),
     Assumed("host", Level.COMPILE, 0.30),
     Assumed("host", Level.GRAPHS, 0.30),
     Assumed("micro_batch_s", Level.GRAPHS, 0.7),

@@ -41,7 +41,7 @@ class Software:
     """Choices of the software that runs a job; None: not stated.
 
     Attributes:
-        attention: eager: separate kernels for scores, scale, mask, softmax in fp32 and values, as plain PyTorch runs them;
+        attention: eager: separate kernels for scores, scale, mask, softmax and values, as plain PyTorch runs them;
             fused_softmax: scale, mask and softmax in one (Megatron-LM 2021); flash1, flash2: FlashAttention 1 and 2, and
             PyTorch's SDPA of the same years; flash3: FlashAttention-3, cuDNN's fused attention, Transformer Engine.
         norm: eager: an RMSNorm of separate PyTorch operations in fp32; fused: one kernel (Apex, Transformer Engine, Liger,

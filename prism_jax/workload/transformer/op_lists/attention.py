@@ -3,8 +3,8 @@
 Flash: FLOPs of the causal half, or of the window of it that a layer sees; traffic of queries, keys, values and output; the
 backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22):
 two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout with a one-byte mask; every
-pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask, cast, softmax in fp32 and cast apart, as in Hugging
-Face's `eager_attention_forward`.
+pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
+Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def _unfused(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[
 
 
 def _softmax(kernel: str, element: float, n_score: float) -> list[Kernel]:
-    """Scale, mask and softmax of `n_score` scores: in one kernel, or one after another with the softmax in fp32."""
+    """Scale, mask and softmax of `n_score` scores: in one kernel, or one after another."""
     if kernel == "fused_softmax":
         return [stream("softmax", "F", 2 * element * n_score), stream("softmax", "B", 3 * element * n_score)]
-    apart = (2 * element + 2 * element) + (element + 4) + 8 + (4 + element)  # scale, mask, cast, softmax, cast
-    back = (element + 4) + 12 + (4 + element) + 2 * element  # cast, softmax, cast, scale
-    return [stream("softmax", "F", apart * n_score, 5.0), stream("softmax", "B", back * n_score, 4.0)]
+    apart = 2 * element + 2 * element + 2 * element  # scale, mask, softmax
+    back = 3 * element + element + 2 * element  # softmax, mask, scale
+    return [stream("softmax", "F", apart * n_score, 3.0), stream("softmax", "B", back * n_score, 3.0)]

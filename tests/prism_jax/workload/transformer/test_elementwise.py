@@ -57,4 +57,4 @@ def test_a_softmax_apart_moves_more_than_a_fused_one() -> None:
     more = sum(
         op.hbm_bytes * sign for table, sign in ((eager, 1), (fused, -1)) for op in table.ops if op.name == "softmax"
     )
-    assert more == pytest.approx((28 - 4 + 28 - 6) * n_score)
+    assert more == pytest.approx((12 - 4 + 12 - 6) * n_score)
