@@ -114,7 +114,11 @@ def test_noise_free_step_is_that_of_the_prediction() -> None:
 def test_gradient_is_the_finite_difference(made: Any, name: str) -> None:
     found = made(name)
     assert np.all(found.gradient != 0.0)
-    np.testing.assert_allclose(found.gradient, found.difference, rtol=1e-3, atol=STEP**2 * found.value)
+    np.testing.assert_allclose(found.gradient, found.difference, rtol=AT_KINKS[name], atol=STEP**2 * found.value)
+
+
+# Exchanges of experts are close to where their window ends for some samples: a difference over the step sees both sides.
+AT_KINKS = {"dense": 1e-3, "experts": 1e-2}
 
 
 @pytest.mark.usefixtures("x64")
@@ -130,7 +134,7 @@ def test_gradient_is_the_finite_difference_of_predictions(name: str, field: str)
     high_s, low_s = (samples(name, 1.0 + sign * step) for sign in (1.0, -1.0))
     around = float((high_s - low_s) @ kernel_weights(len(high_s), P)) / (2.0 * STEP)
     plain = float(np.quantile(high_s, P) - np.quantile(low_s, P)) / (2.0 * STEP)
-    assert around == pytest.approx(gradient[index], rel=1e-3)
+    assert around == pytest.approx(gradient[index], rel=AT_KINKS[name])
     assert plain == pytest.approx(gradient[index], rel=0.1)
 
 
