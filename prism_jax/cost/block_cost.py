@@ -58,13 +58,13 @@ class BlockCost:
     def __add__(self, other: BlockCost) -> BlockCost:
         """Both; the first gathering and, backwards, the last scattering are those of the one that comes first."""
         xp = namespace(self.first_gather_s, other.first_gather_s)
-        has = self.first_gather_s > 0.0
+        none = 1.0 - xp.sign(self.first_gather_s)  # no select: JAX keeps one for the precision it was first traced in
         return BlockCost(
             self.compute_s + other.compute_s,
             self.n_launch + other.n_launch,
             self.comm_s + other.comm_s,
-            xp.where(has, self.first_gather_s, other.first_gather_s),
-            xp.where(has, self.last_scatter_s, other.last_scatter_s),
+            self.first_gather_s + none * other.first_gather_s,
+            self.last_scatter_s + none * other.last_scatter_s,
         )
 
     def times(self, count: int) -> BlockCost:

@@ -17,7 +17,7 @@ from prism_jax.io.tables.steps.table import count_support, read_step_rows
 from prism_jax.memory.breakdown import memory
 from prism_jax.workload.catalog import model as preset
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).resolve().parents[6] / ".." / "shared" / "data"
 STATED = StepRecord(
     "a", "src", model_name="Llama2-7B", seq_len=4096, gpu="A100-SXM-80GB", n_gpus=16, tp=2, pp=1, dp=8, cp=1, ep=1,
     sharding="zero1", micro_batch=1, global_batch=64, precision="bf16", recompute="none", measured_s=3.0,
