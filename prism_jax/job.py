@@ -12,7 +12,6 @@ from .calibration.calibration import Calibration, shipped
 from .calibration.key import CalibrationKey
 from .calibration.level import LevelFactor
 from .calibration.open_fields import OpenField, open_fields
-from .cost.correction import CostCorrection
 from .cost.efficiency import Efficiency
 from .framework import FRAMEWORKS, Framework, PlanDefaults, framework_of
 from .memory.breakdown import MemoryBreakdown, memory as memory_of_plan
@@ -74,11 +73,11 @@ class Job(ByContent):
         if calibration.site is not None:
             return ()
 
-        def correction_of(software: Software) -> CostCorrection:
-            return calibration.correction(CalibrationKey.of(self.cluster.device, self.framework, software))
+        def efficiency_of(software: Software) -> Efficiency:
+            return calibration.efficiency(CalibrationKey.of(self.cluster.device, self.framework, software))
 
         return open_fields(
-            self.model, self.cluster, self.plan, self.open_software, self.framework, correction_of, self.open_plan
+            self.model, self.cluster, self.plan, self.open_software, self.framework, efficiency_of, self.open_plan
         )
 
     def at_mean_of_open(self, eff: Efficiency) -> Efficiency:

@@ -154,4 +154,4 @@ def likeness(setting: CalibrationKey, calibration: Calibration, seed: int = 0) -
     """[draw] factors by which a device that is only alike may differ; 1 where its own site was measured, or nothing is drawn."""
     if setting.likeness_sd == 0.0 or calibration.site is not None or calibration.n_draw == 1:
         return np.ones(calibration.n_draw)
-    return np.exp(setting.likeness_sd * np.random.default_rng([seed, 3]).normal(size=calibration.n_draw))
+    return np.exp(setting.likeness_sd * np.random.default_rng([seed, 4]).normal(size=calibration.n_draw))

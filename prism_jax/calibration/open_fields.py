@@ -18,8 +18,7 @@ import numpy as np
 
 from .._typing import Floats
 from ..cost.block_cost import BlockCostModel
-from ..cost.correction import CostCorrection
-from ..cost.efficiency import efficiency
+from ..cost.efficiency import Efficiency
 from ..framework import Framework, framework_of
 from ..plan.plan import ParallelPlan, Software
 from ..software.usual import Odds, usual_odds
@@ -73,7 +72,7 @@ def open_fields(
     plan: ParallelPlan,
     names: Sequence[str],
     framework: str | Framework,
-    correction_of: Callable[[Software], CostCorrection],
+    efficiency_of: Callable[[Software], Efficiency],
     more: Sequence[tuple[str, Odds]] = (),
 ) -> tuple[OpenField, ...]:
     """The open fields of a job that matter to its step, widest first.
@@ -81,7 +80,7 @@ def open_fields(
     Args:
         plan: with the assumed values.
         names: open fields of its software.
-        correction_of: under which the step with such software is taken.
+        efficiency_of: constants of the device under such software, as calibrated.
         more: other open fields of the plan (`dtype`), with the odds of their values.
     """
     own, generation = framework_of(framework), cluster.device.generation
@@ -89,33 +88,23 @@ def open_fields(
         *((f"software.{name}", usual_odds(name, own, generation, plan.software.date)) for name in names),
         *((f"plan.{name}", odds) for name, odds in more),
     ]
-    variants = [(name, value, odds) for name, given in asked for value, odds in _apart(plan, name, given)]
+    others = {name: [one for one in given if one[0] != _value(plan, name)] for name, given in asked}
+    variants = [_with(plan, name, value) for name, given in others.items() for value, _ in given]
     if not variants:
         return ()
-    base = BlockCostModel(
-        model, cluster, plan, replace(efficiency(generation), correction=correction_of(plan.software))
-    )
-    others = (base.with_plan(_with(plan, name, value)) for name, value, _ in variants)
-    seconds = seconds_under([base, *(one.under(correction_of(one.plan.software)) for one in others)])
-    log_ratio = np.log(seconds[1:] / seconds[0])
-    found = [_field(plan, name, given, variants, log_ratio) for name, given in asked]
+    base = BlockCostModel(model, cluster, plan, efficiency_of(plan.software))
+    apart = [base.with_plan(one).under(efficiency_of(one.software).correction) for one in variants]
+    seconds = seconds_under([base, *apart])
+    log_ratio = iter(np.log(seconds[1:] / seconds[0]).tolist())
+    found = [_field(name, _value(plan, name), given, log_ratio) for name, given in others.items()]
     return tuple(sorted((one for one in found if one.sd > SMALLEST), key=lambda one: -one.sd))
 
 
-def _apart(plan: ParallelPlan, name: str, given: Odds) -> Iterator[tuple[Any, float]]:
-    """Values other than the assumed one."""
-    assumed = _value(plan, name)
-    yield from ((value, odds) for value, odds in given if value != assumed)
-
-
-def _field(
-    plan: ParallelPlan, name: str, given: Odds, variants: Sequence[tuple[str, Any, float]], log_ratio: Floats
-) -> OpenField:
-    own = [index for index, (of, _, _) in enumerate(variants) if of == name]
-    assumed, others = _value(plan, name), [variants[index] for index in own]
-    left = 1.0 - sum(odds for _, _, odds in others)
-    values, odds = zip((assumed, left), *((value, odds) for _, value, odds in others), strict=True)
-    return OpenField(name, values, odds, (0.0, *(float(log_ratio[index]) for index in own)))
+def _field(name: str, assumed: Any, others: Sequence[tuple[Any, float]], log_ratio: Iterator[float]) -> OpenField:
+    """The field of which as many ratios are taken as it has other values."""
+    every = [(assumed, 1.0 - sum(odds for _, odds in others), 0.0)]
+    every += [(value, odds, next(log_ratio)) for value, odds in others]
+    return OpenField(name, *zip(*every, strict=True))
 
 
 def _value(plan: ParallelPlan, name: str) -> Any:

@@ -7,7 +7,7 @@ that is. `compile` fuses what its eager kernels leave apart.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import Problem
@@ -97,6 +97,3 @@ def software_problems(software: Software) -> Iterator[Problem]:
         value = getattr(software, name)
         if value is not None and value not in known:
             yield Problem(f"software.{name}", f"{value!r} is unknown; known are {', '.join(map(str, known))}")
-
-
-FIELDS = tuple(item.name for item in fields(Software))

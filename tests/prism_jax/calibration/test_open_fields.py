@@ -40,7 +40,7 @@ def test_a_job_that_states_everything_has_none() -> None:
 
 def test_ratio_mean_and_spread_are_those_of_the_odds() -> None:
     plan = replace(PLAN, software=replace(STATED, norm="eager"))
-    (found,) = open_fields(MODEL, CLUSTER, plan, ["norm"], "fsdp", lambda _: NEUTRAL)
+    (found,) = open_fields(MODEL, CLUSTER, plan, ["norm"], "fsdp", lambda _: efficiency("hopper"))
     ratio = log(seconds(replace(PLAN, software=STATED)) / seconds(plan))
     assert (found.values, found.odds) == (("eager", "fused"), (pytest.approx(0.7), 0.3))
     assert found.log_ratio == (0.0, pytest.approx(ratio, rel=1e-9))
