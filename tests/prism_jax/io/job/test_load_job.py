@@ -1,11 +1,10 @@
-"""load_job: what a job file may say, and one line with place, field, value and remedy for everything that is wrong."""
+"""load_job: what a job file may say."""
 
 import json
 
 import pytest
 
 import prism_jax
-from prism_jax.errors import ConfigError
 from prism_jax.io.job.examples import example_files
 from prism_jax.io.job.load_job import load_job
 from prism_jax.job import Job
@@ -13,55 +12,13 @@ from prism_jax.plan.plan import Overlap
 from prism_jax.variability.catalog import default_for, preset
 from prism_jax.workload.catalog import model as model_preset
 from prism_jax.workload.transformer.spec import TransformerSpec, WindowSpec
-
-JOB = """\
-name: small
-model: llama-2-7b
-cluster:
-  preset: dgx-h100
-  n_devices: 64
-plan:
-  micro_batch: 1
-  global_batch: 64
-  seq_len: 4096
-  tp: 2
-  pp: 4
-  dp: 8
-variability: none
-"""
-INLINE_CLUSTER = """\
-cluster:
-  device: h100-sxm
-  n_devices: 64
-  tiers:
-    - {name: nvlink, n_devices: 8, bandwidth: 450 GB/s, latency: 2 us, in_switch: true}
-    - {name: spine, bandwidth: 400 Gbit/s, latency: 12 us, oversubscription: 7}
-"""
-PRESET_CLUSTER = "cluster:\n  preset: dgx-h100\n  n_devices: 64\n"
-
-
-@pytest.fixture
-def job_file(tmp_path, monkeypatch):
-    """Writes a text as `job.yaml` in an empty folder, which becomes the current one."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(text, name="job.yaml"):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return name
-
-    return write
+from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER, mistakes_of
 
 
 def transformer(job: Job) -> TransformerSpec:
     """Its model, which is one."""
     assert isinstance(job.model, TransformerSpec)
     return job.model
-
-
-def mistakes_of(path, overrides=()):
-    with pytest.raises(ConfigError) as error:
-        load_job(path, overrides)
-    return [str(mistake) for mistake in error.value.mistakes]
 
 
 def test_a_job_is_read(job_file):
@@ -225,192 +182,6 @@ def test_auto_dp_leaves_wrong_degrees_to_their_own_message(job_file, change):
 
 def test_public_name_is_the_same_function():
     assert prism_jax.load_job is load_job
-
-
-# (text to replace, replacement, expected part of the message), each against JOB
-BROKEN = [
-    ("  tp: 2", "  tpp: 2", "job.yaml:10:3 plan.tpp: unknown field, did you mean tp?"),
-    (
-        "  tp: 2",
-        "  tensor_parallel_size: 2",
-        "job.yaml:10:3 plan.tensor_parallel_size: unknown field, did you mean tp?",
-    ),
-    ("  tp: 2", "  zzz: 2", "plan.zzz: unknown field; known are micro_batch, global_batch"),
-    ("  tp: 2", "  tp: two", "job.yaml:10:3 plan.tp: 'two', but it must be an integer"),
-    ("  tp: 2", "  tp: 0", "job.yaml:10:3 plan.tp: 0, but it must be at least 1"),
-    ("  tp: 2", "  tp: -2", "job.yaml:10:3 plan.tp: -2, but it must be at least 1"),
-    ("  tp: 2", "  tp: 2.5", "plan.tp: 2.5, but it must be an integer"),
-    ("  tp: 2", "  tp: true", "plan.tp: True, but it must be an integer"),
-    ("  tp: 2", "  tp:", "plan.tp: is empty; it must be an integer"),
-    ("  tp: 2", "  tp: [2]", "plan.tp: [2], but it must be an integer"),
-    ("  tp: 2", "  tp: 2\n  tp: 4", "job.yaml:11:3 tp: written twice, first at job.yaml:10:3"),
-    ("  tp: 2", "  zero_stage: 4", "plan.zero_stage: 4, but it must be at most 3"),
-    ("  tp: 2", "  schedule: 1f1", "plan.schedule: '1f1' must be one of gpipe, 1f1b, interleaved"),
-    ("  tp: 2", "  schedule: 1f1", "did you mean 1f1b?"),
-    (
-        "  tp: 2",
-        "  dtype: bfloat16",
-        "plan.dtype: 'bfloat16' must be one of bf16, fp16, fp8, mxfp8, mxfp4, nvfp4, fp32",
-    ),
-    ("  tp: 2", "  recompute: true", "plan.recompute: True, but it must be text"),
-    ("  tp: 2", "  sequence_parallel: 1", "plan.sequence_parallel: 1, but it must be true or false"),
-    ("  tp: 2", "  overlap: true", "plan.overlap: True, but it must be a mapping of fields"),
-    ("  tp: 2", "  overlap: {ddp: true}", "job.yaml:10:13 plan.overlap.ddp: unknown field, did you mean dp?"),
-    ("  tp: 2", "  axis_order: [tp, pp]", "job.yaml:10:3 plan.axis_order: ['tp', 'pp'], but it must be an order of"),
-    (
-        "  tp: 2",
-        "  axis_order: [tp, cp, dp, ep]",
-        "job.yaml:10:28 plan.axis_order.3: 'ep' must be one of tp, cp, dp, pp",
-    ),
-    ("  tp: 2", "  layer_split: 4", "plan.layer_split: 4, but it must be a list"),
-    ("  seq_len: 4096\n", "", "job.yaml:6:1 plan.seq_len: is missing"),
-    (
-        "  dp: 8",
-        "  dp: 4",
-        "job.yaml:6:1 plan: tp*cp*dp*pp = 2*1*4*4 = 32, but the cluster has 64 devices. "
-        "Try dp=8; `dp: auto` in a job file finds it.",
-    ),
-    ("  dp: 8", "  dp: most", "job.yaml:12:3 plan.dp: 'most' must be an integer, in digits only, or auto"),
-    (
-        "  pp: 4\n  dp: 8",
-        "  pp: 3\n  dp: auto",
-        "job.yaml:12:3 plan.dp: no dp fills the cluster: tp*cp*pp = 2*1*3 = 6 does not "
-        "divide its 64 devices. Change a degree, or try cluster.n_devices=66.",
-    ),
-    ("  pp: 4\n  dp: 8", "  pp: 3", "job.yaml:6:1 plan: no dp fills the cluster"),
-    ("  tp: 2", "  dtype: fp8\n  tp: 3", "job.yaml:6:1 plan: tp*cp*dp*pp"),
-    ("name: small", "name: [a]", "job.yaml:1:1 name: ['a'], but it must be text"),
-    ("name: small", "nmae: small", "job.yaml:1:1 nmae: unknown field, did you mean name?"),
-    ("model: llama-2-7b\n", "", "job.yaml model: is missing"),
-    ("model: llama-2-7b", "model:", "job.yaml:2:1 model: is empty; it must be the name of a preset"),
-    ("model: llama-2-7b", "model: 7", "job.yaml:2:1 model: 7; it must be the name of a preset"),
-    (
-        "model: llama-2-7b",
-        "model: llama-2-7x",
-        "job.yaml:2:1 model: unknown model 'llama-2-7x'. Did you mean llama-2-7b",
-    ),
-    ("model: llama-2-7b", "model: {preset: 7}", "job.yaml:2:9 model.preset: 7, but it must be a text"),
-    (
-        "model: llama-2-7b",
-        "model: {preset: llama-2-7b, layers: 2}",
-        "model.layers: unknown field, did you mean n_layers?",
-    ),
-    (
-        "model: llama-2-7b",
-        "model: {preset: llama-2-7b, hf_config: x}",
-        "model.hf_config: cannot be combined with preset",
-    ),
-    (
-        "model: llama-2-7b",
-        "model: {preset: llama-2-7b, norm: rmsnorm}",
-        "model.norm: 'rmsnorm' must be one of layer, rms",
-    ),
-    (
-        "model: llama-2-7b",
-        "model: {preset: llama-2-7b, window: {size: 8, pattern: [local]}}",
-        "model.window.pattern.0: 'local' must be one of full, sliding, chunked",
-    ),
-    (
-        "model: llama-2-7b",
-        "model: {preset: llama-2-7b, sliding_window: 8}",
-        "model.sliding_window: unknown field, did you mean window.size?",
-    ),
-    ("model: llama-2-7b", "model: {preset: llama-2-7b, moe: {top_k: 2}}", "preset llama-2-7b has no moe"),
-    ("model: llama-2-7b", "model: {hf_config: absent.json}", "job.yaml:2:9 model.hf_config: "),
-    ("model: llama-2-7b", "model: {n_layers: 4, hidden: 512}", "job.yaml:2:1 model.n_heads: is missing"),
-    ("model: llama-2-7b", "model: {preset: deepseek-v3, moe: {imbalance: 0.5}}", "0.5, but it must be at least 1"),
-    ("  preset: dgx-h100", "  preset: dgx-h10", "job.yaml:4:3 cluster.preset: unknown cluster 'dgx-h10'. Did you mean"),
-    ("  preset: dgx-h100\n", "", "job.yaml:3:1 cluster: needs a preset"),
-    ("  n_devices: 64", "  n_gpus: 64", "job.yaml:5:3 cluster.n_gpus: unknown field, did you mean n_devices?"),
-    ("  n_devices: 64", "  n_devices: '64'", "cluster.n_devices: '64', but it must be an integer"),
-    ("  n_devices: 64", "  device:", "job.yaml:5:3 cluster.device: is empty; it must be the name of a device"),
-    ("  n_devices: 64", "  n_devices:", "job.yaml:5:3 cluster.n_devices: is empty"),
-    ("  n_devices: 64", "  tiers:", "job.yaml:5:3 cluster.tiers: is empty"),
-    ("  n_devices: 64", "  node_size: 0", "cluster.node_size: 0, but it must be at least 1"),
-    ("  preset: dgx-h100", "  device: {n_sm: 0}", "cluster.device.peak: is missing"),
-    ("  preset: dgx-h100", "  device: {preset: h100-sxm, preset: x}", "written twice"),
-    ("  preset: dgx-h100", "  device: {preset: h100-sxm, generatoin: x}", "unknown field, did you mean generation?"),
-    ("  preset: dgx-h100", "  tiers: {a: {}}", "job.yaml:3:1 cluster: needs a preset"),
-    ("cluster:\n  preset: dgx-h100\n  n_devices: 64\n", "cluster: []\n", "job.yaml:3:1 cluster: []; it must be"),
-    ("  n_devices: 64", "  device: h1000", "job.yaml:5:3 cluster.device: unknown device 'h1000'. Did you mean"),
-    ("  n_devices: 64", "  device: 5", "job.yaml:5:3 cluster.device: 5; it must be the name of a device"),
-    (
-        "  n_devices: 64",
-        "  device: {preset: h100-sxm, hbm: 96}",
-        "cluster.device.hbm: 96 has no unit. Write memory with its unit",
-    ),
-    ("  n_devices: 64", "  device: {hbm: 1}", "cluster.device.hbm: 1 has no unit"),
-    (
-        "  n_devices: 64",
-        "  tiers: {nvlnk: {}}",
-        "job.yaml:5:11 cluster.tiers.nvlnk: unknown tier, did you mean nvlink?",
-    ),
-    (
-        "  n_devices: 64",
-        "  tiers: {nvlink: {bandwidth: 9 Gb/s}}",
-        "cluster.tiers.nvlink.bandwidth: unit 'Gb/s' may mean bits or",
-    ),
-    ("  n_devices: 64", "  tiers: {nvlink: {bandwidth: 0 GB/s}}", "'0 GB/s' is zero, but it must be positive"),
-    ("  n_devices: 64", "  tiers: {nvlink: {oversubscription: 0.5}}", "0.5, but it must be at least 1"),
-    ("  n_devices: 64", "  tiers: []", "cluster.tiers: [], but it must be a list of tiers, innermost first"),
-    ("  n_devices: 64", "  tiers: [{name: a}]", "job.yaml:5:11 cluster.tiers.0.bandwidth: is missing"),
-    ("  n_devices: 64", "  tiers: [3]", "cluster.tiers.0: 3, but it must be a mapping of fields"),
-    ("variability: none", "variability:", "job.yaml:13:1 variability: is empty. Name a preset"),
-    ("variability: none", "variability: 3", "job.yaml:13:1 variability: 3. Name a preset"),
-    ("variability: none", "variability: noone", "job.yaml:13:1 variability: "),
-    (
-        "variability: none",
-        "variability: {preset: [a]}",
-        "variability.preset: ['a'], but it must be the name of a preset",
-    ),
-    ("model: llama-2-7b", "model: {kind: [a]}", "job.yaml:2:9 model.kind: ['a'], but it must be a text"),
-    ("variability: none", "variability: {gemmm: {}}", "job.yaml:13:15 variability"),
-    ("variability: none", "variability: {gem-m: {}}", "job.yaml:13:15 variability.gem-m: unknown field"),
-    ("variability: none", "variability: {gemm: {gpu: {kind: normall}}}", "job.yaml:13:28 variability.gemm.gpu.kind: "),
-    ("variability: none", "variability: {stalls: [{step_prob: 2}]}", "job.yaml:13:24 variability.stalls.0"),
-]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"), BROKEN, ids=[f"{index}-{new.strip()[:30]}" for index, (_, new, _) in enumerate(BROKEN)]
-)
-def test_mistake_names_place_field_value_and_remedy(job_file, old, new, message):
-    assert old in JOB
-    found = mistakes_of(job_file(JOB.replace(old, new, 1)))
-    assert found
-    assert any(message in line for line in found), found
-    assert all(line.startswith("job.yaml") for line in found)
-
-
-def test_all_mistakes_are_listed_in_the_order_of_the_file(job_file):
-    text = (
-        JOB.replace("name: small", "nam: small")
-        .replace("64\nplan", "x\nplan")
-        .replace("tp: 2", "tp: 0")
-        .replace("none", "nope")
-    )
-    places = [line.split(" ")[0] for line in mistakes_of(job_file(text))]
-    assert places == ["job.yaml:1:1", "job.yaml:5:3", "job.yaml:10:3", "job.yaml:13:1"]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["plan.tp=x"], "--set plan.tp=x: 'x', but it must be an integer"),
-        (["plan.tpp=4"], "--set plan.tpp=4: unknown field; known are|did you mean"),
-        (["plann.tp=4"], "--set plann.tp=4 plann: unknown field, did you mean plan?"),
-        (["plan.tp"], "--set plan.tp: expected FIELD=VALUE"),
-        (["=4"], "--set =4: expected FIELD=VALUE"),
-        (["plan..tp=4"], "--set plan..tp=4: expected FIELD=VALUE"),
-        (["plan.tp=[1"], "--set plan.tp=[1: not valid YAML"),
-        (["plan.tp.x=1"], "--set plan.tp.x=1: plan.tp is 2, a plain value without fields"),
-        (["cluster.tiers.nvlink.latency=3 GB"], "unit 'GB' is a unit of memory, not of time"),
-        (["plan.tp=0", "plan.pp=0"], "--set plan.pp=0: 0, but it must be at least 1"),
-    ],
-)
-def test_mistakes_of_overrides_name_the_option(job_file, overrides, message):
-    found = mistakes_of(job_file(JOB), overrides)
-    assert any(part in line for part in message.split("|") for line in found), found
 
 
 def test_overrides_replace_and_add_fields(job_file):
