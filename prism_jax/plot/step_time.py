@@ -72,9 +72,7 @@ def _plot_constant(distribution: StepTimeDistribution, ax: Axes) -> Axes:
 
 def _curve(distribution: StepTimeDistribution) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles at LEVELS and their standard errors."""
-    time_s = np.quantile(distribution.samples_s, LEVELS)
-    estimates = np.quantile(distribution.batches_s, LEVELS, axis=1)
-    return time_s, estimates.std(axis=1, ddof=1) / np.sqrt(estimates.shape[1])
+    return np.array([[distribution.quantile(p), distribution.mc_error(p)] for p in LEVELS]).T
 
 
 def _mark(ax: Axes, distribution: StepTimeDistribution, p: float, marker: str) -> None:
