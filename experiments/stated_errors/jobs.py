@@ -1,4 +1,4 @@
-"""Jobs of all shapes and families, and what they are made of."""
+"""Jobs of all shapes and kinds of variability, and what they are made of."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHAPES: Mapping[str, Mapping[str, object]] = {
     "cp 2": {"dp": 8, "cp": 2},
     "fsdp": {"dp": 16, "sharding": "fsdp"},
     "interleaved": {"dp": 8, "pp": 4, "schedule": "interleaved", "virtual_stages": 2},
-    "zero bubble": {"dp": 8, "pp": 4, "schedule": "zb-h1"},
+    "zero bubble": {"dp": 8, "pp": 4, "schedule": "zb_h1"},
 }
 MIXED_CALLS = compute_varies(gpu=LogNormal(0.02), node=LogNormal(0.01), call=Normal(0.02))
 TREES: Mapping[str, Variability] = {
@@ -56,8 +56,12 @@ TREES: Mapping[str, Variability] = {
     "frequent stalls": Variability("", MIXED_CALLS, stalls=(Stall(0.3, 0.002, 0.05),)),
     "regimes": Variability("", MIXED_CALLS | network_varies(node=LogNormal(0.03), regime=LogNormal(0.15)), LogNormal(0.01)),
 }
-MIXED = [
-    (shape, tree)
-    for i, tree in enumerate(TREES)
-    for shape in [[*SHAPES][i % 9], [*SHAPES][(2 * i + 3) % 9], [*SHAPES][(5 * i + 1) % 9]]
-]
+
+def mixed_jobs() -> dict[str, Job]:
+    """Twenty-five jobs: every kind of variability in two or three shapes."""
+    shapes, found = list(SHAPES), {}
+    for i, (name, tree) in enumerate(TREES.items()):
+        for place in (i, 2 * i + 3, 5 * i + 1)[: 3 - i % 2]:
+            shape = shapes[place % len(shapes)]
+            found[f"{name}, {shape}"] = job_of(tree, **SHAPES[shape])  # type: ignore[arg-type]
+    return found

@@ -21,7 +21,7 @@ from ..errors import DataError
 from .monte_carlo import level_error, quantile
 
 OF_DRAWS = 0.5  # of the allowed misses
-FARTHEST = 0.25  # of the tail beyond p may lie beyond the level that bounds p; farther out randomisations say too little
+FARTHEST = 0.1  # of the tail beyond p may lie beyond the level that bounds p; farther out randomisations say too little
 
 
 @dataclass(frozen=True)
