@@ -61,7 +61,7 @@ def mixed_jobs() -> dict[str, Job]:
     """Twenty-five jobs: every kind of variability in two or three shapes."""
     shapes, found = list(SHAPES), {}
     for i, (name, tree) in enumerate(TREES.items()):
-        for place in (i, 2 * i + 3, 5 * i + 1)[: 3 - i % 2]:
+        for place in (i, i + 2, i + 5)[: 3 - i % 2]:
             shape = shapes[place % len(shapes)]
             found[f"{name}, {shape}"] = job_of(tree, **SHAPES[shape])  # type: ignore[arg-type]
     return found
