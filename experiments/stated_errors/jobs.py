@@ -16,12 +16,12 @@ MODEL = TransformerSpec("small", n_layers=16, hidden=2048, n_heads=16, ffn_hidde
 N_MICRO_BATCH = 8
 
 
-def compute_varies(**parts: Family) -> Mapping[str, ClassVariability]:
+def compute_varies(**parts: Family) -> dict[str, ClassVariability]:
     """All compute classes with the same families."""
     return dict.fromkeys(COMPUTE_CLASSES, ClassVariability(**parts))
 
 
-def network_varies(**parts: Family) -> Mapping[str, ClassVariability]:
+def network_varies(**parts: Family) -> dict[str, ClassVariability]:
     """All collectives with the same families."""
     return dict.fromkeys(COLLECTIVES, ClassVariability(**parts))
 
@@ -48,14 +48,19 @@ TREES: Mapping[str, Variability] = {
     "normal": Variability("", compute_varies(gpu=Normal(0.03), call=Normal(0.03))),
     "log-normal 20 %": Variability("", compute_varies(gpu=LogNormal(0.2))),
     "mixture": Variability("", compute_varies(gpu=Mixture(0.01, 0.02, 1.15, 0.02), call=Normal(0.01))),
-    "mixed network": Variability("", network_varies(node=Mixture(0.05, 0.05, 2.0, 0.1)) | compute_varies(gpu=Normal(0.02))),
+    "mixed network": Variability(
+        "", network_varies(node=Mixture(0.05, 0.05, 2.0, 0.1)) | compute_varies(gpu=Normal(0.02))
+    ),
     "gamma": Variability("", compute_varies(gpu=Gamma(0.1), call=Gamma(0.05))),
     "Student t 2.1": Variability("", compute_varies(gpu=StudentT(0.02, 2.1))),
     "Student t 4": Variability("", compute_varies(gpu=StudentT(0.02, 4.0), call=Normal(0.02))),
     "stalls": Variability("", MIXED_CALLS, stalls=(Stall(0.05, 0.0, 0.2), Stall(0.0, 0.001, 0.5))),
     "frequent stalls": Variability("", MIXED_CALLS, stalls=(Stall(0.3, 0.002, 0.05),)),
-    "regimes": Variability("", MIXED_CALLS | network_varies(node=LogNormal(0.03), regime=LogNormal(0.15)), LogNormal(0.01)),
+    "regimes": Variability(
+        "", MIXED_CALLS | network_varies(node=LogNormal(0.03), regime=LogNormal(0.15)), LogNormal(0.01)
+    ),
 }
+
 
 def mixed_jobs() -> dict[str, Job]:
     """Twenty-five jobs: every kind of variability in two or three shapes."""

@@ -46,7 +46,9 @@ def outside(figures: dict[str, Any]) -> list[str]:
     """Which figures are outside their bar."""
     shares = {name: found["all"] for name, found in figures.items() if name != "guarantee"}
     wrong = [f"{name}: {share:.3f}" for name, share in shares.items() if not BAR[0] <= share <= BAR[1]]
-    held_too_rarely = [f"{name}: {row['share']:.4f}" for name, row in figures["guarantee"].items() if row["share"] < LEAST_HELD]
+    held_too_rarely = [
+        f"{name}: {row['share']:.4f}" for name, row in figures["guarantee"].items() if row["share"] < LEAST_HELD
+    ]
     return wrong + held_too_rarely
 
 

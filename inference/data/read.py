@@ -12,6 +12,7 @@ import pandas as pd
 from prism_jax.errors import DataError
 from prism_jax.io.traces.logs.scalars.table import is_step_table
 
+from ..order import in_one_order
 from .choose import refuse_unknown
 from .clean import Clean, clean
 from .columns import TO_SECONDS, Column
@@ -25,7 +26,6 @@ from .formats.step_logs import read_mlperf, read_training_log
 from .measurements import CleaningReport, Measurements
 from .names import plain
 from .options import Options, understand_options
-from .order import in_one_order
 from .repeats import copied_rows
 from .resolve import resolve, wanted
 from .runs_table import join_runs, missing_half

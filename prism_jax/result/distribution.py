@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import stdtrit
 
 from .guarantee import Guarantee, independent_bound, randomised_bound
-from .monte_carlo import quantile, quantile_error, stated_error
+from .monte_carlo import half_width, quantile, stated_error
 from .step_times import SampleStatistics
 
 
@@ -55,8 +54,7 @@ class StepTimeDistribution(SampleStatistics):
 
     def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
         """Interval of the quantile `p` of the modelled distribution, seconds: Monte Carlo error alone."""
-        error = quantile_error(self.samples_s, self.batches_s, p)
-        half = float(stdtrit(len(self.batches_s) - 1, 0.5 + 0.5 * level)) * error
+        half = half_width(self.samples_s, self.batches_s, p, 0.5 + 0.5 * level)
         return self.quantile(p) - half, self.quantile(p) + half
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:

@@ -88,8 +88,8 @@ def randomised_bound(
     farthest = 1.0 - FARTHEST * (1.0 - p)
     if level > farthest:
         raise DataError(
-            f"{n} randomisations bound the {p:g} quantile with confidence {confidence:g} no lower than by the {min(level, 1.0):.4g} "
-            f"quantile, but only up to {farthest:.4g} are there enough samples; simulate more"
+            f"{n} randomisations bound the {p:g} quantile with confidence {confidence:g} no lower than by the "
+            f"{min(level, 1.0):.4g} quantile, but only up to {farthest:.4g} are there enough samples; simulate more"
         )
     return Guarantee(p, confidence, float(quantile(samples_s, level)), "randomisations")
 

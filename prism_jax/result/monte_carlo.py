@@ -5,9 +5,9 @@ The error of a quantile is first one of its level: with F_b(t) the share of rand
     s(p)^2 = mean over levels p' near p of  var_b F_b(q(p')) / n_b
 
 and the quantile function of all samples turns a level p +- 2 s into seconds. Shares are sums over what was drawn, so that their
-variance is right however few samples lie beyond the quantile, where quantiles of single randomisations are cut off; between distant
-levels the quantile function is smooth, where the density at one point is not. A few levels are averaged because strata meet single
-levels exactly: half of all Sobol points lie below the median in every randomisation.
+variance is right however few samples lie beyond the quantile, where quantiles of single randomisations are cut off; between
+distant levels the quantile function is smooth, where the density at one point is not. A few levels are averaged because strata
+meet single levels exactly: half of all Sobol points lie below the median in every randomisation.
 
 Source: Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
 """
@@ -27,6 +27,7 @@ SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")  # samples that 
 NEAR = np.linspace(-0.1, 0.1, 5)  # of p (1 - p): levels whose variances are averaged
 REACH = 2.0  # level errors to either side at which the quantile function is read
 INTERPOLATION = 3e-4  # of the distance from the median, or of the spread: what maps of scores and grids leave
+DEGREES = 2  # of freedom per randomisation but one: levels that are averaged err in part by themselves
 TWO_SIDED, NORMAL = 0.975, 1.959964  # the probability for which errors are calibrated, and its normal score
 
 
@@ -60,15 +61,23 @@ def quantile_error(
     return error * float(quantile(samples_s, high) - quantile(samples_s, low)) / (high - low)
 
 
+def half_width(
+    samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float, prob: float
+) -> float:
+    """How far the quantile lies from the truth at most with probability `prob` on either side: Student's t."""
+    degrees = DEGREES * (len(batches_s) - 1)
+    return float(stdtrit(degrees, prob)) * quantile_error(samples_s, batches_s, p)
+
+
 def stated_error(
     samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float
 ) -> float:
     """Error such that the truth lies within 1.96 of it as often as within a known standard error: in 95 % of repeats.
 
     Notes:
-        Randomisations are few, so that theirs is a Student interval; where hardly anything is drawn at random, as if all were strata,
-        interpolation is the larger part.
+        Randomisations are few, so that theirs is a Student interval; where hardly anything is drawn at random, interpolation is
+        the larger part.
     """
-    drawn = quantile_error(samples_s, batches_s, p) * float(stdtrit(len(batches_s) - 1, TWO_SIDED)) / NORMAL
+    drawn = half_width(samples_s, batches_s, p, TWO_SIDED) / NORMAL
     low, middle, high, here = quantile(samples_s, [0.16, 0.5, 0.84, p])
     return float(np.hypot(drawn, INTERPOLATION * max(abs(here - middle), 0.5 * (high - low))))

@@ -253,8 +253,8 @@ def survival_table(time_s: Floats, weight: Floats) -> Table:
 def survival_steps(time_s: Floats, weight: Floats) -> Table:
     """The same without interpolation: a staircase that falls at every column by the column's weight.
 
-    Staircases of parts of the columns average to that of all, which tables of parts do not: between the few columns of a part they
-    interpolate more widely than the table of all does. So the error of the whole shows in the staircases of its parts.
+    Staircases of parts of the columns average to that of all, which tables of parts do not: between the few columns of a part
+    they interpolate more widely than the table of all does. So the error of the whole shows in the staircases of its parts.
     """
     order = np.argsort(time_s)[::-1]
     end = np.cumsum(weight[order] / weight.sum())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.result import StepTimeDistribution, StepTimes
 from prism_jax.errors import DataError
+from prism_jax.result import StepTimeDistribution, StepTimes
 from prism_jax.result.guarantee import independent_bound
 from prism_jax.result.html_table import html_table
 
@@ -65,7 +65,7 @@ def test_interval_is_a_student_interval_around_the_quantile() -> None:
     assert (low + high) / 2 == pytest.approx(result.quantile(0.95))
     assert high - low == pytest.approx(2 * 1.959964 * result.mc_error(0.95), rel=0.01)
     narrow = np.ptp(result.interval(0.95, 0.9))
-    assert (high - low) / narrow == pytest.approx(2.364624 / 1.894579, rel=1e-5)  # t of 7 degrees of freedom
+    assert (high - low) / narrow == pytest.approx(2.144787 / 1.761310, rel=1e-5)  # t of 14 degrees of freedom
 
 
 def test_a_distribution_answers_as_step_times_do() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.data.order import in_one_order
 from inference.fit import measured
 from inference.models import model_named
+from inference.order import in_one_order
 from tests.inference.models.test_kernels import simulated as kernels
 from tests.inference.models.test_overlap import simulated as overlap
 

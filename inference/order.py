@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ def _order(frame: pd.DataFrame) -> NDArray[np.intp]:
     return np.lexsort(keys) if keys else np.arange(len(frame))
 
 
-def _codes(values: pd.Series) -> tuple[NDArray[np.int64], int]:
+def _codes(values: Any) -> tuple[NDArray[np.int64], int]:
     """Position of every value among the sorted distinct ones, blank first, and how many positions there are."""
     codes, distinct = pd.factorize(values, sort=True)
     return codes.astype(np.int64) + 1, len(distinct) + 1
