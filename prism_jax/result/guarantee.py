@@ -5,8 +5,8 @@ assumption: the k-th smallest of n is at least the p-quantile with probability P
 randomisations of a weighted estimate there are no independent steps, and Student's t on their shares bounds the quantile's level.
 Refits to reweighted data are draws of the quantile itself: their spread bounds it, not that of their mean.
 
-Of the first two, half of the allowed misses is spent on the draws. The other half is left for what neither kind knows of: shares of
-few randomisations are not quite normal, and between columns and strata one interpolates.
+Of the first two, half of the allowed misses is spent on the draws. The other half is left for what neither kind knows of: shares
+of few randomisations are not quite normal, and between columns and strata one interpolates.
 """
 
 from __future__ import annotations
