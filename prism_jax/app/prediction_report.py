@@ -92,7 +92,7 @@ def _guarantee(distribution: StepTimeDistribution) -> tuple[GuaranteeFacts | Non
     try:
         found = distribution.guarantee()
     except DataError as error:
-        return None, (f"no bound is guaranteed: {error}",)
+        return None, (f"no bound: {error}",)
     return GuaranteeFacts(found.p, found.confidence, found.bound_s, found.kind, found.sentence()), ()
 
 

@@ -18,7 +18,7 @@ class StepTimeDistribution(SampleStatistics):
 
     Attributes:
         samples_s: [sample] equally likely step times, sorted.
-        batches_s: [batch, batch_sample] the same from independent randomisations, for the Monte Carlo error.
+        batches_s: [batch, batch_sample] the same from independent randomisations, each sorted, for the Monte Carlo error.
         deterministic_s: step time without any variability.
         method: "symmetric" or "brute_force".
         n_samples: simulated columns (symmetric) or steps (brute force).

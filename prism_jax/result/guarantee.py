@@ -85,11 +85,9 @@ def randomised_bound(
     """
     n = len(batches_s)
     level = p + float(stdtrit(n - 1, _sure(confidence))) * level_error(samples_s, batches_s, p)
-    farthest = 1.0 - FARTHEST * (1.0 - p)
-    if level > farthest:
+    if level > 1.0 - FARTHEST * (1.0 - p):
         raise DataError(
-            f"{n} randomisations bound the {p:g} quantile with confidence {confidence:g} no lower than by the "
-            f"{min(level, 1.0):.4g} quantile, but only up to {farthest:.4g} are there enough samples; simulate more"
+            f"{n} randomisations differ too much to bound the {p:g} quantile at confidence {confidence:g}; simulate more"
         )
     return Guarantee(p, confidence, float(quantile(samples_s, level)), "randomisations")
 
