@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -119,22 +119,23 @@ class _Lines:
 
 
 class Seen:
-    """Refuses a row that is the same as one before.
-
-    A copied row would count twice. What was measured twice differs at least in a column such as `id`.
-    """
+    """Finds rows that are the same as one before, which would count twice."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, str] = {}
 
-    def check(self, values: Sequence[str], place: str) -> None:
+    def before(self, values: Iterable[str], place: str) -> str:
+        """The place of the first row with these values, if it is not this one; else empty."""
+        mark = blake2b("\x1f".join(values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        before = self._places.setdefault(mark, place)
+        return "" if before == place else before
+
+    def check(self, values: Iterable[str], place: str) -> None:
         """Notes a row.
 
         Raises:
             DataError: the same values stood in a row before; names both.
         """
-        mark = blake2b("\x1f".join(values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        before = self._places.setdefault(mark, place)
-        if before != place:
+        if before := self.before(values, place):
             remedy = "Keep one; if both were measured, tell them apart by an id"
-            raise DataError(f"{place}: the same row as {before.rpartition(' ')[2]} above. {remedy}.")
+            raise DataError(f"{place}: the same row as {before}. {remedy}.")

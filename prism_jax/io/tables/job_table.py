@@ -18,8 +18,8 @@ from ...framework import framework_of
 from ...job import Job
 from ..job.document import short
 from ..job.load_job import load_job
+from ..numbers import number_of
 from .csv_rows import CsvTable, Seen
-from .numbers import number_of
 
 JOB, MEASURED = "job", "measured_step_time_s"
 
@@ -57,7 +57,7 @@ def read_job_table(file: Path, text: str, *, measured: bool = True) -> tuple[Mea
         raise DataError(f"{file.name}: no column {MEASURED}. Give the seconds that a step of each job took.")
     runs = []
     for row in table.rows():
-        seen.check(tuple(row.fields.values()), table.place(row.line))
+        seen.check(row.fields.values(), table.place(row.line))
         runs.append(_run(file, row.fields, row.line, measured))
     if not runs:
         raise DataError(f"{file.name}: no rows. Give at least one measured step.")

@@ -20,8 +20,9 @@ from ...system import catalog
 from ...system.hardware import Cluster
 from ...workload.transformer.spec import TransformerSpec
 from ..job.document import short
+from ..numbers import number_of
+from .counts import largest, whole_number
 from .csv_rows import CsvTable, Seen
-from .numbers import largest, number_of, whole_number
 from .packed import read_packed_text
 
 _DEVICE = "h100-sxm"
@@ -147,7 +148,7 @@ def read_memory_table(path: str | Path) -> list[MemoryRow]:
     for found in table.rows():
         if found.fields["status"] in _OUTCOMES:
             place = table.place(found.line)
-            seen.check(tuple(found.fields.values()), place)
+            seen.check(found.fields.values(), place)
             rows.append(_row(found.fields, place))
     if not rows:
         raise DataError(
@@ -166,8 +167,10 @@ def _integer(record: dict[str, str], field: str, where: str, default: int | None
     text = record.get(field, "")
     if not text and default is not None:
         return default
-    low, high = (0, 3) if field == "zero_stage" else (1, largest(field))
-    return whole_number(number_of(text), text, low, high, f"{where}: {field}")
+    value = number_of(text)
+    if field == "zero_stage" and value not in (0, 1, 2, 3):
+        raise DataError(f"{where}: zero_stage = {short(text)}, but it must be 0, 1, 2 or 3")
+    return whole_number(value, text, largest(field), f"{where}: {field}")  # what must not be 0 is said by the plan
 
 
 def _row(record: dict[str, str], where: str) -> MemoryRow:

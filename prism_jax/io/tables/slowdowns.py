@@ -20,8 +20,8 @@ from ...errors import DataError
 from ...hints import did_you_mean
 from ...kernels import KERNEL_CLASSES
 from ..job.document import short
+from ..numbers import number_of
 from .csv_rows import CsvTable
-from .numbers import number_of
 from .packed import read_packed_text
 
 MAX_ROWS = 1_000_000

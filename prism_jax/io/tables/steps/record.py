@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...._core.strict_json import parse_json
 from ....errors import DataError
 from ...job.document import short
+from ...numbers import number_of
+from ..counts import largest, whole_number
 from ..csv_rows import MAX_ROWS, CsvTable, Seen
-from ..numbers import largest, number_of, whole_number
 from ..packed import read_packed_text
 
 MAX_JSON_CHARACTERS = 1 << 24  # what is made of them takes 30 times as many bytes
@@ -48,6 +49,7 @@ _JSON_INTEGERS = {
     "gpus": "n_gpus", "tp": "tp", "pp": "pp", "dp": "dp", "cp": "cp", "ep": "ep", "v": "vpp", "gbs": "global_batch",
     "mbs": "micro_batch", "zero": "zero_stage",
 }  # fmt: skip
+COUNTS = tuple(dict.fromkeys((*_CSV_INTEGERS.values(), *_JSON_INTEGERS.values())))
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -101,6 +103,14 @@ class StepRecord:
     cuda_graphs: str = ""
     framework: str = ""
     date: str = ""
+    same_as: str = ""  # place of an earlier row that is the same, all its columns included
+
+    def beyond(self) -> str:
+        """The first count that is larger than anything that is simulated, in words; empty if there is none."""
+        counts = ((field, getattr(self, field)) for field in COUNTS)
+        return next(
+            (f"{field} {count:.3g}" for field, count in counts if count is not None and count > largest(field)), ""
+        )
 
 
 def read_records(path: str | Path) -> list[StepRecord]:
@@ -139,8 +149,9 @@ def _json_records(text: str, name: str) -> list[StepRecord]:
         raise DataError(f"{name}: {len(rows):,} rows, more than {MAX_ROWS:,}. Split the table.")
     seen, records = Seen(), []
     for number, row in enumerate(rows, 1):
-        records.append(_json_record(row, f"{name} row {number}"))
-        seen.check([repr(records[-1])], f"{name} row {number}")
+        place = f"{name} row {number}"
+        record = _json_record(row, place)
+        records.append(replace(record, same_as=seen.before([repr(record)], place)))
     return records
 
 
@@ -200,8 +211,9 @@ def _csv_records(text: str, name: str) -> list[StepRecord]:
         )
     records = []
     for row in table.rows():
-        records.append(_csv_record(row.fields, table.place(row.line)))
-        seen.check(tuple(row.fields.values()), table.place(row.line))
+        place = table.place(row.line)
+        record = _csv_record(row.fields, place)
+        records.append(replace(record, same_as=seen.before(row.fields.values(), place)))
     return records
 
 
@@ -244,7 +256,7 @@ def _seconds(value: Any, field: str, where: str) -> float | None:
 def _integer(value: Any, field: str, where: str) -> int | None:
     if _number(value, field, where) is None:
         return None
-    return whole_number(_parsed(value), value, 0, largest(field), f"{where}: {field}")
+    return whole_number(_parsed(value), value, None, f"{where}: {field}")
 
 
 def _parsed(value: Any) -> float:

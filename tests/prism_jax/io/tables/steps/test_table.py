@@ -147,7 +147,10 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
         ({"gpu": "GTX 480"}, "no preset of device GTX 480"),
         ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
         ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
-        ({"global_batch": "8e15"}, "too many micro-batches to simulate"),
+        ({"global_batch": "8e8"}, "too many micro-batches to simulate"),
+        ({"global_batch": "8e15"}, "beyond what is simulated: global_batch 8e+15"),
+        ({"layers": "1e30"}, "beyond what is simulated: n_layers 1e+30"),
+        ({"pp": "1e9", "dp": "1e308"}, "beyond what is simulated: pp 1e+09"),
     ],
 )
 def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str, str], reason: str):
@@ -158,7 +161,9 @@ def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str
 
 
 def test_support_is_counted_by_reason(tmp_path: Path):
-    rows = read_step_rows(write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": ""}, {"model": "T5-3B"}))
+    rows = read_step_rows(
+        write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": "", "id": "x-2"}, {"model": "T5-3B"})
+    )
     found = count_support(rows)
     assert (found.n, found.n_supported, found.n_transformer) == (4, 1, 3)
     assert (found.share, found.share_of_transformers) == (1 / 4, 1 / 3)
