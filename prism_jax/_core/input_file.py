@@ -21,13 +21,16 @@ GZIP = b"\x1f\x8b"
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")  # those that the system has
 
 
-def open_input(path: str | Path) -> BinaryIO:
+def open_input(path: str | Path, remedy: str = "") -> BinaryIO:
     """The regular file at `path`, open for reading bytes.
+
+    Args:
+        remedy: a sentence that says what to give instead of a file that cannot be read.
 
     Raises:
         DataError: nothing is there, it may not be read, or it is no regular file (a folder, a pipe, a socket, a device).
     """
-    with explained(path):
+    with explained(path, remedy):
         _check_kind(path, os.stat(path).st_mode)  # before it is opened, which some devices act upon
         descriptor = os.open(path, sum(getattr(os, flag, 0) for flag in _FLAGS))
         try:
@@ -54,13 +57,13 @@ def read_bytes(path: str | Path, max_bytes: int, remedy: str, *, unpack: bool = 
 
     Args:
         max_bytes: of the content, unpacked.
-        remedy: a sentence that says what to give instead of a file that is too large.
+        remedy: a sentence that says what to give instead of a file that is too large or cannot be read.
         unpack: whether content that is packed with gzip is unpacked.
 
     Raises:
         DataError: as `open_input`; the file is too large, or gzip that is damaged.
     """
-    with explained(path), open_input(path) as file:
+    with explained(path), open_input(path, remedy) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise _too_large(path, max_bytes, remedy)
         packed = unpack and file.read(len(GZIP)) == GZIP
@@ -87,7 +90,7 @@ def read_text(path: str | Path, max_bytes: int, remedy: str, *, unpack: bool = F
 
 
 @contextmanager
-def explained(path: str | Path) -> Iterator[None]:
+def explained(path: str | Path, remedy: str = "") -> Iterator[None]:
     """What goes wrong inside it when a file is opened or read becomes one kind of error, which names the file.
 
     Raises:
@@ -102,7 +105,7 @@ def explained(path: str | Path) -> Iterator[None]:
     except ValueError as error:  # a NUL in the name
         raise DataError(f"{str(path)!r}: not a usable file name: {error}") from None
     except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror or error}") from None
+        raise _refusal(path, f"cannot be read: {error.strerror or error}{'. ' * bool(remedy)}{remedy}") from None
 
 
 def _check_kind(path: str | Path, mode: int) -> None:

@@ -19,7 +19,7 @@ MAX_ROWS = 100_000
 MAX_LINES = 1_000_000  # empty ones included
 MAX_COLUMNS = 1_000
 MAX_ROW_CHARACTERS = 1 << 20
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_LINE = re.compile(r"[^\r\n]++(?:\r\n|[\r\n])?|\r\n|[\r\n]")
 
 
 class CsvRow(NamedTuple):
@@ -49,6 +49,11 @@ class CsvTable:
 
     def __init__(self, text: str, name: str, max_rows: int = MAX_ROWS, before_line: str = " line ") -> None:
         self.name, self.max_rows, self._before_line = name, max_rows, before_line
+        n_lines = text.count("\n") + text.count("\r") - text.count("\r\n")
+        if n_lines > MAX_LINES:
+            raise DataError(
+                f"{name}: {n_lines:,} lines, more than {MAX_LINES:,}. Split the table, or remove empty lines."
+            )
         self._lines = _Lines(text, self.place)
         self._reader = csv.reader(self._lines, strict=True, skipinitialspace=True)
         self.columns = tuple(self._next() or ())
@@ -113,8 +118,6 @@ class _Lines:
         self.n_characters += line.end() - line.start()
         if self.n_characters > MAX_ROW_CHARACTERS:
             raise DataError(f"{self._place(self.number)}: a row of more than {MAX_ROW_CHARACTERS:,} characters")
-        if self.number > MAX_LINES:
-            raise DataError(f"{self._place(self.number)}: more than {MAX_LINES:,} lines. Leave empty lines out.")
         return line[0]
 
 
