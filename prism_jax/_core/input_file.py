@@ -116,7 +116,8 @@ def _check_kind(path: str | Path, mode: int) -> None:
 
 
 def _too_large(path: str | Path, max_bytes: int, remedy: str) -> DataError:
-    size = f"{max_bytes >> 20} MiB" if max_bytes >= 2**20 else f"{max_bytes >> 10} KiB"
+    shift, unit = next((shift, unit) for shift, unit in ((20, "MiB"), (10, "KiB"), (0, "bytes")) if max_bytes >> shift)
+    size = f"{max_bytes >> shift} {unit}"
     return _refusal(path, f"larger than {size}. {remedy}")
 
 

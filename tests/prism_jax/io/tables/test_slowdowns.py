@@ -61,6 +61,9 @@ def test_spaces_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
         ("gpu,slowdown\n1,1\n1,1\n", ":3 gpu: 1 is listed twice"),
         ("gpu,slowdown\n1,nan\n", "'nan' is not a number"),
         ("gpu,slowdown\n1,fast\n", "'fast' is not a number"),
+        ("gpu,slowdown\n1,1_0\n", "'1_0' is not a number"),
+        ("gpu,slowdown\n1,١\n", "'١' is not a number"),
+        ("gpu,slowdown\n" + "\n" * 1_000_001, "1,000,002 lines, more than 1,000,000"),
         ("gpu,slowdown\n1\n", ":2: the number of fields differs"),
     ],
 )

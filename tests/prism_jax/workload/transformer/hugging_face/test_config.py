@@ -256,6 +256,14 @@ def test_a_file_that_is_no_configuration_is_a_data_error(tmp_path: Path, content
         read_hf_config(file)
 
 
+def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "llama.json"
+    path.write_text(json.dumps(LLAMA_2_7B))
+    plain = read_hf_config(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_hf_config(path) == plain
+
+
 def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read: No such file or directory. Give the path"):
         read_hf_config(tmp_path)
