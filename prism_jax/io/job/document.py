@@ -13,6 +13,10 @@ from typing import Any
 
 from ...errors import Mark, Mistake, Path as Path, dotted as dotted
 
+MAX_FIELDS = 20_000  # a job has tens; more means aliases that multiply
+MAX_DEPTH = 50
+MAX_INTEGER = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class Document:
@@ -47,3 +51,8 @@ def short(value: object) -> str:
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = shortener.maxlong = 60
     return shortener.repr(value)
+
+
+def is_too_long(value: object) -> bool:
+    """Whether `value` is a whole number beyond 64 bits, which no field takes and which other code may not even print."""
+    return type(value) is int and abs(value) > MAX_INTEGER

@@ -20,7 +20,7 @@ TOKENS = 16384  # of a micro-batch that fills a device; fewer where they do not 
 MICRO_BATCHES_PER_STAGE = 4  # of a pipeline: its bubble is then a fifth
 EXACT = 0.05  # relative; rates are rounded
 CLOSE = 1.6  # most by which the number of micro-batches may change
-_PER_DEVICE = re.compile(r"\b(\d+) per GPU\b", re.IGNORECASE)
+_PER_DEVICE = re.compile(r"\b(\d{1,9}) per GPU\b", re.IGNORECASE)
 
 
 def with_batch(
