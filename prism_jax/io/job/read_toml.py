@@ -14,7 +14,10 @@ _AT = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 # What holds dots that join no keys (texts, comments), what joins keys, and what ends a key; linear, for no part of it can be
 # matched in two ways.
 _TOKEN = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|' + r"'''(?:[^']|'(?!''))*+(?:'''|\Z)|" + r'"(?:[^"\\\n]|\\.)*+"|' + r"'[^'\n]*+'|"
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|'
+    + r"'''(?:[^']|'(?!''))*+(?:'''|\Z)|"
+    + r'"(?:[^"\\\n]|\\.)*+"|'
+    + r"'[^'\n]*+'|"
     r"#[^\n]*+|(?P<dot>\.)|(?P<end>[=\n{}\[\],])",
     re.DOTALL,
 )

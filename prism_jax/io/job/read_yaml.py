@@ -78,7 +78,9 @@ def _limit(text: str) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         tag = getattr(event, "tag", None)
         if tag is not None:
-            raise yaml.MarkedYAMLError(problem=f"the tag {tag} is not supported. Remove it.", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"the tag {tag} is not supported. Remove it.", problem_mark=event.start_mark
+            )
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

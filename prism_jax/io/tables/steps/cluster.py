@@ -25,7 +25,8 @@ _MACHINES = (
 _LLAMA3 = re.compile(r"2407\.21783|llama 3 herd", re.IGNORECASE)
 _PCIE = re.compile(r"TP/CP on PCIe", re.IGNORECASE)
 _RATE = re.compile(
-    r"(?<!\d)(?:(\d{1,6})\s{0,3}x\s{0,3}(?:[A-Za-z]\w{0,30}\s{1,3}){0,6})?(?<!\d)(\d{1,9})\s{0,3}(?:Gbps|Gb/s)", re.IGNORECASE
+    r"(?<!\d)(?:(\d{1,6})\s{0,3}x\s{0,3}(?:[A-Za-z]\w{0,30}\s{1,3}){0,6})?(?<!\d)(\d{1,9})\s{0,3}(?:Gbps|Gb/s)",
+    re.IGNORECASE,
 )
 
 

@@ -9,6 +9,7 @@ from math import log
 from ....errors import SpecError
 from ....workload import catalog
 from ....workload.transformer.spec import MoESpec, TransformerSpec
+from .divisors import divisors
 from .kind import UnsupportedRowError
 from .record import StepRecord
 
@@ -80,7 +81,7 @@ def _usual_heads(hidden: int, tp: int) -> int:
     usual = max(1, hidden // 128)
     if usual % tp == 0:
         return usual
-    possible = (n for n in range(tp, hidden + 1, tp) if hidden % n == 0)
+    possible = (n for n in divisors(hidden) if n % tp == 0)
     return min(possible, key=lambda n: abs(n - usual), default=usual)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....bounds import MOST_SAMPLES
 from ....errors import DataError
 from ..packed import read_packed_text
 
@@ -226,6 +227,8 @@ def _integer(value: Any, field: str, where: str) -> int | None:
         return None
     if number != int(number):
         raise DataError(f"{where}: {field} = {value!r} is not a whole number")
+    if number > MOST_SAMPLES:  # of all counts the largest
+        raise DataError(f"{where}: {field} = {number:g}, but it must be at most {MOST_SAMPLES:,}")
     return int(number)
 
 

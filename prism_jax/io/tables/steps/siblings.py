@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from .record import StepRecord
 
-_VERSION = re.compile(r"[\s_-]*v?\d+(\.\d+)*$")
-_LONGEST_VERSION = 40  # characters at the end of a source
+_VERSION = re.compile(r"[\s_-]{0,9}v?\d{1,9}(\.\d{1,9}){0,9}$")
 
 
 def fill_virtual_stages(records: Sequence[StepRecord]) -> list[StepRecord]:
@@ -34,7 +33,6 @@ def _filled(record: StepRecord, stated: set[int]) -> StepRecord:
 
 
 def _recipe(record: StepRecord) -> tuple[object, ...]:
-    tail = max(0, len(record.source) - _LONGEST_VERSION)
-    family = record.source[:tail] + _VERSION.sub("", record.source[tail:])
+    family = _VERSION.sub("", record.source)
     sizes = (record.n_layers, record.micro_batch, record.tp, record.pp, record.cp or 1, record.ep or 1)
     return (family, record.model_name, record.gpu, *sizes)

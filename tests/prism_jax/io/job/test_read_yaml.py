@@ -31,8 +31,14 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (BOMB, "after expanding aliases"),
         ("[" * 100_000, "nested more than 50 levels deep"),
         ("- " * 5_000, "nested more than 50 levels deep"),
-        ("a: !!python/object/apply:os.system [x]\n", "f.yaml:1:4: not valid YAML: the tag tag:yaml.org,2002:python/object/apply"),
-        ("a: !!python/name:os.system x\n", "f.yaml:1:4: not valid YAML: the tag tag:yaml.org,2002:python/name:os.system is not"),
+        (
+            "a: !!python/object/apply:os.system [x]\n",
+            "f.yaml:1:4: not valid YAML: the tag tag:yaml.org,2002:python/object/apply",
+        ),
+        (
+            "a: !!python/name:os.system x\n",
+            "f.yaml:1:4: not valid YAML: the tag tag:yaml.org,2002:python/name:os.system is not",
+        ),
         ("a: !!set {b}\n", "the tag tag:yaml.org,2002:set is not supported"),
         ("a: !mine x\n", "the tag !mine is not supported. Remove it."),
         ("a: 2024-13-45\n", "month must be in 1..12"),

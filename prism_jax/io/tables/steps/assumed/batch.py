@@ -11,6 +11,7 @@ from .....plan.plan import RECOMPUTE
 from .....system.hardware import Cluster
 from .....workload.transformer.spec import TransformerSpec
 from ..batch import noted_global_batch
+from ..divisors import divisors
 from ..framework import framework_of_record
 from ..plan import plan_of_record
 from ..record import StepRecord
@@ -57,7 +58,7 @@ def with_divided_batch(record: StepRecord) -> tuple[StepRecord, tuple[Assumption
         return record, ()
     share = record.global_batch // dp
     n_stated = ceil(share / micro)
-    n = min((n for n in range(1, share + 1) if share % n == 0), key=lambda n: abs(log(n / n_stated)))
+    n = min(divisors(share), key=lambda n: abs(log(n / n_stated)))
     if max(n / n_stated, n_stated / n) > CLOSE:
         return record, ()
     why = f"equal ones: {micro} leaves a smaller last one of {share}"
