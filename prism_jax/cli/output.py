@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from .._core.printable import printable
+from .._core.printable import printable, printable_lines
 from ..report.table import Facts, Table as TextTable
 from .streams import json_for_stdout
 
@@ -46,11 +46,16 @@ def print_table(found: TextTable) -> None:
     console().print(table)
 
 
-def print_facts(found: Facts) -> None:
-    """Names and values of one thing."""
+def print_facts(found: Facts, *, has_paragraphs: bool = False) -> None:
+    """Names and values of one thing.
+
+    Args:
+        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
+    """
+    spelt = printable_lines if has_paragraphs else printable
     table = Table(title=printable(found.title), title_justify="left", box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in found.facts.items():
-        table.add_row(printable(name), printable(value))
+        table.add_row(printable(name), spelt(value))
     console().print(table)

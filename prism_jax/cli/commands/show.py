@@ -38,7 +38,7 @@ def show(
         return
     if name is not None:
         entry = app.show_entry(kind, name)
-        print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry))
+        print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry), has_paragraphs=True)
         if kind in SECTIONS:
             say(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
         return

@@ -20,7 +20,7 @@ class LogNormal:
     """`exp(s z - s^2 / 2)` with `s^2 = log(1 + cv^2)`.
 
     Attributes:
-        cv: standard deviation over mean, >= 0.
+        cv: standard deviation over mean, 0 to 10.
     """
 
     kind: ClassVar[str] = "log_normal"

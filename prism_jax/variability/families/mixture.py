@@ -22,10 +22,10 @@ class Mixture:
     """LogNormal bulk with probability `1 - slow_prob`, LogNormal slow component otherwise; overall mean one.
 
     Attributes:
-        bulk_cv: cv of the bulk, > 0.
+        bulk_cv: cv of the bulk, above 0, at most 10.
         slow_prob: probability of the slow component, 0 to 1 exclusive.
-        slow_factor: mean of the slow component over the mean of the bulk, >= 1.
-        slow_cv: cv of the slow component, > 0.
+        slow_factor: mean of the slow component over the mean of the bulk, 1 to 1000.
+        slow_cv: cv of the slow component, above 0, at most 10.
     """
 
     kind: ClassVar[str] = "mixture"
