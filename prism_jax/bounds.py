@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .errors import PrismError, Problem
 
+MOST_COUNT = 2**63 - 1  # of whatever is counted
 MOST_LAYERS = 10_000  # of a model, and pipeline stages; ten times what was ever trained
 MOST_DEVICES = 2**24  # of a cluster and of every parallel degree
 MOST_WIDTH = 2**24  # of a dimension of a model: hidden size, heads, experts, vocabulary

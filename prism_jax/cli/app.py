@@ -118,9 +118,7 @@ def _failure(error: Exception) -> int:
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether Python, NumPy or the compiled program (XLA) got no memory."""
-    return isinstance(error, MemoryError) or (
-        type(error).__name__ in ("XlaRuntimeError", "JaxRuntimeError") and "RESOURCE_EXHAUSTED" in str(error)
-    )
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _say_lines(text: str) -> None:

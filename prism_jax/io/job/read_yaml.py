@@ -139,7 +139,7 @@ class _Reader:
                 return self._mapping(node, path)
             if isinstance(node, yaml.SequenceNode):
                 return self._sequence(node, path)
-            return self._scalar(node)
+            return self._scalar(node, path)
         finally:
             self._open.discard(id(node))
 
@@ -171,7 +171,7 @@ class _Reader:
             self.marks[(*path, index)] = self.at(item)
         return [self.convert(item, (*path, index)) for index, item in enumerate(node.value)]
 
-    def _scalar(self, node: Any) -> Any:
+    def _scalar(self, node: Any, path: Path) -> Any:
         text = str(node.value)
         plain = not node.style
         if plain and _EXPONENT.fullmatch(text):
@@ -186,7 +186,7 @@ class _Reader:
             self.refuse(node, f"{short(text)} cannot be read: {problem}")
             return None
         if is_too_long(value):
-            self.refuse(node, f"{short(text)} is a whole number of more than 64 bits. Write it as 1e30.")
+            self.refuse(node, f"{short(text)} is a whole number of more than 64 bits. Write it as 1e30.", path)
             return None
         return value
 

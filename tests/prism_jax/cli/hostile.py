@@ -37,7 +37,13 @@ def said(calls: Mapping[str, Sequence[str]], folder: Path, *, timeout_s: float =
     command = [sys.executable, "-c", _RUN]
     try:
         done = subprocess.run(
-            command, input=json.dumps(calls), capture_output=True, text=True, cwd=folder, env=environment, timeout=timeout_s
+            command,
+            input=json.dumps(calls),
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment,
+            timeout=timeout_s,
         )
         text = done.stdout
     except subprocess.TimeoutExpired as late:

@@ -93,7 +93,7 @@ def test_odd_but_valid_jobs_are_read(answers: dict[str, Said], name: str) -> Non
         ("deep.toml", "nested more than 50 levels deep"),
         ("long.toml", "a number of thousands of digits"),
         ("hex.toml", "more than 64 bits"),
-        ("hex.yaml", "hex.yaml:1:7: "),
+        ("hex.yaml", "hex.yaml:1:7 name: "),
         ("paren.yaml", "unknown cluster"),
         ("device.yaml", "unknown device"),
         ("bandwidth.yaml", "unknown unit"),

@@ -23,8 +23,27 @@ QUOTED = json.dumps(EVIL)  # as YAML and TOML write it too
 SHORT = "a\x1b[31m\u202e\nforged: name"
 PLAN = "plan: {tp: 2, pp: 2, dp: 2, micro_batch: 1, global_batch: 8, seq_len: 2048}\n"
 MODEL, CLUSTER = "model: {preset: llama-3-8b}\n", "cluster: {preset: dgx-h100}\n"
-MEMORY = "status model layers hidden heads vocab seq_len tp pp dp micro_batch job_id source gpu".split()
-FITS = dict(zip(MEMORY, ["Success", EVIL, *"2 1024 8 32000 2048 1 1 1 1".split(), EVIL, EVIL, ""], strict=True))
+MEMORY = (
+    "status",
+    "model",
+    "layers",
+    "hidden",
+    "heads",
+    "vocab",
+    "seq_len",
+    "tp",
+    "pp",
+    "dp",
+    "micro_batch",
+    "job_id",
+    "source",
+    "gpu",
+)
+FITS = dict(
+    zip(
+        MEMORY, ["Success", EVIL, *["2", "1024", "8", "32000", "2048", "1", "1", "1", "1"], EVIL, EVIL, ""], strict=True
+    )
+)
 
 
 def _table(*rows: dict[str, str]) -> str:
@@ -73,7 +92,11 @@ CALLS: dict[str, list[str]] = {
     "set": ["check", "job.yaml", "--set", f"plan.{EVIL}={EVIL}", "--set", EVIL],
     "space": ["search", "job.yaml", "--space", "space.yaml"],
     "debug": ["check", "key.yaml", "--debug"],
-    **{f"steps {n}": ["validate", "steps", n, "--deterministic"] for n in FILES if n.startswith(("steps", "jobs", "known"))},
+    **{
+        f"steps {n}": ["validate", "steps", n, "--deterministic"]
+        for n in FILES
+        if n.startswith(("steps", "jobs", "known"))
+    },
     **{f"memory {n}": ["validate", "memory", n] for n in ("memory.csv", "memory_number.csv")},
     **{f"slow {n}": ["predict", "job.yaml", "--slowdowns", n] for n in ("slow.csv", "slow_header.csv", EVIL)},
     "trace": ["trace", "info", "ops.csv"],
@@ -117,7 +140,7 @@ def test_most_places_show_the_text_spelt_out(answers: dict[str, Said]) -> None:
 
 
 def test_json_says_the_same_with_escapes(answers: dict[str, Said]) -> None:
-    assert json.loads(answers["json name.yaml"].out)["job"]["name"] == EVIL
+    assert json.loads(answers["json name.yaml"].out)["name"] == EVIL
 
 
 def test_what_is_spelt_out_stays_as_it_is_and_letters_stay() -> None:
@@ -140,7 +163,12 @@ def test_debug_shows_the_traceback_spelt_out(capsys: pytest.CaptureFixture[str])
 
 def test_only_the_writers_print() -> None:
     """A new command prints through `output` and `say`, which spell out; these files alone write to a stream."""
-    allowed = {"output.py": ("print", "Console"), "verbosity.py": ("print",), "progress.py": ("Console",), "app.py": ("print",)}
+    allowed = {
+        "output.py": ("print", "Console"),
+        "verbosity.py": ("print",),
+        "progress.py": ("Console",),
+        "app.py": ("print",),
+    }
     folder = Path(prism_jax.cli.__file__).parent
     for file in folder.rglob("*.py"):
         called = {

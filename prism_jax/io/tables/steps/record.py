@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....bounds import MOST_SAMPLES
+from ....bounds import MOST_COUNT
 from ....errors import DataError
 from ..packed import read_packed_text
 
@@ -227,8 +227,8 @@ def _integer(value: Any, field: str, where: str) -> int | None:
         return None
     if number != int(number):
         raise DataError(f"{where}: {field} = {value!r} is not a whole number")
-    if number > MOST_SAMPLES:  # of all counts the largest
-        raise DataError(f"{where}: {field} = {number:g}, but it must be at most {MOST_SAMPLES:,}")
+    if number > MOST_COUNT:  # the row's model and plan have bounds of their own
+        raise DataError(f"{where}: {field} = {number:g}, but it must be at most {MOST_COUNT:,}")
     return int(number)
 
 

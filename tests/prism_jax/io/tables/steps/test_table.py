@@ -147,7 +147,10 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
         ({"gpu": "GTX 480"}, "no preset of device GTX 480"),
         ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
         ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
-        ({"global_batch": "8e15"}, "too many micro-batches to simulate"),
+        (
+            {"global_batch": "8e15"},
+            "impossible: global_batch = 8,000,000,000,000,000, but it must be at most 4,294,967,296",
+        ),
     ],
 )
 def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str, str], reason: str):
