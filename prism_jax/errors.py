@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from ._core.printable import printable
+from .printable import printable
 
 Path = tuple[str | int, ...]  # of a field: keys of mappings and indices of lists, outermost first
 

@@ -11,9 +11,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .._core.printable import printable
 from .._core.registry import Registry
 from ..errors import SpecError
+from ..printable import printable
 from .verbosity import with_verbosity
 
 

@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from .._core.printable import printable, printable_lines
+from ..printable import printable, printable_lines
 from ..report.table import Facts, Table as TextTable
 from .streams import json_for_stdout
 

@@ -10,7 +10,7 @@ from rich import progress as rich_progress
 from rich.console import Console
 from rich.markup import escape
 
-from .._core.printable import printable
+from ..printable import printable
 from ..progress import Progress, silent
 from ..start_jax import start_jax
 from .verbosity import VERBOSITY

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._core.printable import printable
+from ..printable import printable
 
 
 @dataclass

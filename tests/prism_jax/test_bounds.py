@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,7 @@ STEPS = {
     "gpu": "H100-SXM-80GB", "num_gpus": "16", "tp": "1", "pp": "1", "dp": "16", "micro_batch": "1", "global_batch": "32",
     "measured_step_time_s": "1.0",
 }  # fmt: skip
+SMALL = ParallelPlan(micro_batch=1, global_batch=1)
 MEMORY = {
     "status": "OOM", "model": "mine", "layers": "2", "hidden": "1024", "heads": "8", "vocab": "32000", "seq_len": "2048",
     "tp": "1", "pp": "1", "dp": "1", "micro_batch": "1",
@@ -59,8 +61,9 @@ def test_the_bound_itself_is_allowed() -> None:
     "field", ["tp", "dp", "cp", "ep", "pp", "virtual_stages", "dp_shard", "seq_len", "grad_bucket"]
 )
 def test_a_plan_names_the_field_the_value_and_the_bound(field: str) -> None:
+    changed: dict[str, Any] = {field: 10**15}
     with pytest.raises(PlanError, match=rf"{field} = 1,000,000,000,000,000, but it must be at most"):
-        ParallelPlan(micro_batch=1, global_batch=1, **{field: 10**15})
+        replace(SMALL, **changed)
 
 
 def test_the_product_of_degrees_is_bounded() -> None:

@@ -18,7 +18,8 @@ _MACHINES = (
     (r"jean zay a100", "jean-zay-a100"),
     (r"aws p4d", "aws-p4d"),
     (r"aws p5", "aws-p5"),
-    (r"^hf cluster", "aws-p5"),  # Hugging Face's: its launch scripts (nanotron) set `FI_PROVIDER=efa` on nodes of 8 H100
+    # Hugging Face's: its launch scripts (nanotron) set `FI_PROVIDER=efa` on nodes of 8 H100
+    (r"^hf cluster", "aws-p5"),
     (r"azure ndm? ?a100", "azure-nd-a100-v4"),
     (r"alps", "gh200-alps"),
     (r"grand teton", "llama3-h100"),

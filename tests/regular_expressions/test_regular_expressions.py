@@ -18,13 +18,17 @@ from prism_jax.system.names import normalised
 from prism_jax.system.variant import device_of_text
 from prism_jax.units import parse
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow  # two minutes
 def test_no_regular_expression_is_slow() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.slow_patterns"], capture_output=True, text=True, cwd=ROOT, timeout=900
+        [sys.executable, "-m", "tests.regular_expressions.slow_patterns"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=900,
     )
     assert "patterns" in done.stdout, done.stderr
     assert "slow" not in done.stdout, done.stdout

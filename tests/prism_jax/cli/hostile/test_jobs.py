@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .hostile import Said, said
+from .calls import Said, said
 
 JOB = """\
 model: {preset: llama-3-8b}

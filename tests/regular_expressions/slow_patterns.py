@@ -1,4 +1,4 @@
-"""Regular expressions whose time grows faster than the text they search: `python -m tests.support.slow_patterns` prints them.
+"""Regular expressions whose time grows faster than the text they search; run as a module, this file prints them.
 
 Every pattern in a module (compiled, or as a text in a table of a module that imports `re`) searches long texts made of
 what it looks for. A search that is linear takes about a millisecond, one that tries every start with every end minutes; it is

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import prism_jax.cli
-from prism_jax._core.printable import printable, printable_lines
 from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError
+from prism_jax.printable import printable, printable_lines
 
-from .hostile import Said, said
-from .test_validate_steps import ROW
+from ..test_validate_steps import ROW
+from .calls import Said, said
 
 EVIL = "\x1b]0;own\x07\x1b[31mred\rback\x9b2J\nforged: line\u2028forged: too\u202egnitirw\u200b\x7f"
 QUOTED = json.dumps(EVIL)  # as YAML and TOML write it too
@@ -39,7 +39,7 @@ MEMORY = (
     "source",
     "gpu",
 )
-FITS = dict(
+FITS: dict[str, str] = dict(
     zip(
         MEMORY, ["Success", EVIL, *["2", "1024", "8", "32000", "2048", "1", "1", "1", "1"], EVIL, EVIL, ""], strict=True
     )
