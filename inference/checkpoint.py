@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from prism_jax._core.input_file import open_input
 from prism_jax.errors import DataError
 from prism_jax.io.write import atomic_path
 
@@ -45,7 +46,7 @@ class Checkpoint:
             return None
         remedy = "Remove it to begin anew."
         try:
-            with self.path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            with open_input(self.path) as stream, np.load(stream, allow_pickle=False) as file:
                 if str(file["mark"]) != self._mark:
                     raise DataError(f"{self.path}: an unfinished fit of other data, settings or seed. {remedy}")
                 leaves, shape = jax.tree.flatten(list(like))

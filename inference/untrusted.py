@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prism_jax._core.input_file import check_input
 from prism_jax.errors import DataError
 
 
@@ -14,10 +16,11 @@ def reading(path: Path, kind: str, command: str, max_bytes: int) -> Iterator[Non
     """What is read inside it, of a file of this `kind` that `prism-jax COMMAND` writes.
 
     Raises:
-        DataError: there is no such file, it is larger than `max_bytes`, or reading it failed in any way.
+        DataError: there is no such file, it is no regular file, larger than `max_bytes`, or reading it failed in any way.
     """
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise DataError(f"{path}: no such file. Write one with `prism-jax {command} -o {path.name}`.")
+    check_input(path)
     if path.stat().st_size > max_bytes:
         raise DataError(f"{path}: larger than {max_bytes >> 20} MiB, which no {kind} is")
     try:

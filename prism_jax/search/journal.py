@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._core.files import atomic_path
+from .._core.input_file import check_input
 from .._typing import Floats
 from ..errors import DataError
 from ..progress import Progress
@@ -84,6 +85,7 @@ def fingerprint(*parts: object) -> str:
 
 def _read(path: Path, wanted: str) -> dict[Key, Any]:
     remedy = "Give another file, or remove it to start over."
+    check_input(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             written = str(archive["fingerprint"])
