@@ -42,7 +42,9 @@ def assert_same(one: Any, other: Any) -> None:
     first, second = dict(leaves(one.to_dict())), dict(leaves(other.to_dict()))
     assert first.keys() == second.keys()
     for place, value in first.items():
-        assert value == (pytest.approx(second[place], rel=TOLERANCE) if isinstance(value, float) else second[place]), place
+        assert value == (pytest.approx(second[place], rel=TOLERANCE) if isinstance(value, float) else second[place]), (
+            place
+        )
 
 
 def shuffled(frame: pd.DataFrame, folder: Path, name: str) -> tuple[Path, Path]:
@@ -68,7 +70,7 @@ def test_validate_steps(tmp_path: Path) -> None:
 
 
 def test_calibrate(tmp_path: Path) -> None:
-    assert_same(*(pj.calibrate_site(file) for file in shuffled(runs()[:4], tmp_path, "runs.csv")))
+    assert_same(*(pj.calibrate_site(file) for file in shuffled(runs().head(4), tmp_path, "runs.csv")))
 
 
 def test_predict_with_slowdowns(tmp_path: Path) -> None:
