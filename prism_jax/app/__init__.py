@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         predict_many as predict_many,
         run_prediction as run_prediction,
     )
+    from .schedule import schedule_trace as schedule_trace
     from .search import (
         check_method as check_method,
         run_search as run_search,
@@ -94,6 +95,7 @@ _HOME = {
     "run_steps_validation": "validate",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
+    "schedule_trace": "schedule",
     "search_plans": "search",
     "search_sizes": "search",
     "shipped_rows_note": "validate",

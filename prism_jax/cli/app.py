@@ -24,6 +24,11 @@ SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
+    (
+        "schedule",
+        "schedule:schedule",
+        "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
+    ),
     ("init", "init:init", "Write a commented job file to start from."),
     ("check", "check:check", "Validate a job and print what follows from it, without simulating anything."),
     (

@@ -66,6 +66,10 @@ SHIPPED = (
     Estimate("mean", "mean of the distribution: a point estimate", None),
     Estimate("p50", "median", _constant(MIDDLE)),
     Estimate("p95", "duration that is exceeded in 5 % of cases", _constant(HIGH)),
-    Estimate("matched", "quantile by slack: p95 where there is none, the median where there is as much as the job lasts", matched_level),
+    Estimate(
+        "matched",
+        "quantile by slack: p95 where there is none, the median where there is as much as the job lasts",
+        matched_level,
+    ),
 )
 ESTIMATES: Registry[Estimate] = Registry("estimate", lambda: SHIPPED, error=DataError)

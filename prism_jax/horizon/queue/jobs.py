@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ..._typing import Floats, Ints
 from ...errors import DataError
 
 MOST_GPUS = 1_000_000  # of a cluster
+MOST_LOAD = 0.9  # GPU-seconds submitted over those that there are: beyond, the queue only grows
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,13 @@ class QueuedJobs:
 
 
 def capacity_of(jobs: QueuedJobs, percent: float) -> int:
-    """GPUs of a cluster for jobs of a trace that does not say: `busy_gpus(percent)`, and at least what the largest job needs."""
-    return max(jobs.busy_gpus(percent), int(jobs.gpus.max()))
+    """GPUs of a cluster for jobs of a trace that does not say how many there were.
+
+    `busy_gpus(percent)`; but what the largest job needs, and what keeps the load at `MOST_LOAD`, at least.
+    """
+    span_s = float(jobs.submit_s[-1] - jobs.submit_s[0])
+    steady = ceil(jobs.work_gpu_s / span_s / MOST_LOAD) if span_s > 0.0 else 1
+    return min(max(jobs.busy_gpus(percent), int(jobs.gpus.max()), steady), MOST_GPUS)
 
 
 def check_capacity(jobs: QueuedJobs, n_gpus: int) -> None:

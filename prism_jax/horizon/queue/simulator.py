@@ -1,8 +1,8 @@
 """Event simulation of a cluster: jobs arrive, start, are interrupted, and finish.
 
 Ranks of waiting jobs change at events alone, and so do those of running jobs but for one drift common to all: heaps hold them,
-one of the waiting jobs per number of GPUs and one of the running jobs, the first to be displaced on top. Entries of jobs that have
-moved on are passed over. An event costs O(log jobs + sizes).
+one of the waiting jobs per number of GPUs and one of the running jobs, the first to be displaced on top. Entries of jobs that
+have moved on are passed over. An event costs O(log jobs + sizes).
 """
 
 from __future__ import annotations
@@ -186,9 +186,7 @@ class _Run:
             self.wait(job)
             return
         self.count(job)
-        heappush(
-            self.events, (self.mark_s[job] + self.left_s[job] * self.slow[job], job, self.stamp[job], True)
-        )
+        heappush(self.events, (self.mark_s[job] + self.left_s[job] * self.slow[job], job, self.stamp[job], True))
         self.enlist(job)
 
     def count(self, job: int) -> None:
@@ -223,6 +221,4 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """What became of the jobs."""
-        return Outcome(
-            self.jobs, self.deadline_s, np.array(self.end_s), np.array(self.used_s), np.array(self.n_stops)
-        )
+        return Outcome(self.jobs, self.deadline_s, np.array(self.end_s), np.array(self.used_s), np.array(self.n_stops))

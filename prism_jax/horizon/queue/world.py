@@ -17,7 +17,9 @@ from ...errors import DataError
 from ...variability.tree import Variability
 from .jobs import QueuedJobs
 
-STEP_S = 1.0  # a step where the trace does not say: it decides how far step noise averages out, which it nearly always does
+STEP_S = (
+    1.0  # a step where the trace does not say: it decides how far step noise averages out, which it nearly always does
+)
 SEEN = 0.1  # of the steps, before the job is queued
 NODE_SIZE = 8
 
@@ -53,7 +55,9 @@ def spread_to(variability: Variability, cv: float) -> Variability:
     if cv == 0.0:
         return variability.scaled(0.0)
     if not own > 0.0:
-        raise DataError(f"variability {variability.name}: its GPUs do not differ, so that no spread can be scaled to {cv:g}")
+        raise DataError(
+            f"variability {variability.name}: its GPUs do not differ, so that no spread can be scaled to {cv:g}"
+        )
     return variability.scaled(cv / own)
 
 
@@ -66,9 +70,7 @@ def draw_world(jobs: QueuedJobs, n_gpus: int, variability: Variability, slack: f
         slack: where the trace has no deadlines: mean time to spare over the duration; every job has half of it to one and a half.
         seed: the same seed gives the same uniform numbers for every variability.
     """
-    fleet_rng, step_rng, seen_rng, slack_rng = (
-        np.random.default_rng([seed, stream]) for stream in range(4)
-    )
+    fleet_rng, step_rng, seen_rng, slack_rng = (np.random.default_rng([seed, stream]) for stream in range(4))
     factor = _factors(n_gpus, variability, fleet_rng)
     steps = np.maximum(jobs.duration_s / STEP_S, 1.0)
     noise = variability.step.cv * sqrt((1.0 + variability.step_ar1) / (1.0 - variability.step_ar1))
