@@ -135,18 +135,19 @@ def _of_parquet(path: Path) -> _Columns:
     wanted = [Column(name, field, "text" if field == "group" else "float") for field, name in of_field.items()]
     blocks: dict[str, list[NDArray]] = {field: [] for field in of_field}
     groups: list[str] = []
+    n_rows = 0
     for batch in checked_batches(path, wanted, MAX_ROWS, "Split the table.", extra=True):
         for field, name in of_field.items():
             values = batch.column(name)
             if values.null_count:
-                row = sum(map(len, blocks["submit_s"])) + values.is_null().index(True).as_py()
+                row = n_rows + values.is_null().index(True).as_py()
                 raise DataError(f"{path}: row {row + 1} {name}: is empty. Give a value.")
             if field == "group":
                 groups += _texts(values, path, name)
             else:
                 blocks[field].append(values.to_numpy(zero_copy_only=False).astype(np.float64))
+        n_rows += batch.num_rows
     numbers = {field: np.concatenate([np.empty(0), *blocks[field]]) for field in of_field if field != "group"}
-    n_rows = len(numbers["submit_s"])
     return _Columns(numbers, groups or [""] * n_rows, lambda row: f"{path}: row {row + 1}")
 
 
