@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from .app.check import check_job as check_job, peak_memory as peak_memory
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.fitted.load_fits import load_fits as load_fits
+    from .app.horizon.schedule import schedule_trace as schedule_trace
     from .app.new_job import write_new_job as write_new_job
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
-    from .app.schedule import schedule_trace as schedule_trace
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
     from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .app.trace.predict import predict_trace as predict_trace
@@ -94,7 +94,7 @@ _HOME = {
     "presets": "",
     "replay_trace": "app.trace.info",
     "report_fit": "app.fit",
-    "schedule_trace": "app.schedule",
+    "schedule_trace": "app.horizon.schedule",
     "search_plans": "app.search",
     "search_sizes": "app.search",
     "show_catalogue": "app.catalogue",

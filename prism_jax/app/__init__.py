@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         run_fit as run_fit,
     )
     from .fitted.load_fits import load_fits as load_fits
+    from .horizon.schedule import schedule_trace as schedule_trace
     from .new_job import write_new_job as write_new_job
     from .place import place_nodes as place_nodes, run_placement as run_placement
     from .predict import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         predict_many as predict_many,
         run_prediction as run_prediction,
     )
-    from .schedule import schedule_trace as schedule_trace
     from .search import (
         check_method as check_method,
         run_search as run_search,
@@ -95,7 +95,7 @@ _HOME = {
     "run_steps_validation": "validate",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
-    "schedule_trace": "schedule",
+    "schedule_trace": "horizon.schedule",
     "search_plans": "search",
     "search_sizes": "search",
     "shipped_rows_note": "validate",

@@ -14,8 +14,8 @@ class Pool(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, n_gpus: int, estimate_s: float) -> list[int]:
-        """GPUs for a job that is expected to run so long; there are enough."""
+    def take(self, n_gpus: int) -> list[int]:
+        """GPUs for a job; there are enough."""
         ...
 
     def give(self, gpus: list[int]) -> None:
@@ -32,7 +32,7 @@ class AnyGpus:
     def __len__(self) -> int:
         return len(self._free)
 
-    def take(self, n_gpus: int, _estimate_s: float) -> list[int]:
+    def take(self, n_gpus: int) -> list[int]:
         """The first in the row."""
         leave = self._free.popleft
         return [leave()] if n_gpus == 1 else [leave() for _ in range(n_gpus)]
@@ -51,7 +51,7 @@ class FastFirst:
     def __len__(self) -> int:
         return len(self._free)
 
-    def take(self, n_gpus: int, _estimate_s: float) -> list[int]:
+    def take(self, n_gpus: int) -> list[int]:
         """The fastest."""
         taken = self._free[:n_gpus]
         del self._free[:n_gpus]

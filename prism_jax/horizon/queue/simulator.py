@@ -69,7 +69,8 @@ class _Run:
         self.view = View(self.submit_s, self.gpus, world.deadline_s.tolist(), np.asarray(estimate_s).tolist())
         self.view.ran_s = [0.0] * n
         self.pool = policy.pool(self.factor, world.seed)
-        self.stamp, self.held = [0] * n, [()] * n
+        self.stamp = [0] * n
+        self.held: list[list[int]] = [[] for _ in range(n)]
         self.slow, self.start_s, self.mark_s = [1.0] * n, [0.0] * n, [0.0] * n
         self.end_s, self.used_s, self.n_stops = [inf] * n, [0.0] * n, [0] * n
         self.events: list[tuple[float, int, int, bool]] = []  # when, job, stamp, whether it is the end
@@ -161,8 +162,8 @@ class _Run:
 
     def start(self, job: int) -> None:
         """`job` runs from now on."""
-        view, now = self.view, self.view.now_s
-        held = self.pool.take(self.gpus[job], view.estimate_s[job])
+        now = self.view.now_s
+        held = self.pool.take(self.gpus[job])
         slow = self.factor[held[0] if len(held) == 1 else max(held)]
         mark = now + self.restart_s if self.n_stops[job] else now
         self.held[job], self.slow[job], self.start_s[job], self.mark_s[job] = held, slow, now, mark
@@ -208,7 +209,7 @@ class _Run:
         """A job gives its GPUs back."""
         now, held = self.view.now_s, self.held[job]
         self.pool.give(held)
-        self.held[job] = ()
+        self.held[job] = []
         self.stamp[job] += 1
         self.used_s[job] += now - self.start_s[job]
         if self.segments is not None:

@@ -12,7 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from ..._typing import Floats
+from ..._typing import Floats, Ints
 from ...errors import DataError
 from ...variability.tree import Variability
 from .jobs import QueuedJobs
@@ -84,7 +84,7 @@ def draw_world(jobs: QueuedJobs, n_gpus: int, variability: Variability, slack: f
     return World(jobs, factor, work_s, seen_s, deadline_s, seed)
 
 
-def slowest_of(factor: Floats, n_drawn: Floats, level: Floats) -> Floats:
+def slowest_of(factor: Floats, n_drawn: Floats | Ints, level: Floats) -> Floats:
     """Factor of the slowest of `n_drawn` GPUs drawn from a fleet, at probability `level`.
 
     Args:

@@ -9,19 +9,19 @@ from dataclasses import asdict, fields
 from math import isfinite
 from pathlib import Path
 
-from ..errors import DataError
-from ..horizon.queue.compare import Row, Setting, compare
-from ..horizon.queue.estimates import ESTIMATES
-from ..horizon.queue.jobs import QueuedJobs, capacity_of, check_capacity
-from ..horizon.queue.outcome import Figures
-from ..horizon.queue.policies import POLICIES
-from ..io.numbers import number_of
-from ..io.tables.queue_trace import read_queue_trace
-from ..io.write import run_record
-from ..progress import Progress, silent
-from ..report.codec import from_plain
-from ..report.types.queue import QueueReport
-from ..variability.catalog import preset
+from ...errors import DataError
+from ...horizon.queue.compare import Row, Setting, compare
+from ...horizon.queue.estimates import ESTIMATES
+from ...horizon.queue.jobs import QueuedJobs, capacity_of, check_capacity
+from ...horizon.queue.outcome import Figures
+from ...horizon.queue.policies import POLICIES
+from ...io.numbers import number_of
+from ...io.tables.queue_trace import read_queue_trace
+from ...io.write import run_record
+from ...progress import Progress, silent
+from ...report.codec import from_plain
+from ...report.types.queue import QueueReport
+from ...variability.catalog import preset
 
 MOST_SEEDS = 1_000
 MOST_RUNS = 200_000_000  # jobs times simulations: about an hour
