@@ -131,7 +131,8 @@ def run_fit(
         FitError: the fit cannot be made.
     """
     if out is not None:
-        check_target(out)
+        for file in (out, failed_name(out), _unfinished_name(out)):
+            check_target(file)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
 
@@ -147,7 +148,7 @@ def run_fit(
         key=key,
         settings=settings,
         progress=part(progress, "fitting"),
-        resume=None if out is None else Path(f"{out}.partial"),
+        resume=None if out is None else _unfinished_name(out),
         record=run_record(
             {"files": list(files), "model": model, "method": method, "collective": collective, **options}, seed
         ),
@@ -161,6 +162,11 @@ def run_fit(
 def failed_name(out: str | Path) -> Path:
     """Where a fit is kept that failed its checks: net.failed.nc for net.nc."""
     return Path(out).with_suffix(f".failed{Path(out).suffix}")
+
+
+def _unfinished_name(out: str | Path) -> Path:
+    """What an interrupted fit goes on from."""
+    return Path(f"{out}.partial")
 
 
 def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
@@ -229,5 +235,5 @@ def _keep(fitted: Any, out: str | Path | None) -> Path | None:
         return None
     kept = Path(out) if fitted.verdict.ok else failed_name(out)
     fitted.save(str(kept))
-    Path(f"{out}.partial").unlink(missing_ok=True)
+    _unfinished_name(out).unlink(missing_ok=True)
     return kept
