@@ -23,6 +23,8 @@ from .engine.diagnostics import Verdict
 from .engine.sampled import Sampled
 from .model import Model
 
+TRIED = 4  # draws of a fit from a file with which its model is tried out
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -146,7 +148,12 @@ class Fit:
         return None if of_model is None else of_model(self.data, self.draws)
 
     def save(self, path: str | Path) -> None:
-        """Writes the fit as netCDF with the groups of ArviZ, whole or not at all."""
+        """Writes the fit as an archive of arrays (.npz), whole or not at all.
+
+        Raises:
+            DataError: the file cannot be written.
+            OSError: the disk is full.
+        """
         store.save(self, path)
 
     @staticmethod
@@ -156,7 +163,10 @@ class Fit:
         Raises:
             DataError: it is no such file.
         """
-        return Fit(**store.read(path))
+        fit = Fit(**store.read(path))
+        with store.refusing(path):
+            fit.model.describe(fit.data, {name: value[:TRIED] for name, value in fit.draws.items()})
+        return fit
 
     def _check(self, force: bool) -> None:
         if not (self.verdict.ok or force):
