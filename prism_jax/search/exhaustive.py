@@ -24,6 +24,8 @@ from .racing import STAGES, Finalists, successive_halving
 from .study import Candidate, Study
 from .verify import GainEstimate, promise
 
+MOST = 1e30  # of any figure in a journal: larger ones overflow where they are squared
+
 
 def search(
     job: Job,
@@ -104,12 +106,12 @@ def _schema(evaluator: Evaluator) -> dict[str, Expected]:
     n_plans = int(evaluator.first[-1])
     found = {
         "screen/reason": Expected("iu", (n_plans,), 0, len(REASONS) - 1),
-        "screen/memory": Expected("f", (n_plans,), 0, may_be_nan=True),
-        "screen/bound": Expected("f", (n_plans,), 0, may_be_nan=True),
-        "screen/n_devices": Expected("iu", (n_plans,), 1),
+        "screen/memory": Expected("f", (n_plans,), 0, MOST, may_be_nan=True),
+        "screen/bound": Expected("f", (n_plans,), 0, MOST, may_be_nan=True),
+        "screen/n_devices": Expected("iu", (n_plans,), 1, MOST),
     }
     for stage, shape in STAGES.items():
-        found[f"{stage}/{SCORES}"] = Expected("f", (None, *shape))
+        found[f"{stage}/{SCORES}"] = Expected("f", (None, *shape), 1.0 / MOST, MOST)
         found[f"{stage}/{PLANS}"] = Expected("iu", (None,), 0, n_plans - 1)
     return found
 
