@@ -25,7 +25,7 @@ class FitRun:
 
     Attributes:
         fit: what `prism_jax.fit` returns; an `inference.Fit`.
-        kept: where it was written; None if it was not. A fit that failed its checks is in net.failed.nc where net.nc was asked
+        kept: where it was written; None if it was not. A fit that failed its checks is in net.failed.npz where net.npz was asked
             for.
     """
 
@@ -92,7 +92,7 @@ def fit_variability(model: str, files: Sequence[str], **options: Any) -> FitRepo
     """A model of variability fitted to measurements; arguments as those of `run_fit`.
 
     Example:
-        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.nc").fit.verdict.ok  # doctest: +SKIP
+        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.npz").fit.verdict.ok  # doctest: +SKIP
     """
     return run_fit(model, files, **options).report
 
@@ -121,7 +121,7 @@ def run_fit(
         method: nuts, svi or map; None: what suits the model.
         holdout: groups to leave out and score.
         n_chain, n_draw: of nuts.
-        out: where to keep the fit (netCDF); an interrupted fit with the same file goes on where it stopped. A fit that failed its
+        out: where to keep the fit (.npz); an interrupted fit with the same file goes on where it stopped. A fit that failed its
             checks is kept in `failed_name(out)` instead.
         seed: same seed, same answer.
         progress: told what is being done.
@@ -160,7 +160,7 @@ def run_fit(
 
 
 def failed_name(out: str | Path) -> Path:
-    """Where a fit is kept that failed its checks: net.failed.nc for net.nc."""
+    """Where a fit is kept that failed its checks: net.failed.npz for net.npz."""
     return Path(out).with_suffix(f".failed{Path(out).suffix}")
 
 
@@ -181,7 +181,7 @@ def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
         FitError: the model has no leave-one-out score, or ArviZ is not installed.
 
     Example:
-        >>> report_fit("fleet.nc").fit.verdict.sentence  # doctest: +SKIP
+        >>> report_fit("fleet.npz").fit.verdict.sentence  # doctest: +SKIP
     """
     return read_fit(file, loo=loo).report
 
