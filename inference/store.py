@@ -7,7 +7,6 @@ are untrusted: all that is read is checked against the model's data class and it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
@@ -27,6 +26,7 @@ from .schema import built
 KIND = "fit"
 FORMAT = 2  # 1 was netCDF
 DRAWN, STATS, DATA = "posterior/", "sample_stats/", "constant_data/"
+RECORD = {"versions": dict, "inputs": dict, "git_revision": str | None, "seed": int | None}
 DIVERGING, STEPS = f"{STATS}diverging", f"{STATS}n_steps"
 
 
@@ -99,13 +99,13 @@ def read(path: str | Path) -> dict[str, Any]:
             "verdict": built(Verdict, _with_nan(about["verdict"])),
             "hygiene": built(CleaningReport, about["hygiene"]),
             "elapsed_s": float(about["elapsed_s"]),
-            "record": _checked(about, "record", dict),
+            "record": _record(_checked(about, "record", dict)),
         }
 
 
-def refusing(path: str | Path) -> AbstractContextManager[None]:
-    """Whatever goes wrong with what was read from `path` is a `DataError` of that file."""
-    return archives.refusing(path, KIND, _remedy(path))
+def unusable(path: Path, error: Exception) -> DataError:
+    """The error of a file whose content is well formed, and of which its model can make nothing."""
+    return archives.unreadable(path, KIND, error, _remedy(path))
 
 
 def _remedy(path: str | Path) -> str:
@@ -119,7 +119,8 @@ def _sampled(archive: archives.Archive) -> Sampled:
     drawn = [name for name in headers if name.startswith(DRAWN)]
     kinds = {DIVERGING: "b", STEPS: "iu", **dict.fromkeys(drawn, "fiu")}
     for name, kind in kinds.items():
-        if headers[name].kind not in kind or len(shape) != 2 or 0 in shape or headers[name].shape[:2] != shape:
+        own = headers[name]
+        if own.kind not in kind or len(shape) != 2 or own.shape[:2] != shape or 0 in own.shape:
             raise DataError(f"{name} is no array of [chain, draw].")
     if not drawn:
         raise DataError("no draws.")
@@ -134,6 +135,18 @@ def _data(model: Any, archive: archives.Archive) -> Any:
     """The model's data class filled; its type is what `prepare` says it returns."""
     arrays = {name.removeprefix(DATA): archive.load(name) for name in archive.headers if name.startswith(DATA)}
     return built(get_type_hints(model.prepare)["return"], {**_checked(archive.about, "data", dict), **arrays})
+
+
+def _record(plain: dict[str, Any]) -> dict[str, Any]:
+    """What `io.write.run_record` made, or a caller in Python.
+
+    Raises:
+        DataError: a part of it is of another type.
+    """
+    for name, kinds in RECORD.items():
+        if name in plain and not isinstance(plain[name], kinds):
+            raise DataError(f"{name} of the record is of another type.")
+    return plain
 
 
 def _with_nan(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def opened(path: str | Path, kind: str, remedy: str, max_bytes: int = MAX_BYTES)
         DataError: there is no such file, it is of another kind, too large or damaged, or the block failed on what it holds.
     """
     path = Path(path)
-    with refusing(path, kind, remedy):
+    try:
         if not path.exists():
             raise DataError("no such file.")
         with _entries(path, max_bytes) as archive:
@@ -128,22 +128,16 @@ def opened(path: str | Path, kind: str, remedy: str, max_bytes: int = MAX_BYTES)
             if about.get("kind") != kind:
                 raise DataError(f"not the file of a {kind} but of {about.get('kind')!r:.40}.")
             yield Archive(about, _checked(archive), archive)
-
-
-@contextmanager
-def refusing(path: str | Path, kind: str, remedy: str) -> Iterator[None]:
-    """Whatever goes wrong with what was read from `path` is one kind of error, that says what to do.
-
-    Raises:
-        DataError: of the file.
-    """
-    try:
-        yield
     except DataError as error:
         raise DataError(f"{path}: {error} {remedy}") from error
     except Exception as error:  # damage reports itself by many kinds of error
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: not the file of a {kind} ({type(error).__name__}: {reason}). {remedy}") from error
+        raise unreadable(path, kind, error, remedy) from error
+
+
+def unreadable(path: Path, kind: str, error: Exception, remedy: str) -> DataError:
+    """The error of a file on whose content something failed."""
+    reason = " ".join(str(error).split())[:200]
+    return DataError(f"{path}: not the file of a {kind} ({type(error).__name__}: {reason}). {remedy}")
 
 
 @contextmanager

@@ -266,6 +266,8 @@ def test_other_archives_are_refused(kept):
         (lambda about: about["verdict"].update(sentence=None), "sentence is of another type"),
         (lambda about: about.update(method=["nuts"]), "method is of another type"),
         (lambda about: about.update(record=[]), "record is of another type"),
+        (lambda about: about["record"].update(versions=[]), "versions of the record is of another type"),
+        (lambda about: about["record"].update(seed="x"), "seed of the record is of another type"),
         (lambda about: about.update(k_hat="x"), "not the file of a fit"),
         (lambda about: about["data"].update(levels="one"), "levels is of another type"),
         (lambda about: about["data"].update(levels=[["one"]]), "levels is of another type"),
@@ -295,7 +297,8 @@ def test_missing_arrays_are_refused(gone, kept):
 
 WRONG = {
     "posterior/mean": [
-        np.zeros(5), np.zeros((2, 6)), np.zeros((0, 5)), np.full((2, 5), np.nan), np.full((2, 5), "x"), np.zeros((2, 5), bool)
+        np.zeros(5), np.zeros((2, 6)), np.zeros((0, 5)), np.zeros((2, 5, 0)),
+        np.full((2, 5), np.nan), np.full((2, 5), "x"), np.zeros((2, 5), bool)
     ],
     "posterior/vector": [np.full((2, 5, 3), np.inf), np.zeros((5, 2, 3))],
     "sample_stats/diverging": [np.zeros((2, 5)), np.zeros((1, 5), bool), np.zeros(10, bool), np.array("x")],
@@ -315,8 +318,9 @@ def test_arrays_of_another_type_shape_or_range_are_refused(name, value, kept):
 
 def test_what_its_model_cannot_describe_is_refused(kept):
     changed(kept, lambda _, arrays: arrays.pop("posterior/vector"))
-    with pytest.raises(DataError, match=r"not the file of a fit \(KeyError: 'vector'\)"):
-        Fit.load(kept)
+    found = Fit.load(kept)
+    with pytest.raises(DataError, match=r"kept\.npz: not the file of a fit \(KeyError: 'vector'\)\. Fit again"):
+        found.summary()
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,7 +1,7 @@
 """Runs commands whose files may not grow beyond a size, as on a full disk; in a process of its own, which a crash would end.
 
-`python -m tests.support.full_disk` reads a JSON list of `[arguments, targets, sizes]` from stdin and prints what became of each as
-a line of JSON. Every command runs once without a limit, which says how large its targets are; sizes are shares of the largest.
+`python -m tests.support.full_disk` reads a JSON list of `[arguments, targets, shares]` from stdin and prints what became of each
+as a line of JSON. Every command runs once without a limit, which says how large its targets are; limits are shares of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from prism_jax.cli.app import main
 
 OLD = b"as it was"
+RESUMED = ".partial"  # what a command goes on from is not there before
 
 
 def run(arguments: Sequence[str], targets: Sequence[str], shares: Sequence[float]) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def _limited(arguments: Sequence[str], targets: Sequence[str], size: int) -> dic
     for file in folder.iterdir():
         file.unlink()
     for target in targets:
-        if "resume" not in target:  # what a search goes on from
+        if not target.endswith(RESUMED):
             Path(target).write_bytes(OLD)
             Path(target).chmod(0o600)
     before = {file.name for file in folder.iterdir()}

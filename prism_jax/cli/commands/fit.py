@@ -18,7 +18,9 @@ from ..progress import working
 from ..result import emit
 from ..verbosity import say, with_verbosity
 
-EXIT_CODES = "Exit code: 0 the fit passed its checks; 1 it failed them, and FILE.npz is kept as FILE.failed.npz; 2 wrong input."
+EXIT_CODES = (
+    "Exit code: 0 the fit passed its checks; 1 it failed them, and FILE.npz is kept as FILE.failed.npz; 2 wrong input."
+)
 fit_app = typer.Typer(
     name="fit",
     help="Fit variability to measurements; `predict --fit` uses it.",
