@@ -74,20 +74,20 @@ MEASURED = ("ampere", "hopper", "blackwell")  # generations with tables of kerne
 _UNMEASURED = {("gemm", Level.GENERATION): 0.30, ("memory", Level.GENERATION): 0.20}
 _OF_SOFTWARE = (  # how far kernels are from what their bytes, launches and speeds in the presets say
     Assumed("attention", Level.ATTENTION, 0.20),
-    Assumed("memory", Level.NORM, 0.03),
+    Assumed("memory", Level.NORM, 0.06),
     Assumed("host", Level.COMPILE, 0.30),
     Assumed("host", Level.GRAPHS, 0.30),
     Assumed("micro_batch_s", Level.GRAPHS, 0.7),
     Assumed("step_s", Level.GRAPHS, 0.5),
-    Assumed("gemm", Level.TUNING, 0.06),
-    Assumed("attention", Level.TUNING, 0.08),
-    Assumed("memory", Level.TUNING, 0.08),
-    Assumed("expert", Level.TUNING, 0.10),
-    Assumed("host", Level.TUNING, 0.20),
-    Assumed("scale_up", Level.TUNING, 0.15),
-    Assumed("network", Level.TUNING, 0.20),
-    Assumed("overlap_window", Level.TUNING, 0.3),
-    Assumed("step_s", Level.TUNING, 0.5),
+    Assumed("gemm", Level.TUNING, 0.03),
+    Assumed("attention", Level.TUNING, 0.04),
+    Assumed("memory", Level.TUNING, 0.04),
+    Assumed("expert", Level.TUNING, 0.05),
+    Assumed("host", Level.TUNING, 0.10),
+    Assumed("scale_up", Level.TUNING, 0.08),
+    Assumed("network", Level.TUNING, 0.10),
+    Assumed("overlap_window", Level.TUNING, 0.15),
+    Assumed("step_s", Level.TUNING, 0.25),
 )
 TERMS = (
     *(

@@ -20,7 +20,7 @@ from inference.store import save
 from prism_jax._core import archive
 from prism_jax.errors import DataError
 from tests.inference.engine.toy import Toy
-from tests.support.archives import changed, npy
+from tests.support.files.archives import changed, npy
 
 
 @dataclass(frozen=True)

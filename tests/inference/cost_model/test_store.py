@@ -16,7 +16,7 @@ from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.errors import DataError
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, population, runs_of, simulated
-from tests.support.archives import changed
+from tests.support.files.archives import changed
 
 
 @pytest.fixture(scope="module")

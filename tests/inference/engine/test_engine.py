@@ -14,7 +14,7 @@ from inference.engine.sampled import Sampled
 from inference.fit import posterior
 from prism_jax.errors import DataError, FitError
 from tests.inference.engine.toy import Toy, exact, readings
-from tests.support.archives import changed, npy
+from tests.support.files.archives import changed, npy
 
 SETTINGS = Settings(
     n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000, n_extension=0

@@ -16,7 +16,7 @@ import pytest
 from prism_jax._core import archive
 from prism_jax._core.archive import ABOUT, kind_of, opened, write_archive
 from prism_jax.errors import DataError
-from tests.support.archives import changed, npy, written
+from tests.support.files.archives import changed, npy, written
 
 ARRAYS: dict[str, Any] = {
     "a/float": np.array([[1.0, np.pi], [-0.0, np.nan]]),

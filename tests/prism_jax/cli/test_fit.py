@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from prism_jax.cli.app import main
-from tests.support.archives import changed
+from tests.support.files.archives import changed
 
 ROOT = Path(__file__).resolve().parents[3]
 GPU_SPREAD, RUN_SPREAD = 0.03, 0.01

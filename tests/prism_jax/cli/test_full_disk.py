@@ -89,7 +89,7 @@ def filled(disk: Path, inputs: Path, commands: dict[str, Writes], shares: list[f
         words = [word.replace("{in}", str(inputs)).replace("{out}", str(out)) for word in command.words]
         cases.append([words, [str(out / target) for target in command.targets], shares])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.full_disk"],
+        [sys.executable, "-m", "tests.support.files.full_disk"],
         input=json.dumps(cases),
         capture_output=True,
         text=True,

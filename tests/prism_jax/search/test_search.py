@@ -13,7 +13,7 @@ from prism_jax.search import AskTell, search
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.pareto import front
 from prism_jax.search.tail import TailScorer
-from tests.support.archives import changed, npy
+from tests.support.files.archives import changed, npy
 
 N_SEED = 6
 

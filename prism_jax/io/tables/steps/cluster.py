@@ -18,6 +18,7 @@ _MACHINES = (
     (r"jean zay a100", "jean-zay-a100"),
     (r"aws p4d", "aws-p4d"),
     (r"aws p5", "aws-p5"),
+    (r"^hf cluster", "aws-p5"),  # Hugging Face's: its launch scripts (nanotron) set `FI_PROVIDER=efa` on nodes of 8 H100
     (r"azure ndm? ?a100", "azure-nd-a100-v4"),
     (r"alps", "gh200-alps"),
     (r"grand teton", "llama3-h100"),
@@ -78,14 +79,13 @@ def network_bytes_per_s(network: str, node_size: int) -> float | None:
 
     Notes:
         "8x 200 Gb/s ... per node" and "1600 Gbps node-node" are shared by the node's devices, "400 Gb/s per GPU" is not;
-        a bare "InfiniBand 400 Gb/s" is read as one port per device. Inventories that list storage and management networks
-        ("|", "Storage", "Management") say nothing usable.
+        a bare "InfiniBand 400 Gb/s" and "400 Gb/s NICs" are read as one port per device. Inventories that list storage and
+        management networks ("|", "Storage", "Management") say nothing usable.
     """
     found = _RATE.search(network)
     if not found or re.search(r"\||storage|management|ethernet", network, re.IGNORECASE):
         return None
     gbit_per_s = float(found[2]) * float(found[1] or 1)
-    is_per_device = re.search(r"per gpu", network, re.IGNORECASE) or (
-        found[1] is None and "infiniband" in network.lower()
-    )
+    is_per_port = found[1] is None and re.search(r"infiniband|\bNICs\b", network, re.IGNORECASE)
+    is_per_device = is_per_port or re.search(r"per gpu", network, re.IGNORECASE)
     return gbit_per_s * 1e9 / 8 / (1 if is_per_device else node_size)

@@ -358,6 +358,7 @@ def test_malformed_tables_name_what_is_wrong(tmp_path: Path):
     ("network", "node_size", "gbit_per_s"),
     [
         ("1600 Gbps RoCE node-node", 8, 200.0),
+        ("NVLink 400 GB/s intra-node; 400 Gb/s-class RDMA NICs", 8, 400.0),
         ("Selene: 8x 200 Gb/s HDR InfiniBand per node", 8, 200.0),
         ("Selene: 8x HDR 200 Gb/s InfiniBand per node", 8, 200.0),
         ("RoCE 400 Gb/s per GPU, Grand Teton", 8, 400.0),

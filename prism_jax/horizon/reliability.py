@@ -1,0 +1,154 @@
+"""What interrupts a job, and how often: hazards per GPU, per node and per job, and slow phases.
+
+Interruptions do not scale with the number of GPUs alone. Small jobs stop for reasons of their own (software, data, users): a
+rate per node that was measured over a whole cluster says 28.8 hours for 1,024 GPUs where 7.9 were measured (RSC-1, arXiv
+2410.21680). A hazard therefore has a rate per GPU, per node and per job, in events per hour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import ceil
+
+from ..errors import Problem, SpecError
+
+HOUR_S = 3600.0
+_AT_LEAST_ZERO = (
+    "per_gpu_h",
+    "per_node_h",
+    "per_job_h",
+    "nodes_lost",
+    "noticed_s",
+    "repair_s",
+    "repair_log_sd",
+    "log_sd",
+)
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """One cause of interruptions.
+
+    Attributes:
+        cause: what a report calls it.
+        per_gpu_h, per_node_h, per_job_h: events per hour of each GPU, of each node, of the job as a whole.
+        nodes_lost: nodes that an event takes out of service together; 0: the job stops, no hardware is lost.
+        noticed_s: seconds until the interruption is noticed: 0 for a crash, the timeout for a hang.
+        repair_s, repair_log_sd: median seconds until lost nodes are back, and the standard deviation of their logarithm.
+        shape: of the Weibull law of the time since the last start; 1: constant, below 1: early failures are more frequent.
+        log_sd: standard deviation of the logarithm of the rates: what is not known of them.
+
+    Raises:
+        SpecError: a figure is negative, or the shape not positive.
+    """
+
+    cause: str
+    per_gpu_h: float = 0.0
+    per_node_h: float = 0.0
+    per_job_h: float = 0.0
+    nodes_lost: float = 1.0
+    noticed_s: float = 0.0
+    repair_s: float = 0.0
+    repair_log_sd: float = 0.0
+    shape: float = 1.0
+    log_sd: float = 0.0
+
+    def __post_init__(self) -> None:
+        wrong = [
+            Problem(name, f"{getattr(self, name):g}, but it must be at least 0")
+            for name in _AT_LEAST_ZERO
+            if not getattr(self, name) >= 0.0
+        ]
+        if not self.shape > 0.0:
+            wrong.append(Problem("shape", f"{self.shape:g}, but it must be above 0"))
+        if wrong:
+            raise SpecError.of(wrong[0], self.cause)
+
+    def rate_h(self, n_gpus: float, node_size: int) -> float:
+        """Events per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
+        return self.per_gpu_h * n_gpus + self.per_node_h * ceil(n_gpus / node_size) + self.per_job_h
+
+
+@dataclass(frozen=True)
+class SlowPhase:
+    """One cause of slow steps that no failure ends: a throttled GPU, a congested or flapping link.
+
+    Attributes:
+        cause: what a report calls it.
+        per_gpu_h, per_node_h, per_job_h: onsets per hour.
+        slowdown: of the step while it lasts (1.1: 10 % longer); slowdown_log_sd: spread of the logarithm of its excess.
+        duration_s, duration_log_sd: median seconds until it ends or is mended, and spread of their logarithm.
+
+    Raises:
+        SpecError: a figure is negative, or the slowdown below 1.
+    """
+
+    cause: str
+    per_gpu_h: float = 0.0
+    per_node_h: float = 0.0
+    per_job_h: float = 0.0
+    slowdown: float = 1.0
+    slowdown_log_sd: float = 0.0
+    duration_s: float = 0.0
+    duration_log_sd: float = 0.0
+
+    def __post_init__(self) -> None:
+        wrong = [
+            Problem(item.name, f"{getattr(self, item.name):g}, but it must be at least 0")
+            for item in fields(self)
+            if item.name != "cause" and not getattr(self, item.name) >= 0.0
+        ]
+        if self.slowdown < 1.0:
+            wrong.append(Problem("slowdown", f"{self.slowdown:g}, but it must be at least 1"))
+        if wrong:
+            raise SpecError.of(wrong[0], self.cause)
+
+    def rate_h(self, n_gpus: float, node_size: int) -> float:
+        """Onsets per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
+        return self.per_gpu_h * n_gpus + self.per_node_h * ceil(n_gpus / node_size) + self.per_job_h
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Everything that interrupts or slows a job.
+
+    Attributes:
+        hazards: causes of interruptions.
+        slow_phases: causes of slow steps.
+        name, source: of the preset or file.
+
+    Raises:
+        SpecError: nothing in it, or two causes of one name.
+    """
+
+    hazards: tuple[Hazard, ...]
+    slow_phases: tuple[SlowPhase, ...] = ()
+    name: str = "reliability"
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        causes = [one.cause for one in (*self.hazards, *self.slow_phases)]
+        twice = sorted({cause for cause in causes if causes.count(cause) > 1})
+        if twice:
+            raise SpecError.of(Problem("hazards", f"{', '.join(twice)}: stated twice"))
+
+    def rate_h(self, n_gpus: float, node_size: int) -> float:
+        """Interruptions per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
+        return sum(hazard.rate_h(n_gpus, node_size) for hazard in self.hazards)
+
+    def mttf_h(self, n_gpus: float, node_size: int) -> float:
+        """Mean hours between interruptions; infinite where nothing interrupts."""
+        rate = self.rate_h(n_gpus, node_size)
+        return 1.0 / rate if rate > 0.0 else float("inf")
+
+
+def of_mtbf(hours: float, n_gpus: int, repair_s: float = 0.0, log_sd: float = 0.0) -> Reliability:
+    """Interruptions of a job on `n_gpus` GPUs every `hours` on average, scaled by GPUs elsewhere.
+
+    Raises:
+        SpecError: `hours` is not positive.
+    """
+    if not hours > 0.0:
+        raise SpecError.of(Problem("mtbf", f"{hours:g} hours, but it must be above 0"))
+    hazard = Hazard("failures", per_gpu_h=1.0 / (hours * n_gpus), repair_s=repair_s, log_sd=log_sd)
+    return Reliability((hazard,), name=f"MTBF {hours:g} h on {n_gpus:,} GPUs", source="stated")
