@@ -67,8 +67,9 @@ class Journal:
 
     def __init__(self, path: Path | None, fingerprint: str, schema: Mapping[str, Expected] | None = None) -> None:
         self._path, self._fingerprint = path, fingerprint
-        begins_anew = path is None or not path.exists()
-        self._arrays: dict[Key, Any] = {} if begins_anew else _read(path, fingerprint, schema or {})
+        self._arrays: dict[Key, Any] = {}
+        if path is not None and path.exists():
+            self._arrays = _read(path, fingerprint, schema or {})
         self._saved_at = time.monotonic()
 
     def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:

@@ -1,7 +1,7 @@
 """Runs commands whose files may not grow beyond a size, as on a full disk; in a process of its own, which a crash would end.
 
-`python -m tests.support.files.full_disk` reads a JSON list of `[arguments, targets, shares]` from stdin and prints what became of each
-as a line of JSON. Every command runs once without a limit, which says how large its targets are; limits are shares of it.
+`python -m tests.support.files.full_disk` reads a JSON list of `[arguments, targets, shares]` from stdin and prints what became of
+each as a line of JSON. Every command runs once without a limit, which says how large its targets are; limits are shares of it.
 """
 
 from __future__ import annotations
