@@ -59,7 +59,7 @@ SLOW = {
         "place {in}/job.yaml --slowdowns {in}/nodes.csv -q --hostfile {out}/hosts --rankfile {out}/ranks", "hosts", "ranks"
     ),
     "fit nuts": Writes(
-        tuple(["fit", "fleet", "{in}/fleet.csv", "--method", "nuts", "--chains", "2", "--draws", "50", "-q", "-o", "{out}/fleet.npz"]),
+        writes("fit fleet {in}/fleet.csv --method nuts --chains 2 --draws 50 -q -o {out}/fleet.npz").words,
         ("fleet.failed.npz",),
         code=1,  # too few draws for its checks
     ),
