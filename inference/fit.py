@@ -17,6 +17,7 @@ from prism_jax.hints import did_you_mean
 from prism_jax.progress import Progress, silent
 
 from .data import Measurements, read_measurements, tidy
+from .data.measurements import naming
 from .engine.diagnostics import Verdict, verdict
 from .engine.importance import GOOD_K
 from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
@@ -80,7 +81,8 @@ def fit(
         )
     found = measured(data, chosen, mapping=mapping, units=units, where=where, collective=collective)
     started = time.perf_counter()
-    prepared = chosen.prepare(found.frame)
+    with naming(found.sources):
+        prepared = chosen.prepare(found.frame)
     sampled = posterior(
         chosen,
         prepared,

@@ -18,6 +18,7 @@ from prism_jax.hints import did_you_mean
 from prism_jax.progress import Progress, silent
 
 from .data import Measurements
+from .data.measurements import naming
 from .engine.threads import one_blas_thread
 from .fit import posterior
 from .model import Model, Score
@@ -87,11 +88,14 @@ def holdout(
     scores: list[Score] = []
     method = method or chosen.holdout_method
     settings = replace(settings or Settings(), n_approximate_draw=N_DRAW)
-    everything = posterior(chosen, chosen.prepare(measured.frame), method, key, settings=settings)
+    with naming(measured.sources):
+        prepared = chosen.prepare(measured.frame)
+    everything = posterior(chosen, prepared, method, key, settings=settings)
     for index, out in enumerate(splits):
         is_out = groups.isin(out)
         split_key = jax.random.fold_in(key, index)
-        data = chosen.prepare(measured.frame[~is_out & groups.notna()])
+        with naming(measured.sources):
+            data = chosen.prepare(measured.frame[~is_out & groups.notna()])
         sampled = posterior(chosen, data, method, split_key, settings=settings, near=everything.flat)
         draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
         scores += chosen.score(data, draws, measured.frame[is_out], _canonical(chosen, column), split_key)

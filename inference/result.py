@@ -12,7 +12,7 @@ import numpy as np
 
 from prism_jax.calibration.level import MeasuredLevel, NoLevel
 from prism_jax.cost.measured import MeasuredTables
-from prism_jax.errors import FailedFitError, FitError, PrismError
+from prism_jax.errors import DataError, FailedFitError, FitError
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
@@ -172,7 +172,7 @@ class Fit:
             return None
         try:
             return own(self.data, *arguments)
-        except PrismError:
+        except (DataError, FitError):
             raise
         except Exception as error:
             if self.file is None:

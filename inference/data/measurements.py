@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from prism_jax.errors import DataError, UnitError
+
+MOST_NAMED = 3  # files in a message
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,19 @@ class Measurements:
     frame: pd.DataFrame
     hygiene: CleaningReport
     sources: tuple[str, ...] = ()
+
+
+@contextmanager
+def naming(sources: Sequence[str]) -> Iterator[None]:
+    """Errors about measurements raised inside it name the files that they are from.
+
+    Raises:
+        DataError, UnitError: as inside, with the names in front unless one of them is in the message.
+    """
+    try:
+        yield
+    except (DataError, UnitError) as error:
+        if not sources or any(Path(source).name in str(error) for source in sources):
+            raise
+        more = f" and {len(sources) - MOST_NAMED} more" if len(sources) > MOST_NAMED else ""
+        raise type(error)(f"{', '.join(sources[:MOST_NAMED])}{more}: {error}") from None

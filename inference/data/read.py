@@ -22,7 +22,7 @@ from .formats.nccl_tests import read_nccl_tests
 from .formats.parquet import read_parquet
 from .formats.raw_table import MAX_COLUMNS, RawTable, raw_table
 from .formats.step_logs import read_mlperf, read_training_log
-from .measurements import CleaningReport, Measurements
+from .measurements import CleaningReport, Measurements, naming
 from .names import plain
 from .options import Options, understand_options
 from .repeats import copied_rows
@@ -65,7 +65,8 @@ def read_measurements(
     tables = join_runs(tables, lambda path: _read(path, "", columns, options))
     notes = [f"{path.name}: named {n} times, read once" for path in files if (n := [*map(Path, paths)].count(path)) > 1]
     try:
-        return _measurements(list(tables.values()), columns, options, notes, tuple(map(str, files)))
+        with naming([str(path) for path in files]):
+            return _measurements(list(tables.values()), columns, options, notes, tuple(map(str, files)))
     except DataError as error:
         halves = {missing_half(path) for path in tables} - {""}
         raise DataError(f"{error}{''.join(halves)}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,7 @@ def sibling(path: Path) -> Path | None:
     front, _ = part(path)
     for ending in dict.fromkeys(("".join(path.suffixes), ".csv.gz", ".csv", ".tsv", ".parquet")):
         beside = path.with_name(f"{front}{RUNS}{ending}")
-        if beside.is_file():
+        if os.path.isfile(beside):  # False for names that are too long
             return beside
     return None
 
@@ -84,7 +85,7 @@ def missing_half(path: Path) -> str:
         return ""
     front, _ = part(path)
     beside = [path.with_name(f"{front}{back}{''.join(path.suffixes)}") for back in LONG]
-    there = [other.name for other in beside if other.is_file()]
+    there = [other.name for other in beside if os.path.isfile(other)]
     return f" The steps of these runs are in {there[0]}: name it too." if there else ""
 
 

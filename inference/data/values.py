@@ -23,6 +23,7 @@ TEXT = "str" if int(pd.__version__.partition(".")[0]) >= 3 else object
 """Type of labels, in which blank is NaN."""
 
 _DATES = ("time", "timestamp", "date", "start")  # words in the names of columns that may hold dates
+_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _WITH_UNIT = re.compile(r"^([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-zµμ°%]{0,8})$")
 
 
@@ -109,5 +110,8 @@ def _with_units(texts: NDArray[np.object_], suffix: str) -> tuple[NDArray[np.flo
 
 
 def _since_1970(dates: pd.Series) -> NDArray[np.float64]:
+    """Seconds since 1970 of dates in whatever unit pandas keeps them: in nanoseconds alone they end in 2262."""
     utc = dates.dt.tz_convert(None) if dates.dt.tz is not None else dates
-    return as_floats((utc - pd.Timestamp(0)) / pd.Timedelta(seconds=1))
+    counts = utc.to_numpy()
+    unit, _ = np.datetime_data(counts.dtype)
+    return np.where(np.isnat(counts), np.nan, counts.astype(np.int64) / _PER_S[unit])

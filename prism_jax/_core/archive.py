@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import DataError
 from .files import atomic_path
+from .input_file import open_input
 from .lazy_numpy import np
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def write_archive(path: str | Path, kind: str, about: Mapping[str, Any], arrays:
 def kind_of(path: str | Path) -> str:
     """What the archive at `path` says it is; empty where it cannot be read."""
     try:
-        with _entries(Path(path), MAX_BYTES) as archive:
+        with open_input(path) as stream, _entries(stream, MAX_BYTES) as archive:
             return str(_about(archive).get("kind", ""))
     except Exception:  # damage reports itself by many kinds of error
         return ""
@@ -120,16 +122,16 @@ def opened(path: str | Path, kind: str, remedy: str, max_bytes: int = MAX_BYTES)
         DataError: there is no such file, it is of another kind, too large or damaged, or the block failed on what it holds.
     """
     path = Path(path)
+    if not os.path.lexists(path):
+        raise DataError(f"{path}: no such file. {remedy}")
     try:
-        if not path.exists():
-            raise DataError("no such file.")
-        with _entries(path, max_bytes) as archive:
+        with open_input(path) as stream, _entries(stream, max_bytes) as archive:
             about = _about(archive)
             if about.get("kind") != kind:
                 raise DataError(f"not the file of a {kind} but of {about.get('kind')!r:.40}.")
             yield Archive(about, _checked(archive), archive)
     except DataError as error:
-        raise DataError(f"{path}: {error} {remedy}") from error
+        raise DataError(f"{path}: {error.text} {remedy}") from error
     except Exception as error:  # damage reports itself by many kinds of error
         raise unreadable(path, kind, error, remedy) from error
 
@@ -141,27 +143,24 @@ def unreadable(path: Path, kind: str, error: Exception, remedy: str) -> DataErro
 
 
 @contextmanager
-def _entries(path: Path, max_bytes: int) -> Iterator[zipfile.ZipFile]:
+def _entries(stream: BinaryIO, max_bytes: int) -> Iterator[zipfile.ZipFile]:
     """The zip file, its directory bounded before it is parsed."""
-    if not path.is_file():
-        raise ValueError("no regular file")
-    with path.open("rb") as stream:
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise ValueError(f"larger than {max_bytes >> 20} MiB")
-        if stream.read(len(HDF5)) == HDF5:
-            raise ValueError("netCDF, which earlier versions wrote")
-        if _n_entries(stream) > MOST_ENTRIES:
-            raise ValueError(f"more than {MOST_ENTRIES} arrays")
-        with zipfile.ZipFile(stream) as archive:
-            entries = archive.infolist()
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise ValueError("compressed, which ours never are")
-            if sum(max(entry.file_size, entry.compress_size) for entry in entries) > size:
-                raise ValueError("arrays that overlap")
-            if len({entry.filename for entry in entries}) < len(entries):
-                raise ValueError("two arrays of one name")
-            yield archive
+    size = os.fstat(stream.fileno()).st_size
+    if size > max_bytes:
+        raise ValueError(f"larger than {max_bytes >> 20} MiB")
+    if stream.read(len(HDF5)) == HDF5:
+        raise ValueError("netCDF, which earlier versions wrote")
+    if _n_entries(stream) > MOST_ENTRIES:
+        raise ValueError(f"more than {MOST_ENTRIES} arrays")
+    with zipfile.ZipFile(stream) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("compressed, which ours never are")
+        if sum(max(entry.file_size, entry.compress_size) for entry in entries) > size:
+            raise ValueError("arrays that overlap")
+        if len({entry.filename for entry in entries}) < len(entries):
+            raise ValueError("two arrays of one name")
+        yield archive
 
 
 def _n_entries(stream: IO[bytes]) -> int:

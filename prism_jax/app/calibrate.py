@@ -12,11 +12,14 @@ from .._core.files import check_target
 from .._inference_loader import inference
 from ..errors import DataError
 from ..io.tables.job_logs import JobLog as JobLog, read_job_logs
+from ..io.tables.packed import read_packed_text
 from ..io.write import run_record
 from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
 from ..report.types.site import SiteReport, SuggestionReport
 from .progress import part
+
+RUNS = "a table of measured runs in CSV"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ def run_calibration(
         check_target(out)
     if runs is None and not logs:
         raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
+    if runs is not None:
+        read_packed_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
     logged = read_job_logs(logs, skip, unit)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
@@ -115,6 +120,7 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     Example:
         >>> [job.id for job in suggest_runs("jobs.csv", 3).suggested]  # doctest: +SKIP
     """
+    read_packed_text(Path(runs), RUNS)
     inference()
     found = import_module("inference.cost_model.site.suggest").suggest_runs(str(runs), n)
     return from_plain(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.files import check_target
+from .._core.input_file import check_input
 from .._inference_loader import inference
 from ..io.write import run_record
 from ..progress import Progress, silent
@@ -131,8 +133,10 @@ def run_fit(
         FitError: the fit cannot be made.
     """
     if out is not None:
-        for file in (out, failed_name(out), _unfinished_name(out)):
-            check_target(file)
+        for target in (out, failed_name(out), _unfinished_name(out)):
+            check_target(target)
+    for file in files:
+        check_input(file)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
 
@@ -188,6 +192,8 @@ def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
 
 def read_fit(file: str | Path, *, loo: bool = False) -> KeptFitRun:
     """A kept fit with its picture; arguments as those of `report_fit`."""
+    if os.path.lexists(file):
+        check_input(file)
     fitted = inference().Fit.load(str(file))
     checked = fitted.check()
     found = {**fitted.summary(), "checks": None if checked is None else checked.as_dict()}

@@ -213,7 +213,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
 def test_no_file_and_a_folder_are_refused(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         Fit.load(tmp_path / "a.npz")
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="a folder, not a file"):
         Fit.load(tmp_path)
 
 

@@ -29,6 +29,7 @@ PROFILER_NAMES = frozenset(("kShortName", "kDemangledName", "Kernel Name", "Dema
 _EXACT: dict[str, Any] = {} if int(pd.__version__.partition(".")[0]) >= 3 else {"float_precision": "round_trip"}
 """Numbers to the last digit, which pandas 3 always gives."""
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _QUOTE = "Quote fields that hold the separator."
 
 Choose = Callable[[Sequence[str]], list[str]]
@@ -87,7 +88,7 @@ def _header(path: Path) -> tuple[str, list[str]]:
             line = start.count(b"\n", 0, error.start) + 1
             raise DataError(f"{path}:{line}: not UTF-8 text. Save the table as UTF-8.") from None
         text = start.decode("utf-8-sig", "ignore")
-    lines = text.lstrip("\r\n").splitlines()
+    lines = _LINE_END.split(text.lstrip("\r\n"), maxsplit=1)
     if not lines or not lines[0].strip():
         raise DataError(f"{path}: the file is empty. Export the measurements again.")
     if len(lines) == 1 and len(start) >= HEAD_BYTES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from prism_jax._core.input_file import check_input
 from prism_jax.errors import DataError
 from prism_jax.io.traces.format import FileStart
 from prism_jax.io.traces.logs.mllog import MARKER
@@ -13,7 +14,7 @@ from prism_jax.io.traces.logs.scalars.json_lines import JSON_LINES
 from prism_jax.io.traces.logs.scalars.trainer_state import TRAINER_STATE
 from prism_jax.io.traces.logs.text.formats import frameworks, is_step_line
 from prism_jax.io.traces.refuse import PARQUET, refuse_binary, refuse_packed
-from prism_jax.io.traces.streams import check_file, lines
+from prism_jax.io.traces.streams import lines
 
 from .delimited import header_of, separator_of
 from .gpu_log import is_dcgm_line, is_gpu_header
@@ -35,7 +36,7 @@ def detect(path: Path) -> Format:
     Raises:
         DataError: no regular file, cannot be read, empty, or of no known format.
     """
-    check_file(path)
+    check_input(path)
     start = first_bytes(path)
     if any(known.recognises(FileStart(path, start)) for known in (EVENT_FILE, TRAINER_STATE, JSON_LINES)):
         return "step log"

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
+from prism_jax._core.input_file import open_input
 from prism_jax.errors import DataError
 from prism_jax.io.traces.refuse import ZSTD
 from prism_jax.io.traces.streams import CHUNK_BYTES, chunks
@@ -62,7 +63,7 @@ def first_bytes(path: Path, size: int = 2**16) -> bytes:
 
 def is_zstd(path: Path) -> bool:
     """Whether the file is packed with zstd."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return file.read(len(ZSTD)) == ZSTD
 
 

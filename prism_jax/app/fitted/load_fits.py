@@ -6,12 +6,14 @@ calibrate` of the cost model; all are taken.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..._core.input_file import check_input
 from ..._inference_loader import inference
 from ...calibration.calibration import Calibration
 from ...calibration.level import MeasuredLevel, NoLevel
@@ -88,6 +90,9 @@ def calibrated_job(job: Job, fits: FitFiles) -> tuple[Job, list[str]]:
     files = [str(file) for file in fits]
     if not files:
         return job, []
+    for file in files:
+        if os.path.lexists(file):  # the reader says how to make one that is not there
+            check_input(file)
     store = _store()
     found = [file for file in files if store.is_calibration(file)]
     if len(found) > 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from ...errors import ConfigError, Mistake
+from ..._core.input_file import read_text
+from ...errors import ConfigError, DataError, Mistake
 from .document import Document
 from .examples import example_files
 from .read_toml import read_toml
@@ -67,18 +68,6 @@ def _nearest(file: Path, shipped: list[str]) -> str:
 
 def _text(file: Path, name: str) -> str:
     try:
-        with file.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except IsADirectoryError:
-        raise ConfigError.in_file(name, "a folder, not a file. Name the YAML or TOML file inside it.") from None
-    except OSError as error:
-        raise ConfigError.in_file(name, f"cannot be read: {error.strerror or error}") from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError.in_file(name, f"larger than {MAX_BYTES // 2**20} MiB, so hardly a job. Name the job file.")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError.in_file(name, f"not UTF-8 text (byte {error.start}). Save it as UTF-8.") from None
-    if "\0" in text:
-        raise ConfigError.in_file(name, "a binary file. A job is a YAML or TOML text.")
-    return text
+        return read_text(file, MAX_BYTES, "A job is a page of YAML or TOML: name such a file.")
+    except DataError as error:
+        raise ConfigError.in_file(name, error.text) from None

@@ -6,7 +6,6 @@ Rows that failed for another reason than memory are left out. No device stated: 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,10 @@ from ...plan.plan import ParallelPlan
 from ...system import catalog
 from ...system.hardware import Cluster
 from ...workload.transformer.spec import TransformerSpec
+from ..job.document import short
+from ..numbers import number_of
+from .counts import largest, whole_number
+from .csv_rows import CsvTable, Seen
 from .packed import read_packed_text
 
 _DEVICE = "h100-sxm"
@@ -136,16 +139,17 @@ def read_memory_table(path: str | Path) -> list[MemoryRow]:
     """Rows that fitted or ran out of memory; other failures are left out.
 
     Raises:
-        DataError: a field is missing or not a number; names row and field.
+        DataError: a field is missing, no number or beyond what is simulated, or a row is there twice; names row and field.
     """
     file = Path(path)
-    lines = read_packed_text(file, "a memory table in CSV").splitlines()
-    reader = csv.DictReader(lines)
-    try:
-        _check_columns(reader.fieldnames or (), file.name)
-        rows = [_row(record, f"{file.name} line {reader.line_num}") for record in reader if _is_known(record)]
-    except csv.Error as error:
-        raise DataError(f"{file.name} line {reader.line_num} is not CSV: {error}") from None
+    table, seen = CsvTable(read_packed_text(file, "a memory table in CSV"), file.name), Seen()
+    _check_columns(table.columns, file.name)
+    rows = []
+    for found in table.rows():
+        if found.fields["status"] in _OUTCOMES:
+            place = table.place(found.line)
+            seen.check(found.fields.values(), place)
+            rows.append(_row(found.fields, place))
     if not rows:
         raise DataError(
             f"{file.name}: no row says Success or OOM in its column status, so there is nothing to compare with"
@@ -159,23 +163,17 @@ def _check_columns(columns: Iterable[str], name: str) -> None:
         raise DataError(f"{name}: no column {missing[0]}. A memory table has {', '.join(_COLUMNS)} among others.")
 
 
-def _is_known(record: dict[str, str]) -> bool:
-    return record["status"] in _OUTCOMES
-
-
 def _integer(record: dict[str, str], field: str, where: str, default: int | None = None) -> int:
-    text = (record.get(field) or "").strip()
+    text = record.get(field, "")
     if not text and default is not None:
         return default
-    try:
-        return int(float(text))
-    except (ValueError, OverflowError):
-        raise DataError(f"{where}: {field} = {text!r} is not a whole number") from None
+    value = number_of(text)
+    if field == "zero_stage" and value not in (0, 1, 2, 3):
+        raise DataError(f"{where}: zero_stage = {short(text)}, but it must be 0, 1, 2 or 3")
+    return whole_number(value, text, largest(field), f"{where}: {field}")  # what must not be 0 is said by the plan
 
 
 def _row(record: dict[str, str], where: str) -> MemoryRow:
-    if None in record or None in record.values():
-        raise DataError(f"{where}: the number of fields differs from the header's. Quote fields that hold commas.")
     try:
         model = _model(record, where)
         plan = _plan(record, where, model)
@@ -214,13 +212,10 @@ def _model(record: dict[str, str], where: str) -> TransformerSpec:
 
 
 def _peak_gib(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = number_of(text)
     if not 0.0 < value < float("inf"):
         raise DataError(
-            f"{where}: peak_mem_reserved_gb = {text!r} is not a positive number. Leave it blank if it is unknown."
+            f"{where}: peak_mem_reserved_gb = {short(text)} is not a positive number. Leave it blank if it is unknown."
         )
     return value
 
@@ -240,5 +235,7 @@ def _plan(record: dict[str, str], where: str, model: TransformerSpec) -> Paralle
         recompute=(record.get("recompute") or "").strip() or "none",
     )
     if plan.recompute not in COMMON_RECOMPUTE:
-        raise DataError(f"{where}: recompute = {plan.recompute!r}, but it must be one of {', '.join(COMMON_RECOMPUTE)}")
+        raise DataError(
+            f"{where}: recompute = {short(plan.recompute)}, but it must be one of {', '.join(COMMON_RECOMPUTE)}"
+        )
     return replace(plan, layer_split=cost_balanced_split(model, pp))

@@ -10,7 +10,7 @@ a caller has added). GPUs that are not listed, and those whose factor is left em
 
 from __future__ import annotations
 
-import csv
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +20,9 @@ from ...errors import DataError
 from ...hints import did_you_mean
 from ...kernels import KERNEL_CLASSES
 from ..job.document import short
+from ..numbers import number_of
+from .csv_rows import CsvTable
+from .packed import read_packed_text
 
 MAX_ROWS = 1_000_000
 MAX_DIGITS = 30
@@ -53,29 +56,21 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int) -> Slowdown
         DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, a place is neither
             an index inside the job nor a host name, or a GPU is listed twice; names row and field.
     """
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            return _read(csv.DictReader(file), str(path), n_devices, node_size)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{path}: cannot be read as CSV: {reason}") from None
+    text = read_packed_text(Path(path), "a table of slowdowns in CSV")
+    return _read(CsvTable(text, str(path), MAX_ROWS, ":"), n_devices, node_size)
 
 
-def _read(rows: csv.DictReader[str], path: str, n_devices: int, node_size: int) -> SlowdownTable:
-    header = rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+def _read(table: CsvTable, n_devices: int, node_size: int) -> SlowdownTable:
+    header, path = table.columns, table.name
     node, columns = _columns(header, path)
     of_column = {column: "all" if column == ALL else column for column in columns}
     found: dict[str, dict[int, float]] = {name: {} for name in of_column.values()}
     places = _Places(node, GPU in header, n_devices, node_size)
-    for number, row in enumerate(rows, start=2):
-        if number > MAX_ROWS:
-            raise DataError(f"{path}: more than {MAX_ROWS:,} rows")
-        where = f"{path}:{number}"
-        if None in row or None in row.values():
-            raise DataError(f"{where}: another number of fields than the header has")
+    for line, row in table.rows():
+        where = table.place(line)
         devices = places.devices(row, where)
         for column in columns:
-            if not row[column].strip():
+            if not row[column]:
                 continue
             factor, known = _factor(row[column], column, where), found[of_column[column]]
             if any(device in known for device in devices):
@@ -167,8 +162,6 @@ def _columns(header: Sequence[str], path: str) -> tuple[str, list[str]]:
             raise DataError(
                 f"{path}:1 {name}: unknown column{did_you_mean(name, known, '')}; known are {', '.join(known)}"
             )
-    if len(set(header)) < len(header):
-        raise DataError(f"{path}:1: a column is there twice. Keep one.")
     nodes = [name for name in NODE_COLUMNS if name in header]
     factors = [name for name in factors_known if name in header]
     one_place = len(nodes) == 1 or (not nodes and GPU in header)
@@ -204,10 +197,9 @@ def _index(text: str, column: str, where: str) -> int:
 
 
 def _factor(text: str, column: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise DataError(f"{where} {column}: {short(text)} is not a number") from None
+    value = number_of(text)
+    if math.isnan(value):
+        raise DataError(f"{where} {column}: {short(text)} is not a number")
     if not 0.01 <= value <= 100.0:
         raise DataError(f"{where} {column}: {text}, but a slowdown lies between 0.01 and 100 (1.05 = 5 % slower)")
     return value

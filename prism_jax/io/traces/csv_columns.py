@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from ..job.document import short
+from ..numbers import is_plain
 from .op_columns import Column, OpColumns, Place, check_header
 from .streams import lines
 
@@ -102,9 +103,11 @@ def _numbers(
     column: Column, texts: Sequence[str], read: Callable[[str], float], dtype: type, kind: str, at: Place
 ) -> NDArray:
     try:
-        return np.array(list(map(read, texts)), dtype=dtype)
+        if is_plain("".join(texts)):
+            return np.array(list(map(read, texts)), dtype=dtype)
     except (ValueError, OverflowError):
-        values = [_number(column, text, read, kind, at, row) for row, text in enumerate(texts)]
+        pass  # told of the value itself, below
+    values = [_number(column, text, read, kind, at, row) for row, text in enumerate(texts)]
     return np.array(values, dtype=dtype)
 
 
@@ -113,9 +116,11 @@ def _number(column: Column, text: str, read: Callable[[str], float], kind: str, 
     if not text.strip() and column.default is not None:
         return read(str(column.default))
     try:
-        value = read(text)
+        value = read(text) if is_plain(text) else None
     except (ValueError, OverflowError):
-        raise DataError(f"{at(row)} {column.name}: {short(text)} is not {kind}") from None
+        value = None
+    if value is None:
+        raise DataError(f"{at(row)} {column.name}: {short(text)} is not {kind}")
     if read is int and abs(value) >= 2**63:
         raise DataError(f"{at(row)} {column.name}: {short(text)} is too large")
     return value

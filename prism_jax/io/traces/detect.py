@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..._core.input_file import check_input
 from ...errors import DataError
 from .format import FileStart, TraceFormat
 from .formats import SHIPPED, added_formats, what_is_read
 from .logs.scalars.event_file import EVENT_FILE
 from .refuse import PARQUET, SAMPLE_BYTES, ZSTD, refuse_binary, refuse_packed
-from .streams import check_file, head
+from .streams import head
 
 _CHAKRA_ENDINGS = (".et", ".chakra")
 
@@ -20,7 +21,7 @@ def detect(path: Path) -> TraceFormat:
     Raises:
         DataError: cannot be read, empty, packed in a way that is not read, or of no known format.
     """
-    check_file(path)
+    check_input(path)
     begins = FileStart(path, head(path))
     if not begins.start:
         raise DataError(f"{path}: the file is empty. Record the trace again.")

@@ -6,14 +6,15 @@ absent; world_size, which must be their product without virtual_stages; run_id, 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from ..._core.input_file import read_text
 from ...errors import ConfigError, Mark, Mistake
 from ...hints import did_you_mean
 from ...recorded.trace.op_table import MAX_RANKS, JobShape
 from ..job.document import Document, short
 from ..job.read_yaml import read_value, read_yaml
-from .streams import check_file
 
 MAX_BYTES = 2**16
 FIELDS = {
@@ -65,7 +66,7 @@ def find_meta(trace: Path) -> Path | None:
     label = stem.removeprefix("trace-")
     own = [f"meta-{label}.yaml"] if label != stem else []
     for name in (*own, f"{stem}.meta.yaml", "meta.yaml"):
-        if (folder / name).is_file():
+        if os.path.isfile(folder / name):  # False for names that are too long
             return folder / name
     if own:
         return None
@@ -87,17 +88,7 @@ def _stem(trace: Path) -> str:
 
 
 def _document(path: Path) -> Document:
-    check_file(path)
-    with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise ConfigError.in_file(path, f"larger than {MAX_BYTES // 2**10} KiB, so hardly the metadata of a trace")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError.in_file(
-            path, f"not UTF-8 text (byte {error.start}), so not the metadata of a trace"
-        ) from None
+    text = read_text(path, MAX_BYTES, "The metadata of a trace is a few lines of YAML.")
     if not isinstance(read_value(text, Mark(str(path))), dict):
         raise ConfigError.in_file(path, f"metadata is a list of fields such as `dp: 32`; known are {', '.join(FIELDS)}")
     return read_yaml(text, str(path))

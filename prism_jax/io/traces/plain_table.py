@@ -17,6 +17,7 @@ rows and columns; other columns are an error.
 | group | | empty | ops of one step with the same group meet: none finishes before the last has started |
 
 Whole numbers are written without a point. An empty field of a column with a default means the default (in CSV only).
+Rows that are the same as one before in every column count once.
 Record at least one worker of every (dp, pp); steps in which workers did different ops are left out. At most 50 million rows
 are read.
 
@@ -42,6 +43,7 @@ from ...errors import DataError
 from ...recorded.trace.op_table import NONE, OpTable
 from ..write import atomic_path
 from . import csv_columns
+from .copied_rows import without_copies
 from .format import FileStart, TraceFormat
 from .op_columns import Column
 from .refuse import PARQUET
@@ -158,7 +160,12 @@ def _is_parquet(begins: FileStart) -> bool:
     return False
 
 
-PLAIN_CSV = TraceFormat("plain CSV", "plain tables of ops (CSV)", _is_csv, lambda files: read_plain_csv(files[0]))
+PLAIN_CSV = TraceFormat(
+    "plain CSV", "plain tables of ops (CSV)", _is_csv, lambda files: without_copies(read_plain_csv(files[0]))
+)
 PLAIN_PARQUET = TraceFormat(
-    "plain parquet", "plain tables of ops (parquet)", _is_parquet, lambda files: read_plain_parquet(files[0])
+    "plain parquet",
+    "plain tables of ops (parquet)",
+    _is_parquet,
+    lambda files: without_copies(read_plain_parquet(files[0])),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..._core.input_file import open_input
 from ...errors import DataError
 
 PARQUET = b"PAR1"
@@ -32,7 +33,7 @@ def refuse_packed(path: Path, start: bytes, more: Mapping[bytes, str] | None = N
         if start.startswith(magic):
             raise DataError(f"{path}: packed with {name}. Unpack it, or pack it with gzip.")
     if start.startswith(PARQUET):
-        with path.open("rb") as file:
+        with open_input(path) as file:
             if file.read(len(PARQUET)) != PARQUET:
                 raise DataError(f"{path}: parquet inside a packed file. Unpack it.")
 

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import stat
+import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from ..._core.input_file import GZIP, explained, open_input
 from ...errors import DataError
 
 CHUNK_BYTES = 2**18
 MAX_LINE_BYTES = 2**20
 MAX_RATIO = 400  # of unpacked to packed size; text packs 5 to 100 times, a bomb 1,000 times
 SPARE_BYTES = 2**26
-GZIP = b"\x1f\x8b"
-
-
-def check_file(path: Path) -> None:
-    """Whether something can be read at `path`.
-
-    Raises:
-        DataError: nothing is there, it may not be read, or it is no regular file (a folder, a pipe, a device).
-    """
-    with _reading(path):
-        mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise DataError(f"{path}: a folder, not a file. Name a trace inside it.")
-    if not stat.S_ISREG(mode):
-        raise DataError(f"{path}: not a regular file but a pipe, socket or device. Save the trace to a file first.")
-    with _reading(path), path.open("rb"):
-        pass
 
 
 def head(path: Path, size: int = 2**16) -> bytes:
@@ -40,7 +23,7 @@ def head(path: Path, size: int = 2**16) -> bytes:
     Raises:
         DataError: cannot be read, or begins as gzip and is damaged.
     """
-    with _reading(path), path.open("rb") as file:
+    with explained(path), open_input(path) as file:
         raw = file.read(size)
         return zlib.decompressobj(wbits=31).decompress(raw, size) if raw.startswith(GZIP) else raw
 
@@ -51,9 +34,9 @@ def chunks(path: Path) -> Iterator[bytes]:
     Raises:
         DataError: cannot be read; gzip that is truncated, damaged or unpacks to something huge.
     """
-    with _reading(path), path.open("rb") as file:
+    with explained(path), open_input(path) as file:
         packed = file.read(len(GZIP)) == GZIP
-        limit = max(SPARE_BYTES, MAX_RATIO * path.stat().st_size)
+        limit = max(SPARE_BYTES, MAX_RATIO * os.fstat(file.fileno()).st_size)
         file.seek(0)
         stream = gzip.GzipFile(fileobj=file) if packed else file
         n_bytes = 0
@@ -97,17 +80,3 @@ def _pieces(path: Path, number: int, line: bytes, cut: bool) -> Iterator[tuple[i
         if len(piece) > MAX_LINE_BYTES and not cut:
             raise DataError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES:,} bytes")
         yield number, piece[:MAX_LINE_BYTES]
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except EOFError:
-        raise DataError(f"{path}: the gzip file ends too early. Copy it again.") from None
-    except (zlib.error, gzip.BadGzipFile):
-        raise DataError(f"{path}: a damaged gzip file. Copy it again.") from None
-    except ValueError as error:  # a NUL in the name
-        raise DataError(f"{str(path)!r}: not a usable file name: {error}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None

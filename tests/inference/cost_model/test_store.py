@@ -76,7 +76,7 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path: Path):
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     os.mkfifo(tmp_path / "pipe.npz")
     for name in ("text", "other", "pipe"):
-        with pytest.raises(DataError, match=rf"{name}\.npz: not the file of a calibration .* Calibrate again"):
+        with pytest.raises(DataError, match=rf"{name}\.npz: not .* Calibrate again"):
             load(tmp_path / f"{name}.npz")
     assert not any(is_calibration(tmp_path / f"{name}.npz") for name in ("absent", "text", "other", "pipe"))
 

@@ -8,6 +8,8 @@ import pytest
 
 from inference.data import read_measurements, tidy
 from inference.data.formats import packed
+from inference.fit import fit
+from inference.random_key import random_key
 from prism_jax.errors import DataError, UnitError
 
 from .broken_measurements import BROKEN, Broken
@@ -58,3 +60,14 @@ def test_a_table_in_memory_with_a_name_twice_or_in_levels_is_refused() -> None:
         tidy(frame.rename(columns={"run": "gpu"}), FLEET)
     with pytest.raises(DataError, match=r"in 2 levels"):
         tidy(frame.T.set_index([[1, 2, 3, 4]], append=True).T, FLEET)
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_what_a_model_refuses_after_reading_names_the_files(n: int, tmp_path: Path) -> None:
+    text = "gpu,kernel,duration_ms\n" + "".join(
+        f"{gpu},gemm,{10 + gpu + 0.1 * i}\n" for gpu in range(3) for i in range(9)
+    )
+    files = [write(tmp_path / f"times {i}.csv", text.replace("gemm", f"gemm{i}")) for i in range(n)]
+    more = "" if n == 1 else " and 2 more"
+    with pytest.raises(DataError, match=rf"times 0\.csv.*{more}: 3 GPUs are too few"):
+        fit(files, model="fleet", key=random_key(0, 0))

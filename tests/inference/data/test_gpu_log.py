@@ -107,3 +107,14 @@ def test_a_table_of_times_with_clocks_is_no_gpu_log() -> None:
     )
     found = tidy(frame, FLEET).frame
     assert found["clock_mhz"].fillna(0).tolist() == [1410, 0]
+
+
+@pytest.mark.parametrize(
+    "date", ["9999-12-31 23:59:59", "2300-01-01", "1500-01-01", "0001-01-01", "30000-01-01", "1e30"]
+)
+def test_a_date_beyond_nanoseconds_is_a_date_far_away(tmp_path: Path, date: str) -> None:
+    times = write(tmp_path / "t.csv", TIMES.replace("149", date).replace("unix_ts", "time"))
+    log = write(tmp_path / "smi.csv", SMI + f"{date}, GPU-b, 1395 MHz, 70, 250 W\n")
+    found = read_measurements([times, log], FLEET)
+    assert len(found.frame) == 5
+    assert 70 not in found.frame["temp_c"].tolist()

@@ -89,9 +89,9 @@ def test_an_archive_of_another_kind_is_refused(file: Path):
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "no regular file")
-    refused(tmp_path, "no regular file")
-    refused(Path("/dev/zero"), "no regular file")
+    refused(tmp_path / "pipe", "not a regular file")
+    refused(tmp_path, "a folder, not a file")
+    refused(Path("/dev/zero"), "not a regular file")
     refused(tmp_path / "absent", "no such file")
 
 

@@ -115,14 +115,21 @@ hears_ctrl_c = pytest.mark.skipif(
 @posix
 @hears_ctrl_c
 def test_ctrl_c_says_interrupted_and_exits_with_130(job):
-    """While the command waits for its job file, which is a pipe that nobody writes to."""
-    os.mkfifo(job.parent / "pipe.yaml")
+    """While the command reads its job file, which here takes for ever."""
+    code = (
+        "import sys, time; from prism_jax.io.job import read_job_file; from prism_jax.cli.app import main\n"
+        "read_job_file.read_text = lambda *given: (print('reading', flush=True), time.sleep(600))\n"
+        "sys.exit(main(['check', 'job.yaml']))"
+    )
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "prism_jax", "check", "pipe.yaml"]
-    process = subprocess.Popen(command, cwd=job.parent, env=env, stderr=subprocess.PIPE, text=True)
-    time.sleep(3.0)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=job.parent, env=env, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reading\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, "interrupted\n")
 
 

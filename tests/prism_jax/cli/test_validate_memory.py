@@ -103,9 +103,9 @@ def test_files_that_are_no_memory_table_are_refused(tmp_path: Path, capsys: pyte
     file = tmp_path / "x.csv"
     for content, message in (
         (b"id,model\n1,2\n", "no column status"),
-        (b"\x1f\x8b broken", "neither text nor a complete gzip file"),
-        (b"\xff\xfe\x00", "neither text nor a complete gzip file"),
-        ((",".join(ROW) + "\n1,2\n" + "Success").encode(), "no row says Success or OOM"),
+        (b"\x1f\x8b broken", "the gzip file ends too early"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
+        ((",".join(ROW) + "\n1,2\n" + "Success").encode(), "line 2: the number of fields differs"),
         (b"", "no column status"),
     ):
         file.write_bytes(content)

@@ -6,18 +6,24 @@ optionally gzipped). Counts are integers, times seconds, throughputs per GPU as 
 
 from __future__ import annotations
 
-import csv
-import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...._core.strict_json import parse_json
 from ....errors import DataError
+from ...job.document import short
+from ...numbers import number_of
+from ..counts import largest, whole_number
+from ..csv_rows import MAX_ROWS, CsvTable, Seen
 from ..packed import read_packed_text
 
+MAX_JSON_CHARACTERS = 1 << 24  # what is made of them takes 30 times as many bytes
 WHAT = "a steps table in JSON or CSV"
-_REQUIRED_COLUMNS = ("id", "source", "gpu", "num_gpus", "measured_step_time_s")
+MEASURED = "measured_step_time_s"
+_REQUIRED_COLUMNS = ("id", "source", "gpu", "num_gpus", MEASURED)
 # column of steps.csv -> field
 _CSV_INTEGERS = {
     "layers": "n_layers", "hidden": "hidden", "ffn": "ffn", "heads": "n_heads", "kv_heads": "n_kv_heads", "vocab": "vocab",
@@ -32,7 +38,6 @@ _CSV_TEXTS = {
     "framework": "framework", "date": "date",
 }  # fmt: skip
 _CSV_FLOATS = {
-    "measured_step_time_s": "measured_s",
     "measured_tflops_per_gpu": "tflops_per_gpu",
     "measured_tokens_per_s_per_gpu": "tokens_per_s_per_gpu",
     "measured_mfu": "mfu",
@@ -44,6 +49,7 @@ _JSON_INTEGERS = {
     "gpus": "n_gpus", "tp": "tp", "pp": "pp", "dp": "dp", "cp": "cp", "ep": "ep", "v": "vpp", "gbs": "global_batch",
     "mbs": "micro_batch", "zero": "zero_stage",
 }  # fmt: skip
+COUNTS = tuple(dict.fromkeys((*_CSV_INTEGERS.values(), *_JSON_INTEGERS.values())))
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -97,6 +103,14 @@ class StepRecord:
     cuda_graphs: str = ""
     framework: str = ""
     date: str = ""
+    same_as: str = ""  # place of an earlier row that is the same, all its columns included
+
+    def beyond(self) -> str:
+        """The first count that is larger than anything that is simulated, in words; empty if there is none."""
+        counts = ((field, getattr(self, field)) for field in COUNTS)
+        return next(
+            (f"{field} {count:.3g}" for field, count in counts if count is not None and count > largest(field)), ""
+        )
 
 
 def read_records(path: str | Path) -> list[StepRecord]:
@@ -124,51 +138,64 @@ def records_of(text: str, name: str) -> list[StepRecord]:
 
 
 def _json_records(text: str, name: str) -> list[StepRecord]:
-    try:
-        rows = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{name}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
-        raise DataError(f"{name} is not JSON: {error}") from None
+    if len(text) > MAX_JSON_CHARACTERS:
+        raise DataError(
+            f"{name}: more than {MAX_JSON_CHARACTERS >> 20} MiB of JSON. Split the table, or write it as CSV."
+        )
+    rows = parse_json(text, name)
     if not isinstance(rows, list):
         raise DataError(f"{name}: a list of rows is needed, not an object. Wrap the row in [ ].")
-    return [_json_record(row, f"{name} row {number}") for number, row in enumerate(rows, 1)]
+    if len(rows) > MAX_ROWS:
+        raise DataError(f"{name}: {len(rows):,} rows, more than {MAX_ROWS:,}. Split the table.")
+    seen, records = Seen(), []
+    for number, row in enumerate(rows, 1):
+        place = f"{name} row {number}"
+        record = _json_record(row, place)
+        records.append(replace(record, same_as=seen.before([repr(record)], place)))
+    return records
 
 
 def _json_record(row: Any, where: str) -> StepRecord:
     if not isinstance(row, Mapping):
-        raise DataError(f"{where}: {row!r} is not an object with fields such as id, h, L, tp and measured_s")
-    where = f"{where} ({row.get('id', 'no id')})"
+        raise DataError(f"{where}: {short(row)} is not an object with fields such as id, h, L, tp and measured_s")
+    where = f"{where} ({_text(row, 'id', where) or 'no id'})"
     integers: dict[str, Any] = {field: _integer(row.get(key), key, where) for key, field in _JSON_INTEGERS.items()}
     missing = [key for key in ("id", "h", "L", "heads", "gpus", "measured_s") if row.get(key) in (None, "")]
     if missing:
         raise DataError(f"{where}: field {missing[0]} is missing; a reference row needs it")
     return StepRecord(
-        id=str(row["id"]),
-        source=str(row.get("src", "")),
-        model_name=str(row.get("model", "")),
-        gpu=str(row.get("sys", "")),
+        id=_text(row, "id", where),
+        source=_text(row, "src", where),
+        model_name=_text(row, "model", where),
+        gpu=_text(row, "sys", where),
         gated=_boolean(row.get("gated"), "gated", where),
         sequence_parallel=_boolean(row.get("sp"), "sp", where),
-        recompute=str(row.get("recompute", "")),
-        sharding=str(row.get("sharding", "")),
-        precision=str(row.get("dtype", "")),
-        measured_s=_number(row["measured_s"], "measured_s", where),
+        recompute=_text(row, "recompute", where),
+        sharding=_text(row, "sharding", where),
+        precision=_text(row, "dtype", where),
+        measured_s=_seconds(row["measured_s"], "measured_s", where),
         measured_range=_range(row.get("measured_range"), where),
         tflops_per_gpu=_number(row.get("tf_gpu"), "tf_gpu", where),
-        notes=str(row.get("measured_kind", "")),
+        notes=_text(row, "measured_kind", where),
         **integers,
     )
+
+
+def _text(row: Mapping[str, Any], key: str, where: str) -> str:
+    value = row.get(key, "")
+    if isinstance(value, (dict, list)):
+        raise DataError(f"{where}: {key} = {short(value)} is not text")
+    return str(value)
 
 
 def _range(value: Any, where: str) -> tuple[float, float] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != 2:
-        raise DataError(f"{where}: measured_range = {value!r}, but it must be [low, high] in seconds")
-    low, high = (_number(bound, "measured_range", where) for bound in value)
+        raise DataError(f"{where}: measured_range = {short(value)}, but it must be [low, high] in seconds")
+    low, high = (_seconds(bound, "measured_range", where) for bound in value)
     if low is None or high is None or low > high:
-        raise DataError(f"{where}: measured_range = {value!r}, but it must be [low, high] in seconds")
+        raise DataError(f"{where}: measured_range = {short(value)}, but it must be [low, high] in seconds")
     return low, high
 
 
@@ -176,30 +203,27 @@ def _range(value: Any, where: str) -> tuple[float, float] | None:
 
 
 def _csv_records(text: str, name: str) -> list[StepRecord]:
-    reader = csv.DictReader(text.splitlines())
-    try:
-        columns = reader.fieldnames or ()
-    except csv.Error as error:
-        raise DataError(f"{name} line 1 is not CSV: {error}") from None
-    missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
+    table, seen = CsvTable(text, name), Seen()
+    missing = [column for column in _REQUIRED_COLUMNS if column not in table.columns]
     if missing:
         raise DataError(
             f"{name}: no column {missing[0]}. A steps table has {', '.join(_REQUIRED_COLUMNS)} among others."
         )
-    try:
-        return [_csv_record(row, f"{name} line {reader.line_num}") for row in reader]
-    except csv.Error as error:
-        raise DataError(f"{name} line {reader.line_num} is not CSV: {error}") from None
+    records = []
+    for row in table.rows():
+        place = table.place(row.line)
+        record = _csv_record(row.fields, place)
+        records.append(replace(record, same_as=seen.before(row.fields.values(), place)))
+    return records
 
 
 def _csv_record(row: Mapping[str, Any], where: str) -> StepRecord:
-    if None in row or None in row.values():
-        raise DataError(f"{where}: the number of fields differs from the header's. Quote fields that hold commas.")
     where = f"{where} ({row['id'] or 'no id'})"
     fields: dict[str, Any] = {}
     fields |= {field: _integer(row.get(column), column, where) for column, field in _CSV_INTEGERS.items()}
     fields |= {field: _number(row.get(column), column, where) for column, field in _CSV_FLOATS.items()}
-    fields |= {field: (row.get(column) or "").strip() for column, field in _CSV_TEXTS.items()}
+    fields["measured_s"] = _seconds(row.get(MEASURED), MEASURED, where)
+    fields |= {field: row.get(column, "") for column, field in _CSV_TEXTS.items()}
     fields["sequence_parallel"] = _boolean(row.get("seq_parallel"), "seq_parallel", where)
     return StepRecord(id=row["id"], source=row["source"], **fields)
 
@@ -208,30 +232,49 @@ def _csv_record(row: Mapping[str, Any], where: str) -> StepRecord:
 
 
 def _number(value: Any, field: str, where: str) -> float | None:
-    """A positive number, or None for blank."""
+    """A number that is not negative, or None for blank."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise DataError(f"{where}: {field} = {value!r} is not a number. Leave it blank if it is unknown.") from None
-    if not 0.0 <= number < float("inf"):
-        raise DataError(f"{where}: {field} = {value!r}, but it must be finite and not negative")
+    number = _parsed(value)
+    if math.isnan(number):
+        raise DataError(f"{where}: {field} = {short(value)} is not a number. Leave it blank if it is unknown.")
+    if not 0.0 <= number < math.inf:
+        raise DataError(f"{where}: {field} = {short(value)}, but it must be finite and not negative")
+    return number
+
+
+def _seconds(value: Any, field: str, where: str) -> float | None:
+    """Seconds of a step, or None for blank."""
+    number = _number(value, field, where)
+    if number == 0.0:
+        raise DataError(
+            f"{where}: {field} = {short(value)}, but no step takes no time. Leave it blank if it is unknown."
+        )
     return number
 
 
 def _integer(value: Any, field: str, where: str) -> int | None:
-    number = _number(value, field, where)
-    if number is None:
+    if _number(value, field, where) is None:
         return None
-    if number != int(number):
-        raise DataError(f"{where}: {field} = {value!r} is not a whole number")
-    return int(number)
+    return whole_number(_parsed(value), value, None, f"{where}: {field}")
+
+
+def _parsed(value: Any) -> float:
+    """A number, or a text that spells one; NaN for what is neither."""
+    if isinstance(value, str):
+        return number_of(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _boolean(value: Any, field: str, where: str) -> bool | None:
     if value is None or value == "":
         return None
-    if str(value).strip().lower() not in _BOOLEANS:
-        raise DataError(f"{where}: {field} = {value!r}, but it must be true or false")
-    return _BOOLEANS[str(value).strip().lower()]
+    told = str(value).strip().lower() if isinstance(value, (str, bool)) else ""
+    if told not in _BOOLEANS:
+        raise DataError(f"{where}: {field} = {short(value)}, but it must be true or false")
+    return _BOOLEANS[told]

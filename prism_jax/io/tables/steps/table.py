@@ -124,9 +124,24 @@ def step_rows_of(text: str, name: str) -> list[StepRow]:
     Raises:
         DataError: a row is malformed; names row and field.
     """
-    records = fill_virtual_stages(records_of(text, name))
-    slow, peers = slower_than_peers(records), peers_of(records)
-    return [_row(record, slow.get(record.id, ""), peers) for record in records]
+    records = records_of(text, name)
+    used = [record for record in records if not _left_out(record)]
+    filled = fill_virtual_stages(used)
+    slow, peers = slower_than_peers(filled), peers_of(filled)
+    rows = iter([_row(record, slow.get(record.id, ""), peers) for record in filled])
+    return [
+        StepRow(record.id, record.source, record.measured_s, unsupported=reason)
+        if (reason := _left_out(record))
+        else next(rows)
+        for record in records
+    ]
+
+
+def _left_out(record: StepRecord) -> str:
+    """Why a row is not looked at further; empty for all others."""
+    if record.same_as:
+        return "the same row as one above"
+    return f"beyond what is simulated: {found}" if (found := record.beyond()) else ""
 
 
 def count_support(rows: Iterable[StepRow]) -> SupportCount:

@@ -6,11 +6,13 @@ like change neither FLOPs nor parameters and are ignored. Of a vision-language m
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...._core.input_file import read_text
+from ...._core.strict_json import parse_json
 from ....errors import DataError, SpecError
 from ..spec import TransformerSpec
 from .architectures import ARCHITECTURES
@@ -32,11 +34,11 @@ def read_hf_config(path: str | Path, name: str | None = None) -> TransformerSpec
         name: of the model; default: the name of the directory.
 
     Raises:
-        DataError: the file is missing, too large, or not a JSON object.
+        DataError: the file is missing, no regular file, too large, or not a JSON object without repeated keys.
         SpecError: a key is missing, has a bad value, or asks for something that is not modelled.
     """
     path = Path(path)
-    file = path / "config.json" if path.is_dir() else path
+    file = path / "config.json" if os.path.isdir(path) else path
     config = _read_object(file)
     default = file.resolve().parent.name if file.name == "config.json" else file.stem
     try:
@@ -46,19 +48,8 @@ def read_hf_config(path: str | Path, name: str | None = None) -> TransformerSpec
 
 
 def _read_object(file: Path) -> Mapping[str, Any]:
-    try:
-        size = file.stat().st_size
-        if size > MAX_CONFIG_BYTES:
-            raise DataError(
-                f"{file} has {size} bytes, but a config.json has at most {MAX_CONFIG_BYTES}. Is it the right file?"
-            )
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"cannot read {file}: {error.strerror}. Give the path of a config.json or its directory."
-        ) from error
-    except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, absurd numbers, absurd nesting
-        raise DataError(f"{file} is not JSON: {error}") from error
+    text = read_text(file, MAX_CONFIG_BYTES, "Give the path of a config.json or its directory.")
+    config = parse_json(text, str(file))
     if not isinstance(config, dict):
         raise DataError(f"{file} holds a {type(config).__name__}, but a config.json is an object with keys")
     return config

@@ -36,7 +36,7 @@ def test_spaces_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
         ("", ":1: needs one of gpu or node"),
         ("gpu,slowdown\n", "no rows"),
         ("gpus,slowdown\n1,1\n", "did you mean gpu"),
-        ("gpu,slowdown,slowdown\n1,1.1,1.2\n", ":1: a column is there twice. Keep one"),
+        ("gpu,slowdown,slowdown\n1,1.1,1.2\n", ":1: the column 'slowdown' is there twice. Keep one"),
         ("host,node,slowdown\n1,1,1\n", "needs one of gpu or node"),
         ("gpu,host,slowdown\n8,a,1\n", "beside a host it counts the GPUs of that node, from 0 to 7"),
         ("gpu,node,slowdown\n0,2,1\n", ":2 gpu: 0 of 2, but the job has 16 GPUs"),
@@ -59,9 +59,12 @@ def test_spaces_blank_lines_and_windows_line_ends_do_not_matter(tmp_path):
         ("gpu,slowdown\n16,1\n", "the job has 16 GPUs"),
         ("node,slowdown\n2,1\n", "the job has 16 GPUs"),
         ("gpu,slowdown\n1,1\n1,1\n", ":3 gpu: 1 is listed twice"),
-        ("gpu,slowdown\n1,nan\n", "between 0.01 and 100"),
+        ("gpu,slowdown\n1,nan\n", "'nan' is not a number"),
         ("gpu,slowdown\n1,fast\n", "'fast' is not a number"),
-        ("gpu,slowdown\n1\n", "another number of fields"),
+        ("gpu,slowdown\n1,1_0\n", "'1_0' is not a number"),
+        ("gpu,slowdown\n1,١\n", "'١' is not a number"),
+        ("gpu,slowdown\n" + "\n" * 1_000_001, "1,000,002 lines, more than 1,000,000"),
+        ("gpu,slowdown\n1\n", ":2: the number of fields differs"),
     ],
 )
 def test_mistake_names_row_field_and_remedy(tmp_path, text, message):
@@ -76,8 +79,8 @@ def test_a_message_is_short_however_long_the_value(tmp_path):
 
 
 def test_a_folder_and_a_missing_file_are_said(tmp_path):
-    for path in (tmp_path, tmp_path / "absent.csv"):
-        with pytest.raises(DataError, match="cannot be read as CSV"):
+    for path, message in ((tmp_path, "a folder, not a file"), (tmp_path / "absent.csv", "cannot be read: No such")):
+        with pytest.raises(DataError, match=message):
             read_slowdowns(path, 16, 8)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,11 @@ def test_more_rows_than_the_limit_are_refused_while_reading(tmp_path: Path, monk
 def test_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Root may read everything, so the refusal is made up."""
 
-    def refuse(self: Path, *args: object, **kwargs: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+    def refuse(path: Path, *args: object, **kwargs: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     path = tmp_path / "ops.csv"
     path.write_text(f"{HEADER}\n{GOOD_ROW}")
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(DataError, match=r"ops\.csv: cannot be read: Permission denied"):
         open_trace(path)

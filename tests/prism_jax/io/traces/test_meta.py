@@ -88,3 +88,7 @@ def test_several_that_could_be_meant_are_named(tmp_path: Path):
 def test_published_metadata(shared_data: Path):
     assert read_meta(shared_data / "traces" / "meta-SE.yaml").world_size == 128
     assert read_meta(shared_data / "traces" / "meta-ST.yaml") == JobShape("ST", dp=2, pp=4)
+
+
+def test_a_trace_with_a_name_as_long_as_names_may_be_has_no_metadata(tmp_path: Path):
+    assert find_meta(tmp_path / f"{'x' * 251}.csv") is None

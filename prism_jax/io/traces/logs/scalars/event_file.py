@@ -9,12 +9,14 @@ Source: tensorflow/core/util/event.proto, framework/summary.proto, framework/ten
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ....._core.input_file import open_input
 from .....errors import DataError
 from .....recorded.trace.step_log import StepLog
 from ...format import FileStart, TraceFormat
@@ -99,8 +101,8 @@ def scalars(path: Path) -> Iterator[tuple[int, Scalar]]:
 
 def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
     try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
+        with open_input(path) as file:
+            size = os.fstat(file.fileno()).st_size
             number = 0
             while (head := file.read(12)) and len(head) == 12:
                 number += 1

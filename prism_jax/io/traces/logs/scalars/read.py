@@ -12,6 +12,7 @@ import numpy as np
 from .....errors import DataError
 from .....recorded.trace.step_log import StepLog
 from ....job.document import short
+from ....numbers import is_plain
 from ..clock import Clocked, steps_by_clock, timestamp
 from ..entries import NAN, Entries, Entry, interval
 from .choose import SAY_UNIT, Chosen
@@ -88,9 +89,12 @@ def _number(row: Row, name: str) -> float:
         if value.strip().lower() in BLANKS:
             return NAN
         try:
-            return float(value)
+            number = float(value) if is_plain(value) else None
         except ValueError:
-            raise DataError(f"{row.place} {name}: {short(value)} is not a number") from None
+            number = None
+        if number is None:
+            raise DataError(f"{row.place} {name}: {short(value)} is not a number")
+        return number
     try:
         return float(value)
     except OverflowError:

@@ -147,7 +147,10 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
         ({"gpu": "GTX 480"}, "no preset of device GTX 480"),
         ({"model": "unknown", "layers": "", "hidden": ""}, "architecture not published"),
         ({"measured_step_time_s": ""}, "no time, token rate or FLOP rate"),
-        ({"global_batch": "8e15"}, "too many micro-batches to simulate"),
+        ({"global_batch": "8e8"}, "too many micro-batches to simulate"),
+        ({"global_batch": "8e15"}, "beyond what is simulated: global_batch 8e+15"),
+        ({"layers": "1e30"}, "beyond what is simulated: n_layers 1e+30"),
+        ({"pp": "1e9", "dp": "1e308"}, "beyond what is simulated: pp 1e+09"),
     ],
 )
 def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str, str], reason: str):
@@ -158,7 +161,9 @@ def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str
 
 
 def test_support_is_counted_by_reason(tmp_path: Path):
-    rows = read_step_rows(write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": ""}, {"model": "T5-3B"}))
+    rows = read_step_rows(
+        write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": "", "id": "x-2"}, {"model": "T5-3B"})
+    )
     found = count_support(rows)
     assert (found.n, found.n_supported, found.n_transformer) == (4, 1, 3)
     assert (found.share, found.share_of_transformers) == (1 / 4, 1 / 3)
@@ -424,3 +429,58 @@ def test_nine_of_ten_layouts_are_classified_right():
     overall = classify_rows(STEPS / "memory_oom.csv.gz").overall
     assert overall.n == 3682
     assert overall.accuracy > 0.95 > overall.majority_accuracy
+
+
+@pytest.mark.parametrize("break_", ["\u2028", "\x0b", "\x85", "\n"])
+def test_a_field_in_quotes_may_hold_what_looks_like_a_line_end(tmp_path: Path, break_: str):
+    rows = read_step_rows(write_csv(tmp_path / "steps.csv", {"notes": f"a{break_}b"}, {"id": "x-2"}))
+    assert [row.id for row in rows] == ["x-1", "x-2"]
+    assert not rows[0].unsupported
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"measured_step_time_s": "0"}, "measured_step_time_s = '0', but no step takes no time"),
+        ({"tp": "2_0"}, "tp = '2_0' is not a number"),
+        ({"tp": "٢"}, "tp = '٢' is not a number"),
+        ({"dp": "1e999"}, "dp = '1e999', but it must be finite"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused_with_line_and_field(tmp_path: Path, changes: dict[str, str], message: str):
+    with pytest.raises(DataError, match=rf"steps.csv line 2 \(x-1\): {message}"):
+        csv_row(tmp_path, **changes)
+
+
+def test_a_copied_row_counts_once(tmp_path: Path):
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps([REFERENCE, REFERENCE | {"id": "other"}, REFERENCE]))
+    for rows in (read_step_rows(write_csv(tmp_path / "steps.csv", {}, {"id": "x-2"}, {})), read_step_rows(file)):
+        assert [row.unsupported for row in rows] == ["", "", "the same row as one above"]
+        assert (rows[1].plan, rows[1].measured_s) == (rows[0].plan, rows[0].measured_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps([REFERENCE])[:-2] + ', "tp": 1}]', "the key 'tp' is there twice"),
+        (json.dumps([REFERENCE | {"measured_s": 0}]), "measured_s = 0, but no step takes no time"),
+        (json.dumps([REFERENCE | {"h": True}]), "h = True is not a number"),
+        (json.dumps([REFERENCE | {"h": 10**400}]), r"h = 10+\.\.\.0+, but it must be finite"),
+        (json.dumps([REFERENCE | {"src": [[]]}]), r"src = \[\[\]\] is not text"),
+        ("[" + "{}," * 100_000 + "{}]", "100,001 rows, more than 100,000"),
+        ("[" + " " * 2**24 + "]", "more than 16 MiB of JSON"),
+    ],
+)
+def test_json_that_means_two_things_or_too_much_is_refused(tmp_path: Path, text: str, message: str):
+    file = tmp_path / "rows.json"
+    file.write_text(text)
+    with pytest.raises(DataError, match=f"rows.json.*{message}"):
+        read_step_rows(file)
+
+
+def test_a_size_beyond_all_leaves_the_other_rows_as_they_are(tmp_path: Path):
+    (alone,) = read_step_rows(write_csv(tmp_path / "steps.csv", {}))
+    rows = read_step_rows(write_csv(tmp_path / "steps.csv", {"id": "y", "layers": "1e300"}, {}))
+    assert rows[1] == alone
+    assert rows[0].unsupported == "beyond what is simulated: n_layers 1e+300"

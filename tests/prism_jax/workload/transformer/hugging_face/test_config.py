@@ -242,10 +242,11 @@ def test_a_file_or_its_directory_is_read_and_named_after_the_directory(tmp_path:
     [
         (b"{", "is not JSON"),
         (b"[1, 2]", "holds a list"),
-        (b"\xff\xfe\x00", "is not JSON"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' is there twice"),
         (b"[" * 100_000, "is not JSON"),
         (b"1" * 10_000, "is not JSON"),
-        (b" " * (MAX_CONFIG_BYTES + 1), "at most"),
+        (b" " * (MAX_CONFIG_BYTES + 1), "larger than 4 MiB. Give the path"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_a_data_error(tmp_path: Path, content: bytes, message: str) -> None:
@@ -255,8 +256,16 @@ def test_a_file_that_is_no_configuration_is_a_data_error(tmp_path: Path, content
         read_hf_config(file)
 
 
+def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "llama.json"
+    path.write_text(json.dumps(LLAMA_2_7B))
+    plain = read_hf_config(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_hf_config(path) == plain
+
+
 def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot read .*Give the path"):
+    with pytest.raises(DataError, match=r"cannot be read: No such file or directory. Give the path"):
         read_hf_config(tmp_path)
 
 

@@ -95,6 +95,7 @@ def test_values_of_tensorboard_count_if_the_tag_is_a_step_time(tmp_path: Path):
     [
         ("step,step_time_s\n", "no row holds a value of 'step_time_s'"),
         ("step,step_time_s\n1,x\n", r"steps\.csv:2 step_time_s: 'x' is not a number"),
+        ("step,step_time_s\n1,1_0\n", r"steps\.csv:2 step_time_s: '1_0' is not a number"),
         ("step,step_time_s\n1,-2\n", r"steps\.csv:2 step_time_s: -2 is not a step time"),
         ("step,step_time_s\n1,inf\n", r"steps\.csv:2 step_time_s: inf is not a step time"),
         ("step,step_time_s\n1.5,2\n", r"steps\.csv:2 step: 1\.5 is not the number of a step"),
