@@ -16,7 +16,6 @@ from inference.models.steps.shape import (
     quantile,
     ratios,
     shape_of,
-    variance_of_sum,
 )
 
 
