@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .app.new_job import write_new_job as write_new_job
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
+    from .app.run import predict_run as predict_run
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
     from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .app.trace.predict import predict_trace as predict_trace
@@ -89,6 +90,7 @@ _HOME = {
     "predict": "app.predict",
     "predict_many": "app.predict",
     "predict_job": "recorded.unseen_steps",
+    "predict_run": "app.run",
     "predict_trace": "app.trace.predict",
     "presets": "",
     "replay_trace": "app.trace.info",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         predict_many as predict_many,
         run_prediction as run_prediction,
     )
+    from .run import predict_run as predict_run, run_horizon as run_horizon
     from .search import (
         check_method as check_method,
         run_search as run_search,
@@ -83,11 +84,13 @@ _HOME = {
     "predict": "predict",
     "predict_many": "predict",
     "predict_trace": "trace.predict",
+    "predict_run": "run",
     "read_fit": "fit",
     "replay_trace": "trace.info",
     "report_fit": "fit",
     "run_calibration": "calibrate",
     "run_fit": "fit",
+    "run_horizon": "run",
     "run_placement": "place",
     "run_prediction": "predict",
     "run_search": "search",
