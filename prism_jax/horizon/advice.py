@@ -44,7 +44,10 @@ def _others(run: TrainingRun) -> Iterator[tuple[str, TrainingRun]]:
         best = replace(run, checkpoint=replace(checkpoint, interval_s=None))
         yield f"checkpoint every {best.interval_s:,.0f} s instead of {run.interval_s:,.0f} s", best
     if checkpoint.blocking_s > 0.0:
-        yield "make checkpoints block half as long", replace(run, checkpoint=replace(checkpoint, blocking_s=checkpoint.blocking_s / 2))
+        yield (
+            "make checkpoints block half as long",
+            replace(run, checkpoint=replace(checkpoint, blocking_s=checkpoint.blocking_s / 2)),
+        )
     if run.outage_s > 0.0:
         halved = replace(
             recovery, restart_s=recovery.restart_s / 2, swap_s=None if recovery.swap_s is None else recovery.swap_s / 2

@@ -19,7 +19,7 @@ def _entries() -> dict[str, dict[str, Any]]:
 
 @cache
 def _table() -> NameTable:
-    return NameTable("reliability preset", {name: () for name in _entries()}, " Or name a YAML or TOML file.")
+    return NameTable("reliability preset", dict.fromkeys(_entries(), ()), " Or name a YAML or TOML file.")
 
 
 def preset_names() -> tuple[str, ...]:

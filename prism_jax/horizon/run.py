@@ -1,4 +1,4 @@
-"""A training run: so many steps, what interrupts them, and what is done about it; expected by the exact form, simulated in worlds."""
+"""A training run: so many steps, what interrupts them, what is done about it, and its expected time by the exact form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from .._typing import Floats
 from ..errors import Problem, SpecError
 from .checkpoint import Checkpoint
-from .outcome import RunOutcome
 from .recovery import Recovery
 from .reliability import HOUR_S, Reliability
 from .renewal import best_interval, expected_time
@@ -107,7 +106,7 @@ class TrainingRun:
 
     @cached_property
     def interval_steps(self) -> int:
-        """Steps between checkpoints: those stated, or the best by the exact form; at least what a checkpoint takes behind them."""
+        """Steps between checkpoints: those stated, or the best by the exact form, once the last one is loadable."""
         interval_s = self.checkpoint.interval_s
         if interval_s is None:
             best_s = float(best_interval(self.checkpoint.blocking_s, self.rate_s))
@@ -163,16 +162,6 @@ class TrainingRun:
         """The run as if its rates and the level of its step were known exactly: what is left is chance."""
         hazards = tuple(replace(hazard, log_sd=0.0) for hazard in self.reliability.hazards)
         return replace(self, reliability=replace(self.reliability, hazards=hazards), level=None)
-
-    def outcome(self, *, key: Array, n_world: int = 10_000) -> RunOutcome:
-        """The run in `n_world` worlds.
-
-        Raises:
-            SpecError: the job makes no progress worth speaking of.
-        """
-        from .simulated_run import simulated_run
-
-        return simulated_run(self, key, n_world)
 
 
 def steps_of(job: Job, n_steps: int | None, n_tokens: float | None) -> int:

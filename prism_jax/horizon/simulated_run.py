@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from jax import Array
 from scipy.special import gamma
 
 from .._typing import Floats
@@ -13,12 +12,8 @@ from ..graph.random import key_words
 from .events import Setting, Shape, SlowArrays, Threats, Worlds, simulate
 from .outcome import RunOutcome
 from .reliability import HOUR_S, Hazard
+from .run import TrainingRun
 from .spares import n_down_law
-
-if TYPE_CHECKING:
-    from jax import Array
-
-    from .run import TrainingRun
 
 SLOTS = (2, 4, 8, 16, 32, 64, 128, 256)
 MOST_EVENTS = 200_000  # of a world, on average
@@ -26,8 +21,8 @@ LEAST_SHARE = 1e-3  # of the time in kept steps; below, a job does not end in pr
 RARELY = 1e-6  # that more groups are in repair than there are slots
 
 
-def simulated_run(run: TrainingRun, key: Array, n_world: int) -> RunOutcome:
-    """The run in `n_world` worlds.
+def simulated_run(run: TrainingRun, *, key: Array, n_world: int = 10_000) -> RunOutcome:
+    """The run in `n_world` worlds: each draws its rates, the level and the sum of its steps, and then its events.
 
     Raises:
         SpecError: the job makes no progress worth speaking of.
@@ -37,7 +32,7 @@ def simulated_run(run: TrainingRun, key: Array, n_world: int) -> RunOutcome:
     hazards = _in_order(run)
     n_constant = sum(hazard.shape == 1.0 for hazard in hazards)
     score = rng.standard_normal((len(hazards), n_world))
-    level = np.ones(n_world) if run.level is None else rng.choice(run.level, n_world)
+    level = np.ones(n_world) if run.level is None else np.quantile(run.level, rng.random(n_world))
     work_s = run.steps.draws_s(run.n_steps, n_world, rng) * level
     rate_s = _rates(run, hazards)[:, None] * np.exp(np.array([[h.log_sd] for h in hazards]).reshape(-1, 1) * score)
     worlds = _worlds(run, hazards, rate_s, work_s)
@@ -76,8 +71,8 @@ def _check_progress(run: TrainingRun) -> None:
 def _no_progress(run: TrainingRun) -> str:
     cycle_s = run.interval_s + run.checkpoint.blocking_s + run.outage_s
     return (
-        f"the job hardly makes progress: interruptions come every {1.0 / run.rate_s:,.4g} s on average, and restart, interval and "
-        f"checkpoint take {cycle_s:,.4g} s; it would be interrupted {run.expected_s() * run.rate_s:.2g} times. Shorten the "
+        f"the job hardly makes progress: interruptions come every {1.0 / run.rate_s:,.4g} s on average, and restart, interval "
+        f"and checkpoint take {cycle_s:,.4g} s; it would be interrupted {run.expected_s() * run.rate_s:.2g} times. Shorten the "
         "interval or the restart, or check the rates."
     )
 

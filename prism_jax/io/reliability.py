@@ -14,7 +14,7 @@ from .job.read_toml import read_toml
 from .job.read_yaml import read_yaml
 
 MAX_BYTES = 2**20
-REMEDY = "A reliability is a page of YAML or TOML (docs/horizon.md), or a preset (`prism-jax show reliabilities`)."
+REMEDY = "A reliability is a page of YAML or TOML (docs/horizon.md), or a preset (`prism-jax show reliability`)."
 
 
 def load_reliability(source: str | Path) -> Reliability:

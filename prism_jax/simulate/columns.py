@@ -122,7 +122,10 @@ def _compiled(n_device: int, n_column: int, backend: str) -> Any:
 
 @lru_cache(maxsize=1)
 def compiler_options(backend: str) -> dict[str, Any] | None:
-    """Options of programs that draw many random numbers: XLA:CPU prefers 256-bit vectors; 512-bit ones are 1.2-1.5 times as fast here where the processor has them."""
+    """Options of programs that draw many random numbers.
+
+    XLA:CPU prefers 256-bit vectors; 512-bit ones are 1.2-1.5 times as fast here where the processor has them.
+    """
     if backend != "cpu" or not os.path.exists("/proc/cpuinfo"):
         return None
     with open("/proc/cpuinfo", encoding="ascii", errors="ignore") as file:

@@ -31,7 +31,7 @@ ReliabilitySource = Annotated[
     typer.Option(
         "--reliability",
         metavar="PRESET|FILE",
-        help="What interrupts the job: a preset (`prism-jax show reliabilities`), or a YAML or TOML file.",
+        help="What interrupts the job: a preset (`prism-jax show reliability`), or a YAML or TOML file.",
     ),
 ]
 Mtbf = Annotated[
@@ -48,7 +48,9 @@ Write = Annotated[
 ]
 Behind = Annotated[
     str | None,
-    typer.Option("--checkpoint-behind", metavar="TIME", help="After that, until it can be loaded (asynchronous saves)."),
+    typer.Option(
+        "--checkpoint-behind", metavar="TIME", help="After that, until it can be loaded (asynchronous saves)."
+    ),
 ]
 Load = Annotated[str | None, typer.Option("--load", metavar="TIME", help="To load a checkpoint.")]
 Restart = Annotated[
@@ -148,7 +150,7 @@ def _written(write: str | None, behind: str | None, load: str | None) -> Checkpo
 
 def _recovery(restart: str | None, spares: str, policy: str) -> Recovery | None:
     """The recovery that is stated; None where the restart is not and all else is left alone."""
-    from ...app.run import RESTART_S
+    from ...app.horizon.run import RESTART_S
     from ...horizon.recovery import Recovery
 
     restart_s = _time("--restart", restart)

@@ -44,7 +44,8 @@ def next_failure(
 ) -> tuple[Float[Array, " world"], Int[Array, " world"]]:
     """Seconds from a start to the next interruption, and its cause.
 
-    Threats of constant rate, which stand in front, share one exponential, and a second draw tells whose it is; others have one each.
+    Threats of constant rate, which stand in front, share one exponential, and a second draw tells whose it is; others have
+    one each.
     """
     u, v = uniform_pair(key, "failure", world, turn)
     rates = 1.0 / scale_s[:n_constant]
@@ -72,7 +73,11 @@ def of_cause(values: Float[Array, " threat"], cause: Int[Array, " world"]) -> Fl
 
 
 def repair_time(
-    threats: Threats, cause: Int[Array, " world"], key: UInt32[Array, "2"], world: UInt32[Array, " world"], turn: UInt32[Array, ""]
+    threats: Threats,
+    cause: Int[Array, " world"],
+    key: UInt32[Array, "2"],
+    world: UInt32[Array, " world"],
+    turn: UInt32[Array, ""],
 ) -> Float[Array, " world"]:
     """Seconds until the nodes that an interruption took are back."""
     score, _ = normal_pair(key, "repair", world, turn)

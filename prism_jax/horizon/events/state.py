@@ -89,7 +89,7 @@ def before_first(worlds: Worlds, done: Int[Array, " world"]) -> Float[Array, " w
 
 @dataclass(frozen=True)
 class Ahead:
-    """Seconds of a cycle (an interval, its checkpoint, its planned stops) at the present pace, of the rest of this one, of all."""
+    """Seconds of a cycle (interval, checkpoint, planned stops) at the present pace, of the rest of this one, and of all."""
 
     cycle_s: Float[Array, " world"]
     rest_s: Float[Array, " world"]

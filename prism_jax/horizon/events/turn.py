@@ -113,9 +113,9 @@ class Turn:
             kept_s=done.kept_s,
             restart_left_s=state.restart_left_s - restart_s,
             life_left_s=jnp.where(waits, state.life_left_s, state.life_left_s - step_s),
-            repair_s=jnp.maximum(state.repair_s - step_s, 0.0),
-            onset_s=state.onset_s - step_s,
-            phase_s=jnp.maximum(state.phase_s - step_s, 0.0),
+            repair_s=jnp.maximum(state.repair_s - step_s[None], 0.0),
+            onset_s=state.onset_s - step_s[None],
+            phase_s=jnp.maximum(state.phase_s - step_s[None], 0.0),
             clock_s=state.clock_s + step_s,
             active=state.active & ~finished,
             lost=replace(
@@ -149,8 +149,8 @@ class Turn:
             cause=jnp.where(failed, cause, state.cause),
             repair_s=repair_s,
             group=group,
-            onset_s=state.onset_s - noticed_s,
-            phase_s=jnp.maximum(state.phase_s - noticed_s, 0.0),
+            onset_s=state.onset_s - noticed_s[None],
+            phase_s=jnp.maximum(state.phase_s - noticed_s[None], 0.0),
             clock_s=state.clock_s + noticed_s,
             n_failure=state.n_failure + failed.astype(state.n_failure.dtype),
             lost=replace(
@@ -164,7 +164,11 @@ class Turn:
 
     def _restarting(self, state: State, failed: Bool[Array, " world"]) -> State:
         """The restart ahead: longer where nodes must be waited for; on fewer nodes where the job shrinks."""
-        missing = jnp.maximum(state.n_down - self.setting.n_spare, 0.0) if self.shape.n_slot else jnp.zeros_like(state.clock_s)
+        missing = (
+            jnp.maximum(state.n_down - self.setting.n_spare, 0.0)
+            if self.shape.n_slot
+            else jnp.zeros_like(state.clock_s)
+        )
         restart_s = jnp.where(missing > 0.0, self.worlds.restart_s, self.worlds.swap_s)
         after = replace(state, restart_left_s=jnp.where(failed, restart_s, state.restart_left_s))
         if not self.shape.shrinks:
@@ -181,7 +185,7 @@ class Turn:
         threats = self.setting.threats
         nodes = jnp.where(failed, of_cause(threats.nodes_lost, state.cause), 0.0)
         own_s = repair_time(threats, state.cause, self.key, self.index, turn)
-        left_s = jnp.maximum(state.repair_s - noticed_s, 0.0)
+        left_s = jnp.maximum(state.repair_s - noticed_s[None], 0.0)
         slots = jnp.arange(self.shape.n_slot, dtype=jnp.int32)[:, None]
         takes = (slots == left_s.argmin(axis=0).astype(jnp.int32)[None]) & (nodes > 0.0)[None]
         repair_s = jnp.where(takes, jnp.maximum(own_s - noticed_s, 0.0)[None], left_s)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jax import Array
 from jaxtyping import Float, Int
 
 from ..._typing import Floats
@@ -32,21 +32,21 @@ class Shape:
 class Threats(eqx.Module):
     """Causes of interruptions; figures as in `reliability.Hazard`."""
 
-    shape: Float[Array | np.ndarray, " threat"]
-    noticed_s: Float[Array | np.ndarray, " threat"]
-    nodes_lost: Float[Array | np.ndarray, " threat"]
-    repair_s: Float[Array | np.ndarray, " threat"]
-    repair_log_sd: Float[Array | np.ndarray, " threat"]
+    shape: Float[Any, " threat"]
+    noticed_s: Float[Any, " threat"]
+    nodes_lost: Float[Any, " threat"]
+    repair_s: Float[Any, " threat"]
+    repair_log_sd: Float[Any, " threat"]
 
 
 class SlowArrays(eqx.Module):
     """Kinds of slow phases; figures as in `reliability.SlowPhase`, seconds between onsets."""
 
-    between_s: Float[Array | np.ndarray, " slow"]
-    excess: Float[Array | np.ndarray, " slow"]
-    excess_log_sd: Float[Array | np.ndarray, " slow"]
-    duration_s: Float[Array | np.ndarray, " slow"]
-    duration_log_sd: Float[Array | np.ndarray, " slow"]
+    between_s: Float[Any, " slow"]
+    excess: Float[Any, " slow"]
+    excess_log_sd: Float[Any, " slow"]
+    duration_s: Float[Any, " slow"]
+    duration_log_sd: Float[Any, " slow"]
 
 
 class Setting(eqx.Module):
@@ -58,8 +58,8 @@ class Setting(eqx.Module):
 
     threats: Threats
     slow: SlowArrays
-    n_node: Float[Array | np.ndarray, ""]
-    n_spare: Float[Array | np.ndarray, ""]
+    n_node: Float[Any, ""]
+    n_spare: Float[Any, ""]
 
 
 class Worlds(eqx.Module):
@@ -76,15 +76,15 @@ class Worlds(eqx.Module):
         swap_s: the same where no node had to be waited for.
     """
 
-    scale_s: Float[Array | np.ndarray, "threat world"]
-    n_interval: Int[Array | np.ndarray, " world"]
-    interval_s: Float[Array | np.ndarray, " world"]
-    first_s: Float[Array | np.ndarray, " world"]
-    checkpoint_s: Float[Array | np.ndarray, " world"]
-    planned_s: Float[Array | np.ndarray, " world"]
-    background_s: Float[Array | np.ndarray, " world"]
-    restart_s: Float[Array | np.ndarray, " world"]
-    swap_s: Float[Array | np.ndarray, " world"]
+    scale_s: Float[Any, "threat world"]
+    n_interval: Int[Any, " world"]
+    interval_s: Float[Any, " world"]
+    first_s: Float[Any, " world"]
+    checkpoint_s: Float[Any, " world"]
+    planned_s: Float[Any, " world"]
+    background_s: Float[Any, " world"]
+    restart_s: Float[Any, " world"]
+    swap_s: Float[Any, " world"]
 
 
 def cut(work_s: Floats, interval_s: Floats) -> tuple[Floats, Floats]:

@@ -62,7 +62,8 @@ def _answer(report: RunReport) -> list[str]:
         "known: rates, level of the step",
         *_deadline(report),
         f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval.low:.3f} to {found.goodput_interval.high:.3f}), "
-        f"{found.interruptions:,.1f} interruptions, {duration(max(found.extra_s, 0.0))} more than steps alone without variability",
+        f"{found.interruptions:,.1f} interruptions",
+        f"  {duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
     ]
 
 
@@ -72,7 +73,7 @@ def _unknown(report: RunReport) -> list[str]:
         "UNKNOWN when it is done: nothing is said of failures. State --reliability PRESET|FILE, or --mtbf TIME.",
         "  time between failures   checkpoint every   expected time   goodput",
         *(
-            f"  {duration(3600.0 * row.mtbf_h):<23} {duration(row.interval_s):<18} {_expected(row.expected_s):<15} {row.goodput:.3f}"
+            f"  {f'{row.mtbf_h:g} h':<23} {duration(row.interval_s):<18} {_expected(row.expected_s):<15} {row.goodput:.3f}"
             for row in report.response
         ),
     ]
@@ -99,7 +100,7 @@ def _where(report: RunReport) -> list[str]:
     return [
         "where the time goes (mean)",
         *(
-            f"  {words(name):<34} {duration(value):>9}  {value / whole:6.1%} {bar(value / whole, BAR_WIDTH)}"
+            f"  {words(name):<43} {duration(value):>9}  {value / whole:6.1%} {bar(value / whole, BAR_WIDTH)}"
             for name, value in found.seconds.items()
             if abs(value) >= SMALLEST_SHARE * whole
         ),
@@ -128,11 +129,13 @@ def _setting(report: RunReport) -> list[str]:
     every = f"{point.interval_steps:,} steps" if point.interval_steps < report.n_steps else "the whole run"
     behind = f", {duration(point.background_s)} more until it can be loaded" if point.background_s else ""
     told = [] if report.reliability is None else _reliability(report.reliability)
-    spares = f"spares: {after.spares} nodes ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
+    spares = f"; spares: {after.spares} nodes ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
+    spares = "" if report.reliability is None else spares
     return [
         *told,
         f"checkpoint every {every} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}",
-        f"restart to the first step at full pace: {duration(after.outage_s)}" + ("" if report.reliability is None else f"; {spares}"),
+        f"restart to the first step at full pace: {duration(after.outage_s)}"
+        + ("" if report.reliability is None else f"; {spares}"),
         *(f"assumed: {text}" for text in report.assumed),
     ]
 

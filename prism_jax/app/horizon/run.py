@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import DataError, Problem, SpecError
-from ..horizon.checkpoint import DISK, Checkpoint, checkpoint_bytes
-from ..horizon.recovery import Recovery
-from ..horizon.reliability import Reliability, of_mtbf
-from ..io.reliability import load_reliability
-from ..io.write import run_record
-from ..job import Job
-from ..progress import Progress, silent
-from ..report.types.run import RunReport
-from ..start_jax import keep_programs
-from .fitted.load_fits import FitFiles, calibrated_job, with_variability
-from .jobs import JobSource, loaded, source_of
+from ...errors import DataError, Problem, SpecError
+from ...horizon.checkpoint import DISK, Checkpoint, checkpoint_bytes
+from ...horizon.recovery import Recovery
+from ...horizon.reliability import Reliability, of_mtbf
+from ...io.reliability import load_reliability
+from ...io.write import run_record
+from ...job import Job
+from ...progress import Progress, silent
+from ...report.types.run import RunReport
+from ...start_jax import keep_programs
+from ..fitted.load_fits import FitFiles, calibrated_job, with_variability
+from ..jobs import JobSource, loaded, source_of
 
 if TYPE_CHECKING:
-    from ..horizon.outcome import RunOutcome
-    from ..plot.figure import Figure
+    from ...horizon.outcome import RunOutcome
+    from ...horizon.run import TrainingRun
+    from ...plot.figure import Figure
 
 RESTART_S = 660.0  # median retry of 504 B200: 11 min (arXiv 2605.09370)
 DEFAULT_WORLDS = 10_000
@@ -31,17 +32,27 @@ MOST_WORLDS = 1_000_000
 
 @dataclass(frozen=True)
 class HorizonRun:
-    """A run with what its report was made of; `outcome` is None where nothing is said of failures."""
+    """A run with what its report was made of.
+
+    Attributes:
+        outcome, known: over all, and over chance alone; None where nothing is said of failures.
+    """
 
     report: RunReport
-    job: Job
+    run: TrainingRun
     outcome: RunOutcome | None
+    known: RunOutcome | None
 
     def figure(self) -> Figure:
         """When the run is done, and where its time goes; the response over the time between failures where that is not known."""
-        from ..plot import plot_run  # here, so that runs without a picture do not pay for it
+        from ...horizon.advice import response
+        from ...plot import plot_run, plot_unknown_run  # here, so that runs without a picture do not pay for it
 
-        return plot_run(self.report, self.outcome)
+        told = self.report
+        title = f"{told.job.name}: {told.n_steps:,} steps on {told.job.n_devices:,} x {told.job.device}"
+        if self.outcome is not None and self.known is not None:
+            return plot_run(self.outcome, self.known, title, told.deadline and told.deadline.deadline_s)
+        return plot_unknown_run(response(self.run), told.n_steps * told.step_s, f"{title}: nothing is said of failures")
 
 
 def predict_run(job: JobSource, **options: object) -> RunReport:
@@ -92,7 +103,7 @@ def run_horizon(
     Raises:
         ConfigError, DataError, FitError, SpecError: a file or an argument is wrong, or the job makes no progress.
     """
-    from ..horizon.run import steps_of
+    from ...horizon.run import steps_of
 
     keep_programs()
     own, rest = calibrated_job(loaded(job, overrides), fits)
@@ -115,11 +126,10 @@ def run_horizon(
         "fit": list(fits),
         "worlds": n_worlds,
     }
-    from .simulated_run import Asked, simulated  # needs JAX, which mistakes above do not wait for
+    from .simulated import Asked, simulated  # needs JAX, which mistakes above do not wait for
 
     asked = Asked(count, threats, made, after, deadline_s, n_worlds, seed, tuple(assumed))
-    report, outcome = simulated(fitted, asked, run_record(inputs, seed), progress)
-    return HorizonRun(report, fitted.job, outcome)
+    return HorizonRun(*simulated(fitted, asked, run_record(inputs, seed), progress))
 
 
 def _threats(job: Job, reliability: Reliability | str | Path | None, mtbf_h: float | None) -> Reliability | None:

@@ -11,22 +11,23 @@ import jax
 import numpy as np
 from scipy.special import ndtri
 
-from .._typing import Floats
-from ..calibration.band import model_factors
-from ..horizon.advice import MTBF_H, changes, response
-from ..horizon.checkpoint import Checkpoint
-from ..horizon.outcome import RunOutcome
-from ..horizon.recovery import Recovery
-from ..horizon.reliability import Reliability
-from ..horizon.run import TrainingRun
-from ..horizon.spares import enough_prob
-from ..horizon.steps import step_sum
-from ..job import Job
-from ..progress import Progress
-from ..report.codec import from_plain
-from ..report.types.prediction import Bounds
-from ..report.types.record import RunRecord
-from ..report.types.run import (
+from ..._typing import Floats
+from ...calibration.band import model_factors
+from ...horizon.advice import MTBF_H, changes, response
+from ...horizon.checkpoint import Checkpoint
+from ...horizon.outcome import RunOutcome
+from ...horizon.recovery import Recovery
+from ...horizon.reliability import Reliability
+from ...horizon.run import TrainingRun
+from ...horizon.simulated_run import simulated_run
+from ...horizon.spares import enough_prob
+from ...horizon.steps import step_sum
+from ...job import Job
+from ...progress import Progress
+from ...report.codec import from_plain
+from ...report.types.prediction import Bounds
+from ...report.types.record import RunRecord
+from ...report.types.run import (
     CauseFacts,
     ChangeFacts,
     CheckpointFacts,
@@ -38,10 +39,10 @@ from ..report.types.run import (
     RunReport,
     RunTime,
 )
-from ..simulate.predict import predict
-from .fitted.load_fits import FittedJob
-from .fitted.log_level import at_log_level
-from .prediction_report import job_facts
+from ...simulate.predict import predict
+from ..fitted.load_fits import FittedJob
+from ..fitted.log_level import at_log_level
+from ..prediction_report import job_facts
 
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 N_LEVEL = 400  # draws of the level of a job that its own log sets
@@ -64,8 +65,8 @@ class Asked:
 
 def simulated(
     fitted: FittedJob, asked: Asked, record: Mapping[str, Any], progress: Progress
-) -> tuple[RunReport, RunOutcome | None]:
-    """The report of a run, and the outcome that it is made of."""
+) -> tuple[RunReport, TrainingRun, RunOutcome | None, RunOutcome | None]:
+    """The report of a run, and what it is made of: the run, its outcome, and that over chance alone."""
     key, notes = jax.random.key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)
     progress(0.0, "predicting the step")
     job = fitted.job
@@ -82,11 +83,11 @@ def simulated(
         recovery=asked.recovery,
         level=level_draws(job, asked.seed),
     )
-    outcome = facts = None
+    outcome = known = facts = None
     if asked.reliability is not None:
         progress(0.0, "simulating worlds")
-        outcome = run.outcome(key=jax.random.fold_in(key, 1), n_world=asked.n_worlds)
-        known = run.as_known().outcome(key=jax.random.fold_in(key, 1), n_world=asked.n_worlds)
+        outcome = simulated_run(run, key=jax.random.fold_in(key, 1), n_world=asked.n_worlds)
+        known = simulated_run(run.as_known(), key=jax.random.fold_in(key, 1), n_world=asked.n_worlds)
         facts = _outcome(run, outcome, known)
     report = RunReport(
         job=job_facts(job),
@@ -107,7 +108,7 @@ def simulated(
         seed=asked.seed,
         record=from_plain(RunRecord, record),
     )
-    return report, outcome
+    return report, run, outcome, known
 
 
 def level_draws(job: Job, seed: int) -> Floats:
