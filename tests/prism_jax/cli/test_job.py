@@ -65,11 +65,12 @@ def test_what_is_stated_is_not_assumed(job, capsys):
     assert not found["checkpoint"]["is_chosen"]
 
 
-@pytest.mark.parametrize("more", [("--mtbf", "3h"), ()])
-def test_pictures_are_drawn(job, tmp_path, more):
+@pytest.mark.parametrize(("more", "word"), [(("--mtbf", "3h"), "what to change first"), ((), "UNKNOWN")])
+def test_pictures_are_drawn(job, tmp_path, capsys, more, word):
     picture = tmp_path / "run.png"
-    assert main(["job", job, "--steps", "100000", "--plot", str(picture), "--json", *more, *FEW]) == 0
+    assert main(["job", job, "--steps", "100000", "--plot", str(picture), *more, *FEW]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert word in capsys.readouterr().out
 
 
 WRONG = {

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from experiments.horizon.renewal_settings import renewal_settings
 from prism_jax.horizon.checkpoint import Checkpoint
 from prism_jax.horizon.events import Setting, Shape, SlowArrays, Threats, Worlds, simulate
 from prism_jax.horizon.recovery import PlannedStop, Recovery
@@ -15,7 +16,6 @@ from prism_jax.horizon.renewal import expected_time
 from prism_jax.horizon.run import TrainingRun
 from prism_jax.horizon.simulated_run import simulated_run
 from prism_jax.horizon.steps import StepSum
-from tests.support.horizon import renewal_settings
 
 PLAIN = TrainingRun(
     n_steps=20_000,

@@ -56,7 +56,7 @@ class RenewalSettings:
         setting = Setting(threats, SlowArrays(none, none, none, none, none), np.array(1.0), np.array(0.0))
         return simulate(inputs, setting, Shape(1, 0, 0), key).clock_s.reshape(len(self.rate_s), n_world)
 
-    def relative_errors(self, key: jax.Array, error: float = 1e-3) -> Floats:
+    def relative_errors(self, key: jax.Array, error: float = 1.3e-3) -> Floats:
         """Simulated over exact mean less one, with as many worlds as it takes for a standard error of `error`."""
         found = []
         for i in range(len(self.rate_s)):
