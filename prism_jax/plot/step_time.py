@@ -81,7 +81,8 @@ def _plot_constant(distribution: StepTimeDistribution, ax: Axes) -> Axes:
 
 def _curve(distribution: StepTimeDistribution) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles at LEVELS and their standard errors."""
-    return np.array([[distribution.quantile(p), distribution.mc_error(p)] for p in LEVELS]).T
+    values, errors = zip(*[(distribution.quantile(p), distribution.mc_error(p)) for p in LEVELS], strict=True)
+    return np.array(values), np.array(errors)
 
 
 def _mark(ax: Axes, distribution: StepTimeDistribution, p: float, marker: str) -> None:

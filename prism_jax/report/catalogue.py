@@ -20,6 +20,7 @@ MODULES = (
     "placement",
     "prediction",
     "queue",
+    "run",
     "site",
     "study",
     "trace",

@@ -53,7 +53,7 @@ class SiteFit:
     elapsed_s: float
 
     def save(self, path: str | Path) -> None:
-        """Writes the calibration (netCDF); `prism-jax predict --fit` uses it.
+        """Writes the calibration (.npz); `prism-jax predict --fit` uses it.
 
         Raises:
             DataError: the file cannot be written.
