@@ -22,7 +22,7 @@ from prism_jax.horizon.queue.jobs import capacity_of
 from prism_jax.horizon.queue.policies import POLICIES
 from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.report.table import Table
-from prism_jax.report.text.queue import duration
+from prism_jax.report.text.horizon.queue import duration
 from prism_jax.variability.catalog import preset
 
 FOLDER = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "reliability"

@@ -19,7 +19,7 @@ MODULES = (
     "fit",
     "placement",
     "prediction",
-    "queue",
+    "horizon.queue",
     "run",
     "site",
     "study",

@@ -20,7 +20,7 @@ from ...io.tables.queue_trace import read_queue_trace
 from ...io.write import run_record
 from ...progress import Progress, silent
 from ...report.codec import from_plain
-from ...report.types.queue import QueueReport
+from ...report.types.horizon.queue import QueueReport
 from ...variability.catalog import preset
 
 MOST_SEEDS = 1_000

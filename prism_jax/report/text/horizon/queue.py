@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..table import Table
-from ..types.queue import QueueReport, QueueRow, RatioFacts
+from ...table import Table
+from ...types.horizon.queue import QueueReport, QueueRow, RatioFacts
 
 COLUMNS = (
     "policy",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..codec import INLINE
-from ..report import Report
-from .record import RunRecord
+from ...codec import INLINE
+from ...report import Report
+from ..record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class QueueReport(Report):
     """
 
     kind: ClassVar[str] = "queue"
+    renderer: ClassVar[str] = "horizon.queue"
 
     source: str
     group: str
