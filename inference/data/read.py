@@ -28,6 +28,7 @@ from .options import Options, understand_options
 from .repeats import copied_rows
 from .resolve import resolve, wanted
 from .runs_table import join_runs, missing_half
+from .strict import ROW
 from .telemetry import join_telemetry
 
 NOTHING: Mapping[str, str] = {}
@@ -205,6 +206,7 @@ def _together(
             f"{', '.join(sources[:3])}: none of {n_read:,} rows is left ({reasons}). Correct the file, or --where."
         )
     order = [column.name for column in columns if column.name in frame and frame[column.name].notna().to_numpy().any()]
+    order += [ROW] if ROW in frame else []
     return Measurements(
         cast(pd.DataFrame, frame[order]),
         CleaningReport(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))),

@@ -16,6 +16,7 @@ _CLASSES = {
     "collectives": "Collectives",
     "kernels": "Kernels",
     "overlap": "Overlap",
+    "failures": "Failures",
 }
 MODELS = tuple(_CLASSES)
 
