@@ -20,6 +20,7 @@ ROW = "source_row"
 _ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2}|\b(UTC|GMT))$", re.IGNORECASE)
 _NUMBER = re.compile(r"^[-+]?[0-9.]+(e[-+]?[0-9]+)?$", re.IGNORECASE)
 LONGEST_SHOWN = 40
+YEAR_2200_S = 7_258_118_400.0  # beyond it stand milliseconds
 
 
 def refuse_text(source: str, column: Column, raw: pd.Series, text: pd.Series, alive: NDArray[np.bool_]) -> None:
@@ -58,6 +59,8 @@ def refuse_numbers(
     if not column.keeps_blank:
         _refuse(source, column.name, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
     with np.errstate(invalid="ignore"):
+        late = column.instant & (value > YEAR_2200_S)
+        _refuse(source, column.name, raw, alive & late, "is after the year 2200. Write seconds since 1970, not milliseconds.")
         low, bound = (value <= 0.0, "above 0") if column.positive else (value < column.least, f"at least {column.least:g}")
     _refuse(source, column.name, raw, alive & low, f"must be {bound}. Correct the row.")
 

@@ -17,6 +17,7 @@ _CLASSES = {
     "kernels": "Kernels",
     "overlap": "Overlap",
     "failures": "Failures",
+    "repairs": "Repairs",
 }
 MODELS = tuple(_CLASSES)
 

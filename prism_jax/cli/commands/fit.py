@@ -34,6 +34,7 @@ HELP = {
     "kernels": "Fit the efficiency of GEMM and attention by shape to kernel times.",
     "overlap": "Fit how much communication slows concurrent kernels.",
     "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
+    "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
 }
 
 Files = Annotated[
