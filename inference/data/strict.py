@@ -60,8 +60,16 @@ def refuse_numbers(
         _refuse(source, column.name, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
     with np.errstate(invalid="ignore"):
         late = column.instant & (value > YEAR_2200_S)
-        _refuse(source, column.name, raw, alive & late, "is after the year 2200. Write seconds since 1970, not milliseconds.")
-        low, bound = (value <= 0.0, "above 0") if column.positive else (value < column.least, f"at least {column.least:g}")
+        _refuse(
+            source,
+            column.name,
+            raw,
+            alive & late,
+            "is after the year 2200. Write seconds since 1970, not milliseconds.",
+        )
+        low, bound = (
+            (value <= 0.0, "above 0") if column.positive else (value < column.least, f"at least {column.least:g}")
+        )
     _refuse(source, column.name, raw, alive & low, f"must be {bound}. Correct the row.")
 
 

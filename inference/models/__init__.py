@@ -18,6 +18,7 @@ _CLASSES = {
     "overlap": "Overlap",
     "failures": "Failures",
     "repairs": "Repairs",
+    "checkpoints": "Checkpoints",
 }
 MODELS = tuple(_CLASSES)
 

@@ -161,7 +161,9 @@ def _told_apart(kind: np.ndarray, per_job: np.ndarray, per_node: np.ndarray) -> 
 def _nodes(frame: pd.DataFrame, gpus: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     nodes, size = _numbers(frame, "nodes"), _numbers(frame, "node_size")
     _refuse(frame, nodes > gpus, "nodes", "is more than the row's GPUs. Were the two exchanged?")
-    _refuse(frame, size > np.maximum(gpus, USUAL_NODE), "node_size", "is more than the row's GPUs. Were the two exchanged?")
+    _refuse(
+        frame, size > np.maximum(gpus, USUAL_NODE), "node_size", "is more than the row's GPUs. Were the two exchanged?"
+    )
     blank = np.isnan(nodes) & np.isnan(size)
     note = f"{int(blank.sum()):,} rows name neither nodes nor node_size: {USUAL_NODE:g} GPUs in a node are assumed"
     size = np.where(blank, USUAL_NODE, size)

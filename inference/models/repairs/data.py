@@ -6,20 +6,18 @@ A row is one node that went down: `start_time`, `end_time` (blank where it is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
 
 from prism_jax.errors import DataError
 
 from ...data.columns import Column
 from ...data.strict import ROW
-from . import laws as laws, sizes as sizes
+from . import laws as laws, offenders as offenders, sizes as sizes
 from .bins import Times
-from .grid import around_likelihood
+from .grid import Grid, around_likelihood
 from .groups import SystemLog, system_log
 
 COLUMNS = (
@@ -50,9 +48,9 @@ COLUMNS = (
     ),
 )
 QUANTITIES = ("between", "repair", "of_node")
-# Log seconds: a node-year, an hour, a node-year; three powers of e either way. Shapes: 0.05 to 7.
+# Log seconds: a node-year, an hour, a node-year; three powers of e either way. Spreads of log times: 0.2 to 12.
 CENTRE, WIDTH = np.array([17.0, 8.0, 17.0]), 3.0
-SHAPE_CENTRE, SHAPE_WIDTH = -0.5, 1.0
+SPREAD_CENTRE, SPREAD_WIDTH = 0.5, 1.0
 MOST_SYSTEMS = 500
 GROUPED = 0.10
 """Share of the downs that come in events of several nodes, from which on a system counts as one with group losses."""
@@ -64,24 +62,24 @@ class RepairsData:
 
     Attributes:
         systems: names, in the order of every other array.
-        laws: of times between events, of repair, and between downs of one node; see `laws.LAWS`.
         n_node, n_event, n_down, watched_s: nodes, events, nodes lost in them, and seconds of the log, [system].
         grouped: share of the downs that came in events of several nodes, [system].
         named: whether every down names its node, 0 or 1, [system].
-        theta: log scale (of times between events: as if the system had one node) and log shape, [quantity, system, point, 2].
-        log_weight: log(likelihood x volume) there, [quantity, system, point].
-        scale: log scale of the exponential law, [quantity, system, place].
-        scale_log_weight: the same there, [quantity, system, place].
+        theta: log median (of times between events: as if the system had one node) and log spread, [law, quantity, system, point, 2].
+        log_weight: log(likelihood x volume) there, [law, quantity, system, point].
+        median: log median of the exponential law, [quantity, system, place].
+        median_log_weight: the same there, [quantity, system, place].
         log_width: what makes log densities in 1/s of log probabilities, [quantity, system].
         n_multi: events of several nodes, [system].
         exponent: of the law of their sizes, [system, place].
         exponent_log_weight: the same there, [system, place].
-        log_which: log density of which nodes went in events, [system].
+        alike: log of how alike the nodes are in how often they fail alone, see `offenders`, [system, place].
+        alike_log_weight: the same there, [system, place].
+        log_which: log density of which nodes went together and how soon, [system].
         notes: what was assumed.
     """
 
     systems: tuple[str, ...]
-    laws: tuple[str, ...]
     n_node: np.ndarray
     n_event: np.ndarray
     n_down: np.ndarray
@@ -90,21 +88,20 @@ class RepairsData:
     named: np.ndarray
     theta: np.ndarray
     log_weight: np.ndarray
-    scale: np.ndarray
-    scale_log_weight: np.ndarray
+    median: np.ndarray
+    median_log_weight: np.ndarray
     log_width: np.ndarray
     n_multi: np.ndarray
     exponent: np.ndarray
     exponent_log_weight: np.ndarray
+    alike: np.ndarray
+    alike_log_weight: np.ndarray
     log_which: np.ndarray
     notes: tuple[str, ...] = ()
 
 
-def from_frame(frame: pd.DataFrame, chosen: tuple[str, ...] | None = None) -> RepairsData:
+def from_frame(frame: pd.DataFrame) -> RepairsData:
     """The likelihoods of a checked table.
-
-    Args:
-        chosen: laws by quantity; None: the one of `laws.LAWS` under which the times of all systems are likelier.
 
     Raises:
         DataError: too many systems, downs outside the watch, or a single event in all.
@@ -113,18 +110,14 @@ def from_frame(frame: pd.DataFrame, chosen: tuple[str, ...] | None = None) -> Re
     n_event = np.array([float(len(log.sizes)) for log in logs.values()])
     if n_event.max() < 2:
         raise DataError("column start_time: no system has two events, so that there is no time between failures")
-    named = {law: _grids(logs, law) for law in laws.LAWS}
-    chosen = chosen or tuple(
-        max(laws.LAWS, key=lambda law: _evidence(*named[law][quantity])) for quantity in range(len(QUANTITIES))
-    )
-    grids = [named[law][quantity] for quantity, law in enumerate(chosen)]
-    lines = [_lines(logs, quantity) for quantity in range(len(QUANTITIES))]
+    grids = [_stacked([_grids(logs, law, name) for name in QUANTITIES]) for law in laws.LAWS]
+    lines = _stacked([_lines(logs, name) for name in QUANTITIES])
     multi = [log.sizes[log.sizes > 1] for log in logs.values()]
-    exponents = [sizes.on_line(one, log.n_node) for one, log in zip(multi, logs.values(), strict=True)]
+    exponents = _stacked([sizes.on_line(one, log.n_node) for one, log in zip(multi, logs.values(), strict=True)])
+    alike = _stacked([offenders.on_line(log.alone, log.n_node) for log in logs.values()])
     n_down = np.array([float(log.sizes.sum()) for log in logs.values()])
     return RepairsData(
         systems=tuple(logs),
-        laws=chosen,
         n_node=np.array([log.n_node for log in logs.values()]),
         n_event=n_event,
         n_down=n_down,
@@ -133,12 +126,14 @@ def from_frame(frame: pd.DataFrame, chosen: tuple[str, ...] | None = None) -> Re
         named=np.array([float(log.named) for log in logs.values()]),
         theta=np.stack([points for points, _ in grids]),
         log_weight=np.stack([weight for _, weight in grids]),
-        scale=np.stack([points for points, _ in lines]),
-        scale_log_weight=np.stack([weight for _, weight in lines]),
-        log_width=np.array([[_times(log, q).log_width for log in logs.values()] for q in QUANTITIES]),
+        median=lines[0][..., 0],
+        median_log_weight=lines[1],
+        log_width=np.array([[_times(log, name).log_width for log in logs.values()] for name in QUANTITIES]),
         n_multi=np.array([float(len(one)) for one in multi]),
-        exponent=np.stack([points for points, _ in exponents]),
-        exponent_log_weight=np.stack([weight for _, weight in exponents]),
+        exponent=exponents[0],
+        exponent_log_weight=exponents[1],
+        alike=alike[0],
+        alike_log_weight=alike[1],
         log_which=np.array([log.log_which for log in logs.values()]),
         notes=notes,
     )
@@ -166,7 +161,9 @@ def _notes(node: np.ndarray, end: np.ndarray, total: np.ndarray) -> tuple[str, .
     unnamed, open_ended, unsized = int((node == "").sum()), int(np.isnan(end).sum()), bool(np.isnan(total).any())
     notes = []
     if unnamed:
-        notes.append(f"{unnamed:,} rows name no node: each counts as a node of its own, and repeated failures are not seen")
+        notes.append(
+            f"{unnamed:,} rows name no node: each counts as a node of its own, and repeated failures are not seen"
+        )
     if open_ended:
         notes.append(f"{open_ended:,} rows have no end: longer than the watch where that is known, else no repair")
     if unsized:
@@ -174,53 +171,39 @@ def _notes(node: np.ndarray, end: np.ndarray, total: np.ndarray) -> tuple[str, .
     return tuple(notes)
 
 
-def _grids(logs: dict[str, SystemLog], law: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Points [system, point, 2] and log weights [system, point] of every quantity under one law."""
-    centre = [np.array([CENTRE[quantity], SHAPE_CENTRE]) for quantity in range(len(QUANTITIES))]
-    return [
-        _stacked(
-            [
-                _shifted(log, name, lambda at, one=_times(log, name): laws.log_likelihood(law, one, at), centre[quantity])
-                for log in logs.values()
-            ]
-        )
-        for quantity, name in enumerate(QUANTITIES)
-    ]
+def _grids(logs: dict[str, SystemLog], law: str, name: str) -> Grid:
+    """Points [system, point, 2] and log weights [system, point] of a quantity under one law."""
+    centre, width = np.array([CENTRE[QUANTITIES.index(name)], SPREAD_CENTRE]), np.array([WIDTH, SPREAD_WIDTH])
+
+    def of(log: SystemLog) -> Grid:
+        shift = np.array([_per_node(log, name), 0.0])
+        return around_likelihood(lambda at: laws.log_likelihood(law, _times(log, name), at - shift), centre, width)
+
+    return _stacked([of(log) for log in logs.values()])
 
 
-def _lines(logs: dict[str, SystemLog], quantity: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same of the exponential law: log scales [system, place]."""
-    name = QUANTITIES[quantity]
-    found = [
-        _shifted(log, name, lambda at, one=_times(log, name): laws.exponential(one, at[:, 0]), CENTRE[quantity : quantity + 1])
-        for log in logs.values()
-    ]
-    points, weight = _stacked(found)
-    return points[..., 0], weight
+def _lines(logs: dict[str, SystemLog], name: str) -> Grid:
+    """The same of the exponential law: log medians [system, place, 1]."""
+    centre, width = CENTRE[[QUANTITIES.index(name)]], np.array([WIDTH])
+
+    def of(log: SystemLog) -> Grid:
+        shift = _per_node(log, name)
+        return around_likelihood(lambda at: laws.exponential(_times(log, name), at[:, 0] - shift), centre, width)
+
+    return _stacked([of(log) for log in logs.values()])
 
 
-def _shifted(
-    log: SystemLog, name: str, log_likelihood: Callable[[np.ndarray], np.ndarray], centre: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The grid of one system; a system of N nodes has events N times as often as one of its nodes."""
-    shift = np.zeros(len(centre))
-    shift[0] = np.log(log.n_node) if name == "between" else 0.0
-    width = np.array([WIDTH, SHAPE_WIDTH])[: len(centre)]
-    return around_likelihood(lambda at: log_likelihood(at - shift), centre, width)
+def _per_node(log: SystemLog, name: str) -> float:
+    """A system of N nodes has events N times as often as one of its nodes."""
+    return float(np.log(log.n_node)) if name == "between" else 0.0
 
 
-def _stacked(found: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _stacked(found: list[Grid]) -> Grid:
     return np.stack([points for points, _ in found]), np.stack([weight for _, weight in found])
 
 
 def _times(log: SystemLog, name: str) -> Times:
     return getattr(log, name)
-
-
-def _evidence(theta: np.ndarray, log_weight: np.ndarray) -> float:
-    """Log probability of all systems under one law, each with parameters of its own from the broad law."""
-    shape = (theta[..., 1] - SHAPE_CENTRE) / SHAPE_WIDTH
-    return float(logsumexp(log_weight - 0.5 * shape**2, axis=-1).sum())
 
 
 def _refuse(frame: pd.DataFrame, wrong: np.ndarray, why: str) -> None:

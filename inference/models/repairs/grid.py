@@ -11,29 +11,28 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
+Grid = tuple[np.ndarray, np.ndarray]
+"""Points [point, dim] and log(likelihood x volume) there [point]."""
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
 REACH, STEP = 5.0, 0.5  # standard deviations
 SIDE = np.arange(-REACH, REACH + STEP / 2, STEP)
 DIFFERENCE = 1e-3
 
 
-def around_likelihood(
-    log_likelihood: LogLikelihood, centre: np.ndarray, width: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def around_likelihood(log_likelihood: LogLikelihood, centre: np.ndarray, width: np.ndarray) -> Grid:
     """Points and log weights of the integral of a likelihood times any smooth density.
 
     Args:
         log_likelihood: of points [point, dim], [point].
         centre, width: of the broad law, [dim].
-
-    Returns:
-        Points [point, dim], and log(likelihood x volume) [point].
     """
 
     def energy(at: np.ndarray) -> np.ndarray:
         return 0.5 * (((at - centre) / width) ** 2).sum(axis=-1) - log_likelihood(at)
 
-    found = minimize(lambda one: float(energy(one[None])[0]), centre, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-4})
+    found = minimize(
+        lambda one: float(energy(one[None])[0]), centre, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-4}
+    )
     scale = np.linalg.cholesky(np.linalg.inv(_curvature(energy, found.x, width)))
     sides = np.meshgrid(*[SIDE] * len(centre), indexing="ij")
     points = found.x + np.stack([side.ravel() for side in sides], axis=1) @ scale.T
@@ -44,8 +43,13 @@ def around_likelihood(
 def _curvature(energy: Callable[[np.ndarray], np.ndarray], at: np.ndarray, width: np.ndarray) -> np.ndarray:
     """Second derivatives; the broad law's where differences are not positive definite."""
     step = DIFFERENCE * np.eye(len(at))
-    pairs = [energy((at + sign_i * step[i] + sign_j * step[j])[None])[0] * sign_i * sign_j
-             for i in range(len(at)) for j in range(len(at)) for sign_i in (1, -1) for sign_j in (1, -1)]
+    pairs = [
+        energy((at + sign_i * step[i] + sign_j * step[j])[None])[0] * sign_i * sign_j
+        for i in range(len(at))
+        for j in range(len(at))
+        for sign_i in (1, -1)
+        for sign_j in (1, -1)
+    ]
     matrix = np.array(pairs).reshape(len(at), len(at), 4).sum(axis=2) / (4.0 * DIFFERENCE**2)
     value = np.linalg.eigvalsh(matrix)
     return matrix if np.all(np.isfinite(value)) and value[0] > 0.0 else np.diag(1.0 / width**2)

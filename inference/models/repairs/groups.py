@@ -24,7 +24,8 @@ class SystemLog:
         repair: times until a node was back.
         of_node: times between downs of one and the same node, those of nodes that never failed too; none where nodes are not named.
         sizes: nodes lost by event, [event].
-        log_which: log density of which nodes went and how long after the first one, given the sizes.
+        alone: how often each node went alone, the first event not counted; of nodes that ever did, [node].
+        log_which: log density of which nodes went together and how long after the first one, given the sizes.
         named: whether every row names its node.
         watched_s: seconds from the first event to the end of the log.
     """
@@ -34,6 +35,7 @@ class SystemLog:
     repair: Times
     of_node: Times
     sizes: np.ndarray
+    alone: np.ndarray
     log_which: float
     named: bool
     watched_s: float
@@ -65,6 +67,7 @@ def system_log(node: np.ndarray, start: np.ndarray, end: np.ndarray, n_node: flo
         repair=_repairs(downs, until, clock),
         of_node=_of_nodes(downs, n_node, began[0], last, clock) if named else times(np.zeros(0), np.zeros(0), clock),
         sizes=sizes,
+        alone=_alone(downs, sizes) if named else np.zeros(0),
         log_which=_log_which(sizes[1:], n_node),
         named=named,
         watched_s=float(last - began[0]),
@@ -74,7 +77,9 @@ def system_log(node: np.ndarray, start: np.ndarray, end: np.ndarray, n_node: flo
 def _merged(node: np.ndarray, start: np.ndarray, end: np.ndarray) -> pd.DataFrame:
     """Downs by event; a node that goes down again within one event went down once, until it was back for the last time."""
     order = np.argsort(start, kind="stable")
-    table = pd.DataFrame({"event": _events(start[order]), "node": node[order], "start": start[order], "end": end[order]})
+    table = pd.DataFrame(
+        {"event": _events(start[order]), "node": node[order], "start": start[order], "end": end[order]}
+    )
     table["end"] = table["end"].fillna(np.inf)
     merged = table.groupby(["event", "node"], sort=False, as_index=False).agg({"start": "min", "end": "max"})
     return merged.sort_values(["event", "start"], kind="stable", ignore_index=True)
@@ -109,8 +114,14 @@ def _of_nodes(downs: pd.DataFrame, n_node: float, began: float, last: float, clo
     return times((start - since)[counted], np.concatenate([last - start[is_last], never]), clock)
 
 
+def _alone(downs: pd.DataFrame, sizes: np.ndarray) -> np.ndarray:
+    event = downs["event"].to_numpy()
+    of = (sizes[event] == 1) & (event > 0)
+    return downs["node"][of].value_counts().to_numpy(dtype=float)
+
+
 def _log_which(sizes: np.ndarray, n_node: float) -> float:
-    """All nodes alike: one is first, the others go within `WITHIN_S` of it."""
-    rest = np.asarray(sizes, dtype=float) - 1.0
-    choose = gammaln(n_node) - gammaln(rest + 1.0) - gammaln(n_node - rest)
+    """Of events of several nodes: all nodes alike, one is first, the others go within `WITHIN_S` of it."""
+    rest = np.asarray(sizes[sizes > 1], dtype=float) - 1.0
+    choose = gammaln(n_node) - gammaln(rest + 1.0) - gammaln(n_node - rest)  # of the n_node - 1 others
     return float((-np.log(n_node) - choose - rest * np.log(WITHIN_S)).sum())

@@ -28,14 +28,14 @@ def reliability(data: RepairsData, draws: Draws, system: str | None) -> Reliabil
     log_rate = np.log(predict.events_per_node_h(data, draws, system, rng))
     between = predict.parameters(data, draws, "between", system, rng)
     repair = predict.parameters(data, draws, "repair", system, rng)
-    log_repair = np.log(laws.median_s(data.laws[1], repair))
+    log_repair = repair.theta[:, 0]
     hazard = Hazard(
         "node failures",
         per_node_h=float(np.exp(np.median(log_rate))),
         nodes_lost=float(np.median(predict.nodes_lost(data, draws, system, rng))),
         repair_s=float(np.exp(np.median(log_repair))),
-        repair_log_sd=float(np.sqrt(np.median(laws.log_sd(data.laws[1], repair)) ** 2 + log_repair.var())),
-        shape=float(np.pi / np.sqrt(6.0) / np.median(laws.log_sd(data.laws[0], between))),
+        repair_log_sd=float(np.sqrt(np.median(repair.spread) ** 2 + log_repair.var())),
+        shape=float(np.exp(laws.EXPONENTIAL) / np.median(between.spread)),
         log_sd=float(log_rate.std()),
     )
     where = system or "a system that was not measured"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...model import Draws
@@ -11,23 +13,59 @@ from .data import QUANTITIES, RepairsData
 HOUR_S = 3600.0
 
 
-def parameters(data: RepairsData, draws: Draws, quantity: str, system: str | None, rng: np.random.Generator) -> np.ndarray:
-    """Log scale and log shape, [draw, 2]; of a system of one node where they are of times between events."""
+@dataclass(frozen=True)
+class Parameters:
+    """Of the times of one system.
+
+    Attributes:
+        is_weibull: or else log-normal, [draw].
+        theta: log median and log spread, [draw, 2].
+    """
+
+    is_weibull: np.ndarray
+    theta: np.ndarray
+
+    @property
+    def median_s(self) -> np.ndarray:
+        """Seconds, [draw]."""
+        return np.exp(self.theta[:, 0])
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviation of log times, [draw]."""
+        return np.exp(self.theta[:, 1])
+
+    @property
+    def mean_s(self) -> np.ndarray:
+        """Seconds, [draw]."""
+        return laws.mean_s(self.is_weibull, self.theta)
+
+
+def parameters(
+    data: RepairsData, draws: Draws, quantity: str, system: str | None, rng: np.random.Generator
+) -> Parameters:
+    """Parameters of a system; of a system of one node where they are of times between events."""
     index = QUANTITIES.index(quantity)
-    mean = np.stack([draws["location"][:, index], draws["log_shape"][:, index]], axis=-1)
-    sd = np.stack([draws["between_sd"][:, index], draws["shape_sd"][:, index]], axis=-1)
+    mean = np.stack([draws["location"][:, index], draws["log_spread"][:, index]], axis=-1)
+    sd = np.stack([draws["between_sd"][:, index], draws["spread_sd"][:, index]], axis=-1)
+    weibull = np.asarray(draws["weibull"])[:, index]
     if system is None:
-        return mean + sd * rng.standard_normal(mean.shape)
+        return Parameters(rng.random(len(weibull)) < weibull, mean + sd * rng.standard_normal(mean.shape))
     at = data.systems.index(system)
-    grid, weight = data.theta[index, at], data.log_weight[index, at]
+    grid = data.theta[:, index, at].reshape(-1, 2)
+    n = data.theta.shape[3]
     prior = -0.5 * (((grid - mean[:, None]) / sd[:, None]) ** 2).sum(axis=-1)
-    return grid[_chosen(weight + prior, rng)]
+    share = np.repeat(np.log(np.stack([weibull, 1.0 - weibull], axis=-1) + 1e-300), n, axis=1)
+    chosen = _chosen(data.log_weight[:, index, at].ravel() + prior + share, rng)
+    return Parameters(chosen < n, grid[chosen])
 
 
 def events_per_node_h(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> np.ndarray:
     """Events of any size per node and hour, [draw]."""
-    theta = parameters(data, draws, "between", system, rng)
-    return HOUR_S / np.minimum(laws.mean_s(data.laws[0], theta), 1e12)
+    at = -1 if system is None else data.systems.index(system)
+    if at >= 0 and data.watched_s[at] > 0.0:  # counted, as means of broad laws are a matter of their tails
+        return rng.gamma(data.n_event[at], size=len(draws["share"])) / (data.n_node[at] * data.watched_s[at]) * HOUR_S
+    return HOUR_S / parameters(data, draws, "between", system, rng).mean_s
 
 
 def nodes_lost(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...model import Draws
 from ...summary import interval
-from . import laws as laws, predict as predict, score as score
+from . import predict as predict, score as score
 from .data import GROUPED, QUANTITIES, RepairsData
 
 MOST_NAMED = 50  # systems in a report
@@ -16,14 +16,15 @@ MOST_NAMED = 50  # systems in a report
 
 def describe(data: RepairsData, draws: Draws) -> dict[str, Any]:
     """Laws, a new system, every system of the log, and how many of them the exponential law would have described as well."""
-    law, exponential, _ = score.log_probabilities(data, draws)
-    better = (law > exponential).sum(axis=1)
+    found = score.log_probabilities(data, draws)
+    better = (found.times > found.exponential).sum(axis=1)
     rng = np.random.default_rng(0)
     return {
         "n_systems": len(data.systems),
         "n_events": int(data.n_event.sum()),
         "n_nodes_lost": int(data.n_down.sum()),
-        "laws": dict(zip(("between events", "repair", "between failures of one node"), data.laws, strict=True)),
+        "weibull_share": {name: interval(draws["weibull"][:, i]) for i, name in enumerate(QUANTITIES)},
+        "spread_between_nodes": interval(np.exp(-0.5 * np.asarray(draws["alike"]))),
         "systems_better_than_exponential": {name: int(n) for name, n in zip(QUANTITIES, better, strict=True)},
         "systems_with_group_losses": int((data.grouped >= GROUPED).sum()),
         "new_system": _figures(data, draws, None, rng),
@@ -37,8 +38,8 @@ def _figures(data: RepairsData, draws: Draws, system: str | None, rng: np.random
     repair = predict.parameters(data, draws, "repair", system, rng)
     return {
         "node_hours_between_events": interval(1.0 / predict.events_per_node_h(data, draws, system, rng)),
-        "log_sd_between_events": interval(laws.log_sd(data.laws[0], between)),
+        "spread_between_events": interval(between.spread),
         "nodes_lost": interval(predict.nodes_lost(data, draws, system, rng)),
-        "repair_median_h": interval(laws.median_s(data.laws[1], repair) / predict.HOUR_S),
-        "repair_log_sd": interval(laws.log_sd(data.laws[1], repair)),
+        "repair_median_h": interval(repair.median_s / predict.HOUR_S),
+        "repair_spread": interval(repair.spread),
     }

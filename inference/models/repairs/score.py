@@ -7,7 +7,6 @@ Independent nodes renew one by one by the law of `of_node`; both are densities o
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -25,13 +24,14 @@ def scores(data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str)
     for name in np.unique(names):
         frame = left_out[names == name]
         if (frame["start_time"].to_numpy() > frame["start_time"].min()).any():
-            found.append(Score(group=str(name), extra=figures(from_frame(frame, data.laws), draws)))
+            found.append(Score(group=str(name), extra=figures(from_frame(frame), draws)))
     return found
 
 
 def figures(left_out: RepairsData, draws: Draws) -> dict[str, float]:
     """Figures of systems [system] that were not fitted, added up over them."""
-    law, exponential, sizes = (part.sum(axis=-1) for part in log_probabilities(left_out, draws))
+    found = log_probabilities(left_out, draws)
+    law, exponential = found.times.sum(axis=1), found.exponential.sum(axis=1)
     width = left_out.log_width.sum(axis=1)
     n_event, n_down = left_out.n_event.sum(), left_out.n_down.sum()
     between, repair, of_node = (law[index] - width[index] for index in range(len(QUANTITIES)))
@@ -46,34 +46,18 @@ def figures(left_out: RepairsData, draws: Draws) -> dict[str, float]:
     }
     grouped = (left_out.grouped * left_out.n_down).sum() / n_down
     if left_out.named.all() and left_out.n_node.max() > 1.0 and grouped >= GROUPED:
-        both = float(between + sizes + left_out.log_which.sum() - of_node)
+        which = found.sizes.sum() + found.which.sum() + left_out.log_which.sum()
+        both = float(between + which - of_node)
         out |= {"groups_gain": both / n_down, "groups_better": float(both > 0.0)}
     return out
 
 
-def log_probabilities(data: RepairsData, draws: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of times under the laws [quantity, system], under the exponential law, and of sizes [system]; means over draws."""
+def log_probabilities(data: RepairsData, draws: Draws) -> hierarchy.LogProbabilities:
+    """Log of the mean over draws of what the systems showed."""
     n_draw = len(draws["share"])
     keep = np.unique(np.linspace(0, n_draw - 1, min(n_draw, MOST_DRAWS)).round().astype(int))
     chosen = {name: np.asarray(value)[keep] for name, value in draws.items()}
     with jax.enable_x64(True):
-        each = jax.jit(lambda given: jax.lax.map(lambda draw: _of_draw(data, draw), given))
-        law, exponential, sizes = (np.asarray(part) for part in each(chosen))
-    n_keep = np.log(len(keep))
-    return tuple(np.logaddexp.reduce(part, axis=0) - n_keep for part in (law, exponential, sizes))  # pyright: ignore
-
-
-def _of_draw(data: RepairsData, draw: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-    mean = jnp.stack([draw["location"], draw["log_shape"]], axis=-1)
-    sd = jnp.stack([draw["between_sd"], draw["shape_sd"]], axis=-1)
-    law = hierarchy.of_pairs(jnp.asarray(data.theta), jnp.asarray(data.log_weight), mean, sd)
-    exponential = hierarchy.of_line(
-        jnp.asarray(data.scale), jnp.asarray(data.scale_log_weight), draw["exponential_location"], draw["exponential_sd"]
-    )
-    shares = hierarchy.of_shares(
-        jnp.asarray(data.n_multi), jnp.asarray(data.n_event), draw["share"], draw["concentration"]
-    )
-    sizes = hierarchy.of_line(
-        jnp.asarray(data.exponent), jnp.asarray(data.exponent_log_weight), draw["exponent"], draw["exponent_sd"]
-    )
-    return law, exponential, jnp.where(jnp.asarray(data.n_node) > 1.0, shares + sizes, 0.0)
+        found = jax.jit(lambda given: jax.lax.map(lambda draw: hierarchy.log_probabilities(data, draw), given))(chosen)
+    means = (np.logaddexp.reduce(np.asarray(part), axis=0) - np.log(len(keep)) for part in found)
+    return hierarchy.LogProbabilities(*means)  # pyright: ignore[reportArgumentType]

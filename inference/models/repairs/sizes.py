@@ -1,6 +1,6 @@
 """How many nodes an event takes: one, or several by a power law that ends at the size of the system.
 
-    P(1) = 1 - p,    P(k) = p k^-exponent / sum over j = 2..N of j^-exponent
+P(1) = 1 - p,    P(k) = p k^-exponent / sum over j = 2..N of j^-exponent
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ HELP = {
     "overlap": "Fit how much communication slows concurrent kernels.",
     "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
     "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
+    "checkpoints": "Fit the seconds that checkpoints take to save and load.",
 }
 
 Files = Annotated[
