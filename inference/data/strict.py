@@ -109,8 +109,8 @@ def refuse_order(source: str, columns: Sequence[Column], frame: pd.DataFrame, al
             row = int(np.argmax(wrong))
             early = float(frame[column.not_before].iloc[row] - frame[column.name].iloc[row])
             raise DataError(
-                f"{source}: row {row + 1}: {column.name} is {early:,.0f} s before {column.not_before}. Correct the row; where the "
-                "clocks changed to summer time, write both with their zone."
+                f"{source}: row {row + 1}: {column.name} is {early:,.0f} s before {column.not_before}. Correct the row; where "
+                "the clocks changed to summer time, write both with their zone."
             )
 
 
@@ -118,5 +118,6 @@ def _refuse(source: str, name: str, raw: pd.Series, wrong: NDArray[np.bool_], wh
     if wrong.any():
         row = int(np.argmax(wrong))
         value = raw.iloc[row]
-        shown = "" if pd.isna(value) or not str(value).strip() else f" {str(value)[:LONGEST_SHOWN]!r}"
+        text = repr(value[:LONGEST_SHOWN]) if isinstance(value, str) else str(value)[:LONGEST_SHOWN]
+        shown = "" if pd.isna(value) or not str(value).strip() else f" {text}"
         raise DataError(f"{source}: row {row + 1}: {name}{shown} {why}")

@@ -1,6 +1,6 @@
 """Features in which log seconds of a checkpoint are linear, with what is known of their effects before any measurement.
 
-    log s = log(bytes / bandwidth of the class of storage) + operation + class + size + writers + alone + method + source
+    log s = log(bytes / bandwidth of the storage) + operation + class + size + writers + sharded + alone + method + source
 
 The bandwidth is that which the storage's text states, else that of its class; the effects say how far both are off.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .storage import BYTES_PER_S, CLASSES, stated_bytes_per_s, storage_class, writes_alone
+from .storage import BYTES_PER_S, CLASSES, is_sharded, stated_bytes_per_s, storage_class, writes_alone
 
 OPERATIONS = ("save", "block", "load")
 REFERENCE_BYTES = 10e9  # a checkpoint of some GB; only centres the effect of size
@@ -22,6 +22,10 @@ CLASS_SD = 1.0  # a factor of three either way of the class's bandwidth
 STATED_SD = 0.4  # a bandwidth that is stated is half as good to twice as good
 SIZE_SD = 0.15  # t ~ bytes^(0.7 to 1.3): large checkpoints stream better, or fill caches
 WRITERS_MEAN, WRITERS_SD = -0.5, 0.25  # n writers are n to no times as fast
+SHARDED_MEAN, SHARDED_SD = (
+    -1.0,
+    0.7,
+)  # every process writes, nobody says how many: 8 of them as above, or a few, or hundreds
 ALONE_SD = 1.0  # one process that gathers and writes everything
 
 
@@ -36,6 +40,7 @@ class Observation:
         storage: class of storage.
         log_stated: log of a bandwidth that is stated, in bytes/s; None where none is.
         alone: whether one process writes everything.
+        sharded: whether processes of unknown number write their parts.
         method, source: names.
         is_assumed: whether its size was guessed from parameters.
     """
@@ -46,6 +51,7 @@ class Observation:
     storage: str
     log_stated: float | None
     alone: bool
+    sharded: bool
     method: str
     source: str
     is_assumed: bool = False
@@ -65,6 +71,7 @@ class Observation:
             storage=storage_class(storage),
             log_stated=None if stated is None else float(np.log(stated)),
             alone=alone,
+            sharded=is_sharded(f"{method} {mode}") and not known and not alone,
             method=method.lower().strip(),
             source=source,
         )
@@ -111,6 +118,7 @@ def design_of(rows: Sequence[Observation]) -> Design:
         "stated bandwidth": (0.0, STATED_SD),
         "size": (0.0, SIZE_SD),
         "writers": (WRITERS_MEAN, WRITERS_SD),
+        "sharded": (SHARDED_MEAN, SHARDED_SD),
         "alone": (0.0, ALONE_SD),
     }
     sources = [f"source {name}" for name in dict.fromkeys(row.source for row in rows)]
@@ -131,6 +139,7 @@ def _features(row: Observation) -> dict[str, float]:
         storage: 1.0,
         "size": row.log_bytes - float(np.log(REFERENCE_BYTES)),
         "writers": row.log_writers,
+        "sharded": float(row.sharded),
         "alone": float(row.alone),
         f"source {row.source}": 1.0,
         f"method {row.method}": 1.0,

@@ -53,7 +53,7 @@ class Checkpoints:
             name: jnp.asarray(numpyro.sample(name, dist.LogNormal(jnp.log(median), jnp.log(factor))))
             for name, (median, factor) in {"source_sd": SOURCE, "method_sd": METHOD, "noise": NOISE}.items()
         }
-        root, weight, scale = _posterior(data, site)
+        root, weight, _ = _posterior(data, site)
         rest = data.rr / site["noise"] ** 2 - weight @ jax.scipy.linalg.cho_solve((root, True), weight)
         log_det = 2.0 * jnp.log(jnp.diag(root)).sum()
         numpyro.factor("log_seconds", -0.5 * (rest + log_det) - data.n_obs * jnp.log(site["noise"]))

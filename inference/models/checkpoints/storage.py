@@ -27,6 +27,7 @@ _ORDER = (
 _BANDWIDTH = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]i?B)/s")
 _FACTOR = {"K": 1, "M": 2, "G": 3, "T": 4}
 _ALONE = ("one writer", "single", "save_pretrained", "torch.save", "rank 0")
+_SHARDED = ("per rank", "per-rank", "dcp", "fsdp", "shard", "distributed", "dist checkpoint")
 _ASYNC = ("async", "flash")
 
 
@@ -53,6 +54,11 @@ def stated_bytes_per_s(text: str) -> float | None:
 def writes_alone(text: str) -> bool:
     """Whether a method has one process write everything."""
     return any(word in text.lower() for word in _ALONE)
+
+
+def is_sharded(text: str) -> bool:
+    """Whether a method has every process write its part."""
+    return any(word in text.lower() for word in _SHARDED)
 
 
 def is_async(text: str) -> bool:

@@ -33,7 +33,7 @@ def reliability(data: FailuresData, draws: Draws, cluster: str | None) -> Reliab
 
 
 def _hazard(level: int, drawn: np.ndarray) -> Hazard:
-    """The log-normal law of the mean and spread of the draws, so that rates of hazards add up; a failed job takes no node with it."""
+    """The log-normal law of the mean and spread of the draws, so that rates add up; a failed job takes no node with it."""
     names = ("per_gpu_h", "per_node_h", "per_job_h")
     mean = float(drawn.mean())
     variance = float(np.log1p(drawn.var() / mean**2))

@@ -81,7 +81,8 @@ class Failures:
     def variability(self, data: FailuresData, draw: Mapping[str, np.ndarray]) -> Variability:
         """Raises: failures do not vary a step."""
         raise FitError(
-            "a fit of failures describes what interrupts a job, not how its steps vary. Use it with `prism-jax job --reliability`."
+            "a fit of failures describes what interrupts a job, not how its steps vary. Use it with "
+            "`prism-jax job --reliability`."
         )
 
     def reliability(self, data: FailuresData, draws: Draws, group: str | None) -> Reliability:

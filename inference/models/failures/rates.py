@@ -1,6 +1,6 @@
 """Rates of a cluster from posterior draws: of one that was fitted, or of one that was not.
 
-    count of a row  ~ Poisson(G . sum over levels of rate[level] x exposure[level]),    G ~ Gamma(shape, shape) by cluster and kind
+    count  ~ Poisson(G . sum over levels of rate[level] x exposure[level]),    G ~ Gamma(shape, shape) by cluster and kind
 
 G is integrated out of the fit; given the counts of its group it is Gamma(shape + count, shape + expected).
 """

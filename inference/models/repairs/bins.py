@@ -1,7 +1,7 @@
 """Times as counts by interval: what a clock shows in whole minutes lies within half a minute, and one bin holds many events.
 
-Intervals grow by a tenth, so that a log of millions of events costs the likelihood some two hundred terms; their edges lie between
-the ticks of the clock. A count of an interval has an exact probability under any law of times, for zeros too.
+Intervals grow by a tenth, so that a log of millions of events costs the likelihood some two hundred terms; their edges lie
+between the ticks of the clock. A count of an interval has an exact probability under any law of times, for zeros too.
 """
 
 from __future__ import annotations

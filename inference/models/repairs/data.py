@@ -65,7 +65,7 @@ class RepairsData:
         n_node, n_event, n_down, watched_s: nodes, events, nodes lost in them, and seconds of the log, [system].
         grouped: share of the downs that came in events of several nodes, [system].
         named: whether every down names its node, 0 or 1, [system].
-        theta: log median (of times between events: as if the system had one node) and log spread, [law, quantity, system, point, 2].
+        theta: log median (of times between events: as if of one node) and log spread, [law, quantity, system, point, 2].
         log_weight: log(likelihood x volume) there, [law, quantity, system, point].
         median: log median of the exponential law, [quantity, system, place].
         median_log_weight: the same there, [quantity, system, place].

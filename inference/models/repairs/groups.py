@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from .bins import Times, tick, times
 
 WITHIN_S = 300.0
-"""Downs that start within five minutes of the first are one event: operators' logs are written in minutes, monitors poll every few."""
+"""Downs that start within five minutes of the first are one event: logs are written in minutes, monitors poll every few."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SystemLog:
         n_node: nodes of the system.
         between: times between events of any size.
         repair: times until a node was back.
-        of_node: times between downs of one and the same node, those of nodes that never failed too; none where nodes are not named.
+        of_node: times between downs of one and the same node, nodes that never failed too; none where nodes are not named.
         sizes: nodes lost by event, [event].
         alone: how often each node went alone, the first event not counted; of nodes that ever did, [node].
         log_which: log density of which nodes went together and how long after the first one, given the sizes.

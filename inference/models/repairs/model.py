@@ -103,7 +103,8 @@ class Repairs:
     def variability(self, data: RepairsData, draw: Mapping[str, np.ndarray]) -> Variability:
         """Raises: failures do not vary a step."""
         raise FitError(
-            "a fit of repairs describes what interrupts a job, not how its steps vary. Use it with `prism-jax job --reliability`."
+            "a fit of repairs describes what interrupts a job, not how its steps vary. Use it with "
+            "`prism-jax job --reliability`."
         )
 
     def reliability(self, data: RepairsData, draws: Draws, group: str | None) -> Reliability:
