@@ -52,5 +52,5 @@ def _untold(data: FailuresData) -> list[str]:
         return []
     return [
         f"failures of {' and '.join(missing)} are not told from those of GPUs: no row has that kind, and sizes do not vary. "
-        "Rates then scale with GPUs alone, which is too short a time between failures of large jobs and too long a one of small jobs"
+        "Rates then scale with GPUs alone: too short a time between failures of large jobs, and too long a one of small jobs"
     ]

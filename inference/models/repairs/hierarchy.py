@@ -16,7 +16,7 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class LogProbabilities(NamedTuple):
-    """By system: of times under the model's laws and the exponential law [quantity, system], of sizes, of which nodes [system]."""
+    """By system: of times under the model's and the exponential law [quantity, system], of sizes, of which nodes [system]."""
 
     times: Array
     exponential: Array

@@ -75,11 +75,10 @@ def nodes_lost(data: RepairsData, draws: Draws, system: str | None, rng: np.rand
     if system is None:
         exponent = draws["exponent"] + draws["exponent_sd"] * rng.standard_normal(len(a))
         return _mean_size(rng.beta(a, b), exponent, float(np.median(data.n_node)))
-    at = data.systems.index(system)
-    share = rng.beta(a + data.n_multi[at], b + data.n_event[at] - data.n_multi[at])
-    apart = (data.exponent[at] - draws["exponent"][:, None]) / draws["exponent_sd"][:, None]
-    chosen = _chosen(data.exponent_log_weight[at] - 0.5 * apart**2, rng)
-    return _mean_size(share, data.exponent[at][chosen], data.n_node[at])
+    at = data.systems.index(system)  # counted, as the mean of a power law is a matter of its tail
+    several = data.n_multi[at]
+    size = (data.n_down[at] - data.n_event[at] + several) / max(several, 1.0)
+    return 1.0 + rng.beta(a + several, b + data.n_event[at] - several) * max(size - 1.0, 0.0)
 
 
 def _mean_size(share: np.ndarray, exponent: np.ndarray, n_node: float) -> np.ndarray:
