@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from .printable import printable
+
 Path = tuple[str | int, ...]  # of a field: keys of mappings and indices of lists, outermost first
 
 
@@ -129,9 +131,9 @@ class Mistake:
 
     def __str__(self) -> str:
         if self.mark is None:
-            return self.text
+            return printable(self.text)
         told = not self.path or self.mark.option == self.path
-        return f"{self.mark}: {self.text}" if told else f"{self.mark} {dotted(self.path)}: {self.text}"
+        return printable(f"{self.mark}: {self.text}" if told else f"{self.mark} {dotted(self.path)}: {self.text}")
 
     @property
     def place(self) -> tuple[bool, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 CACHE_VARIABLE = "PRISM_JAX_CACHE"
@@ -12,6 +13,9 @@ OPTIONS = {  # JAX reads these variables when it is imported, and these options 
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "jax_persistent_cache_min_compile_time_secs",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "jax_persistent_cache_min_entry_size_bytes",
 }
+
+
+_CACHE_FAULT = "Error (reading|writing) persistent compilation cache entry"
 
 
 def start_jax() -> None:
@@ -28,6 +32,9 @@ def start_jax() -> None:
 
 def keep_programs() -> None:
     """Keeps compiled programs in `cache_folder`, unless the user has said where; called before anything is compiled."""
+    warnings.filterwarnings(
+        "ignore", _CACHE_FAULT, UserWarning
+    )  # one per program; the answer is the same without the cache
     defaults = (str(cache_folder()), 0.1, -1)
     jax = sys.modules.get("jax")
     for (variable, option), value in zip(OPTIONS.items(), defaults, strict=True):

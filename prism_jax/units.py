@@ -42,7 +42,9 @@ _WRITTEN = {
     "power": ("W", "kW"),
 }  # units that read well
 _AMBIGUOUS = re.compile(r"([kKMGTP]i?)b(/s)?")
-_QUANTITY = re.compile(r"\s*(?P<number>[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S.*?)?\s*")
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>\S.*)?", re.DOTALL
+)  # what follows a number is a unit, whatever it is: nothing is tried twice
 
 
 def parse(text: object, kind: str) -> float:
@@ -54,7 +56,7 @@ def parse(text: object, kind: str) -> float:
     remedy = f'Write {kind} with its unit, for example "{EXAMPLE[kind]}".'
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         raise UnitError(f"{text} has no unit. {remedy}")
-    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    match = _QUANTITY.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise UnitError(f"{text!r} is not a quantity. {remedy}")
     unit = match["unit"]

@@ -45,7 +45,8 @@ FACTORS = {
 
 _INSIDE = ("ms", "us", "ns")  # units that may stand inside a name; the others only at its end
 _RATES = ("per", "gb", "mb", "kb", "tb", "gib", "mib", "gbit", "gbits")  # before "s": not a time
-_BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,20}?)\s*[\])]\s*$")
+_BRACKETS = re.compile(r"[\[(]\s{0,9}([^\])]{1,20}?)\s{0,9}[\])]$")
+_LONGEST_BRACKETS = 40
 
 
 class Name(NamedTuple):
@@ -72,7 +73,8 @@ def family(column: Column) -> str:
 def understand(name: str, suffix: str) -> Name:
     """What a name says, for a column whose unit is of the family `suffix`."""
     spellings = SPELLINGS.get(suffix, {})
-    brackets = _BRACKETS.search(name)
+    name = name.rstrip()
+    brackets = _BRACKETS.search(name, max(0, len(name) - _LONGEST_BRACKETS))
     text = name[: brackets.start()] if brackets else name
     words = _words(text)
     plain = "_".join(words)

@@ -42,6 +42,10 @@ SHIPPED = (
 )  # name, where it is, and its line in `prism-jax --help`
 COMMANDS = registry(lambda: tuple(Command(name, f"{HERE}.{target}", text) for name, target, text in SHIPPED))
 
+OUT_OF_MEMORY = (
+    "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "
+    "smaller job or table, or use a machine with more memory."
+)
 app = typer.Typer(
     name="prism-jax",
     cls=lazy_group(COMMANDS),
@@ -82,32 +86,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted", always=True)
         return INTERRUPTED
-    except FailedFitError as error:
-        if VERBOSITY.debug:
-            traceback.print_exc()
-        say(f"error: {error.for_command_line()}", always=True)
-        return WRONG_INPUT
-    except PrismError as error:
-        if VERBOSITY.debug:
-            traceback.print_exc()
-        say(str(error) if isinstance(error, ConfigError) else f"error: {error}", always=True)
-        return WRONG_INPUT
-    except OSError as error:  # a full disk, too many open files
-        if VERBOSITY.debug:
-            traceback.print_exc()
-        place = f"{error.filename}: " if error.filename else ""
-        say(f"error: {place}{error.strerror or error}", always=True)
-        return FAILED
     except Exception as error:
         if VERBOSITY.debug:
-            traceback.print_exc()
-            return FAILED
-        text = " ".join(str(error).split())
-        say(
-            f"error: {type(error).__name__}: {text} (a bug in prism-jax or a fault of the machine; run with --debug for details)",
-            always=True,
-        )
-        return FAILED
+            _say_lines(traceback.format_exc().rstrip("\n"))
+        return _failure(error)
+
+
+def _failure(error: Exception) -> int:
+    """Says what went wrong, and returns the exit code: 2 where the input is to blame."""
+    match error:
+        case FailedFitError():
+            say(f"error: {error.for_command_line()}", always=True)
+            return WRONG_INPUT
+        case ConfigError():  # one line for each mistake
+            _say_lines(str(error))
+            return WRONG_INPUT
+        case PrismError():
+            say(f"error: {error}", always=True)
+            return WRONG_INPUT
+        case OSError():  # a full disk, too many open files
+            place = f"{error.filename}: " if error.filename else ""
+            say(f"error: {place}{error.strerror or error}", always=True)
+        case _ if _is_out_of_memory(error):
+            say(f"error: {OUT_OF_MEMORY}", always=True)
+        case _ if not VERBOSITY.debug:
+            text = " ".join(str(error).split())
+            remark = "a bug in prism-jax or a fault of the machine; run with --debug for details"
+            say(f"error: {type(error).__name__}: {text} ({remark})", always=True)
+    return FAILED
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or the compiled program (XLA) got no memory."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _say_lines(text: str) -> None:
+    for line in text.split("\n"):
+        say(line, always=True)
 
 
 def _keep_interrupts(ignored: sys.UnraisableHookArgs) -> None:

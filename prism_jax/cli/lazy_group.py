@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from .._core.registry import Registry
 from ..errors import SpecError
+from ..printable import printable
 from .verbosity import with_verbosity
 
 
@@ -47,6 +49,14 @@ def lazy_group(commands: Registry[Command]) -> type[TyperGroup]:
     """Class of a group with these commands, those that are added later included."""
 
     class LazyGroup(TyperGroup):
+        def make_context(self, *args: Any, **extra: Any) -> Any:
+            with _spelt_out():
+                return super().make_context(*args, **extra)
+
+        def invoke(self, ctx: Any) -> Any:
+            with _spelt_out():
+                return super().invoke(ctx)
+
         def list_commands(self, ctx: Any) -> list[str]:
             return list(commands.names)
 
@@ -61,6 +71,17 @@ def lazy_group(commands: Registry[Command]) -> type[TyperGroup]:
             return name, found if name is None or found is None else commands.named(name).load(), rest
 
     return LazyGroup
+
+
+@contextmanager
+def _spelt_out() -> Iterator[None]:
+    """Errors of the parser name arguments as they were typed, or as the shell found files: spelt out for the terminal."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of click, or of the copy of click in typer
+            vars(error)["message"] = printable(str(vars(error).get("message", "")))
+        raise
 
 
 def registry(shipped: Callable[[], tuple[Command, ...]]) -> Registry[Command]:

@@ -1,14 +1,20 @@
-"""Data to stdout: tables for people, JSON for programs."""
+"""Data to stdout: lines and tables for people, JSON for programs.
+
+Nothing else in `cli` prints, but for `verbosity.say`: what is printed may hold names and notes from files, and is spelt out here
+where it would steer the terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from ..printable import printable, printable_lines
 from ..report.table import Facts, Table as TextTable
 from .streams import json_for_stdout
 
@@ -20,6 +26,11 @@ def console() -> Console:
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else UNLIMITED, highlight=False, markup=False)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain text, line by line."""
+    print("\n".join(printable(line) for line in lines))
+
+
 def print_json(value: object) -> None:
     """One JSON value, of plain types."""
     print(json_for_stdout(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)))
@@ -27,19 +38,24 @@ def print_json(value: object) -> None:
 
 def print_table(found: TextTable) -> None:
     """Rows under headings; columns that hold numbers are aligned right."""
-    table = Table(title=found.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=printable(found.title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(found.columns):
-        table.add_column(column, justify="right" if found.is_numeric(index) else "left", overflow="fold")
+        table.add_column(printable(column), justify="right" if found.is_numeric(index) else "left", overflow="fold")
     for row in found.rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console().print(table)
 
 
-def print_facts(found: Facts) -> None:
-    """Names and values of one thing."""
-    table = Table(title=found.title, title_justify="left", box=None, show_header=False, pad_edge=False)
+def print_facts(found: Facts, *, has_paragraphs: bool = False) -> None:
+    """Names and values of one thing.
+
+    Args:
+        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
+    """
+    spelt = printable_lines if has_paragraphs else printable
+    table = Table(title=printable(found.title), title_justify="left", box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in found.facts.items():
-        table.add_row(name, value)
+        table.add_row(printable(name), spelt(value))
     console().print(table)

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 from rich import progress as rich_progress
 from rich.console import Console
+from rich.markup import escape
 
+from ..printable import printable
 from ..progress import Progress, silent
 from ..start_jax import start_jax
 from .verbosity import VERBOSITY
@@ -22,7 +24,7 @@ def working(text: str = "loading JAX") -> Iterator[Progress]:
         yield silent
         return
     with Console(stderr=True).status(text) as status:
-        yield lambda done, what="", /: status.update(f"{what or text}, {done:.0%}" if done else what or text)
+        yield lambda done, what="", /: status.update(_shown(f"{what or text}, {done:.0%}" if done else what or text))
 
 
 @contextmanager
@@ -34,4 +36,9 @@ def counting(text: str = "loading JAX") -> Iterator[Progress]:
         return
     with rich_progress.Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
-        yield lambda done, what="", /: bar.update(task, completed=done, description=what or text)
+        yield lambda done, what="", /: bar.update(task, completed=done, description=_shown(what or text))
+
+
+def _shown(text: str) -> str:
+    """`text` as rich shows it as it is."""
+    return escape(printable(text))

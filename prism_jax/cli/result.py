@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..report.report import Report
-from .output import print_json
+from .output import print_json, print_lines
 from .pictures import write_picture
 from .verbosity import say
 
@@ -40,7 +40,7 @@ def emit(
         elif text is not None:
             text()
         else:
-            print("\n".join(report.lines()))
+            print_lines(report.lines())
         sys.stdout.flush()
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

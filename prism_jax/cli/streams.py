@@ -23,12 +23,12 @@ def prepare_streams() -> None:
 
 
 def json_for_stdout(text: str) -> str:
-    """JSON `text`, its characters escaped if stdout cannot write them as they are."""
+    """JSON `text`, its characters escaped where stdout cannot write them, or where they would steer the terminal."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-        return text
     except UnicodeEncodeError:
         return "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
+    return "".join(letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text)
 
 
 def _spell(error: UnicodeError) -> tuple[str, int]:

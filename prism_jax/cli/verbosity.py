@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..printable import printable
+
 
 @dataclass
 class Verbosity:
@@ -35,9 +37,11 @@ _OPTIONS: dict[str, Any] = {
 
 
 def say(text: str, *, always: bool = False, detail: bool = False) -> None:
-    """One line to stderr; `always` even when quiet, `detail` only when verbose."""
+    """One line to stderr, what is in it spelt out where it would steer the terminal; `always` even when quiet, `detail` only
+    when verbose.
+    """
     if always or (not VERBOSITY.quiet and (VERBOSITY.verbose or not detail)):
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
 
 def with_verbosity(command: Callable[..., None]) -> Callable[..., None]:

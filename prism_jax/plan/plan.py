@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..bounds import MOST_DEVICES, MOST_ELEMENTS, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS, check_bounds
 from ..errors import PlanError, Problem
 from ..kernels import RECOMPUTE as RECOMPUTE
 from ..schedule import PipelineSchedule, resolve_schedule
@@ -84,9 +85,26 @@ class ParallelPlan:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlanError.of(Problem(name, f"{value}, but it must be at least 1"))
+        self._check_bounds()
         if sorted(self.axis_order) != sorted(AXES):
             text = f"{list(self.axis_order)}, but it must be an order of {list(AXES)}"
             raise PlanError.of(Problem("axis_order", text))
+
+    def _check_bounds(self) -> None:
+        layers = {
+            "pp": self.pp,
+            "virtual_stages": self.virtual_stages,
+            "recompute_num_layers": self.recompute_num_layers,
+        }
+        check_bounds(PlanError, "", MOST_LAYERS, **layers, bf16_layers=self.bf16_layers)
+        check_bounds(PlanError, "", MOST_DEVICES, **{axis: getattr(self, axis) for axis in ("tp", "dp", "cp", "ep")})
+        check_bounds(PlanError, "", MOST_DEVICES, dp_shard=self.dp_shard)
+        check_bounds(PlanError, "", MOST_SAMPLES, micro_batch=self.micro_batch, global_batch=self.global_batch)
+        check_bounds(PlanError, "", MOST_TOKENS, seq_len=self.seq_len)
+        check_bounds(PlanError, "", MOST_ELEMENTS, grad_bucket=self.grad_bucket)
+        if self.n_devices > MOST_DEVICES:
+            product = f"tp*cp*dp*pp = {self.tp}*{self.cp}*{self.dp}*{self.pp} = {self.n_devices}"
+            raise PlanError(f"{product}, but at most {MOST_DEVICES:,} devices are simulated")
 
     @property
     def n_devices(self) -> int:

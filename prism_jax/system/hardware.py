@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from .._core.arrays import is_traced
 from .._core.content import ByContent
+from ..bounds import MOST_DEVICES, MOST_LIKENESS, MOST_WIDTH, check_bounds
 from ..errors import SpecError
 from .network.base import Network
 from .network.measured import MeasuredCollectives, MeasuredNetwork
@@ -56,8 +57,9 @@ class Device(ByContent):
                 raise SpecError(f"{owner}: peak of {dtype} = {text}", ("peak_flops_per_s", dtype), text)
         check_positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s)
         check_positive(owner, power_watts=self.power_watts, n_sm=self.n_sm)
-        if not 0.0 <= self.likeness_sd < float("inf"):
-            text = f"{self.likeness_sd}, but it must be finite and at least 0"
+        check_bounds(SpecError, owner, MOST_WIDTH, n_sm=self.n_sm)
+        if not 0.0 <= self.likeness_sd <= MOST_LIKENESS:
+            text = f"{self.likeness_sd}, but it must be between 0 and {MOST_LIKENESS:g}"
             raise SpecError(f"{owner}: likeness_sd = {text}", ("likeness_sd",), text)
 
     def peak(self, dtype: str) -> float:
@@ -101,6 +103,9 @@ class Cluster(ByContent):
 
     def __post_init__(self) -> None:
         check_positive(f"cluster {self.name}", n_devices=self.n_devices, node_size=self.node_size)
+        check_bounds(
+            SpecError, f"cluster {self.name}", MOST_DEVICES, n_devices=self.n_devices, node_size=self.node_size
+        )
         if self.network is None:
             self._check_tiers()
         elif self.network.n_devices < self.n_devices:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import SpecError
 
-_IGNORED = re.compile(r"\(.*?\)|^[\w-]+/|\b(nvidia|amd|instinct|tesla|meta|hf)\b")
+_IGNORED = re.compile(r"\([^()]*\)|^[\w-]+/|\b(nvidia|amd|instinct|tesla|meta|hf)\b")
 _FORM_FACTOR = re.compile(r"sxm\d")
 _SEPARATORS = re.compile(r"[\s_/-]+")
 

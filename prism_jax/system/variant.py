@@ -12,9 +12,10 @@ from .hardware import Device
 from .likeness import device_like
 
 _WORDS = re.compile(r"[^\s_/,;()\[\]-]+")
-_MEMORY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*gi?b\b", re.IGNORECASE)
-_POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*w(?:atts?)?\b", re.IGNORECASE)
+_MEMORY = re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?)\s{0,9}gi?b\b", re.IGNORECASE)
+_POWER = re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?)\s{0,9}w(?:atts?)?\b", re.IGNORECASE)
 _REMARK = re.compile(r"\([^()]*\)")
+MOST_WORDS = 32  # of a text that names a device: runs of words grow with the square of their number
 ROUNDED = 0.1  # relative: gigabytes and gibibytes, rounded figures
 # Words that say nothing of the part itself.
 _SAME_PART = frozenset(("dgx", "hgx", "gpu", "gpus", "node", "server", "nvidia", "amd", "intel", "huawei", "aws"))
@@ -30,7 +31,7 @@ def device_of_text(text: str) -> Device:
     if exact is not None:
         return _variant(text, exact, "".join(_REMARK.findall(text)), {})
     words = _WORDS.findall(text)
-    found = _longest_known(words)
+    found = _longest_known(words) if len(words) <= MOST_WORDS else None
     if found is None:
         return catalog.device(text)  # raises, with the nearest names
     name, rest = found

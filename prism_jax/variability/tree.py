@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..bounds import MOST_EXPONENT, MOST_STALL, MOST_STALLS
 from ..errors import Problem, SpecError
 from ..hints import did_you_mean
 from ..kernels import COLLECTIVES, KERNEL_CLASSES, varying_classes
@@ -64,8 +65,8 @@ class Stall:
     def __post_init__(self) -> None:
         check_in_range(self, "step_prob", 0.0, 1.0)
         check_in_range(self, "gpu_prob", 0.0, 1.0)
-        check_in_range(self, "gpu_exponent", 0.0)
-        check_in_range(self, "mean_fraction", 0.0)
+        check_in_range(self, "gpu_exponent", 0.0, MOST_EXPONENT)
+        check_in_range(self, "mean_fraction", 0.0, MOST_STALL)
 
     def prob(self, n_devices: int) -> float:
         """Probability that a step of `n_devices` devices stalls."""
@@ -94,6 +95,8 @@ class Variability:
         for name, factors in self.classes.items():
             _check_class(name)
             _check_parts(name, factors)
+        if len(self.stalls) > MOST_STALLS:
+            raise SpecError.of(Problem("stalls", f"{len(self.stalls)} kinds, but there may be at most {MOST_STALLS}"))
         if not -1.0 < self.step_ar1 < 1.0:
             text = f"{self.step_ar1:g}, but an autocorrelation must lie between -1 and 1"
             raise SpecError.of(Problem("step_ar1", text))

@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """What the checkpoints model reads: seconds of saves and loads, with their bytes, writers, storage and method.
 
 A row is one checkpoint, or a mean of several: `save_block_s` is what training waits for, `save_total_s` until the last byte is
@@ -6,7 +9,9 @@ written, `load_s` until training can go on. Each is one observation; a synchrono
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -49,6 +54,12 @@ class CheckpointsData:
         log_bandwidth: median of log(bytes / second) of all, which the trivial prediction divides by.
         notes: what was assumed.
     """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "feature": "names prior_mean prior_sd zr",
+        "feature -> 3": "level",
+        "feature feature": "zz",
+    }
 
     names: tuple[str, ...]
     level: np.ndarray

@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """What the failures model reads: counts of interruptions with what was watched for how long.
 
 A row is one cluster (or one cause in it): `count` interruptions of `gpus` GPUs in `nodes` nodes under `jobs` jobs, during `hours`
@@ -9,7 +12,9 @@ hours count once.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -71,6 +76,17 @@ class FailuresData:
         cause_count: interruptions by cause, [cause].
         notes: what was assumed.
     """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "cluster": "clusters node_size gpus",
+        "group -> cluster": "cluster",
+        "group -> 4": "kind",
+        "window": "count gpu_hours",
+        "window -> group": "group",
+        "window 3": "exposure_h",
+        "3": "levels",
+        "cause": "causes cause_count",
+    }
 
     clusters: tuple[str, ...]
     cluster: np.ndarray

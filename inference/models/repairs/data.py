@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """What the repairs model reads: a log of nodes that went down and came back, of one or more systems.
 
 A row is one node that went down: `start_time`, `end_time` (blank where it is not back yet), its `node`, the `system` with
@@ -6,7 +9,9 @@ A row is one node that went down: `start_time`, `end_time` (blank where it is no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -78,6 +83,15 @@ class RepairsData:
         log_which: log density of which nodes went together and how soon, [system].
         notes: what was assumed.
     """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "system": "systems n_node n_event n_down watched_s grouped named n_multi log_which",
+        "2 3 system point 2": "theta",
+        "2 3 system point": "log_weight",
+        "3 system place": "median median_log_weight",
+        "3 system": "log_width",
+        "system place": "exponent exponent_log_weight alike alike_log_weight",
+    }
 
     systems: tuple[str, ...]
     n_node: np.ndarray

@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Log densities of what systems showed that were left out: of this model, of the exponential law, of independent nodes.
 
 A density is that of a system's whole log, its own parameters unknown: by the chain rule, of every time given those before it.

@@ -13,7 +13,7 @@ from ...errors import DataError
 from ...report.text.catalogue import table
 from ...report.text.entry import facts
 from ..options import Json
-from ..output import print_facts, print_json, print_table
+from ..output import print_facts, print_json, print_lines, print_table
 from ..verbosity import say
 
 KINDS = tuple(CATALOGUES)
@@ -38,7 +38,7 @@ def show(
         return
     if name is not None:
         entry = app.show_entry(kind, name)
-        print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry))
+        print_json(entry.to_dict()["entry"]) if json else print_facts(facts(entry), has_paragraphs=True)
         if kind in SECTIONS:
             say(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
         return
@@ -51,4 +51,4 @@ def _print_section(kind: str, name: str | None, json: bool) -> None:
         raise DataError(f"--yaml: prints one entry. Name it: prism-jax show {kind} NAME --yaml")
     if json:
         raise DataError("--yaml: cannot be combined with --json. Keep one.")
-    print(app.job_section(kind, name).rstrip("\n"))
+    print_lines(app.job_section(kind, name).rstrip("\n").split("\n"))

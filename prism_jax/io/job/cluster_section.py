@@ -52,7 +52,19 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mist
     if kind is not None:
         complete["network"] = read_network(kind, data["network"], _taken_over(complete), document, found)
         complete["tiers"] = ()
-    return attempt(lambda: Cluster(**complete), document, AT, found) if len(found) == n_before else None
+    cluster = attempt(lambda: Cluster(**complete), document, AT, found) if len(found) == n_before else None
+    return cluster if cluster is None or _has_its_nodes(cluster, data, document, found) else None
+
+
+def _has_its_nodes(cluster: Cluster, data: dict[str, Any], document: Document, found: list[Mistake]) -> bool:
+    """Whether a node that is written out has no more devices than the cluster, or than a domain of its inner tiers."""
+    inner = cluster.tiers[:-1] or cluster.tiers
+    most = max(cluster.n_devices, *[tier.n_devices for tier in inner], 1)
+    if "node_size" not in data or cluster.node_size <= most:
+        return True
+    text = f"{cluster.node_size} devices in a node, but the cluster has {cluster.n_devices}. Use at most {most}."
+    found.append(document.mistake((*AT, "node_size"), text))
+    return False
 
 
 def _taken_over(cluster: dict[str, Any]) -> dict[str, Any]:

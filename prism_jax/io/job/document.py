@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...bounds import MOST_COUNT
 from ...errors import Mark, Mistake, Path as Path, dotted as dotted
+
+MAX_FIELDS = 20_000  # a job has tens; more means aliases that multiply
+MAX_DEPTH = 50
 
 
 @dataclass(frozen=True)
@@ -47,3 +51,8 @@ def short(value: object) -> str:
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = shortener.maxlong = 60
     return shortener.repr(value)
+
+
+def is_too_long(value: object) -> bool:
+    """Whether `value` is a whole number beyond 64 bits, which no field takes and which other code may not even print."""
+    return type(value) is int and abs(value) > MOST_COUNT

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import ConfigError, Mark, Mistake
-from .document import Document, Path, dotted, short
+from .document import MAX_DEPTH, Document, Path, dotted, short
 from .read_yaml import read_value
 
+MOST_SHOWN = 200  # characters of an option in a message
 SHORTHAND = (
     ("model",),
     ("cluster",),
@@ -38,9 +39,11 @@ def apply_overrides(document: Document, overrides: list[str]) -> Document:
 
 
 def _apply(data: dict[str, Any], marks: dict[Path, Mark], override: str) -> None:
-    mark = Mark(f"--set {override}", option=())
+    mark = Mark(f"--set {override if len(override) <= MOST_SHOWN else override[:MOST_SHOWN] + '...'}", option=())
     field, equals, text = override.partition("=")
-    keys = field.strip().split(".")
+    keys = field.strip().split(".", MAX_DEPTH)
+    if len(keys) > MAX_DEPTH:
+        raise ConfigError([Mistake(f"a field of more than {MAX_DEPTH} parts", mark)])
     if not equals or not all(keys):
         raise ConfigError([Mistake("expected FIELD=VALUE, for example --set plan.tp=4", mark)])
     value = read_value(text, mark)
@@ -76,7 +79,7 @@ def _step(container: Any, key: str, path: Path, mark: Mark) -> Any:
         return key
     if not isinstance(container, list):
         raise ConfigError([Mistake(f"{dotted(path)} is {short(container)}, a plain value without fields", mark)])
-    if not key.isdigit() or int(key) >= len(container):
-        text = f"{dotted(path)} is a list; {key!r} must be an index from 0 to {len(container) - 1}"
+    if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(container)):
+        text = f"{dotted(path)} is a list; {short(key)} must be an index from 0 to {len(container) - 1}"
         raise ConfigError([Mistake(text, mark)])
     return int(key)

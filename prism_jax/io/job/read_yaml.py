@@ -8,13 +8,9 @@ from typing import Any
 import yaml
 
 from ...errors import ConfigError, Mark, Mistake
-from .document import Document, Path, short
-
-MAX_FIELDS = 20_000  # a job has tens; more means aliases that multiply
-MAX_DEPTH = 50
+from .document import MAX_DEPTH, MAX_FIELDS, Document, Path, is_too_long, short
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MAP, _SEQ = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 # YAML 1.1 reads 1e9 as text, 010 as 8 and 1:30 as 90; people mean none of that.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _OCTAL_OR_SEXAGESIMAL = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
@@ -57,7 +53,7 @@ def read_value(text: str, source: Mark) -> Any:
 
 def _compose(text: str, source: Mark) -> yaml.Node | None:
     try:
-        _limit_depth(text)
+        _limit(text)
         return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -73,10 +69,18 @@ def _place(source: Mark, mark: Any) -> Mark:  # the C and the Python reader have
     return source if source.option is not None else Mark(source.source, mark.line + 1, mark.column + 1)
 
 
-def _limit_depth(text: str) -> None:
-    """Stops before a deeply nested file exhausts the stack of the (recursive) composer."""
+def _limit(text: str) -> None:
+    """Stops before a deeply nested file exhausts the stack of the (recursive) composer, and at types that the text states.
+
+    A stated type (`!!int "-"`) would send any text to the constructor of that type, which expects one that looks like it.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise yaml.MarkedYAMLError(
+                problem=f"the tag {tag} is not supported. Remove it.", problem_mark=event.start_mark
+            )
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -125,18 +129,17 @@ class _Reader:
         if self._n_fields > MAX_FIELDS:
             message = f"more than {MAX_FIELDS} fields after expanding aliases; write them out or use fewer"
             raise ConfigError([Mistake(message, self.at(node))])
+        if len(path) > MAX_DEPTH:
+            raise ConfigError([Mistake(f"nested more than {MAX_DEPTH} levels deep", self.at(node))])
         if id(node) in self._open:
             raise ConfigError([Mistake("an alias that contains itself", self.at(node))])
         self._open.add(id(node))
         try:
-            if isinstance(node, yaml.MappingNode) and node.tag == _MAP:
+            if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
-            if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
+            if isinstance(node, yaml.SequenceNode):
                 return self._sequence(node, path)
-            if not isinstance(node, yaml.ScalarNode):
-                self.refuse(node, f"the tag {node.tag} is not supported. Remove it.")
-                return None
-            return self._scalar(node)
+            return self._scalar(node, path)
         finally:
             self._open.discard(id(node))
 
@@ -168,7 +171,7 @@ class _Reader:
             self.marks[(*path, index)] = self.at(item)
         return [self.convert(item, (*path, index)) for index, item in enumerate(node.value)]
 
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
+    def _scalar(self, node: Any, path: Path) -> Any:
         text = str(node.value)
         plain = not node.style
         if plain and _EXPONENT.fullmatch(text):
@@ -177,11 +180,15 @@ class _Reader:
             self.refuse(node, f"{text} is not a decimal number in YAML. Write it in plain digits.")
             return None
         try:
-            return self._scalars.construct_object(node, deep=True)
+            value = self._scalars.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError) as error:
             problem = getattr(error, "problem", None) or error
             self.refuse(node, f"{short(text)} cannot be read: {problem}")
             return None
+        if is_too_long(value):
+            self.refuse(node, f"{short(text)} is a whole number of more than 64 bits. Write it as 1e30.", path)
+            return None
+        return value
 
 
 def _kind(node: yaml.Node) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
+from ...bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES
 from ...errors import DataError
 from ..job.document import short
 
-LARGEST = 10**9  # of any count
-_LARGEST_OF = {
-    **dict.fromkeys(("layers", "n_layers", "pp", "vpp"), 10_000),
-    **dict.fromkeys(("tp", "dp", "cp", "ep", "n_experts", "n_gpus", "gpus_per_node"), 10**7),
+_MOST_OF = {
+    **dict.fromkeys(("layers", "n_layers", "pp", "vpp"), MOST_LAYERS),
+    **dict.fromkeys(("tp", "dp", "cp", "ep", "n_experts", "n_gpus", "gpus_per_node"), MOST_DEVICES),
 }
-"""Counts of what a plan divides: with more, no step can be simulated in minutes."""
 
 
 def whole_number(value: float, told: object, high: int | None, where: str) -> int:
@@ -38,4 +37,4 @@ def whole_number(value: float, told: object, high: int | None, where: str) -> in
 
 def largest(field: str) -> int:
     """The largest count of a field that is simulated."""
-    return _LARGEST_OF.get(field, LARGEST)
+    return _MOST_OF.get(field, MOST_SAMPLES)

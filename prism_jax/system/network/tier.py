@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..._core.arrays import is_traced
+from ...bounds import MOST_DEVICES, check_bounds
 from ...errors import Problem, SpecError
 from ..positive import check_positive
 
@@ -24,6 +25,7 @@ class Tier:
     def __post_init__(self) -> None:
         owner = f"tier {self.name}"
         check_positive(owner, n_devices=self.n_devices, bytes_per_s=self.bytes_per_s)
+        check_bounds(SpecError, owner, MOST_DEVICES, n_devices=self.n_devices)
         if not is_traced(self.latency_s) and not 0 <= self.latency_s < float("inf"):
             text = f"{self.latency_s}, but it must be finite and not negative"
             raise SpecError.of(Problem("latency_s", text), owner)

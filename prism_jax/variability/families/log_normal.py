@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..._typing import Floats
+from ...bounds import MOST_CV
 from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
 
@@ -19,7 +20,7 @@ class LogNormal:
     """`exp(s z - s^2 / 2)` with `s^2 = log(1 + cv^2)`.
 
     Attributes:
-        cv: standard deviation over mean, >= 0.
+        cv: standard deviation over mean, 0 to 10.
     """
 
     kind: ClassVar[str] = "log_normal"
@@ -28,7 +29,7 @@ class LogNormal:
     cv: float
 
     def __post_init__(self) -> None:
-        check_in_range(self, "cv", 0.0)
+        check_in_range(self, "cv", 0.0, MOST_CV)
 
     @property
     def log_sd(self) -> float:

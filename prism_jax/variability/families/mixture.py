@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..._typing import Floats
+from ...bounds import MOST_CV, MOST_SLOWDOWN
 from ..special import log_ndtr
 from .base import Family, check_in_range, check_scale
 from .constant import CONSTANT
@@ -21,10 +22,10 @@ class Mixture:
     """LogNormal bulk with probability `1 - slow_prob`, LogNormal slow component otherwise; overall mean one.
 
     Attributes:
-        bulk_cv: cv of the bulk, > 0.
+        bulk_cv: cv of the bulk, above 0, at most 10.
         slow_prob: probability of the slow component, 0 to 1 exclusive.
-        slow_factor: mean of the slow component over the mean of the bulk, >= 1.
-        slow_cv: cv of the slow component, > 0.
+        slow_factor: mean of the slow component over the mean of the bulk, 1 to 1000.
+        slow_cv: cv of the slow component, above 0, at most 10.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -36,10 +37,10 @@ class Mixture:
     slow_cv: float
 
     def __post_init__(self) -> None:
-        check_in_range(self, "bulk_cv", 0.0, open_low=True)
-        check_in_range(self, "slow_cv", 0.0, open_low=True)
+        check_in_range(self, "bulk_cv", 0.0, MOST_CV, open_low=True)
+        check_in_range(self, "slow_cv", 0.0, MOST_CV, open_low=True)
         check_in_range(self, "slow_prob", 0.0, 0.999, open_low=True, remedy="Use log_normal for a single component")
-        check_in_range(self, "slow_factor", 1.0)
+        check_in_range(self, "slow_factor", 1.0, MOST_SLOWDOWN)
 
     @property
     def bulk_mean(self) -> float:

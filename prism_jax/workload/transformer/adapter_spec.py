@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...bounds import MOST_WIDTH, check_bounds
 from ...errors import SpecError
 
 KINDS = ("lora",)
@@ -57,6 +58,7 @@ class AdapterSpec:
     def __post_init__(self) -> None:
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 0:
             raise SpecError(f"adapters: rank = {self.rank!r}, but it must be a whole number, 0 or more")
+        check_bounds(SpecError, "adapters", MOST_WIDTH, rank=self.rank)
         if not self.targets:
             raise SpecError(f"adapters: targets is empty. Name some of {', '.join(TARGETS)}.")
         for name in self.targets:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
 from ...errors import SpecError
 from .adapter_spec import AdapterSpec
 from .window import FULL, WindowSpec
 
 NORMS = ("layer", "rms", "layer_no_bias")
 POSITIONS = ("learned", "rope", "alibi", "none")
-MOST_LAYERS = 10_000  # ten times what was ever trained
 QK_NORM_WEIGHTS = ("head", "all", "none")
 
 
-def _at_least(owner: str, minimum: int, **values: int) -> None:
+def _in_range(owner: str, minimum: int, most: int = MOST_WIDTH, **values: int) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise SpecError(f"{owner}: {name} = {value!r}, but it must be a whole number")
         if value < minimum:
             raise SpecError(f"{owner}: {name} = {value}, but it must be at least {minimum}")
+    check_bounds(SpecError, owner, most, **values)
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class MoESpec:
     every: int = 1  # layers every - 1, 2 every - 1, ... have experts (Llama 4 Maverick: 2)
 
     def __post_init__(self) -> None:
-        _at_least("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
-        _at_least(
+        _in_range("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
+        _in_range(
             "moe", 0, n_shared=self.n_shared, shared_ffn_hidden=self.shared_ffn_hidden, n_dense_first=self.n_dense_first
         )
         if self.top_k > self.n_experts:
@@ -77,8 +78,8 @@ class MLASpec:
     v_head_dim: int
 
     def __post_init__(self) -> None:
-        _at_least("mla", 0, q_lora_rank=self.q_lora_rank)
-        _at_least(
+        _in_range("mla", 0, q_lora_rank=self.q_lora_rank)
+        _in_range(
             "mla",
             1,
             kv_lora_rank=self.kv_lora_rank,
@@ -122,19 +123,18 @@ class TransformerSizes:
 
     def __post_init__(self) -> None:
         owner = f"model {self.name}"
-        _at_least(
+        _in_range(
             owner,
             1,
-            n_layers=self.n_layers,
             hidden=self.hidden,
             n_heads=self.n_heads,
             ffn_hidden=self.ffn_hidden,
             vocab=self.vocab,
-            max_seq_len=self.max_seq_len,
         )
-        _at_least(owner, 0, n_kv_heads=self.n_kv_heads, head_dim=self.head_dim, n_mtp=self.n_mtp, n_norms=self.n_norms)
-        if self.n_layers > MOST_LAYERS:
-            raise SpecError(f"{owner}: n_layers = {self.n_layers}, but it must be at most {MOST_LAYERS}")
+        _in_range(owner, 0, n_kv_heads=self.n_kv_heads, head_dim=self.head_dim)
+        _in_range(owner, 1, MOST_LAYERS, n_layers=self.n_layers)
+        _in_range(owner, 0, MOST_LAYERS, n_mtp=self.n_mtp, n_norms=self.n_norms)
+        _in_range(owner, 1, MOST_TOKENS, max_seq_len=self.max_seq_len)
         self._check_heads(owner)
         choices = {"norm": NORMS, "position": POSITIONS, "qk_norm_weight": QK_NORM_WEIGHTS}
         for field, known in choices.items():

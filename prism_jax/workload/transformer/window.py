@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...bounds import MOST_TOKENS, check_bounds
 from ...errors import SpecError
 
 FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
@@ -32,6 +33,7 @@ class WindowSpec:
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
             raise SpecError(f"window: size = {self.size!r}, but it must be a whole number of tokens, at least 1")
+        check_bounds(SpecError, "window", MOST_TOKENS, size=self.size)
         if not self.pattern:
             raise SpecError(f"window: pattern is empty. Name {', '.join(REACHES)} for the layers that it repeats over.")
         for reach in self.pattern:

@@ -119,6 +119,39 @@ def test_unexpected_error_is_one_line_and_exit_1(failing, capsys):
     assert "--debug" in captured.err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("Unable to allocate 745. GiB for an array with shape (100000000000,)"),
+        RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4294967296 bytes."),
+    ],
+)
+def test_no_memory_is_said_as_that(failing, capsys, error):
+    failing(error)
+    assert main(["fail"]) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("error: out of memory: ")
+    assert text.count("\n") == 1
+    assert "bug" not in text
+
+
+def test_a_cache_that_cannot_be_used_is_no_news(tmp_path):
+    """JAX warns of it once for every program that it compiles."""
+    (tmp_path / "file").touch()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment |= {"PRISM_JAX_CACHE": str(tmp_path / "file"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    code = "from prism_jax.start_jax import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment | {"JAX_PLATFORMS": "cpu"},
+    )
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
 def test_interrupt_exits_with_130_and_no_traceback(failing, capsys):
     failing(KeyboardInterrupt())
     assert main(["fail"]) == 130

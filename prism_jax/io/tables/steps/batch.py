@@ -7,10 +7,12 @@ import re
 from .kind import UnsupportedRowError
 from .record import StepRecord
 
-_TOKENS = re.compile(r"\b(\d+(?:\.\d+)?)\s*M[ -]tokens?\b(?:\s*(?:/|per)\s*|\s+)batch", re.IGNORECASE)
+_TOKENS = re.compile(
+    r"\b(\d{1,12}(?:\.\d{1,12})?)\s{0,9}M[ -]tokens?\b(?:\s{0,9}(?:/|per)\s{0,9}|\s{1,9})batch", re.IGNORECASE
+)
 _MEBI = 2**20  # "16M tokens" of a batch that is a power of two of sequences: 2048 x 8192
-_PER_REPLICA = re.compile(r"\bbatch per DP (\d+)", re.IGNORECASE)
-_ACCUMULATION = re.compile(r"\b(?:GAS|GA|grad_accum|gradient accumulation) (\d+)\b", re.IGNORECASE)
+_PER_REPLICA = re.compile(r"\bbatch per DP (\d{1,9})\b", re.IGNORECASE)
+_ACCUMULATION = re.compile(r"\b(?:GAS|GA|grad_accum|gradient accumulation) (\d{1,9})\b", re.IGNORECASE)
 
 
 def batches_of_record(record: StepRecord, dp: int, seq_len: int) -> tuple[int, int]:

@@ -18,17 +18,18 @@ _MACHINES = (
     (r"jean zay a100", "jean-zay-a100"),
     (r"aws p4d", "aws-p4d"),
     (r"aws p5", "aws-p5"),
-    (
-        r"^hf cluster",
-        "aws-p5",
-    ),  # Hugging Face's: its launch scripts (nanotron) set `FI_PROVIDER=efa` on nodes of 8 H100
+    # Hugging Face's: its launch scripts (nanotron) set `FI_PROVIDER=efa` on nodes of 8 H100
+    (r"^hf cluster", "aws-p5"),
     (r"azure ndm? ?a100", "azure-nd-a100-v4"),
     (r"alps", "gh200-alps"),
     (r"grand teton", "llama3-h100"),
 )
 _LLAMA3 = re.compile(r"2407\.21783|llama 3 herd", re.IGNORECASE)
 _PCIE = re.compile(r"TP/CP on PCIe", re.IGNORECASE)
-_RATE = re.compile(r"(?:(\d+)\s*x\s*(?:[A-Za-z]\w*\s+)*)?(\d+)\s*(?:Gbps|Gb/s)", re.IGNORECASE)
+_RATE = re.compile(
+    r"(?<!\d)(?:(\d{1,6})\s{0,3}x\s{0,3}(?:[A-Za-z]\w{0,30}\s{1,3}){0,6})?(?<!\d)(\d{1,9})\s{0,3}(?:Gbps|Gb/s)",
+    re.IGNORECASE,
+)
 
 
 def cluster_of_record(record: StepRecord) -> Cluster:

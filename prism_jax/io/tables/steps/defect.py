@@ -9,9 +9,9 @@ from .record import StepRecord
 
 _REMARK = re.compile(r"\b(?:SUSPECT|INCONSISTENT):\s*([^;|]+)")
 _CHECK = re.compile(r"\bCHECK:\s*([^|]+)")
-_SEE_NOTES = re.compile(r";?\s*S source-level flag \(see notes\)")
+_SEE_NOTES = re.compile(r";?\s{0,9}S source-level flag \(see notes\)")
 _BEFORE_FIX = "after_pp_fix=False"
-_ALL_REDUCE = re.compile(r"NCCL BW measured in the same job GB/s: all-reduce ([\d.]+)")
+_ALL_REDUCE = re.compile(r"NCCL BW measured in the same job GB/s: all-reduce (\d{1,12}(?:\.\d{1,12})?)")
 
 # A ring all-reduce over whole nodes moves its bus bandwidth through the ports of one node, so a healthy fabric shows most of
 # the node's port rate (H100: 8 x 50 = 400 GB/s; measured 160-230 at 32-512 GPUs, above 400 within two nodes). Under a quarter

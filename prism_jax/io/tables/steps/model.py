@@ -9,13 +9,13 @@ from math import log
 from ....errors import SpecError
 from ....workload import catalog
 from ....workload.transformer.spec import MoESpec, TransformerSpec
+from .divisors import divisors
 from .kind import UnsupportedRowError
 from .record import StepRecord
 
 _GATED = re.compile(
     r"llama|mi[sx]tral|mathstral|qwen|deepseek|kimi|gpt[\s_-]*oss|grok|nanotron|baichuan|aquila|glm", re.IGNORECASE
 )
-_SUFFIX = re.compile(r"\s*[\[(].*?[\])]\s*$")
 AS_STATED = 0.05  # of the stated number of parameters, a logarithm: vocabularies and rounding
 _DEFAULT_VOCAB = {True: 32000, False: 51200}  # Llama-2's tokenizer; GPT-2's, padded as in Megatron-LM
 
@@ -41,7 +41,7 @@ def model_of_record(record: StepRecord) -> TransformerSpec:
 
 def preset_named(name: str) -> TransformerSpec | None:
     """Shipped model of that name, without remarks such as "(4 layers)" or "[sft]"; None if there is none."""
-    bare = _SUFFIX.sub("", name)
+    bare = _without_remark(name)
     if not bare:
         return None
     if re.match(r"kimi[\s_-]*k2", bare, re.IGNORECASE):
@@ -50,6 +50,13 @@ def preset_named(name: str) -> TransformerSpec | None:
         return catalog.model(bare)
     except SpecError:
         return None
+
+
+def _without_remark(name: str) -> str:
+    """`name` up to its first bracket, where it ends with one."""
+    is_remark = name.rstrip().endswith((")", "]"))
+    opening = min((at for bracket in "([" if (at := name.find(bracket)) >= 0), default=len(name))
+    return name[:opening].rstrip() if is_remark else name
 
 
 def _adapted(preset: TransformerSpec, record: StepRecord) -> TransformerSpec:
@@ -74,7 +81,7 @@ def _usual_heads(hidden: int, tp: int) -> int:
     usual = max(1, hidden // 128)
     if usual % tp == 0:
         return usual
-    possible = (n for n in range(tp, hidden + 1, tp) if hidden % n == 0)
+    possible = (n for n in divisors(hidden) if n % tp == 0)
     return min(possible, key=lambda n: abs(n - usual), default=usual)
 
 

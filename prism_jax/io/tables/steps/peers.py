@@ -9,7 +9,7 @@ from statistics import quantiles
 
 from .record import StepRecord
 
-_ALL_GATHER = re.compile(r"NCCL BW measured in the same job GB/s:.*?all-gather ([\d.]+)")
+_ALL_GATHER = re.compile(r"NCCL BW measured in the same job GB/s:.{0,200}?all-gather (\d{1,12}(?:\.\d{1,12})?)")
 FEWEST = 8  # jobs on equally many devices, from which on a tenth of them says what the fabric can do
 # Healthy jobs of one cluster and size lie within 15 % of each other; a ring all-gather at under 0.6 of the best tenth waits for
 # something. Where most jobs are degraded (512 GPUs: 44 against 6 GB/s) the best tenth still tells.

@@ -28,10 +28,10 @@ _ZERO = {"zero1": 1, "zero2": 2, "zero3": 3}
 _NODE_SIZE = 8
 _FEW_PER_STAGE = 3  # micro-batches per stage
 _SHARDED = ("fsdp", "hsdp", "zero3")
-_SLICES = re.compile(r"\b([1-9]\d*) slice\(s\)")
+_SLICES = re.compile(r"\b([1-9]\d{0,6}) slice\(s\)")
 _INTERLEAVED = re.compile(r"\binterleaved\b", re.IGNORECASE)
-_DDP_BUCKET = re.compile(r"DDP bucket ([\d.]+) MB")
-_LAYER_SPLIT = re.compile(r"layer split \[([\d, ]+)\]")
+_DDP_BUCKET = re.compile(r"DDP bucket (\d{1,12}(?:\.\d{1,12})?) MB")
+_LAYER_SPLIT = re.compile(r"layer split \[( ?\d{1,6}(?: ?, ?\d{1,6}){0,999} ?)\]")
 
 
 def plan_of_record(record: StepRecord) -> ParallelPlan:
@@ -201,7 +201,7 @@ def _hsdp_group(record: StepRecord, dp: int) -> int:
 def _in_slices(record: StepRecord, dp: int) -> tuple[str, int]:
     """Over the chips of one slice: as many slices as the notes say, and at least as many as the interconnect's reach needs."""
     found = _SLICES.search(record.notes)
-    group = min(dp // int(found[1]) if found else dp, default_cluster(record.gpu, dp).tiers[0].n_devices)
+    group = min(max(1, dp // int(found[1])) if found else dp, default_cluster(record.gpu, dp).tiers[0].n_devices)
     return ("fsdp", 0) if group == dp or dp % group else ("hsdp", group)
 
 

@@ -11,8 +11,8 @@ _WORDS = (
     (r"activation checkpointing=(no ac|false)\b|recompute modules: -", "none"),
     (r"(activation|gradient) checkpointing on\b", "full"),
 )
-_HFU = re.compile(r"\bHFU ([\d.]+)")
-_MODULES = re.compile(r"recompute modules:?\s*(\[[^\]]*\]|[\w, ]+)", re.IGNORECASE)
+_HFU = re.compile(r"\bHFU (\d{1,12}(?:\.\d{1,12})?)")
+_MODULES = re.compile(r"recompute modules:?\s{0,9}(\[[^\]]{0,200}\]|[\w, ]{1,200})", re.IGNORECASE)
 # Modules whose forward pass is memory-bound or a few per cent of a layer: running them again costs next to nothing.
 _CHEAP = {"norm", "layernorm", "act", "moe_act", "mla_up_proj"}
 # Recomputing every layer adds a forward pass to forward and backward: HFU/MFU = 4/3; one layer's attention core adds 2 to 5 %.
@@ -44,7 +44,7 @@ def _hfu_over_mfu(record: StepRecord) -> float | None:
     found = _HFU.search(record.notes)
     if not found or not record.mfu:
         return None
-    hfu = float(found[1].rstrip("."))
+    hfu = float(found[1])
     return (hfu / 100.0 if hfu > 1.5 else hfu) / record.mfu  # sources print either per cent or fractions
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from .record import StepRecord
 
-_VERSION = re.compile(r"[\s_-]*v?\d+(\.\d+)*$")
+_VERSION = re.compile(r"[\s_-]{0,9}v?\d{1,9}(\.\d{1,9}){0,9}$")
 
 
 def fill_virtual_stages(records: Sequence[StepRecord]) -> list[StepRecord]:

@@ -28,6 +28,7 @@ _REFUSED_TYPES = {
     r"recurrent_gemma": "has recurrent layers",
     r"gemma3n.*": "has per-layer embeddings and layers that share their keys",
 }
+_LONGEST_TYPE = 100  # characters; what follows tells no type
 _NEAR = {  # what a model type begins with -> preset of the same family
     "qwen.*moe": "qwen3-30b-a3b",
     "qwen": "qwen3-8b",
@@ -90,6 +91,7 @@ def refuse_type(kind: str, known: tuple[str, ...]) -> NoReturn:
     Raises:
         SpecError: always; names what is missing, what is supported, and a preset to start from.
     """
+    kind = kind[:_LONGEST_TYPE]
     for pattern, missing in _REFUSED_TYPES.items():
         if re.fullmatch(pattern, kind):
             raise SpecError(f"model_type = {kind!r} is not modelled: it {missing}. {_supported(known)}")

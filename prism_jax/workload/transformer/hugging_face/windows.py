@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..sizes import MOST_LAYERS
+from ....bounds import MOST_LAYERS
 from ..window import CHUNKED, FULL, SLIDING, WindowSpec
 from .fields import Fields
 

@@ -175,8 +175,8 @@ def test_a_known_system_has_the_reliability_that_it_showed(fitted: inference.Fit
 
 
 def test_a_fit_is_kept_and_read_again(fitted: inference.Fit, tmp_path) -> None:
-    fitted.save(tmp_path / "fit.nc")
-    again = inference.Fit.load(tmp_path / "fit.nc")
+    fitted.save(tmp_path / "fit.npz")
+    again = inference.Fit.load(tmp_path / "fit.npz")
     assert again.reliability(force=True) == fitted.reliability(force=True)
     assert again.describe()["n_systems"] == 6
 

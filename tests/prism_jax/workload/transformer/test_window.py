@@ -178,5 +178,5 @@ def test_a_window_that_cannot_be_is_refused(changes: dict, message: str) -> None
 def test_a_model_without_a_layer_with_experts_is_refused() -> None:
     with pytest.raises(SpecError, match=r"moe\.every = 5 leaves no MoE layer among n_layers = 4"):
         TransformerSpec("x", 4, 64, 4, 64, 64, moe=MoESpec(8, 1, 64, every=5))
-    with pytest.raises(SpecError, match="at most 10000"):
+    with pytest.raises(SpecError, match="at most 10,000"):
         replace(LLAMA, n_layers=10**9)

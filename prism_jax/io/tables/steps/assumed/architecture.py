@@ -16,8 +16,8 @@ SHAPES = (
 )  # fmt: skip
 HEAD_DIM = 128
 DENSE = 0.6
-_EXPERTS = re.compile(r"-a\d+(\.\d+)?b\b|moe|\d+x\d+(\.\d+)?b|\b\d+e\b", re.IGNORECASE)
-_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([mbt])\b", re.IGNORECASE)
+_EXPERTS = re.compile(r"-a\d{1,9}(\.\d{1,9})?b\b|moe|\dx\d{1,9}(\.\d{1,9})?b|\b\d{1,9}e\b", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?)([mbt])\b", re.IGNORECASE)
 _SCALE = {"m": 1e-3, "b": 1.0, "t": 1e3}
 
 

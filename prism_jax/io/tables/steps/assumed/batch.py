@@ -11,6 +11,7 @@ from .....plan.plan import RECOMPUTE
 from .....system.hardware import Cluster
 from .....workload.transformer.spec import TransformerSpec
 from ..batch import noted_global_batch
+from ..divisors import divisors
 from ..framework import framework_of_record
 from ..plan import plan_of_record
 from ..record import StepRecord
@@ -20,7 +21,7 @@ TOKENS = 16384  # of a micro-batch that fills a device; fewer where they do not 
 MICRO_BATCHES_PER_STAGE = 4  # of a pipeline: its bubble is then a fifth
 EXACT = 0.05  # relative; rates are rounded
 CLOSE = 1.6  # most by which the number of micro-batches may change
-_PER_DEVICE = re.compile(r"\b(\d+) per GPU\b", re.IGNORECASE)
+_PER_DEVICE = re.compile(r"\b(\d{1,9}) per GPU\b", re.IGNORECASE)
 
 
 def with_batch(
@@ -57,7 +58,7 @@ def with_divided_batch(record: StepRecord) -> tuple[StepRecord, tuple[Assumption
         return record, ()
     share = record.global_batch // dp
     n_stated = ceil(share / micro)
-    n = min((n for n in range(1, share + 1) if share % n == 0), key=lambda n: abs(log(n / n_stated)))
+    n = min(divisors(share), key=lambda n: abs(log(n / n_stated)))
     if max(n / n_stated, n_stated / n) > CLOSE:
         return record, ()
     why = f"equal ones: {micro} leaves a smaller last one of {share}"

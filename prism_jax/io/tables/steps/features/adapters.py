@@ -17,7 +17,7 @@ from ..record import StepRecord
 _KINDS = ("lora", "qlora")
 _NAME = re.compile(r"\bq?lora\b|_lora\b|\bpeft\b", re.IGNORECASE)
 _NOTE = re.compile(r"\blora fine-?tun", re.IGNORECASE)
-_RANK = re.compile(r"\b(?:r|rank)[ =]+(\d+)", re.IGNORECASE)
+_RANK = re.compile(r"\b(?:r|rank)[ =]{1,9}(\d{1,9})\b", re.IGNORECASE)
 _FOUR_BITS = (
     ("int4", re.compile(r"\bGPTQ\b", re.IGNORECASE)),
     ("nf4", re.compile(r"\bqlora\b|\bnf4\b", re.IGNORECASE)),

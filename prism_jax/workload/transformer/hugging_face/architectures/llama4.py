@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sizes import MOST_LAYERS
+from .....bounds import MOST_LAYERS
 from ...spec import MoESpec, WindowSpec
 from ...window import CHUNKED, FULL
 from ..architecture import Architecture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sizes import MOST_LAYERS
+from .....bounds import MOST_LAYERS
 from ...spec import MoESpec, WindowSpec
 from ...window import FULL, SLIDING
 from ..architecture import Architecture

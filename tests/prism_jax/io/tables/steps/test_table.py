@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -458,7 +457,7 @@ def test_a_copied_row_counts_once(tmp_path: Path):
     file.write_text(json.dumps([REFERENCE, REFERENCE | {"id": "other"}, REFERENCE]))
     for rows in (read_step_rows(write_csv(tmp_path / "steps.csv", {}, {"id": "x-2"}, {})), read_step_rows(file)):
         assert [row.unsupported for row in rows] == ["", "", "the same row as one above"]
-        assert rows[1] == replace(rows[0], id=rows[1].id)
+        assert (rows[1].plan, rows[1].measured_s) == (rows[0].plan, rows[0].measured_s)
 
 
 @pytest.mark.parametrize(
