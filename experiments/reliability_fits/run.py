@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """How well fits of reliability predict what was left out: each cluster, each system, each source in turn.
 
     python experiments/reliability_fits/run.py --data FOLDER [--only failures|repairs|checkpoints]

@@ -20,8 +20,8 @@ from .names import plain
 from .options import Options
 from .repeats import resubmitted
 from .resolve import shown
-from .strict import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text
-from .suspicion import suspicions
+from .checks.strict import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text
+from .checks.suspicion import suspicions
 from .units import factor
 from .values import labels, numbers
 

@@ -29,7 +29,7 @@ from .options import Options, understand_options
 from .repeats import copied_rows
 from .resolve import resolve, wanted
 from .runs_table import join_runs, missing_half
-from .strict import ROW
+from .checks.strict import ROW
 from .telemetry import join_telemetry
 
 NOTHING: Mapping[str, str] = {}

@@ -7,7 +7,7 @@ import re
 CLASSES = ("memory", "peer", "local disk", "parallel file system", "network file system", "object store", "not stated")
 # Bytes per second of one writer that people buy: host memory over PCIe, a replica over the network, NVMe, GPFS and Lustre, NFS,
 # one stream to a store. Centres of priors a factor of three wide.
-BYTES_PER_S = dict(zip(CLASSES, (10e9, 3e9, 1.5e9, 2e9, 0.2e9, 0.15e9, 0.5e9), strict=True))
+BYTES_PER_S: dict[str, float] = dict(zip(CLASSES, (10e9, 3e9, 1.5e9, 2e9, 0.2e9, 0.15e9, 0.5e9), strict=True))
 _WORDS = {
     "memory": ("memory", "ram", "shm", "tmpfs"),
     "peer": ("peer", "replica"),

@@ -22,7 +22,7 @@ import pandas as pd
 from prism_jax.errors import DataError
 
 from ...data.columns import Column
-from ...data.strict import ROW
+from ...data.checks.strict import ROW
 
 LEVELS = ("gpu", "node", "job")
 KINDS = (*LEVELS, "all")

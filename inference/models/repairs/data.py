@@ -19,7 +19,7 @@ import pandas as pd
 from prism_jax.errors import DataError
 
 from ...data.columns import Column
-from ...data.strict import ROW
+from ...data.checks.strict import ROW
 from . import laws as laws, offenders as offenders, sizes as sizes
 from .bins import Times
 from .grid import Grid, around_likelihood

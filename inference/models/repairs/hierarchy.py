@@ -44,14 +44,14 @@ def log_probabilities(data: RepairsData, site: Mapping[str, Any]) -> LogProbabil
     )
 
 
-def of_pairs(theta: Array, log_weight: Array, mean: Array, sd: Array) -> Array:
+def of_pairs(theta: Any, log_weight: Any, mean: Any, sd: Any) -> Array:
     """Log probability by system, [..., system], of grids theta [..., system, point, 2] under Normal(mean, sd) [..., 2]."""
     apart = (theta - mean[..., None, None, :]) / sd[..., None, None, :]
     prior = -0.5 * (apart**2).sum(axis=-1) - jnp.log(sd).sum(axis=-1)[..., None, None] - LOG_2PI
     return logsumexp(log_weight + prior, axis=-1)
 
 
-def of_line(at: Array, log_weight: Array, mean: Any, sd: Any) -> Array:
+def of_line(at: Any, log_weight: Any, mean: Any, sd: Any) -> Array:
     """The same of one parameter: at [..., system, place], mean and sd [...]."""
     mean, sd = jnp.asarray(mean)[..., None, None], jnp.asarray(sd)[..., None, None]
     return logsumexp(log_weight - 0.5 * ((at - mean) / sd) ** 2 - jnp.log(sd) - 0.5 * LOG_2PI, axis=-1)

@@ -27,7 +27,7 @@ NEVER = -1e4  # log probability that stands for none, so that no system makes a 
 
 def log_likelihood(law: str, times: Times, theta: np.ndarray) -> np.ndarray:
     """Log probability of `times` at parameters [point, 2], [point]."""
-    between: Callable[..., np.ndarray] = _weibull if law == "weibull" else _log_normal
+    between: Callable[..., tuple[np.ndarray, np.ndarray]] = _weibull if law == "weibull" else _log_normal
     inside, _ = between(times.low, times.high, theta)
     _, after = between(times.beyond, times.beyond, theta)
     return inside @ times.count + after @ times.n_beyond

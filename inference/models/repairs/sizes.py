@@ -28,7 +28,7 @@ def on_line(sizes: np.ndarray, n_node: float) -> tuple[np.ndarray, np.ndarray]:
 def log_sum(exponent: np.ndarray, n_node: float) -> np.ndarray:
     """Logarithm of the sum of k^-exponent over 2..n_node, [...]."""
     size, weight = _terms(n_node)
-    return logsumexp(-np.asarray(exponent)[..., None] * np.log(size), b=weight, axis=-1)
+    return np.asarray(logsumexp(np.log(weight) - np.asarray(exponent)[..., None] * np.log(size), axis=-1))
 
 
 def mean_of_several(exponent: np.ndarray, n_node: float) -> np.ndarray:

@@ -97,7 +97,8 @@ def test_the_density_is_that_of_a_gaussian_with_all_effects_in_its_covariance() 
         lognorm.logpdf(site[name], np.log(factor), scale=median)
         for name, (median, factor) in {"source_sd": SOURCE, "method_sd": METHOD, "noise": NOISE}.items()
     )
-    expected = multivariate_normal(mean, covariance).logpdf(np.log(measured)) + 0.5 * len(rows) * np.log(2.0 * np.pi)
+    expected = multivariate_normal(mean, cov=covariance).logpdf(np.log(measured))  # pyright: ignore[reportArgumentType]
+    expected += 0.5 * len(rows) * np.log(2.0 * np.pi)
     assert float(found) == pytest.approx(expected + priors, rel=1e-9)
 
 

@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Rows that are refused by their number: where every row is an event, to leave one out would make a rate wrong in silence."""
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
 
-from .columns import Column
+from ..columns import Column
 
 ROW = "source_row"
 """Column of checked tables that says which row of its file a row was, the first being 1; there where a column is strict."""
