@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
 
+from .checks.strict import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text
+from .checks.suspicion import suspicions
 from .choose import chosen
 from .columns import Column
 from .formats.raw_table import RawTable, column_of
@@ -20,8 +22,6 @@ from .names import plain
 from .options import Options
 from .repeats import resubmitted
 from .resolve import shown
-from .checks.strict import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text
-from .checks.suspicion import suspicions
 from .units import factor
 from .values import labels, numbers
 

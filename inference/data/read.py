@@ -13,6 +13,7 @@ from prism_jax.errors import DataError
 from prism_jax.io.traces.logs.scalars.table import is_step_table
 
 from ..order import in_one_order
+from .checks.strict import ROW
 from .choose import refuse_unknown
 from .clean import Clean, clean
 from .columns import TO_SECONDS, Column
@@ -29,7 +30,6 @@ from .options import Options, understand_options
 from .repeats import copied_rows
 from .resolve import resolve, wanted
 from .runs_table import join_runs, missing_half
-from .checks.strict import ROW
 from .telemetry import join_telemetry
 
 NOTHING: Mapping[str, str] = {}

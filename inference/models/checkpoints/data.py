@@ -18,8 +18,8 @@ import pandas as pd
 
 from prism_jax.errors import DataError
 
-from ...data.columns import Column
 from ...data.checks.strict import ROW
+from ...data.columns import Column
 from . import features as features
 from .features import Observation
 from .storage import first_and_last, is_async

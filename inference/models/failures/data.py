@@ -21,8 +21,8 @@ import pandas as pd
 
 from prism_jax.errors import DataError
 
-from ...data.columns import Column
 from ...data.checks.strict import ROW
+from ...data.columns import Column
 
 LEVELS = ("gpu", "node", "job")
 KINDS = (*LEVELS, "all")

@@ -18,8 +18,8 @@ import pandas as pd
 
 from prism_jax.errors import DataError
 
-from ...data.columns import Column
 from ...data.checks.strict import ROW
+from ...data.columns import Column
 from . import laws as laws, offenders as offenders, sizes as sizes
 from .bins import Times
 from .grid import Grid, around_likelihood
