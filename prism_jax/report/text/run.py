@@ -54,14 +54,14 @@ def _answer(report: RunReport) -> list[str]:
         f"chance alone {duration(getattr(found.chance_s, name))}"
         for name in ("p50", "p95", "p99")
     ]
-    low, high = found.unknown_s.low, found.unknown_s.high
+    low, high = found.expected_interval_s
     return [
         f"done in (± Monte Carlo error of {found.n_worlds:,} worlds)",
         *rows,
         f"  expected {duration(found.expected_s)} by the exact form; {duration(low)} to {duration(high)} (90 %) by what is not "
         "known: rates, level of the step",
         *_deadline(report),
-        f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval.low:.3f} to {found.goodput_interval.high:.3f}), "
+        f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval[0]:.3f} to {found.goodput_interval[1]:.3f}), "
         f"{found.interruptions:,.1f} interruptions",
         f"  {duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
     ]

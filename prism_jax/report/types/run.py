@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..report import Report
-from .prediction import Bounds, JobFacts
+from .prediction import JobFacts
 from .record import RunRecord
 
 
@@ -102,7 +102,7 @@ class OutcomeFacts:
     Attributes:
         time_s, mc_error_s: over chance and over what is not known, and the Monte Carlo error.
         chance_s: over chance alone, rates and the level of the step being as stated.
-        unknown_s: 90 % interval of the expected time over what is not known: rates, and the level of the step.
+        expected_interval_s: 90 % interval of the expected time over what is not known: rates, and the level of the step.
         goodput, goodput_interval: mean share of the wall time in steps that are kept, and 90 % of the worlds.
         seconds: bucket -> mean seconds; they add up to the mean time.
         waiting_s: part of the bucket `failure`: for nodes to come back.
@@ -115,9 +115,9 @@ class OutcomeFacts:
     time_s: RunTime
     mc_error_s: RunTime
     chance_s: RunTime
-    unknown_s: Bounds
+    expected_interval_s: tuple[float, float]
     goodput: float
-    goodput_interval: Bounds
+    goodput_interval: tuple[float, float]
     seconds: Mapping[str, float]
     waiting_s: float
     interruptions: float
