@@ -1,0 +1,227 @@
+"""`SlowPhaseDetector`: on-line change points of the logarithm of step times, one step at a time.
+
+Model of x_t = log(step time) - level: ordinary steps scatter around the level by a Student-t with a first-order autoregression
+(`StepNoise`); stalls are rare, longer by anything, and come in short runs (a chain of two states). A change sets a new level that
+lasts. Hypotheses are "no change" and "changed at step tau" for the last `LONGEST` steps, weighted by Bayes' rule (Adams and MacKay,
+2007): the first step of a new level has the density `_any_level`, later ones that of the noise around the mean of those before.
+So three stalls of unlike length are stalls, three alike are a change. A change is told when its probability exceeds `certainty`
+and `confirm` steps speak for it. The work and memory per step are constant.
+
+The level and the spread are learnt from the first `N_LEARN` steps and follow slow drift; a change moves the level.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from .._typing import Floats
+
+N_LEARN = 20  # steps
+N_SMALL = 8  # after which a change too small to tell moves the level
+LONGEST = 24  # steps that a change may take to be told
+TAILS = 4.0  # degrees of freedom of the Student-t: two components or a Student-t fit measured steps best
+_T_NORM = math.exp(math.lgamma(2.5) - math.lgamma(2.0)) / math.sqrt(TAILS * math.pi)
+_MAD, _MEAN = 1.4826, 1.2533  # sd over median and over mean absolute deviation, of a normal law
+
+
+@dataclass(frozen=True)
+class StepNoise:
+    """How steps of one level scatter; shares of the step time.
+
+    Attributes:
+        log_sd: robust spread of ordinary steps.
+        ar1: autocorrelation of successive ordinary steps, 0-1.
+        stall_prob: share of steps that begin a run of stalls.
+        stall_again: probability that a stall is followed by another.
+        stall_size: median excess of a stall.
+    """
+
+    log_sd: float
+    ar1: float = 0.0
+    stall_prob: float = 0.0068  # the presets of variability: 0.00681
+    stall_again: float = 0.5
+    stall_size: float = 0.055  # the presets of variability: 0.05498
+
+    @classmethod
+    def learnt(cls, log_s: Floats) -> StepNoise:
+        """The noise of the first steps, drawn towards a spread of half a percent as far as they are few.
+
+        Args:
+            log_s: [step] logarithm of step times.
+        """
+        x = log_s - np.median(log_s)
+        n = len(x)
+        spread = max(_MAD * float(np.median(np.abs(x))), _MEAN * float(np.minimum(np.abs(x), MOST_COUNTED).mean()))
+        sd = math.sqrt((n * spread**2 + N_PRIOR * PRIOR_SD**2) / (n + N_PRIOR))
+        kept = np.clip(x, -3.0 * sd, 3.0 * sd)
+        power = float(kept[:-1] @ kept[:-1])
+        ar1 = float(kept[1:] @ kept[:-1]) / power * n / (n + N_PRIOR) if power > 0 else 0.0
+        return cls(max(sd, LEAST_SD), min(max(ar1, 0.0), MOST_AR1))
+
+
+N_PRIOR, PRIOR_SD = 5, 0.005  # steps that the prior counts for; median spread of measured runs
+LEAST_SD, MOST_AR1 = 0.001, 0.8
+MOST_COUNTED = 0.05  # of a deviation, so that a stall does not make the spread
+NEW_SD = 0.005  # how much further a slow phase may scatter
+
+
+class Change(NamedTuple):
+    """A new level of the step time.
+
+    Attributes:
+        onset: index of its first step.
+        told: index of the step at which it was told.
+        log_size: logarithm of the new level over the old one.
+        log_before: logarithm of the old level.
+        prob: probability of a change, given the steps so far.
+    """
+
+    onset: int
+    told: int
+    log_size: float
+    log_before: float
+    prob: float
+
+
+@dataclass
+class SlowPhaseDetector:
+    """Change points of a stream of step times; `update` takes one step and says whether the level has changed.
+
+    Attributes:
+        smallest: smallest change of level, a share of the step time.
+        certainty: probability from which a change is told.
+        confirm: steps of the new level that a change needs.
+        rate: changes per step expected beforehand.
+        settling: steps after a restart that may be unlike the others.
+        noise: None until it is learnt.
+        log_level: logarithm of the present level, seconds.
+    """
+
+    smallest: float = 0.03
+    certainty: float = 0.99
+    confirm: int = 3
+    rate: float = 1e-4
+    settling: int = 3
+    noise: StepNoise | None = None
+    log_level: float = 0.0
+    _n: int = 0
+    _first: list[float] = field(default_factory=list)
+    _before: float = 0.0
+    _calm: Floats = field(default_factory=lambda: np.array([1.0, 0.0]))
+    _weight: Floats = field(default_factory=lambda: np.zeros(0))
+    _mean: Floats = field(default_factory=lambda: np.zeros(0))
+    _count: Floats = field(default_factory=lambda: np.zeros(0))
+    _onset: Floats = field(default_factory=lambda: np.zeros(0, int))
+
+    def update(self, seconds: float) -> Change | None:
+        """The change that `seconds`, the time of the next step, makes certain; None if there is none."""
+        index, self._n = self._n, self._n + 1
+        log_s = math.log(seconds)
+        if self.noise is None:
+            self._learn(log_s)
+            return None
+        x = log_s - self.log_level
+        self._weigh(x, index, self.noise)
+        change = self._told(index)
+        if change is None:
+            self._follow(x, self.noise)
+        return change
+
+    def _learn(self, log_s: float) -> None:
+        self._first.append(log_s)
+        if len(self._first) == N_LEARN:
+            first = np.array(self._first)
+            self.log_level, self.noise = float(np.median(first)), StepNoise.learnt(first)
+            self._before, self._first = 0.0, []
+
+    def _weigh(self, x: float, index: int, noise: StepNoise) -> None:
+        """Bayes' rule for one step: hypotheses get the probability of `x`."""
+        sd = noise.log_sd * math.sqrt(1.0 - noise.ar1**2)
+        ordinary = _student(x - noise.ar1 * self._before, sd)
+        stalled = _stall(x, noise)
+        to_stall, again = noise.stall_prob, noise.stall_again
+        calm, stall = self._calm
+        begun = self.rate * _any_level(x, self.smallest, noise)
+        self._calm = np.array(
+            [
+                (calm * (1 - to_stall) + stall * (1 - again)) * ordinary,
+                (calm * to_stall + stall * again) * stalled,
+            ]
+        )
+        away = x - self._mean
+        wide = np.hypot(noise.log_sd, NEW_SD) * np.sqrt(1.0 + 1.0 / np.maximum(self._count, 1.0))
+        core = (1 - to_stall) * _student(away, wide)
+        likely = core + to_stall * _stall(away, noise)
+        share = core / likely  # that the step is an ordinary one of the new level
+        count = self._count + share
+        mean = self._mean + share * away / np.maximum(count, 1.0)
+        keep = slice(max(0, len(mean) - LONGEST + 1), None)
+        self._weight = np.append((self._weight * likely)[keep], begun)
+        self._mean, self._count = np.append(mean[keep], x), np.append(count[keep], 1.0)
+        self._onset = np.append(self._onset[keep], index)
+        total = self._calm.sum() + self._weight.sum()
+        self._calm, self._weight = self._calm / total, self._weight / total
+        self._before = float(np.clip(x, -3.0 * noise.log_sd, 3.0 * noise.log_sd))
+
+    def _told(self, index: int) -> Change | None:
+        """The change whose probability suffices."""
+        age = index + 1 - self._onset
+        ready = (age >= self.confirm) & (self._count > 1.5) & (np.abs(self._mean) >= self.smallest)
+        prob = float(self._weight[ready].sum())
+        if prob < self.certainty:
+            self._absorb(age)
+            return None
+        best = int(np.argmax(np.where(ready, self._weight, 0.0)))
+        size = float(self._mean[best])
+        change = Change(int(self._onset[best]), index, size, self.log_level, prob)
+        self.log_level += size
+        self._forget()
+        return change
+
+    def _absorb(self, age: Floats) -> None:
+        """A change that is sure but too small to tell moves the level."""
+        small = (age >= N_SMALL) & (np.abs(self._mean) < self.smallest)
+        if float(self._weight[small].sum()) > 0.5:
+            self.log_level += float(self._mean[int(np.argmax(np.where(small, self._weight, 0.0)))])
+            self._forget()
+
+    def _forget(self) -> None:
+        self._calm, self._before = np.array([1.0, 0.0]), 0.0
+        self._weight, self._mean, self._count, self._onset = (np.zeros(0),) * 3 + (np.zeros(0, int),)
+
+    def _follow(self, x: float, noise: StepNoise) -> None:
+        """Slow drift of level and spread, from steps that are ordinary."""
+        step = float(np.clip(x, -2.0 * noise.log_sd, 2.0 * noise.log_sd)) * FOLLOW * float(self._calm[0])
+        self.log_level += step
+        spread = _MEAN * min(abs(x), 5.0 * noise.log_sd)
+        log_sd = noise.log_sd + FOLLOW_SD * float(self._calm[0]) * (spread - noise.log_sd)
+        self.noise = replace(noise, log_sd=max(log_sd, LEAST_SD))
+        self._mean = self._mean - step
+        self._before -= step
+
+
+FOLLOW, FOLLOW_SD = 0.03, 0.02  # share of the distance to the last step
+
+
+def _student(x: Floats | float, sd: Floats | float) -> Floats | float:
+    """Density of a Student-t whose robust spread is `sd`."""
+    scale = sd / 1.098  # MAD of a Student-t of 4 degrees of freedom: .7407 of its scale
+    return _T_NORM / scale * (1.0 + (x / scale) ** 2 / TAILS) ** (-0.5 * (TAILS + 1.0))
+
+
+def _stall(x: Floats | float, noise: StepNoise) -> Floats | float:
+    """Density of a stalled step: a half Cauchy of median `stall_size` upwards, a tenth of it downwards."""
+    c = noise.stall_size
+    side = np.where(np.asarray(x) > 0, 0.9, 0.1)
+    return side * 2.0 / (math.pi * c * (1.0 + (x / c) ** 2))
+
+
+def _any_level(x: float, smallest: float, noise: StepNoise) -> float:
+    """Density of the first step of a new level, whatever it is: half a Cauchy law each way beyond the smallest change."""
+    c = 0.15
+    near = 1.0 / (1.0 + math.exp(-(abs(x) - smallest) / max(0.25 * smallest, noise.log_sd)))
+    return near / (math.pi * c * (1.0 + (x / c) ** 2))
