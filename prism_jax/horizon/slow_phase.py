@@ -21,6 +21,8 @@ import numpy as np
 from .._typing import Floats
 
 N_LEARN = 20  # steps
+SETTLING_SIZE = 0.10  # of the step; the first ones after a restart or an evaluation are 2-5 % off (compilation, caches)
+LONG = 1.5  # times the level: a step that holds an evaluation or a checkpoint
 N_SMALL = 8  # after which a change too small to tell moves the level
 LONGEST = 24  # steps that a change may take to be told
 TAILS = 4.0  # degrees of freedom of the Student-t: two components or a Student-t fit measured steps best
@@ -35,15 +37,11 @@ class StepNoise:
     Attributes:
         log_sd: robust spread of ordinary steps.
         ar1: autocorrelation of successive ordinary steps, 0-1.
-        stall_prob: share of steps that begin a run of stalls.
-        stall_again: probability that a stall is followed by another.
         stall_size: median excess of a stall.
     """
 
     log_sd: float
     ar1: float = 0.0
-    stall_prob: float = 0.0068  # the presets of variability: 0.00681
-    stall_again: float = 0.5
     stall_size: float = 0.055  # the presets of variability: 0.05498
 
     @classmethod
@@ -67,6 +65,34 @@ N_PRIOR, PRIOR_SD = 5, 0.005  # steps that the prior counts for; median spread o
 LEAST_SD, MOST_AR1 = 0.001, 0.8
 MOST_COUNTED = 0.05  # of a deviation, so that a stall does not make the spread
 NEW_SD = 0.005  # how much further a slow phase may scatter
+
+
+class Stalls(NamedTuple):
+    """How often stalls begin and go on: what is known of all logs, and what this one has shown.
+
+    Attributes:
+        n_step, n_run: steps, and runs of stalls among them.
+        n_stall, n_again: stalled steps, and those that followed another.
+    """
+
+    n_step: float = 500.0
+    n_run: float = 3.4  # .0068 a step: the presets of variability
+    n_stall: float = 5.0
+    n_again: float = 1.5
+
+    @property
+    def prob(self) -> float:
+        """Probability that an ordinary step is followed by a stall."""
+        return self.n_run / self.n_step
+
+    @property
+    def again(self) -> float:
+        """Probability that a stall is followed by another."""
+        return self.n_again / self.n_stall
+
+    def seen(self, first: float, more: float) -> Stalls:
+        """After one more step, which began or continued a run of stalls with these probabilities."""
+        return Stalls(self.n_step + 1.0, self.n_run + first, self.n_stall + first + more, self.n_again + more)
 
 
 class Change(NamedTuple):
@@ -96,19 +122,25 @@ class SlowPhaseDetector:
         certainty: probability from which a change is told.
         confirm: steps of the new level that a change needs.
         rate: changes per step expected beforehand.
-        settling: steps after a restart that may be unlike the others.
+        n_learn: first steps, from which level and spread are learnt.
+        settling: steps after a restart, an evaluation or a checkpoint that do not count while they are at most `SETTLING_SIZE` off.
+        settled: indices of such steps that were more than two standard deviations off.
         noise: None until it is learnt.
         log_level: logarithm of the present level, seconds.
     """
 
     smallest: float = 0.03
-    certainty: float = 0.99
+    certainty: float = 0.9
     confirm: int = 3
-    rate: float = 1e-4
+    rate: float = 1e-3
+    n_learn: int = N_LEARN
     settling: int = 3
+    settled: list[int] = field(default_factory=list)
+    _unsettled: int = 0
     noise: StepNoise | None = None
     log_level: float = 0.0
     _n: int = 0
+    _stalls: Stalls = Stalls()
     _first: list[float] = field(default_factory=list)
     _before: float = 0.0
     _calm: Floats = field(default_factory=lambda: np.array([1.0, 0.0]))
@@ -117,14 +149,20 @@ class SlowPhaseDetector:
     _count: Floats = field(default_factory=lambda: np.zeros(0))
     _onset: Floats = field(default_factory=lambda: np.zeros(0, int))
 
-    def update(self, seconds: float) -> Change | None:
-        """The change that `seconds`, the time of the next step, makes certain; None if there is none."""
+    def update(self, seconds: float, *, restarted: bool = False) -> Change | None:
+        """The change that `seconds`, the time of the next step, makes certain; None if there is none.
+
+        Args:
+            restarted: whether the job was restarted before this step.
+        """
         index, self._n = self._n, self._n + 1
         log_s = math.log(seconds)
         if self.noise is None:
             self._learn(log_s)
             return None
         x = log_s - self.log_level
+        if self._settles(x, index, restarted, self.noise):
+            return None
         self._weigh(x, index, self.noise)
         change = self._told(index)
         if change is None:
@@ -133,25 +171,31 @@ class SlowPhaseDetector:
 
     def _learn(self, log_s: float) -> None:
         self._first.append(log_s)
-        if len(self._first) == N_LEARN:
+        if len(self._first) == self.n_learn:
             first = np.array(self._first)
             self.log_level, self.noise = float(np.median(first)), StepNoise.learnt(first)
             self._before, self._first = 0.0, []
+
+    def _settles(self, x: float, index: int, restarted: bool, noise: StepNoise) -> bool:
+        """Whether the step is one of the first after an interruption, and not far from the others."""
+        if restarted:
+            self._unsettled = self.settling
+        settles = self._unsettled > 0 and abs(x) <= SETTLING_SIZE
+        self._unsettled = self.settling if x > math.log(LONG) else max(self._unsettled - 1, 0)
+        if settles and abs(x) > 2.0 * noise.log_sd:
+            self.settled.append(index)
+        return settles
 
     def _weigh(self, x: float, index: int, noise: StepNoise) -> None:
         """Bayes' rule for one step: hypotheses get the probability of `x`."""
         sd = noise.log_sd * math.sqrt(1.0 - noise.ar1**2)
         ordinary = _student(x - noise.ar1 * self._before, sd)
         stalled = _stall(x, noise)
-        to_stall, again = noise.stall_prob, noise.stall_again
+        to_stall, again = self._stalls.prob, self._stalls.again
         calm, stall = self._calm
         begun = self.rate * _any_level(x, self.smallest, noise)
-        self._calm = np.array(
-            [
-                (calm * (1 - to_stall) + stall * (1 - again)) * ordinary,
-                (calm * to_stall + stall * again) * stalled,
-            ]
-        )
+        first, more = calm * to_stall * stalled, stall * again * stalled
+        self._calm = np.array([(calm * (1 - to_stall) + stall * (1 - again)) * ordinary, first + more])
         away = x - self._mean
         wide = np.hypot(noise.log_sd, NEW_SD) * np.sqrt(1.0 + 1.0 / np.maximum(self._count, 1.0))
         core = (1 - to_stall) * _student(away, wide)
@@ -166,6 +210,7 @@ class SlowPhaseDetector:
         total = self._calm.sum() + self._weight.sum()
         self._calm, self._weight = self._calm / total, self._weight / total
         self._before = float(np.clip(x, -3.0 * noise.log_sd, 3.0 * noise.log_sd))
+        self._stalls = self._stalls.seen(first / total, more / total)
 
     def _told(self, index: int) -> Change | None:
         """The change whose probability suffices."""
