@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         validate_memory as validate_memory,
         validate_steps as validate_steps,
     )
+    from .watch import run_watch as run_watch, watch_steps as watch_steps
 
 _HOME = {
     "CATALOGUES": "catalogue",
@@ -94,6 +95,7 @@ _HOME = {
     "run_steps_validation": "validate",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
+    "run_watch": "watch",
     "search_plans": "search",
     "search_sizes": "search",
     "shipped_rows_note": "validate",
@@ -102,6 +104,7 @@ _HOME = {
     "suggest_runs": "calibrate",
     "validate_memory": "validate",
     "validate_steps": "validate",
+    "watch_steps": "watch",
     "what_if": "trace.what_if",
     "write_new_job": "new_job",
 }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         MemoryValidationReport as MemoryValidationReport,
         StepsValidationReport as StepsValidationReport,
     )
+    from .types.watch import WatchReport as WatchReport
 
 _HOME = {
     "CatalogueReport": "types.catalogue",
@@ -44,6 +45,7 @@ _HOME = {
     "TraceInfoReport": "types.trace",
     "TracePredictionReport": "types.trace",
     "TraceReplayReport": "types.trace",
+    "WatchReport": "types.watch",
     "WhatIfReport": "types.trace",
     "Report": "report",
 }
