@@ -128,7 +128,9 @@ def bloom(data: Path) -> list[str]:
         change = detector.update(seconds)
         if change is not None:
             onset = quoted.iteration[change.onset]
-            said.append(f"step {onset} on, +{np.expm1(change.log_size):.1%}, told at step {step}, prob {change.prob:.3f}")
+            said.append(
+                f"step {onset} on, +{np.expm1(change.log_size):.1%}, told at step {step}, prob {change.prob:.3f}"
+            )
     return said
 
 

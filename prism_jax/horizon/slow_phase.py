@@ -4,8 +4,9 @@ Model of x_t = log(step time) - level: ordinary steps scatter around the level b
 (`StepNoise`); stalls are rare, longer by anything, and come in short runs (a chain of two states). A change sets a new level that
 lasts. Hypotheses are "no change" and "changed at step tau" for the last `LONGEST` steps, weighted by Bayes' rule (Adams and MacKay,
 2007): the first step of a new level has the density `_any_level`, later ones that of the noise around the mean of those before.
-So three stalls of unlike length are stalls, three alike are a change. A change is told when its probability exceeds `certainty`
-and `confirm` steps speak for it. The work and memory per step are constant.
+So three stalls of unlike length are stalls, three alike are a change. A change is told when `confirm` steps in a row are off on one
+side by `smallest` at least, and either its probability exceeds `certainty`, or all of them are off by `LARGE`: runs of stalls as long as
+that are rarer than changes, however unlike they are. The work and memory per step are constant.
 
 The level and the spread are learnt from the first `N_LEARN` steps and follow slow drift; a change moves the level.
 """
@@ -22,6 +23,7 @@ from .._typing import Floats
 
 N_LEARN = 20  # steps
 SETTLING_SIZE = 0.10  # of the step; the first ones after a restart or an evaluation are 2-5 % off (compilation, caches)
+LARGE, LARGE_SDS = 0.09, 3.0  # logarithm of a change, and in spreads, that so many steps in a row prove
 LONG = 1.5  # times the level: a step that holds an evaluation or a checkpoint
 N_SMALL = 8  # after which a change too small to tell moves the level
 LONGEST = 24  # steps that a change may take to be told
@@ -57,14 +59,17 @@ class StepNoise:
         sd = math.sqrt((n * spread**2 + N_PRIOR * PRIOR_SD**2) / (n + N_PRIOR))
         kept = np.clip(x, -3.0 * sd, 3.0 * sd)
         power = float(kept[:-1] @ kept[:-1])
-        ar1 = float(kept[1:] @ kept[:-1]) / power * n / (n + N_PRIOR) if power > 0 else 0.0
+        ar1 = float(kept[1:] @ kept[:-1]) / power - SURE_AR1 / math.sqrt(n) if power > 0 else 0.0
         return cls(max(sd, LEAST_SD), min(max(ar1, 0.0), MOST_AR1))
 
 
+SURE_AR1 = 1.64  # standard errors that the autocorrelation must exceed zero by
 N_PRIOR, PRIOR_SD = 5, 0.005  # steps that the prior counts for; median spread of measured runs
-LEAST_SD, MOST_AR1 = 0.001, 0.8
+LEAST_SD, MOST_AR1 = 0.003, 0.8
 MOST_COUNTED = 0.05  # of a deviation, so that a stall does not make the spread
-NEW_SD = 0.005  # how much further a slow phase may scatter
+
+NEW_SD, NEW_SHARE = 0.005, 0.1  # how much further a new level may scatter: a share of the step, and of the change
+NEW_STALL = 0.1  # share of stalls in a slow phase: what is slow is often unsteady
 
 
 class Stalls(NamedTuple):
@@ -78,7 +83,7 @@ class Stalls(NamedTuple):
     n_step: float = 500.0
     n_run: float = 3.4  # .0068 a step: the presets of variability
     n_stall: float = 5.0
-    n_again: float = 1.5
+    n_again: float = 1.0
 
     @property
     def prob(self) -> float:
@@ -140,6 +145,7 @@ class SlowPhaseDetector:
     noise: StepNoise | None = None
     log_level: float = 0.0
     _n: int = 0
+    _far: tuple[float, ...] = ()
     _stalls: Stalls = Stalls()
     _first: list[float] = field(default_factory=list)
     _before: float = 0.0
@@ -164,7 +170,8 @@ class SlowPhaseDetector:
         if self._settles(x, index, restarted, self.noise):
             return None
         self._weigh(x, index, self.noise)
-        change = self._told(index)
+        self._count_far(x)
+        change = self._told(index, self.noise)
         if change is None:
             self._follow(x, self.noise)
         return change
@@ -180,9 +187,9 @@ class SlowPhaseDetector:
         """Whether the step is one of the first after an interruption, and not far from the others."""
         if restarted:
             self._unsettled = self.settling
-        settles = self._unsettled > 0 and abs(x) <= SETTLING_SIZE
+        settles = self._unsettled > 0 and 2.0 * noise.log_sd < abs(x) <= SETTLING_SIZE
         self._unsettled = self.settling if x > math.log(LONG) else max(self._unsettled - 1, 0)
-        if settles and abs(x) > 2.0 * noise.log_sd:
+        if settles:
             self.settled.append(index)
         return settles
 
@@ -197,9 +204,10 @@ class SlowPhaseDetector:
         first, more = calm * to_stall * stalled, stall * again * stalled
         self._calm = np.array([(calm * (1 - to_stall) + stall * (1 - again)) * ordinary, first + more])
         away = x - self._mean
-        wide = np.hypot(noise.log_sd, NEW_SD) * np.sqrt(1.0 + 1.0 / np.maximum(self._count, 1.0))
-        core = (1 - to_stall) * _student(away, wide)
-        likely = core + to_stall * _stall(away, noise)
+        wide = np.sqrt(noise.log_sd**2 + NEW_SD**2 + (NEW_SHARE * self._mean) ** 2)
+        wide = wide * np.sqrt(1.0 + 1.0 / np.maximum(self._count, 1.0))
+        core = (1 - NEW_STALL) * _student(away, wide)
+        likely = core + NEW_STALL * _stall(away, noise)
         share = core / likely  # that the step is an ordinary one of the new level
         count = self._count + share
         mean = self._mean + share * away / np.maximum(count, 1.0)
@@ -212,17 +220,31 @@ class SlowPhaseDetector:
         self._before = float(np.clip(x, -3.0 * noise.log_sd, 3.0 * noise.log_sd))
         self._stalls = self._stalls.seen(first / total, more / total)
 
-    def _told(self, index: int) -> Change | None:
-        """The change whose probability suffices."""
+    def _count_far(self, x: float) -> None:
+        """How many steps in a row, up to this one, are beyond the smallest change on the same side."""
+        is_far = abs(x) >= self.smallest
+        goes_on = is_far and bool(self._far) and (x > 0) == (self._far[-1] > 0)
+        self._far = (*(self._far[1 - self.confirm :] if goes_on else ()), x) if is_far else ()
+
+    def _told(self, index: int, noise: StepNoise) -> Change | None:
+        """The change that is certain, or whose steps are all far beyond what stalls do."""
         age = index + 1 - self._onset
-        ready = (age >= self.confirm) & (self._count > 1.5) & (np.abs(self._mean) >= self.smallest)
+        ready = (age > 1) & (np.abs(self._mean) >= self.smallest)
         prob = float(self._weight[ready].sum())
-        if prob < self.certainty:
-            self._absorb(age)
+        if len(self._far) < self.confirm:
+            if not self._far:
+                self._absorb(age)
             return None
-        best = int(np.argmax(np.where(ready, self._weight, 0.0)))
-        size = float(self._mean[best])
-        change = Change(int(self._onset[best]), index, size, self.log_level, prob)
+        if prob >= self.certainty:
+            best = int(np.argmax(np.where(ready, self._weight, 0.0)))
+            return self._move(int(self._onset[best]), index, float(self._mean[best]), prob)
+        if min(map(abs, self._far)) >= max(LARGE, LARGE_SDS * noise.log_sd):
+            return self._move(index + 1 - self.confirm, index, float(np.median(self._far)), prob)
+        return None
+
+    def _move(self, onset: int, index: int, size: float, prob: float) -> Change:
+        """Sets the new level."""
+        change = Change(onset, index, size, self.log_level, prob)
         self.log_level += size
         self._forget()
         return change
@@ -235,15 +257,17 @@ class SlowPhaseDetector:
             self._forget()
 
     def _forget(self) -> None:
+        self._far = ()
         self._calm, self._before = np.array([1.0, 0.0]), 0.0
         self._weight, self._mean, self._count, self._onset = (np.zeros(0),) * 3 + (np.zeros(0, int),)
 
     def _follow(self, x: float, noise: StepNoise) -> None:
         """Slow drift of level and spread, from steps that are ordinary."""
+        same = float(self._calm.sum()) if len(self._far) < 2 else 0.0  # of a change that shows, nothing is learnt
         step = float(np.clip(x, -2.0 * noise.log_sd, 2.0 * noise.log_sd)) * FOLLOW * float(self._calm[0])
         self.log_level += step
         spread = _MEAN * min(abs(x), 5.0 * noise.log_sd)
-        log_sd = noise.log_sd + FOLLOW_SD * float(self._calm[0]) * (spread - noise.log_sd)
+        log_sd = noise.log_sd + FOLLOW_SD * same * (spread - noise.log_sd)
         self.noise = replace(noise, log_sd=max(log_sd, LEAST_SD))
         self._mean = self._mean - step
         self._before -= step

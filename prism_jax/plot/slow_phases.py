@@ -33,7 +33,9 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
             ax.plot(
                 [first, last], [phase.slow_s] * 2, color=WINE, linewidth=1.5, label=None if number else "slow phase"
             )
-            ax.annotate(f"+{phase.size:.1%}", (first, phase.slow_s), xytext=(2, 4), textcoords="offset points", color=WINE)
+            ax.annotate(
+                f"+{phase.size:.1%}", (first, phase.slow_s), xytext=(2, 4), textcoords="offset points", color=WINE
+            )
         ax.set_xlabel("step")
         ax.set_ylabel("step time, s")
         ax.set_ylim(min(float(step_s.min()), watched.normal_s) * 0.98, top)

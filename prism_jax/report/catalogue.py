@@ -13,7 +13,18 @@ from .report import Report
 from .schema import json_schema
 
 FOLDER = Path(__file__).resolve().parent / "schemas"
-MODULES = ("catalogue", "check", "fit", "placement", "prediction", "site", "study", "trace", "validation", "watch")  # of `types`
+MODULES = (
+    "catalogue",
+    "check",
+    "fit",
+    "placement",
+    "prediction",
+    "site",
+    "study",
+    "trace",
+    "validation",
+    "watch",
+)  # of `types`
 
 
 def _shipped() -> list[type[Report]]:

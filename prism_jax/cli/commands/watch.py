@@ -18,7 +18,9 @@ from .trace.options import Meta, Skip, TraceFile, Unit
 RestartCost = Annotated[
     str,
     typer.Option(
-        "--restart-cost", metavar="TIME", help="What a restart takes, from the last step before it to the first after it."
+        "--restart-cost",
+        metavar="TIME",
+        help="What a restart takes, from the last step before it to the first after it.",
     ),
 ]
 Smallest = Annotated[
