@@ -1,10 +1,10 @@
 """Real step logs: the shared step series as one array of step times per run.
 
-- modded-nanogpt: every step divided by the median over the runs of its group (the length of its steps follows a schedule), groups of
-  five runs or more at a step;
+- modded-nanogpt: every step divided by the median over the runs of its group (the length of its steps follows a schedule); steps
+  that five runs or more have;
 - Megatron-LM CI: as they are;
-- MLPerf: single steps (GPT-3, Llama 3.1), else times between two lines of a log (DeepCAM, Flux, Mask R-CNN: means over 10 to 50 steps, each
-  of which counts as one step here). Re-submitted runs are left out.
+- MLPerf: single steps (GPT-3, Llama 3.1), else times between two lines of a log (DeepCAM, Flux, Mask R-CNN: means over 10 to 50
+  steps, each of which counts as one step here). Re-submitted runs are left out.
 
 The warm-up of every log is left out by the rule of `prism-jax watch`.
 """
@@ -89,6 +89,6 @@ def _mlperf(folder: Path) -> Iterator[Log]:
     series = pd.read_csv(folder / "mlperf_series.csv.gz").merge(runs[runs.dup_of.isna()], on="run_id")
     of_lines = (series.metric == "log_dt_ms") & ~series.benchmark.isin(SINGLE_STEPS)
     for _, run in series[of_lines | (series.metric == "step_s")].groupby(["run_id", "metric"]):
-        run = run.sort_values("i")
+        run = run.iloc[np.argsort(run.i.to_numpy())]
         scale = 1.0 if run.metric.iloc[0] == "step_s" else 1e-3 / run.n_steps.to_numpy()
         yield Log(run.benchmark.iloc[0], f"{run.submitter.iloc[0]}/{run.system.iloc[0]}", run.value.to_numpy() * scale)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         predict_trace as predict_trace,
         run_trace_prediction as run_trace_prediction,
     )
+    from .trace.watch import run_watch as run_watch, watch_steps as watch_steps
     from .trace.what_if import Changes as Changes, run_what_if as run_what_if, what_if as what_if
     from .validate import (
         StepsValidationRun as StepsValidationRun,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
         validate_memory as validate_memory,
         validate_steps as validate_steps,
     )
-    from .watch import run_watch as run_watch, watch_steps as watch_steps
 
 _HOME = {
     "CATALOGUES": "catalogue",
@@ -95,7 +95,7 @@ _HOME = {
     "run_steps_validation": "validate",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
-    "run_watch": "watch",
+    "run_watch": "trace.watch",
     "search_plans": "search",
     "search_sizes": "search",
     "shipped_rows_note": "validate",
@@ -104,7 +104,7 @@ _HOME = {
     "suggest_runs": "calibrate",
     "validate_memory": "validate",
     "validate_steps": "validate",
-    "watch_steps": "watch",
+    "watch_steps": "trace.watch",
     "what_if": "trace.what_if",
     "write_new_job": "new_job",
 }

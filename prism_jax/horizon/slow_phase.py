@@ -1,12 +1,14 @@
 """`SlowPhaseDetector`: on-line change points of the logarithm of step times, one step at a time.
 
 Model of x_t = log(step time) - level: ordinary steps scatter around the level by a Student-t with a first-order autoregression
-(`StepNoise`); stalls are rare, longer by anything, and come in short runs (a chain of two states). A change sets a new level that
-lasts. Hypotheses are "no change" and "changed at step tau" for the last `LONGEST` steps, weighted by Bayes' rule (Adams and MacKay,
-2007): the first step of a new level has the density `_any_level`, later ones that of the noise around the mean of those before.
-So three stalls of unlike length are stalls, three alike are a change. A change is told when `confirm` steps in a row are off on one
-side by `smallest` at least, and either its probability exceeds `certainty`, or all of them are off by `LARGE`: runs of stalls as long as
-that are rarer than changes, however unlike they are. The work and memory per step are constant.
+(`StepNoise`); stalls are rare, longer by anything, and come in short runs (a chain of two states, whose rates are learnt:
+`Stalls`). A change sets a new level that lasts. Hypotheses are "no change" and "changed at step tau" for the last `LONGEST`
+steps, weighted by Bayes' rule (Adams and MacKay, 2007): the first step of a new level has the density `_any_level`, later ones
+that of the noise around the mean of those before. So three stalls of unlike length are stalls, three alike are a change.
+
+A change is told when `confirm` steps in a row are off on one side by `smallest` at least, and either its probability exceeds
+`certainty`, or all of them are off by `LARGE` and `LARGE_SDS`: in measured logs, runs of stalls like that are rarer than changes,
+however unlike the steps are. The work and memory per step are constant.
 
 The level and the spread are learnt from the first `N_LEARN` steps and follow slow drift; a change moves the level.
 """
@@ -128,7 +130,7 @@ class SlowPhaseDetector:
         confirm: steps of the new level that a change needs.
         rate: changes per step expected beforehand.
         n_learn: first steps, from which level and spread are learnt.
-        settling: steps after a restart, an evaluation or a checkpoint that do not count while they are at most `SETTLING_SIZE` off.
+        settling: steps after a restart, an evaluation or a checkpoint that do not count if off by `SETTLING_SIZE` or less.
         settled: indices of such steps that were more than two standard deviations off.
         noise: None until it is learnt.
         log_level: logarithm of the present level, seconds.
@@ -146,7 +148,7 @@ class SlowPhaseDetector:
     log_level: float = 0.0
     _n: int = 0
     _far: tuple[float, ...] = ()
-    _stalls: Stalls = Stalls()
+    _stalls: Stalls = field(default_factory=lambda: Stalls())
     _first: list[float] = field(default_factory=list)
     _before: float = 0.0
     _calm: Floats = field(default_factory=lambda: np.array([1.0, 0.0]))

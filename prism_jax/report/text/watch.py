@@ -27,8 +27,8 @@ def lines(report: WatchReport) -> list[str]:
         found.append(f"note: steps are faster than before from step {_named(report.faster_steps)} on")
     if report.settled_steps:
         found.append(
-            f"note: {counted(len(report.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few percent "
-            f"(step {_named(report.settled_steps)}): compilation and caches, no alarm"
+            f"note: {counted(len(report.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
+            f"percent (step {_named(report.settled_steps)}): compilation and caches, no alarm"
         )
     return found + notes(report.info)
 
@@ -37,13 +37,14 @@ def _phase(phase: SlowPhaseFacts, cost_s: float) -> Iterator[str]:
     until = "lasts" if phase.end_step is None else f"ended at step {phase.end_step:,}"
     yield (
         f"slow from step {phase.onset_step:,} on: +{phase.size:.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)} "
-        f"(certain to {phase.prob:.0%} at step {phase.told_step:,}; {until})"
+        f"(told at step {phase.told_step:,}, probability {phase.prob:.0%}; {until})"
     )
     if (slow := phase.slow_rank) is not None:
+        others = f"of the others by {slow.others_size:.1%}"
         if slow.size > 0 and slow.size > CLEARLY * slow.others_size:
-            yield f"  rank {slow.rank}: its compute grew by {slow.size:.1%}, that of the others by {slow.others_size:.1%}"
+            yield f"  rank {slow.rank}: its compute grew by {slow.size:.1%}, that {others}"
         else:
-            yield f"  no single rank: compute of the worst, rank {slow.rank}, grew by {slow.size:.1%}, of the others by {slow.others_size:.1%}"
+            yield f"  no single rank: compute of the worst, rank {slow.rank}, grew by {slow.size:.1%}, {others}"
     yield f"  lost {format_s(phase.lost_s)}; {_verdict(phase, cost_s)}"
 
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import DataError
-from ..horizon.slow_phase import SlowPhaseDetector
-from ..horizon.slow_rank import slow_rank
-from ..horizon.watch import SlowPhase, Watched, watch
-from ..io.write import run_record
-from ..recorded.trace.step_log import StepLog
-from ..recorded.trace.trace import Trace
-from ..recorded.trace.warm_up import without_warm_up
-from ..report.codec import from_plain
-from ..report.types.record import RunRecord
-from ..report.types.watch import SlowPhaseFacts, SlowRankFacts, WatchReport
-from .trace.facts import trace_facts
-from .trace.source import TraceSource, named, recorded
+from ...errors import DataError
+from ...horizon.slow_phase import SlowPhaseDetector
+from ...horizon.slow_rank import slow_rank
+from ...horizon.watch import SlowPhase, Watched, watch
+from ...io.write import run_record
+from ...recorded.trace.step_log import StepLog
+from ...recorded.trace.trace import Trace
+from ...recorded.trace.warm_up import without_warm_up
+from ...report.codec import from_plain
+from ...report.types.record import RunRecord
+from ...report.types.watch import SlowPhaseFacts, SlowRankFacts, WatchReport
+from .facts import trace_facts
+from .source import TraceSource, named, recorded
 
 if TYPE_CHECKING:
-    from ..plot.figure import Figure
+    from ...plot.figure import Figure
 
 RESTART_COST_S = 600.0
 SMALLEST, N_LEARN = SlowPhaseDetector.smallest, SlowPhaseDetector.n_learn
@@ -41,7 +41,7 @@ class WatchRun:
 
     def figure(self) -> Figure:
         """Step times, level and slow phases."""
-        from ..plot import plot_slow_phases  # here, so that reports without a picture do not pay for it
+        from ...plot import plot_slow_phases  # here, so that reports without a picture do not pay for it
 
         return plot_slow_phases(self.recording.steps, self.recording.step_s, self.watched)
 
