@@ -29,6 +29,7 @@ SHIFTS = (1.1, 1.5)
 IN_TIME = 3
 LATER = (3, 5, 10)
 BLOOM_LEARN = 12  # the chronicle quotes 12 ordinary lines before the slow phase
+CURVE = ({"certainty": 0.5}, {"certainty": 0.99}, {"smallest": 0.05}, {"confirm": 4}, {"confirm": 6})
 SPREADS = (0.01, 0.02, 0.04, np.inf)
 Alarms = list[tuple[int, float, float]]  # told at, log size, log of the level before
 Rule = Callable[[np.ndarray], Alarms]
@@ -149,7 +150,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--curve", action="store_true", help="other certainties, too")
+    parser.add_argument("--curve", action="store_true", help="other settings, too")
     asked = parser.parse_args()
     rng = np.random.default_rng(asked.seed)
     chosen = windows(step_logs(asked.data), asked.logs, rng)
@@ -166,8 +167,9 @@ def main() -> None:
         print(line(f"  {kind}", part))
     for share, in_a_row in ((0.05, 1), (0.05, 3), (0.07, 3), (0.09, 3)):
         print(line(f"{in_a_row} in a row {share:.0%} over the median", score(chosen, above_median(share, in_a_row))))
-    for certainty in (0.5, 0.99, 0.999) if asked.curve else ():
-        print(line(f"watch, certainty {certainty}", score(chosen, ours(certainty=certainty))), flush=True)
+    for settings in CURVE if asked.curve else ():
+        said = ", ".join(f"{name} {value:g}" for name, value in settings.items())
+        print(line(f"watch, {said}", score(chosen, ours(**settings))), flush=True)
     print("BLOOM-176B, quoted lines:", "; ".join(bloom(asked.data)) or "not found")
     print(f"act or wait: at most {ski_rental(rng):.4f} times the best decision in hindsight, 10,000 phases")
 
