@@ -1,4 +1,4 @@
-"""The file that an interrupted fit continues from: plain arrays (.npz), tied to its data, settings and seed."""
+"""The file that an interrupted fit continues from: an archive of arrays, tied to its data, settings and seed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import Any
 import jax
 import numpy as np
 
-from prism_jax._core.input_file import open_input
+from prism_jax._core.archive import Archive, opened, write_archive
 from prism_jax.errors import DataError
-from prism_jax.io.write import atomic_path
 
 from .settings import Settings
+
+KIND = "unfinished fit"
+REMEDY = "Remove it to begin anew."
+KEPT = jax.tree.structure((0, 0, 0))  # of a block: position, diverging, leapfrog steps
 
 
 class Checkpoint:
     """Saves and loads the states of all chains and the draws so far."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Any], settings: Settings, key: jax.Array) -> None:
-        self.path = path
+        self.path, self._settings = path, settings
         self._mark = _fingerprint(arrays, settings, key)
 
     def save(self, states: Sequence[Any], kept: Sequence[Any], n_block: int) -> None:
         """Writes the file whole, or leaves the last one."""
-        parts = {"mark": np.array(self._mark), "n_block": np.array(n_block), "n_kept": np.array(len(kept))}
-        parts |= {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(states)))}
+        parts = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(states)))}
         parts |= {f"kept_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(list(kept)))}
-        with atomic_path(self.path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **parts)  # pyright: ignore[reportArgumentType]
+        write_archive(self.path, KIND, {"mark": self._mark, "n_block": n_block}, parts)
 
     def load(self, like: Sequence[Any]) -> tuple[list[Any], list[Any], int] | None:
         """States, kept draws and number of blocks done; None where there is no file.
@@ -44,26 +45,36 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        remedy = "Remove it to begin anew."
-        try:
-            with open_input(self.path) as stream, np.load(stream, allow_pickle=False) as file:
-                if str(file["mark"]) != self._mark:
-                    raise DataError(f"{self.path}: an unfinished fit of other data, settings or seed. {remedy}")
-                leaves, shape = jax.tree.flatten(list(like))
-                states = jax.tree.unflatten(shape, [file[f"state_{i}"] for i in range(len(leaves))])
-                n_kept, n_block = int(file["n_kept"]), int(file["n_block"])
-                kept_shape = jax.tree.structure((0, 0, 0))  # position, diverging, leapfrog steps
-                width = kept_shape.num_leaves
-                names = [f"kept_{i}" for i in range(n_kept * width)]
-                if not set(names) <= set(file.files):
-                    raise DataError(f"{self.path}: draws are missing. {remedy}")
-                per_block = [file[name] for name in names]
-        except DataError:
-            raise
-        except Exception as error:  # a damaged archive reports itself by many kinds of error
-            raise DataError(f"{self.path}: not a readable unfinished fit ({type(error).__name__}). {remedy}") from error
-        kept = [jax.tree.unflatten(kept_shape, per_block[i * width : (i + 1) * width]) for i in range(n_kept)]
-        return states, kept, n_block
+        with opened(self.path, KIND, REMEDY) as archive:
+            if archive.about["mark"] != self._mark:
+                raise DataError("an unfinished fit of other data, settings or seed.")
+            leaves, shape = jax.tree.flatten(list(like))
+            n_block = int(archive.about["n_block"])
+            n_kept = max(0, n_block - self._settings.n_warmup // self._settings.block)
+            self._check(archive, leaves, n_kept, like[0].z.shape)
+            states = jax.tree.unflatten(shape, [archive.load(f"state_{i}") for i in range(len(leaves))])
+            width = KEPT.num_leaves
+            blocks = [[archive.load(f"kept_{width * i + j}") for j in range(width)] for i in range(n_kept)]
+            return states, [jax.tree.unflatten(KEPT, block) for block in blocks], n_block
+
+    def _check(self, archive: Archive, leaves: Sequence[Any], n_kept: int, position: tuple[int, ...]) -> None:
+        """Whether the arrays are those of this run.
+
+        Raises:
+            DataError: one is missing, unknown, or of another type or shape.
+        """
+        drawn = (self._settings.n_chain, self._settings.block)
+        wanted = {f"state_{i}": (np.asarray(leaf).dtype.kind, np.shape(leaf)) for i, leaf in enumerate(leaves)}
+        if KEPT.num_leaves * n_kept + len(wanted) != len(archive.headers):
+            raise DataError("draws are missing or too many.")
+        for block in range(n_kept):
+            for i, kept in enumerate((("f", (*drawn, *position)), ("b", drawn), ("iu", drawn))):
+                wanted[f"kept_{KEPT.num_leaves * block + i}"] = kept
+        for name, (kind, shape) in wanted.items():
+            if name not in archive.headers:
+                raise DataError(f"draws are missing ({name}).")
+            if archive.headers[name].kind not in kind or archive.headers[name].shape != shape:
+                raise DataError(f"{name} is damaged.")
 
     def remove(self) -> None:
         """After the fit is stored."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from prism_jax.calibration.level import MeasuredLevel, NoLevel
 from prism_jax.cost.measured import MeasuredTables
-from prism_jax.errors import FailedFitError, FitError
+from prism_jax.errors import DataError, FailedFitError, FitError
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
@@ -37,6 +37,7 @@ class Fit:
         hygiene: rows read, kept and dropped, by rule.
         elapsed_s: wall-clock time of the fit.
         record: inputs, seed and versions.
+        file: where it was read from, which is untrusted; None where it was not.
     """
 
     model: Model[Any]
@@ -47,6 +48,7 @@ class Fit:
     hygiene: CleaningReport
     elapsed_s: float
     record: Mapping[str, Any] = field(default_factory=dict)
+    file: Path | None = None
 
     @property
     def draws(self) -> dict[str, np.ndarray]:
@@ -55,12 +57,13 @@ class Fit:
 
     def describe(self) -> dict[str, Any]:
         """What the fit says, as plain values: parameters with 90 % intervals, variance shares, notes."""
-        return self.model.describe(self.data, self.draws)
+        return self._of_model("describe", self.draws)
 
     def summary(self) -> dict[str, Any]:
         """What `prism-jax fit --json` prints."""
         about = self.describe()
         return {
+            **self.record,
             "kind": "fit",
             "model": self.model.name,
             "method": self.method,
@@ -70,18 +73,15 @@ class Fit:
             "elapsed_s": self.elapsed_s,
             "hygiene": self.hygiene.as_dict(),
             "about": about,
-            **self.record,
         }
 
     def check(self) -> Checks | None:
         """Measured values against replicated ones; None where the model offers no replication."""
-        replicate = getattr(self.model, "replicate", None)
-        return None if replicate is None else replicate(self.data, self.draws, jax.random.key(0))
+        return self._of_model("replicate", self.draws, jax.random.key(0))
 
     def curves(self) -> Sequence[Any]:
         """Fitted curves beside what was measured, such as bandwidth by message size; none where the model has none."""
-        of_model = getattr(self.model, "curves", None)
-        return () if of_model is None else of_model(self.data, self.draws)
+        return self._of_model("curves", self.draws) or ()
 
     def loo(self) -> dict[str, Any]:
         """Leave-one-out score by PSIS-LOO, through ArviZ.
@@ -91,12 +91,12 @@ class Fit:
         """
         from .engine.loo import loo
 
-        by_group = getattr(self.model, "log_likelihood", None)
-        if by_group is None:
-            raise FitError(f"the {self.model.name} model has no leave-one-out score; score it by --holdout COLUMN")
         with jax.enable_x64(True):
-            found, what = by_group(self.data, self.draws)
-        return loo(found, self.sampled.diverging.shape[0], what)
+            found = self._of_model("log_likelihood", self.draws)
+        if found is None:
+            raise FitError(f"the {self.model.name} model has no leave-one-out score; score it by --holdout COLUMN")
+        by_group, what = found
+        return loo(by_group, self.sampled.diverging.shape[0], what)
 
     def to_variability(self, *, force: bool = False) -> Variability:
         """The tree at the posterior mean, for `predict`.
@@ -106,7 +106,7 @@ class Fit:
             FitError: the model describes a cost.
         """
         self._check(force)
-        return self.model.variability(self.data, {name: value.mean(axis=0) for name, value in self.draws.items()})
+        return self._of_model("variability", {name: value.mean(axis=0) for name, value in self.draws.items()})
 
     def variability_draws(self, n: int, *, key: jax.Array, force: bool = False) -> list[Variability]:
         """Trees of `n` posterior draws; the spread of what they predict is the epistemic band.
@@ -118,7 +118,7 @@ class Fit:
         draws = self.draws
         n_draw = len(next(iter(draws.values())))
         chosen = np.asarray(jax.random.choice(key, n_draw, (min(n, n_draw),), replace=False))
-        return [self.model.variability(self.data, {name: value[i] for name, value in draws.items()}) for i in chosen]
+        return [self._of_model("variability", {name: value[i] for name, value in draws.items()}) for i in chosen]
 
     @property
     def describes_variability(self) -> bool:
@@ -134,19 +134,22 @@ class Fit:
             FailedFitError: the verdict is failed and `force` is not set.
             DataError: it was measured on other hardware.
         """
-        of_model = getattr(self.model, "measured_cost", None)
-        if of_model is None:
+        if not hasattr(self.model, "measured_cost"):
             return None
         self._check(force)
-        return of_model(self.data, self.draws, cluster, dtype, n, key)
+        return self._of_model("measured_cost", self.draws, cluster, dtype, n, key)
 
     def measured_level(self) -> MeasuredLevel | NoLevel | None:
         """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""
-        of_model = getattr(self.model, "measured_level", None)
-        return None if of_model is None else of_model(self.data, self.draws)
+        return self._of_model("measured_level", self.draws)
 
     def save(self, path: str | Path) -> None:
-        """Writes the fit as netCDF with the groups of ArviZ, whole or not at all."""
+        """Writes the fit as an archive of arrays (.npz), whole or not at all.
+
+        Raises:
+            DataError: the file cannot be written.
+            OSError: the disk is full.
+        """
         store.save(self, path)
 
     @staticmethod
@@ -156,7 +159,25 @@ class Fit:
         Raises:
             DataError: it is no such file.
         """
-        return Fit(**store.read(path))
+        return Fit(**store.read(path), file=Path(path))
+
+    def _of_model(self, method: str, *arguments: Any) -> Any:
+        """What a method of the model says of the data; None where it has none.
+
+        Raises:
+            DataError: the fit was read from a file, of which the model can make nothing.
+        """
+        own = getattr(self.model, method, None)
+        if own is None:
+            return None
+        try:
+            return own(self.data, *arguments)
+        except (DataError, FitError):
+            raise
+        except Exception as error:
+            if self.file is None:
+                raise
+            raise store.unusable(self.file, error) from error
 
     def _check(self, force: bool) -> None:
         if not (self.verdict.ok or force):

@@ -1,21 +1,19 @@
-"""Fits on disk: netCDF with the groups of ArviZ (posterior, sample_stats, constant_data), so that its tools open them.
+"""Fits on disk: archives of arrays (`_core/archive.py`) with the groups of ArviZ in their names.
 
-The root's attributes hold, as JSON, what is not an array. Files are untrusted: no pickle, every array is checked against the
-model's data class before it is used. xarray is imported only here.
+`posterior/SITE` and `sample_stats/NAME` are [chain, draw, ...], `constant_data/FIELD` are the arrays of the model's data. Files
+are untrusted: all that is read is checked against the model's data class and its axes (`schema.py`) before it is used.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 
+from prism_jax._core import archive as archives
 from prism_jax.errors import DataError
-from prism_jax.io.write import atomic_path
 
 from .data import CleaningReport
 from .engine.diagnostics import Verdict
@@ -23,11 +21,13 @@ from .engine.pytree import values
 from .engine.sampled import Sampled
 from .model import Model
 from .models import model_named
-from .untrusted import reading
+from .schema import built
 
-ENGINE = "h5netcdf"
-FORMAT = 1
-MAX_BYTES = 4 << 30
+KIND = "fit"
+FORMAT = 2  # 1 was netCDF
+DRAWN, STATS, DATA = "posterior/", "sample_stats/", "constant_data/"
+RECORD = {"versions": dict, "inputs": dict, "git_revision": str | None, "seed": int | None}
+DIVERGING, STEPS = f"{STATS}diverging", f"{STATS}n_steps"
 
 
 class Storable(Protocol):
@@ -56,41 +56,28 @@ def save(fit: Storable, path: str | Path) -> None:
 
     Raises:
         DataError: the file cannot be written.
+        OSError: the disk is full.
     """
-    import xarray
-
-    posterior = {name: (("chain", "draw", *_dims(name, value)), value) for name, value in fit.sampled.draws.items()}
-    stats = {"diverging": fit.sampled.diverging.astype(np.int8), "n_steps": fit.sampled.n_leapfrog}
-    constants, plain = {}, {}
+    arrays = {DRAWN + name: value for name, value in fit.sampled.draws.items()}
+    arrays |= {DIVERGING: fit.sampled.diverging, STEPS: fit.sampled.n_leapfrog}
+    plain = {}
     for name, value in values(fit.data).items():
         if isinstance(value, np.ndarray):
-            constants[name] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), _storable(value))
+            arrays[DATA + name] = value.astype(str) if value.dtype.kind in "OS" else value
         else:
             plain[name] = value
-    tree = xarray.DataTree.from_dict(
-        {
-            "/posterior": xarray.Dataset(posterior),
-            "/sample_stats": xarray.Dataset({name: (("chain", "draw"), value) for name, value in stats.items()}),
-            "/constant_data": xarray.Dataset(constants),
-        }
-    )
-    tree.attrs["prism_jax_fit"] = json.dumps(
-        {
-            "format": FORMAT,
-            "model": fit.model.name,
-            "method": fit.method,
-            "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
-            "verdict": fit.verdict.as_dict(),
-            "hygiene": fit.hygiene.as_dict(),
-            "elapsed_s": fit.elapsed_s,
-            "record": dict(fit.record),
-            "data": plain,
-        },
-        allow_nan=True,
-        default=_plain,
-    )
-    with atomic_path(path) as temporary:
-        tree.to_netcdf(temporary, engine=ENGINE)
+    about = {
+        "format": FORMAT,
+        "model": fit.model.name,
+        "method": fit.method,
+        "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
+        "verdict": fit.verdict.as_dict(),
+        "hygiene": fit.hygiene.as_dict(),
+        "elapsed_s": fit.elapsed_s,
+        "record": dict(fit.record),
+        "data": plain,
+    }
+    archives.write_archive(path, KIND, about, arrays)
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -99,86 +86,80 @@ def read(path: str | Path) -> dict[str, Any]:
     Raises:
         DataError: there is none, or it is damaged or of another kind.
     """
-    path = Path(path)
-    with reading(path, "fit", "fit MODEL FILE", MAX_BYTES):
-        return _read(path)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    import xarray
-
-    _walk(path)
-    with xarray.open_datatree(path, engine=ENGINE) as tree:
-        about = json.loads(tree.attrs["prism_jax_fit"])
+    with archives.opened(path, KIND, _remedy(path)) as archive:
+        about = archive.about
         if about["format"] != FORMAT:
-            raise DataError(f"{path}: format {about['format']}, but this version reads {FORMAT}. Fit again.")
-        arrays = {str(name): np.asarray(value.values) for name, value in tree["constant_data"].data_vars.items()}
-        draws = {str(name): np.asarray(value.values) for name, value in tree["posterior"].data_vars.items()}
-        stats = {str(name): np.asarray(value.values) for name, value in tree["sample_stats"].data_vars.items()}
-    model = model_named(about["model"])
-    k_hat = about["k_hat"]
-    return {
-        "model": model,
-        "data": _data(path, model, arrays, about["data"]),
-        "sampled": Sampled(
-            draws, stats["diverging"].astype(bool), stats["n_steps"], np.nan if k_hat is None else k_hat
-        ),
-        "method": about["method"],
-        "verdict": _verdict(about["verdict"]),
-        "hygiene": CleaningReport(**{**about["hygiene"], "notes": tuple(about["hygiene"]["notes"])}),
-        "elapsed_s": about["elapsed_s"],
-        "record": about["record"],
-    }
+            raise DataError(f"format {about['format']}, but this version reads {FORMAT}.")
+        model = model_named(about["model"])
+        return {
+            "model": model,
+            "data": _data(model, archive),
+            "sampled": _sampled(archive),
+            "method": _checked(about, "method", str),
+            "verdict": built(Verdict, _with_nan(about["verdict"])),
+            "hygiene": built(CleaningReport, about["hygiene"]),
+            "elapsed_s": float(about["elapsed_s"]),
+            "record": _record(_checked(about, "record", dict)),
+        }
 
 
-def _walk(path: Path) -> None:
-    """Meets damage with h5py, which reports it once: half-opened files of h5netcdf print a second error when collected."""
-    import h5py
-
-    with h5py.File(path, "r") as content:
-        if "prism_jax_fit" not in content.attrs:
-            raise DataError(f"{path}: a netCDF file, but not one of `prism-jax fit`")
-        content.visititems(lambda _name, _item: None)
+def unusable(path: Path, error: Exception) -> DataError:
+    """The error of a file whose content is well formed, and of which its model can make nothing."""
+    return archives.unreadable(path, KIND, error, _remedy(path))
 
 
-def _verdict(plain: Mapping[str, Any]) -> Verdict:
-    """None stands for NaN."""
-    given: dict[str, Any] = {name: np.nan if value is None else value for name, value in plain.items()}
-    return Verdict(**given)
+def _remedy(path: str | Path) -> str:
+    return f"Fit again: `prism-jax fit MODEL FILE -o {Path(path).name}`."
 
 
-def _data(path: Path, model: Any, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> Any:
+def _sampled(archive: archives.Archive) -> Sampled:
+    """Draws, all of the same chains, and finite."""
+    headers, k_hat = archive.headers, archive.about["k_hat"]
+    shape = headers[DIVERGING].shape
+    drawn = [name for name in headers if name.startswith(DRAWN)]
+    kinds = {DIVERGING: "b", STEPS: "iu", **dict.fromkeys(drawn, "fiu")}
+    for name, kind in kinds.items():
+        own = headers[name]
+        if own.kind not in kind or len(shape) != 2 or own.shape[:2] != shape or 0 in own.shape:
+            raise DataError(f"{name} is no array of [chain, draw].")
+    if not drawn:
+        raise DataError("no draws.")
+    draws = {name.removeprefix(DRAWN): archive.load(name) for name in drawn}
+    for name, value in draws.items():
+        if not np.isfinite(value).all():
+            raise DataError(f"draws of {name} are not finite.")
+    return Sampled(draws, archive.load(DIVERGING), archive.load(STEPS), np.nan if k_hat is None else float(k_hat))
+
+
+def _data(model: Any, archive: archives.Archive) -> Any:
     """The model's data class filled; its type is what `prepare` says it returns."""
-    kind = get_type_hints(model.prepare)["return"]
-    given: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.name in arrays:
-            value = arrays[field.name]
-            given[field.name] = value.astype(str) if value.dtype.kind in "OSU" else value
-        elif field.name in plain:
-            value = plain[field.name]
-            given[field.name] = _tupled(value)
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise DataError(f"{path}: {field.name} of the model's data is missing. Fit again.")
-    return kind(**given)
+    arrays = {name.removeprefix(DATA): archive.load(name) for name in archive.headers if name.startswith(DATA)}
+    return built(get_type_hints(model.prepare)["return"], {**_checked(archive.about, "data", dict), **arrays})
 
 
-def _tupled(value: Any) -> Any:
-    """Lists, which is what JSON makes of tuples, as tuples."""
-    return tuple([_tupled(item) for item in value]) if isinstance(value, list) else value
+def _record(plain: dict[str, Any]) -> dict[str, Any]:
+    """What `io.write.run_record` made, or a caller in Python.
+
+    Raises:
+        DataError: a part of it is of another type.
+    """
+    for name, kinds in RECORD.items():
+        if name in plain and not isinstance(plain[name], kinds):
+            raise DataError(f"{name} of the record is of another type.")
+    return plain
 
 
-def _dims(name: str, value: np.ndarray) -> tuple[str, ...]:
-    return tuple(f"{name}_dim_{i}" for i in range(value.ndim - 2))
+def _with_nan(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """None stands for NaN."""
+    return {name: np.nan if value is None else value for name, value in plain.items()}
 
 
-def _storable(value: np.ndarray) -> np.ndarray:
-    """Text of a fixed width, which has a type even where there is none of it."""
-    return value.astype(str) if value.dtype.kind in "OSU" else value
+def _checked(about: Mapping[str, Any], name: str, kind: type) -> Any:
+    """What `about` says of `name`.
 
-
-def _plain(value: Any) -> Any:
-    """NumPy scalars in JSON."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is no part of a fit's data")
+    Raises:
+        DataError: it is of another type.
+    """
+    if not isinstance(about[name], kind):
+        raise DataError(f"{name} is of another type.")
+    return about[name]

@@ -2,7 +2,7 @@
 
 python experiments/calibrate_steps/run.py [--data TABLE ...] [--out JSON_OR_NC] [--draws N] [--without TEXT ...]
 
-`--without` leaves sources out whose name holds a text; an `--out` that ends in .nc is what `prism-jax validate steps --fit` and
+`--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `prism-jax validate steps --fit` and
 `predict --fit` read.
 """
 
@@ -51,7 +51,7 @@ def main() -> None:
         **{name: run_record({}, SEED)[name] for name in ("seed", "versions")},
     }
     made = calibrate(data, key=jax.random.key(SEED), n_draw=given.draws, record=record)
-    if given.out.suffix == ".nc":
+    if given.out.suffix == ".npz":
         save(made, given.out)
     else:
         write_text(given.out, json.dumps(made.as_dict(), separators=(",", ":")) + "\n")

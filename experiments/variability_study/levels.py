@@ -48,7 +48,7 @@ METHODS = (("svi", 0, 1000), ("svi", 1, 1000), ("nuts", 0, 1000))  # method, see
 @cache
 def fitted(folder: Path, kernel: str, keep: Path | None) -> tuple[dict[str, Any], dict[str, float]]:
     """What the fit of one kernel says, and its `_run_parts`; the fit is kept in the folder `keep` and found there again."""
-    kept = keep / f"{kernel}.nc" if keep else None
+    kept = keep / f"{kernel}.npz" if keep else None
     if kept and kept.exists():
         fit = inference.Fit.load(kept)
     else:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax._core.content import content_hash
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
@@ -48,7 +49,7 @@ def step_folds(
         DataError: nothing remains outside of a group.
         FitError: no mode is found.
     """
-    kept = thinned_rows(usable(rows))
+    kept = in_one_order(thinned_rows(usable(rows)))
     if not kept:
         raise DataError("no row can be simulated, has a time and is free of known defects: nothing to calibrate with")
     owner = np.array([group_of(row, by) for row in kept])
@@ -78,6 +79,11 @@ def step_folds(
 def thinned_rows(rows: Sequence[StepRow], most: int = MOST) -> list[StepRow]:
     """At most `most` rows of every source, by chance, in the order given."""
     return [rows[index] for index in few_of_each(np.array([row.source for row in rows]), most)]
+
+
+def in_one_order(rows: Sequence[StepRow]) -> list[StepRow]:
+    """The rows by what they say, not by their places in a table: an optimiser magnifies the rounding of sums."""
+    return sorted(rows, key=lambda row: (row.source, content_hash(*row.job), row.measured_s or 0.0))
 
 
 def without(data: StepTimesData, left_out: NDArray[np.bool_]) -> StepTimesData:

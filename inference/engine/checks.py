@@ -24,6 +24,10 @@ class Checks:
     predicted: np.ndarray
     what: str
 
+    def __post_init__(self) -> None:
+        if self.measured.ndim != 1 or self.predicted.shape[1:] != self.measured.shape:
+            raise ValueError(f"replicated {self.predicted.shape} against measured {self.measured.shape}")
+
     @property
     def pit(self) -> np.ndarray:
         """Probability integral transform [obs]: share of draws below each measured value, ties halved; uniform if calibrated."""

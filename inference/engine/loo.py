@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -43,21 +41,13 @@ def loo(log_likelihood: np.ndarray, n_chain: int, what: str) -> dict[str, Any]:
             import arviz
     except ImportError as error:
         raise FitError("leave-one-out needs ArviZ: pip install 'prism-jax[arviz]'") from error
-    import xarray
-
     by_chain = log_likelihood.reshape(n_chain, -1, log_likelihood.shape[1])
-    tree = xarray.DataTree.from_dict(
-        {
-            "/posterior": xarray.Dataset({"index": (("chain", "draw"), np.zeros(by_chain.shape[:2]))}),
-            "/log_likelihood": xarray.Dataset({"group": (("chain", "draw", "group_dim_0"), by_chain)}),
-        }
-    )
-    with tempfile.TemporaryDirectory() as folder:  # the one way in that all versions of ArviZ share
-        path = Path(folder) / "likelihood.nc"
-        tree.to_netcdf(path, engine="h5netcdf")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # influential groups are counted below
-            found = cast(ArvizLoo, arviz.loo(arviz.from_netcdf(str(path)), pointwise=True))
+    groups = {"posterior": {"index": np.zeros(by_chain.shape[:2])}, "log_likelihood": {"group": by_chain}}
+    convert: Any = arviz.from_dict
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # influential groups are counted below
+        whole = convert(**groups) if arviz.__version__.startswith("0.") else convert(groups)
+        found = cast(ArvizLoo, arviz.loo(whole, pointwise=True))
     shape = np.asarray(found.pareto_k)
     return {
         "group": what,

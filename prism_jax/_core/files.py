@@ -1,14 +1,35 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent: the one way in which every command writes.
+
+A temporary file beside the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
+mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import DataError
+
+FAULTS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)  # of the machine: no other name would help
+KINDS = (
+    (stat.S_ISDIR, "a folder stands there"),
+    (stat.S_ISFIFO, "that is a pipe, which writing would replace by a file"),
+    (stat.S_ISSOCK, "that is a socket, which writing would replace by a file"),
+    (stat.S_ISCHR, "that is a device, which writing would replace by a file"),
+    (stat.S_ISBLK, "that is a device, which writing would replace by a file"),
+)
+STEM, ENDING = (
+    40,
+    20,
+)  # characters of the target's name in that of the temporary file, which must not be too long for the disk
 
 
 @contextmanager
@@ -18,43 +39,100 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     The temporary name keeps the ending of `path`, which some writers (pictures, gzip) read the format from.
 
     Raises:
-        DataError: the folder does not exist or cannot be written, or `path` is a folder.
+        DataError: no file can be written there; see `check_target`.
+        OSError: the disk is full or failed, with the name of `path`.
     """
-    target = Path(path)
-    check_target(target)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be written: {error.strerror}. Name another file.") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _settle(temporary)
-        temporary.replace(target)
-    finally:  # Ctrl-C included
-        temporary.unlink(missing_ok=True)
+    target, mode = _target(Path(path))
+    with _naming(path):
+        temporary = _temporary(Path(path), target)
+        try:
+            yield temporary
+            _settle(temporary, mode)
+            temporary.replace(target)
+        finally:  # Ctrl-C included
+            temporary.unlink(missing_ok=True)
+    _sync(target.parent)
 
 
 def check_target(path: str | Path) -> None:
-    """Whether a file could be written at `path`, to be asked before long work.
+    """Whether a file could be written at `path`, to be asked before long work; a temporary file is made there to know.
 
     Raises:
-        DataError: its folder does not exist or may not be written, or `path` is a folder.
+        DataError: its folder does not exist or may not be written, its name is none that the disk takes, or what is there is a
+            folder, a pipe, a device, a socket or read-only.
+        OSError: the disk is full or failed.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise DataError(f"{target}: a folder stands there. Name a file.")
+    target, _ = _target(Path(path))
+    with _naming(path):
+        _temporary(Path(path), target).unlink()
+
+
+def _target(path: Path) -> tuple[Path, int | None]:
+    """The file that `path` is or links to, and its mode; None where it is not there yet."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        found = None
+    except (OSError, ValueError) as error:  # too long a name, a loop of links, a file in place of a folder
+        raise _refused(path, error) from None
+    if found is not None:
+        for is_kind, what in KINDS:
+            if is_kind(found.st_mode):
+                raise DataError(f"{path}: {what}. Name a file.")
+        if not os.access(path, os.W_OK):
+            raise DataError(f"{path}: this file is read-only. Name another file, or allow to write it.")
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not target.parent.is_dir():
-        raise DataError(f"{target}: there is no folder {target.parent}. Make it, or name another.")
-    if not os.access(target.parent, os.W_OK):
-        raise DataError(f"{target}: the folder {target.parent} cannot be written. Name another.")
+        raise DataError(f"{path}: there is no folder {target.parent}. Make it, or name another.")
+    return target, None if found is None else stat.S_IMODE(found.st_mode)
 
 
-def _settle(temporary: Path) -> None:
-    """Flushes to disk and gives the file the permissions any new file would have (mkstemp makes it private)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    temporary.chmod(0o666 & ~mask)
+def _temporary(path: Path, target: Path) -> Path:
+    """A new empty file beside `target`."""
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.stem[:STEM]}.", suffix=target.suffix[-ENDING:], dir=target.parent
+        )
+    except OSError as error:
+        if error.errno in FAULTS:
+            raise
+        raise _refused(path, error) from None
+    os.close(handle)
+    return Path(name)
+
+
+def _refused(path: Path, error: OSError | ValueError) -> DataError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return DataError(f"{path}: cannot be written: {why}. Name another file.")
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Faults of the machine carry the name that the user gave, not that of the temporary file or none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FAULTS:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+def _settle(temporary: Path, mode: int | None) -> None:
+    """Flushes to disk, with the mode of the file that is replaced, or of any new file (mkstemp makes it private)."""
+    if mode is None:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
     with temporary.open("rb+") as stream:
+        temporary.chmod(mode)
         os.fsync(stream.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Flushes the rename to disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

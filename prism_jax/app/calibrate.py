@@ -40,7 +40,7 @@ def calibrate_site(runs: str | Path | None = None, **options: Any) -> SiteReport
     """The shipped calibration updated by measured runs of one cluster; arguments as those of `run_calibration`.
 
     Example:
-        >>> calibrate_site("runs.csv", out="my_cluster.nc").error.after.median_ape  # doctest: +SKIP
+        >>> calibrate_site("runs.csv", out="my_cluster.npz").error.after.median_ape  # doctest: +SKIP
     """
     return run_calibration(runs, **options).report
 
@@ -64,7 +64,7 @@ def run_calibration(
         skip: first steps of every log to leave out; None: those that are warm-up.
         unit: of step times in logs whose name does not say it: s, ms, us or ns.
         framework: training software of all runs, where they do not say.
-        out: where to keep the calibration (netCDF), for `fits`.
+        out: where to keep the calibration (.npz), for `fits`.
         seed: same seed, same answer.
         progress: told what is being done.
 

@@ -27,7 +27,7 @@ class FitRun:
 
     Attributes:
         fit: what `prism_jax.fit` returns; an `inference.Fit`.
-        kept: where it was written; None if it was not. A fit that failed its checks is in net.failed.nc where net.nc was asked
+        kept: where it was written; None if it was not. A fit that failed its checks is in net.failed.npz where net.npz was asked
             for.
     """
 
@@ -94,7 +94,7 @@ def fit_variability(model: str, files: Sequence[str], **options: Any) -> FitRepo
     """A model of variability fitted to measurements; arguments as those of `run_fit`.
 
     Example:
-        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.nc").fit.verdict.ok  # doctest: +SKIP
+        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.npz").fit.verdict.ok  # doctest: +SKIP
     """
     return run_fit(model, files, **options).report
 
@@ -123,7 +123,7 @@ def run_fit(
         method: nuts, svi or map; None: what suits the model.
         holdout: groups to leave out and score.
         n_chain, n_draw: of nuts.
-        out: where to keep the fit (netCDF); an interrupted fit with the same file goes on where it stopped. A fit that failed its
+        out: where to keep the fit (.npz); an interrupted fit with the same file goes on where it stopped. A fit that failed its
             checks is kept in `failed_name(out)` instead.
         seed: same seed, same answer.
         progress: told what is being done.
@@ -133,7 +133,8 @@ def run_fit(
         FitError: the fit cannot be made.
     """
     if out is not None:
-        check_target(out)
+        for target in (out, failed_name(out), _unfinished_name(out)):
+            check_target(target)
     for file in files:
         check_input(file)
     module = inference()
@@ -151,7 +152,7 @@ def run_fit(
         key=key,
         settings=settings,
         progress=part(progress, "fitting"),
-        resume=None if out is None else Path(f"{out}.partial"),
+        resume=None if out is None else _unfinished_name(out),
         record=run_record(
             {"files": list(files), "model": model, "method": method, "collective": collective, **options}, seed
         ),
@@ -163,8 +164,13 @@ def run_fit(
 
 
 def failed_name(out: str | Path) -> Path:
-    """Where a fit is kept that failed its checks: net.failed.nc for net.nc."""
+    """Where a fit is kept that failed its checks: net.failed.npz for net.npz."""
     return Path(out).with_suffix(f".failed{Path(out).suffix}")
+
+
+def _unfinished_name(out: str | Path) -> Path:
+    """What an interrupted fit goes on from."""
+    return Path(f"{out}.partial")
 
 
 def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
@@ -179,7 +185,7 @@ def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
         FitError: the model has no leave-one-out score, or ArviZ is not installed.
 
     Example:
-        >>> report_fit("fleet.nc").fit.verdict.sentence  # doctest: +SKIP
+        >>> report_fit("fleet.npz").fit.verdict.sentence  # doctest: +SKIP
     """
     return read_fit(file, loo=loo).report
 
@@ -235,5 +241,5 @@ def _keep(fitted: Any, out: str | Path | None) -> Path | None:
         return None
     kept = Path(out) if fitted.verdict.ok else failed_name(out)
     fitted.save(str(kept))
-    Path(f"{out}.partial").unlink(missing_ok=True)
+    _unfinished_name(out).unlink(missing_ok=True)
     return kept

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from ..calibration.band import model_factors
 from ..cost.step_cost import StepCost
+from ..errors import DataError
 from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
@@ -55,7 +56,7 @@ def prediction_report(
         record: versions, git revision and inputs, from `io.write.run_record`.
     """
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
-    guarantee = distribution.guarantee()
+    guarantee, unbounded = _guarantee(distribution)
     return PredictionReport(
         job=job_facts(job),
         step_time_s=step_time(distribution),
@@ -73,19 +74,26 @@ def prediction_report(
         p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},
         fleet_share=explanation.allocation.share if explanation else None,
         allocation=_allocation(explanation.allocation) if explanation else None,
-        guarantee=GuaranteeFacts(
-            guarantee.p, guarantee.confidence, guarantee.bound_s, guarantee.kind, guarantee.sentence()
-        ),
+        guarantee=guarantee,
         prob_slower={f"{fraction:g}": distribution.prob_slower(fraction) for fraction in SLOWER},
         method=distribution.method,
         n_samples=distribution.n_samples,
         tail_columns=distribution.tail_columns,
-        notes=tuple(distribution.notes),
+        notes=(*distribution.notes, *unbounded),
         open_fields=open_facts(job),
         seed=seed,
         elapsed_s=elapsed,
         record=from_plain(RunRecord, record),
     )
+
+
+def _guarantee(distribution: StepTimeDistribution) -> tuple[GuaranteeFacts | None, tuple[str, ...]]:
+    """The guarantee, or none and a note that says why."""
+    try:
+        found = distribution.guarantee()
+    except DataError as error:
+        return None, (f"no bound: {error}",)
+    return GuaranteeFacts(found.p, found.confidence, found.bound_s, found.kind, found.sentence()), ()
 
 
 def _allocation(spread: AllocationSpread) -> AllocationFacts:

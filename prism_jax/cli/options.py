@@ -24,7 +24,7 @@ Fits = Annotated[
     typer.Option(
         "--fit",
         metavar="NC",
-        help="Apply a saved fit or calibration (.nc); may be repeated.",
+        help="Apply a saved fit or calibration (.npz); may be repeated.",
     ),
 ]
 IgnoreMemory = Annotated[

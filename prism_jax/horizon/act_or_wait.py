@@ -1,7 +1,7 @@
 """Restart now, or wait for a slow phase to end? Ski rental: act when the seconds lost reach the cost of a restart.
 
-Nobody knows how long a phase lasts. Whoever acts at that moment pays at most twice what the best decision in hindsight
-would have cost (and the loss of one step), and no rule without a forecast promises less.
+Nobody knows how long a phase lasts. Whoever acts at that moment pays at most twice what the best decision in hindsight would
+have cost (and the loss of one step), and no rule without a forecast promises less.
 
 Source: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching" (1988); for slow phases of training jobs, arXiv:2410.12588.
 """

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from ..errors import DataError
 from ..result import StepTimeDistribution
 from .figure import new_axes
 from .style import INDIGO, WINE
@@ -45,12 +46,20 @@ def plot_step_time(distribution: StepTimeDistribution, *, ax: Axes | None = None
     )
     for p, marker in MARKS.items():
         _mark(ax, distribution, p, marker)
-    bound = distribution.guarantee()
-    label = f"95% within {bound.bound_s:.5g} s ({bound.confidence:.0%} confidence)"
-    ax.plot(bound.bound_s, bound.p, "|", color=WINE, markersize=17, markeredgewidth=1.6, label=label, zorder=5)
+    _mark_bound(ax, distribution)
     _frame(ax, *_limits(distribution))
     ax.legend(loc="lower right", handlelength=1.4)
     return ax
+
+
+def _mark_bound(ax: Axes, distribution: StepTimeDistribution) -> None:
+    """The guarantee, where there is one."""
+    try:
+        bound = distribution.guarantee()
+    except DataError:
+        return
+    label = f"95% within {bound.bound_s:.5g} s ({bound.confidence:.0%} confidence)"
+    ax.plot(bound.bound_s, bound.p, "|", color=WINE, markersize=17, markeredgewidth=1.6, label=label, zorder=5)
 
 
 def error_digits(value: float, error: float) -> int:
@@ -72,9 +81,8 @@ def _plot_constant(distribution: StepTimeDistribution, ax: Axes) -> Axes:
 
 def _curve(distribution: StepTimeDistribution) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles at LEVELS and their standard errors."""
-    time_s = np.quantile(distribution.samples_s, LEVELS)
-    estimates = np.quantile(distribution.batches_s, LEVELS, axis=1)
-    return time_s, estimates.std(axis=1, ddof=1) / np.sqrt(estimates.shape[1])
+    values, errors = zip(*[(distribution.quantile(p), distribution.mc_error(p)) for p in LEVELS], strict=True)
+    return np.array(values), np.array(errors)
 
 
 def _mark(ax: Axes, distribution: StepTimeDistribution, p: float, marker: str) -> None:

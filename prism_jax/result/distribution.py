@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import stdtrit
 
-from .guarantee import Guarantee, order_statistic_bound, smallest_sample, upper_bound
+from .guarantee import Guarantee, independent_bound, randomised_bound
+from .monte_carlo import half_width, quantile, stated_error
 from .step_times import SampleStatistics
 
 
@@ -18,7 +18,7 @@ class StepTimeDistribution(SampleStatistics):
 
     Attributes:
         samples_s: [sample] equally likely step times, sorted.
-        batches_s: [batch, batch_sample] the same from independent randomisations, for the Monte Carlo error.
+        batches_s: [batch, batch_sample] the same from independent randomisations, each sorted, for the Monte Carlo error.
         deterministic_s: step time without any variability.
         method: "symmetric" or "brute_force".
         n_samples: simulated columns (symmetric) or steps (brute force).
@@ -46,24 +46,25 @@ class StepTimeDistribution(SampleStatistics):
 
     def quantile(self, p: float) -> float:
         """Step time that a fraction `p` of steps does not exceed, seconds."""
-        return float(np.quantile(self.samples_s, p))
+        return float(quantile(self.samples_s, p))
 
     def mc_error(self, p: float) -> float:
-        """Standard error of `quantile(p)` from the spread over independent randomisations, seconds."""
-        estimates = np.quantile(self.batches_s, p, axis=1)
-        return float(estimates.std(ddof=1) / np.sqrt(len(estimates)))
+        """Standard error of `quantile(p)` from independent randomisations, seconds; 95 % of repeats lie within 1.96 of it."""
+        return stated_error(self.samples_s, self.batches_s, p)
 
     def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
         """Interval of the quantile `p` of the modelled distribution, seconds: Monte Carlo error alone."""
-        half = float(stdtrit(len(self.batches_s) - 1, 0.5 + 0.5 * level)) * self.mc_error(p)
+        half = half_width(self.samples_s, self.batches_s, p, 0.5 + 0.5 * level)
         return self.quantile(p) - half, self.quantile(p) + half
 
     def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
         """Upper confidence bound of a quantile of the *modelled* distribution.
 
-        By order statistic where steps are independent (brute force) and numerous enough, else from the randomisations' spread.
+        By order statistic where steps are independent (brute force), else from what the randomisations differ by.
+
+        Raises:
+            DataError: there are too few of them to bound the quantile; the remedy is more samples.
         """
-        independent = self.method == "brute_force" and self.by_fleet_s.shape[1] == 1
-        if independent and len(self.samples_s) >= smallest_sample(p, confidence):
-            return order_statistic_bound(self.samples_s, p, confidence)
-        return upper_bound(self.quantile(p), self.batches_s, p, confidence)
+        if self.method == "brute_force" and self.by_fleet_s.shape[1] == 1:
+            return independent_bound(self.samples_s, p, confidence)
+        return randomised_bound(self.samples_s, self.batches_s, p, confidence)

@@ -16,13 +16,15 @@ from ..progress import Progress, silent
 from ..rules.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
-from .journal import Journal, fingerprint
+from .journal import PLANS, SCORES, Expected, Journal, fingerprint
 from .model_error import model_errors, prob_best
-from .plans.rules import Reasons
+from .plans.rules import FEASIBLE, REASONS, Reasons
 from .plans.space import PlanSpace, default_space
-from .racing import Finalists, successive_halving
+from .racing import STAGES, Finalists, successive_halving
 from .study import Candidate, Study
 from .verify import GainEstimate, promise
+
+MOST = 1e30  # of any figure in a journal: larger ones overflow where they are squared
 
 
 def search(
@@ -61,7 +63,8 @@ def search(
     space = default_space(job) if space is None else space
     margin = job.software.memory_margin if memory_margin is None else memory_margin
     evaluator = Evaluator(job, space, margin)
-    kept = Journal(None if journal is None else Path(journal), _fingerprint(job, space, wanted, seed, top, margin))
+    mark = _fingerprint(job, space, wanted, seed, top, margin)
+    kept = Journal(None if journal is None else Path(journal), mark, _schema(evaluator))
     screen = _screen(evaluator, kept, progress)
     try:
         found = successive_halving(evaluator, screen, wanted, seed, top, kept.scores, progress)
@@ -98,6 +101,21 @@ def study_of(
     )
 
 
+def _schema(evaluator: Evaluator) -> dict[str, Expected]:
+    """What a journal keeps of a search."""
+    n_plans = int(evaluator.first[-1])
+    found = {
+        "screen/reason": Expected("iu", (n_plans,), 0, len(REASONS) - 1),
+        "screen/memory": Expected("f", (n_plans,), 0, MOST, may_be_nan=True),
+        "screen/bound": Expected("f", (n_plans,), 0, MOST, may_be_nan=True),
+        "screen/n_devices": Expected("iu", (n_plans,), 1, MOST),
+    }
+    for stage, shape in STAGES.items():
+        found[f"{stage}/{SCORES}"] = Expected("f", (None, *shape), 1.0 / MOST, MOST)
+        found[f"{stage}/{PLANS}"] = Expected("iu", (None,), 0, n_plans - 1)
+    return found
+
+
 def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> ScreeningResult:
     def make() -> dict[str, np.ndarray]:
         screen = evaluator.bounds(progress)
@@ -110,6 +128,8 @@ def _screen(evaluator: Evaluator, journal: Journal, progress: Progress) -> Scree
 
     kept = journal.keep("screen", make)
     reason: Reasons = np.asarray(kept["reason"], dtype=np.uint8)
+    if not np.array_equal(np.isfinite(kept["bound"]), reason == FEASIBLE) or not (reason == FEASIBLE).any():
+        raise journal.refused("bounds and reasons contradict each other")
     return ScreeningResult(
         reason,
         kept["memory"],

@@ -29,6 +29,13 @@ FINAL_COLUMNS = 512
 N_FINAL_SEEDS = 8
 N_PILOT = 48
 N_PILOT_SEEDS = 4
+STATISTICS = ("p50", "p95", "p99")  # of finalists, behind the objective
+STAGES: dict[str, tuple[int, ...]] = {
+    **{f"pilot {k}": () for k in range(N_PILOT_SEEDS)},
+    "first": (),
+    **{f"{columns}": () for columns in ROUNDS},
+    **{f"final {k}": (1 + len(STATISTICS),) for k in range(N_FINAL_SEEDS)},
+}  # what is scored, by name -> shape of the score of one plan
 CAUTION = 0.7  # share of the least ratio of tail to noise-free time that is trusted
 KEEP_SD = 4.0  # standard errors of a score by which a plan may trail and stay in
 
@@ -155,8 +162,7 @@ def _final(
     progress: Progress,
 ) -> Finalists:
     """Every finalist on draws that no round before has seen."""
-    names = ("p50", "p95", "p99")
-    statistics = (objective, *(replace(objective, objective=OBJECTIVES.named(name)) for name in names))
+    statistics = (objective, *(replace(objective, objective=OBJECTIVES.named(name)) for name in STATISTICS))
     columns = []
     for k in range(N_FINAL_SEEDS):
         scorer = TailScorer(evaluator, seed + 1000 + k)

@@ -21,7 +21,8 @@ from .replica_maximum import Shared, before_stalls, draw_stalls, with_stalls
 N_COLUMN = 512  # of a chunk: the state of a scan still fits the second-level cache, and levels cost little beside draws
 CHUNKS_PER_CALL = 32
 COLUMNS_PER_CALL = CHUNKS_PER_CALL * N_COLUMN
-N_BATCH = 8
+N_BATCH = 16
+FEWEST_LEVELS = 1024  # of a batch whose stalls are integrated
 TAIL_PROB = 0.95  # what lies beyond this quantile is the tail
 
 
@@ -40,13 +41,13 @@ def brute_force(
     Args:
         program: lowered job.
         key: typed PRNG key.
-        n_steps: of the sample, rounded up to whole fleets; the error comes from eighths of the fleets.
+        n_steps: of the sample, rounded up to whole fleets; the error comes from sixteenths of the fleets.
         known: persistent slowdowns of GPUs that were measured; all others are drawn.
         progress: called with the share that is done.
         explicit: draw the residual of every member of however large a group; otherwise large groups draw their maximum directly.
         steps_per_fleet: steps that follow each other on one fleet; with one, all steps are independent.
     """
-    n_fleet = max(-(-n_steps // steps_per_fleet), 2 * N_BATCH)
+    n_fleet = max(-(-n_steps // steps_per_fleet), N_BATCH)
     rng = np.random.default_rng(np.asarray(key_words(key)).tolist())
     network_u = rng.random((n_fleet, steps_per_fleet))
     core = replica_maxima(program, key, network_u, known, progress, explicit)
@@ -56,7 +57,7 @@ def brute_force(
     end_s = end_s.reshape(core.shape)
     usable = n_fleet - n_fleet % N_BATCH
     batches = [
-        _sorted_steps(part, end, shared, rng)[0]
+        _batch(part, end, shared, rng)
         for part, end in zip(*(x[:usable].reshape(N_BATCH, -1, steps_per_fleet) for x in (core, end_s)), strict=True)
     ]
     samples, unstalled = _sorted_steps(core, end_s, shared, rng)
@@ -75,6 +76,13 @@ def _sorted_steps(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.
     """Sorted step times [sample], and the same without stalls in their places [fleet, step]."""
     unstalled = before_stalls(core_s, end_s, shared, rng)
     return with_stalls(np.sort(unstalled, axis=None), shared), unstalled
+
+
+def _batch(core_s: Floats, end_s: Floats, shared: Shared, rng: np.random.Generator) -> Floats:
+    """Sorted step times of a few steps; where stalls are integrated at more levels than there are steps."""
+    steps_s = np.sort(before_stalls(core_s, end_s, shared, rng), axis=None)
+    finer = -(-FEWEST_LEVELS // steps_s.size) if shared.stalls else 1
+    return with_stalls(np.repeat(steps_s, finer), shared)
 
 
 def replica_maxima(

@@ -24,7 +24,7 @@ from .importance import Design, effective_tail, importance_design, lane_shares
 from .inputs import column_inputs, deterministic, regime_factors, shared_of
 from .known import MAX_KNOWN_REPLICAS, KnownGpus, known_times
 from .program import Program, by_class, lower
-from .replica_maximum import maximum_quantile, step_samples
+from .replica_maximum import maximum_quantile, step_samples, survival_steps
 
 METHODS = ("symmetric", "brute_force")
 N_RANDOMISATION = 8
@@ -121,9 +121,12 @@ def symmetric(program: Program, key: Array, n_samples: int, known: KnownGpus | N
     samples = step_samples(
         columns.pooled(time_s), columns.weight.ravel(), n_alike, shared, N_STEP_SAMPLES, rng, known_s
     )
+    n_step = N_STEP_SAMPLES // N_RANDOMISATION
     batches = np.stack([
-        step_samples(t, w, n_alike, shared, N_STEP_SAMPLES // N_RANDOMISATION, rng, known_s)
-        for t, w in zip(time_s, columns.weight, strict=True)
+        step_samples(
+            t, w, n_alike, shared, n_step, rng, None if known_s is None else known_s[..., i::N_RANDOMISATION], survival_steps
+        )
+        for i, (t, w) in enumerate(zip(time_s, columns.weight, strict=True))
     ])  # fmt: skip
     weight, middle = columns.weight.ravel(), time_s[:, len(scores) // 2].ravel()
     tail_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([TAIL_PROB]))[0]

@@ -9,6 +9,7 @@ end-of-step call, in float64; rare stalls are integrated exactly. Times may be t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,8 +28,9 @@ from ..variability.score_map import NormalScoreMap
 from ..variability.tree import Stall
 from .step_regimes import step_regimes
 
+Table = tuple[Floats, Floats]  # survival probabilities, increasing, and times
 N_FINER = 4  # interpolated regime factors from one carried score to the next
-N_STALL_NODES = 72  # of the step time without stall
+N_STALL_NODES = 144  # of the step time without stall: quantiles up to p99 within 0.03 % where most steps stall
 FINEST_SAMPLES = 2048  # from which on stalls are integrated at full resolution
 
 
@@ -77,6 +79,7 @@ def step_samples(
     n: int,
     rng: np.random.Generator,
     known_s: Floats | None = None,
+    table: Callable[[Floats, Floats], Table] | None = None,
 ) -> Values:
     """`n` equally likely step times, seconds, sorted.
 
@@ -88,19 +91,29 @@ def step_samples(
         n: number of samples.
         rng: of the strata.
         known_s: [replica, score, column] times of replicas that differ from the others.
+        table: how weighted columns become a distribution, of NumPy arrays; `survival_table` if not given.
     """
+    made = table or survival_table
     factor = shared.factor(ndtri(latin_hypercube(1, n, rng)[0])) if len(shared.scores) > 1 else np.ones(n)
     maxima = np.zeros(n)
     if n_replica > 0:
-        maxima = _maximum_given(factor, stratified(n, rng), time_s, weight, n_replica, shared)
+        maxima = _maximum_given(factor, stratified(n, rng), time_s, weight, n_replica, shared, made)
     for own_s in () if known_s is None else known_s:
         u = latin_hypercube(1, n, rng)[0]
-        maxima = np.maximum(maxima, _maximum_given(factor, u, own_s, np.ones(own_s.shape[1]), 1, shared))
+        maxima = np.maximum(maxima, _maximum_given(factor, u, own_s, np.ones(own_s.shape[1]), 1, shared, made))
     end_s = namespace(shared.end_s).interp(factor, shared.factor(shared.scores), shared.end_s)
     return finish(maxima, end_s, shared, rng)
 
 
-def _maximum_given(factor: Floats, u: Floats, time_s: Values, weight: Values, n_replica: int, shared: Shared) -> Values:
+def _maximum_given(
+    factor: Floats,
+    u: Floats,
+    time_s: Values,
+    weight: Values,
+    n_replica: int,
+    shared: Shared,
+    table: Callable[[Floats, Floats], Table],
+) -> Values:
     """Quantile u of the maximum of `n_replica` columns in steps of the given mean regime factors [n].
 
     Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles
@@ -115,7 +128,7 @@ def _maximum_given(factor: Floats, u: Floats, time_s: Values, weight: Values, n_
     xp = namespace(time_s)
     if xp is not np:
         return _traced_quantiles(xp.stack(times), weight, wanted, low, fraction)
-    tables = [survival_table(own_s, weight) for own_s in times]
+    tables = [table(own_s, weight) for own_s in times]
     value = np.empty(len(u))
     for k in np.unique(low):
         here = low == k
@@ -202,11 +215,11 @@ def stalled(time_s: Values, prob: float, mean_fraction: float) -> Values:
     xp, n = namespace(time_s), len(time_s)
     finer = min(1.0, n / FINEST_SAMPLES)  # few samples do not need a fine integral
     middle = (np.arange(n) + 0.5) / n
-    edges = fine_tail(max(24, int(N_STALL_NODES * finer)), n)
+    edges = fine_tail(max(96, int(N_STALL_NODES * finer)), n)
     few, mass = xp.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
-    far = np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, max(64, int(192 * finer)))
+    far = np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, max(128, int(192 * finer)))
     reach = time_s[-1] * (1.0 + mean_fraction * far[1:])
-    grid = xp.concatenate([xp.interp(fine_tail(max(128, int(512 * finer)), n), middle, time_s), reach])
+    grid = xp.concatenate([xp.interp(fine_tail(max(256, int(512 * finer)), n), middle, time_s), reach])
     beyond = xp.exp(-xp.maximum(grid[:, None] / few[None] - 1.0, 0.0) / mean_fraction) @ mass
     above = 1.0 - xp.interp(grid, time_s, middle, left=0.0, right=1.0)
     return xp.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
@@ -227,7 +240,7 @@ def maximum_quantile(time_s: Floats, weight: Floats, n: int, u: Floats) -> Float
     return np.interp(-np.expm1(np.log(u) / n), *survival_table(time_s, weight))
 
 
-def survival_table(time_s: Floats, weight: Floats) -> tuple[Floats, Floats]:
+def survival_table(time_s: Floats, weight: Floats) -> Table:
     """Survival probabilities, increasing, and the times that are exceeded with them.
 
     Summed from the slow end, where the maximum lives, at mid-weights; between columns one interpolates.
@@ -235,6 +248,18 @@ def survival_table(time_s: Floats, weight: Floats) -> tuple[Floats, Floats]:
     order = np.argsort(time_s)[::-1]
     mass = weight[order] / weight.sum()
     return np.cumsum(mass) - 0.5 * mass, time_s[order]
+
+
+def survival_steps(time_s: Floats, weight: Floats) -> Table:
+    """The same without interpolation: a staircase that falls at every column by the column's weight.
+
+    Staircases of parts of the columns average to that of all, which tables of parts do not: between the few columns of a part
+    they interpolate more widely than the table of all does. So the error of the whole shows in the staircases of its parts.
+    """
+    order = np.argsort(time_s)[::-1]
+    end = np.cumsum(weight[order] / weight.sum())
+    start = np.concatenate([[0.0], end[:-1]])
+    return np.stack([start, end], axis=1).ravel(), np.repeat(time_s[order], 2)
 
 
 def interpolation(x: Floats, nodes: Floats) -> tuple[NDArray[np.intp], Floats]:

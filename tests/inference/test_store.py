@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import xarray
+from numpy.typing import NDArray
 
 from inference.data import CleaningReport
 from inference.engine.diagnostics import Verdict
 from inference.engine.sampled import Sampled
 from inference.result import Fit
 from inference.store import save
+from prism_jax._core import archive
 from prism_jax.errors import DataError
 from tests.inference.engine.toy import Toy
+from tests.support.files.archives import changed, npy
 
 
 @dataclass(frozen=True)
 class AllKinds:
     """One field of every kind that a model's data may have."""
 
+    AXES: ClassVar[dict[str, str]] = {"row": "number", "name": "levels", "mark -> name or -1": "index"}
+
     number: np.ndarray
     table: np.ndarray
     index: np.ndarray
     mask: np.ndarray
     limits: np.ndarray
-    label: np.ndarray
+    label: NDArray[np.str_]
     nothing: np.ndarray
-    no_label: np.ndarray
+    no_label: NDArray[np.str_]
     levels: tuple[str, ...]
     none: tuple[str, ...]
     yes: bool
@@ -49,7 +51,7 @@ class AllKinds:
 DATA = AllKinds(
     number=np.array([1.0, np.pi, 1e-300, -0.0]),
     table=np.arange(6.0).reshape(2, 3) / 7.0,
-    index=np.array([0, -1, 2**53 + 1]),
+    index=np.array([0, -1, 2]),
     mask=np.array([True, False, True]),
     limits=np.array([np.inf, -np.inf, np.nan]),
     label=np.array(["", "GPU-1 µs", "漢字", 'a,b\n"c"', "nan"]),
@@ -117,14 +119,14 @@ def some_fit() -> Fit:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> bytes:
-    file = tmp_path_factory.mktemp("whole") / "kept.nc"
+    file = tmp_path_factory.mktemp("whole") / "kept.npz"
     save(some_fit(), file)
     return file.read_bytes()
 
 
 @pytest.fixture
 def kept(whole, tmp_path) -> Path:
-    file = tmp_path / "kept.nc"
+    file = tmp_path / "kept.npz"
     file.write_bytes(whole)
     return file
 
@@ -167,48 +169,50 @@ def test_the_pareto_shape_comes_back(k, tmp_path):
     changed = replace(
         before, sampled=replace(before.sampled, k_hat=k), verdict=replace(before.verdict, k_hat=k, r_hat=np.nan)
     )
-    save(changed, tmp_path / "a.nc")
-    after = Fit.load(tmp_path / "a.nc")
+    save(changed, tmp_path / "a.npz")
+    after = Fit.load(tmp_path / "a.npz")
     assert after.sampled.k_hat == k
     assert after.verdict.k_hat == k
     assert np.isnan(after.verdict.r_hat)
 
 
 def test_saving_a_loaded_fit_changes_nothing(kept, tmp_path):
-    save(Fit.load(kept), tmp_path / "again.nc")
-    again = Fit.load(tmp_path / "again.nc")
+    save(Fit.load(kept), tmp_path / "again.npz")
+    again = Fit.load(tmp_path / "again.npz")
     assert all(equal(getattr(DATA, field.name), getattr(again.data, field.name)) for field in fields(DATA))
     assert again.summary() == some_fit().summary()
 
 
-def test_the_file_has_the_groups_that_arviz_reads(kept):
-    with xarray.open_datatree(kept, engine="h5netcdf") as tree:
-        assert {"posterior", "sample_stats", "constant_data"} <= set(tree.children)
-        assert dict(tree["posterior"].sizes) | {"chain": 2, "draw": 5} == dict(tree["posterior"].sizes)
+def test_numpy_opens_the_file_and_finds_the_groups_of_arviz(kept):
+    with np.load(kept) as file:
+        assert {name.partition("/")[0] for name in file.files} == {
+            "posterior", "sample_stats", "constant_data", "about.json"
+        }  # fmt: skip
+        assert np.array_equal(file["posterior/vector"], some_fit().sampled.draws["vector"])
 
 
 def test_a_fit_is_written_whole_or_not_at_all(kept, monkeypatch):
     before = kept.read_bytes()
 
-    def fails(self, path, **_):
-        Path(path).write_bytes(b"half")
+    def fails(stream, *_, **__):
+        stream.write(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(xarray.DataTree, "to_netcdf", fails)
+    monkeypatch.setattr(archive.np.lib.format, "write_array", fails)
     with pytest.raises(KeyboardInterrupt):
         save(some_fit(), kept)
     assert kept.read_bytes() == before
-    assert [file.name for file in kept.parent.iterdir()] == ["kept.nc"]
+    assert [file.name for file in kept.parent.iterdir()] == ["kept.npz"]
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
-        save(some_fit(), tmp_path / "nowhere" / "a.nc")
+        save(some_fit(), tmp_path / "nowhere" / "a.npz")
 
 
 def test_no_file_and_a_folder_are_refused(tmp_path):
     with pytest.raises(DataError, match="no such file"):
-        Fit.load(tmp_path / "a.nc")
+        Fit.load(tmp_path / "a.npz")
     with pytest.raises(DataError, match="a folder, not a file"):
         Fit.load(tmp_path)
 
@@ -216,75 +220,107 @@ def test_no_file_and_a_folder_are_refused(tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 0.9, 0.999])
 def test_a_file_that_is_cut_is_refused(share, whole, kept):
     kept.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(DataError, match=r"kept\.nc: "):
+    with pytest.raises(DataError, match=r"kept\.npz: "):
         Fit.load(kept)
 
 
 @pytest.mark.parametrize(
-    "content", [b"gpu,duration\n1,2\n", b"\x80\x04N.", b"\x89HDF\r\n\x1a\n", b"CDF\x01" + bytes(60), bytes(4096)]
+    "content", [b"gpu,duration\n1,2\n", b"\x80\x04N.", b"\x89HDF\r\n\x1a\n", npy(np.zeros(3)), bytes(4096)]
 )
 def test_other_files_are_refused(content, kept):
     kept.write_bytes(content)
-    with pytest.raises(DataError, match="not a fit that can be read"):
+    with pytest.raises(DataError, match=r"kept\.npz: not the file of a fit .*Fit again: `prism-jax fit"):
         Fit.load(kept)
 
 
-def test_another_netcdf_file_is_refused(tmp_path):
-    file = tmp_path / "weather.nc"
-    xarray.Dataset({"rain": ("day", np.zeros(3))}).to_netcdf(file, engine="h5netcdf")
-    with pytest.raises(DataError, match="not one of `prism-jax fit`"):
-        Fit.load(file)
+def test_a_file_of_earlier_versions_is_told_as_that(kept):
+    kept.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(DataError, match="netCDF, which earlier versions wrote"):
+        Fit.load(kept)
 
 
-def change(file: Path, edit) -> None:
-    """`edit` works on what the root's attribute says."""
-    with h5py.File(file, "r+") as content:
-        about = json.loads(content.attrs["prism_jax_fit"])  # type: ignore[arg-type]
-        edit(about)
-        content.attrs["prism_jax_fit"] = json.dumps(about)
+def test_other_archives_are_refused(kept):
+    archive.write_archive(kept, "calibration", {}, {"a": np.zeros(3)})
+    with pytest.raises(DataError, match="not the file of a fit but of 'calibration'"):
+        Fit.load(kept)
+    np.savez(kept, a=np.zeros(3))
+    with pytest.raises(DataError, match="not the file of a fit"):
+        Fit.load(kept)
 
 
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda about: about.update(format=99), "format 99, but this version reads 1. Fit again"),
+        (lambda about: about.update(format=99), "format 99, but this version reads 2. Fit again"),
         (lambda about: about.update(model="os.system"), "'os.system' is unknown"),
-        (lambda about: about.update(model=["fleet"]), "not a fit"),
+        (lambda about: about.update(model=["fleet"]), "not the file of a fit"),
         (lambda about: about.pop("model"), "model"),
         (lambda about: about.pop("verdict"), "verdict"),
         (lambda about: about["verdict"].pop("ok"), "ok"),
         (lambda about: about["verdict"].update(more=1), "more"),
-        (lambda about: about.update(hygiene=3), "not a fit"),
-        (lambda about: about["data"].pop("levels"), "levels of the model's data is missing. Fit again"),
+        (lambda about: about.update(hygiene=3), "not the file of a fit"),
+        (lambda about: about["hygiene"].update(n_read="many"), "n_read is of another type"),
+        (lambda about: about["hygiene"].update(notes=[1]), "notes is of another type"),
+        (lambda about: about["hygiene"].update(dropped=[1]), "dropped is of another type"),
+        (lambda about: about["verdict"].update(n_diverging=True), "n_diverging is of another type"),
+        (lambda about: about["verdict"].update(sentence=None), "sentence is of another type"),
+        (lambda about: about.update(method=["nuts"]), "method is of another type"),
+        (lambda about: about.update(record=[]), "record is of another type"),
+        (lambda about: about["record"].update(versions=[]), "versions of the record is of another type"),
+        (lambda about: about["record"].update(seed="x"), "seed of the record is of another type"),
+        (lambda about: about.update(k_hat="x"), "not the file of a fit"),
+        (lambda about: about["data"].update(levels="one"), "levels is of another type"),
+        (lambda about: about["data"].update(levels=[["one"]]), "levels is of another type"),
+        (lambda about: about["data"].update(count=1e30), "count is of another type"),
+        (lambda about: about["data"].update(other=1), "'other' is no part of"),
+        (lambda about: about["data"].pop("levels"), "levels of AllKinds is missing. Fit again"),
     ],
 )
 def test_what_does_not_fit_this_version_is_refused(edit, says, kept):
-    change(kept, edit)
-    with pytest.raises(DataError, match=r"kept\.nc: ") as refused:
+    changed(kept, lambda about, _: edit(about))
+    with pytest.raises(DataError, match=r"kept\.npz: ") as refused:
         Fit.load(kept)
     assert says in str(refused.value)
 
 
 def test_a_default_stands_in_for_a_field_of_a_later_version(kept):
-    change(kept, lambda about: about["data"].pop("later"))
+    changed(kept, lambda about, _: about["data"].pop("later"))
     assert Fit.load(kept).data.later == 2.5
 
 
-@pytest.mark.parametrize(
-    "gone", ["posterior", "sample_stats", "constant_data", "sample_stats/n_steps", "constant_data/table"]
-)
-def test_missing_groups_and_arrays_are_refused(gone, kept):
-    with h5py.File(kept, "r+") as content:
-        del content[gone]
-    with pytest.raises(DataError, match=r"kept\.nc: "):
+@pytest.mark.parametrize("gone", ["sample_stats/n_steps", "sample_stats/diverging", "constant_data/table"])
+def test_missing_arrays_are_refused(gone, kept):
+    changed(kept, lambda _, arrays: arrays.pop(gone))
+    with pytest.raises(DataError, match=r"kept\.npz: "):
         Fit.load(kept)
 
 
-def test_an_attribute_that_is_no_json_is_refused(kept):
-    with h5py.File(kept, "r+") as content:
-        content.attrs["prism_jax_fit"] = "{"
-    with pytest.raises(DataError, match="not a fit that can be read"):
+WRONG = {
+    "posterior/mean": [
+        np.zeros(5), np.zeros((2, 6)), np.zeros((0, 5)), np.zeros((2, 5, 0)),
+        np.full((2, 5), np.nan), np.full((2, 5), "x"), np.zeros((2, 5), bool)
+    ],
+    "posterior/vector": [np.full((2, 5, 3), np.inf), np.zeros((5, 2, 3))],
+    "sample_stats/diverging": [np.zeros((2, 5)), np.zeros((1, 5), bool), np.zeros(10, bool), np.array("x")],
+    "sample_stats/n_steps": [np.zeros((2, 5)), np.zeros((2, 4), int)],
+    "constant_data/number": [np.array(["a"]), np.zeros((4, 2)), np.array(1.0)],
+    "constant_data/index": [np.array([0, 3, 0]), np.array([0, -2, 0]), np.zeros(3), np.array(["a", "b", "c"])],
+    "constant_data/other": [np.zeros(3)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
+def test_arrays_of_another_type_shape_or_range_are_refused(name, value, kept):
+    changed(kept, lambda _, arrays: arrays.update({name: value}))
+    with pytest.raises(DataError, match=r"kept\.npz: .* Fit again: "):
         Fit.load(kept)
+
+
+def test_what_its_model_cannot_describe_is_refused(kept):
+    changed(kept, lambda _, arrays: arrays.pop("posterior/vector"))
+    found = Fit.load(kept)
+    with pytest.raises(DataError, match=r"kept\.npz: not the file of a fit \(KeyError: 'vector'\)\. Fit again"):
+        found.summary()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -298,3 +334,4 @@ def test_damaged_bytes_give_one_kind_of_error(seed, kept):
         Fit.load(kept)
     except DataError as error:
         assert "\n" not in str(error)
+        assert "Fit again" in str(error)

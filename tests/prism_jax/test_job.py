@@ -107,7 +107,7 @@ def test_a_fit_that_carries_a_framework_brings_its_plan(tmp_path: Path, written:
     from inference.cost_model.store import save
 
     record = {**(shipped().record or {}), "framework": "nanotron", "generation": "hopper"}
-    file = str(tmp_path / "site.nc")
+    file = str(tmp_path / "site.npz")
     save(replace(shipped(), record=record), file)
     job, rest = calibrated_job(load_job(written), [file])
     assert rest == []

@@ -47,7 +47,7 @@ def distribution(kind: str = "usual") -> StepTimeDistribution:
         "long_tailed": 6.5 * (1 + 0.005 * normal) * np.where(rng.random(normal.shape) < 0.03, 1.6, 1.0),
         "noisy": 6.5 * (1 + 0.005 * normal + 0.01 * rng.standard_normal((8, 1))),
     }[kind]
-    return StepTimeDistribution(np.sort(times.ravel()), times, 6.3, "symmetric", 2048, 300.0)
+    return StepTimeDistribution(np.sort(times.ravel()), np.sort(times, axis=1), 6.3, "symmetric", 2048, 300.0)
 
 
 def job(**changes: Any) -> Job:

@@ -23,7 +23,7 @@ from prism_jax.progress import Progress, silent
 from .calibrate_site import calibrate_site
 from .runs import SiteRuns, only
 
-FEW = 12  # runs up to which several choices of the same number are averaged; of more, the first ones of the file count
+FEW = 12  # runs up to which several choices of the same number are averaged; of more, one choice by chance, which grows
 MOST_CHOICES = 12  # of the runs that are seen, per number of runs
 MOST_FOLDS = 40  # of more runs, several are left out at a time
 SEED = 0
@@ -96,9 +96,9 @@ def _sizes(n_run: int) -> list[int]:
 
 
 def _choices(n_run: int, size: int) -> list[NDArray[np.intp]]:
-    """Which runs are seen: all choices, some by chance, or the first of the file."""
+    """Which runs are seen: all choices, some by chance, or one by chance, to which the next size adds."""
     if n_run > FEW:
-        return [np.arange(size)]
+        return [np.sort(np.random.default_rng(SEED).permutation(n_run)[:size])]
     if comb(n_run, size) <= MOST_CHOICES:
         return [np.array(chosen) for chosen in islice(combinations(range(n_run), size), MOST_CHOICES)]
     rng = np.random.default_rng([SEED, size])

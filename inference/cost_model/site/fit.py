@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, linked, shipped
@@ -21,7 +22,7 @@ from .calibrate_site import SitePosterior, of_site, posterior
 from .curve import CurvePoint, bands, errors, learning_curve, left_out_errors, predicted_s
 from .prior import SitePrior, site_prior
 from .read_runs import SiteTable, read_site_runs
-from .runs import SiteRuns, site_runs
+from .runs import SiteRuns, one_order, site_runs
 
 Source = str | Path | Sequence[MeasuredRun]
 
@@ -33,7 +34,9 @@ class SiteFit:
     Attributes:
         calibration: of this site.
         before: of the population.
-        table: the runs, and rows that could not be used.
+        table: the runs, and rows that could not be used, in the order of the table.
+        runs: outlines, in an order that does not depend on it.
+        place: [run] where the runs of the table stand among the outlines.
         curve: error on runs not seen, by number of runs seen.
         left_out: [run] relative error of every run when it was left out.
     """
@@ -42,6 +45,7 @@ class SiteFit:
     before: Calibration
     table: SiteTable
     runs: SiteRuns
+    place: NDArray[np.intp]
     prior: SitePrior
     posterior: SitePosterior
     curve: tuple[CurvePoint, ...]
@@ -49,7 +53,7 @@ class SiteFit:
     elapsed_s: float
 
     def save(self, path: str | Path) -> None:
-        """Writes the calibration (netCDF); `prism-jax predict --fit` uses it.
+        """Writes the calibration (.npz); `prism-jax predict --fit` uses it.
 
         Raises:
             DataError: the file cannot be written.
@@ -87,7 +91,7 @@ class SiteFit:
                 "error_after": float(after[i]),
                 "error_left_out": float(self.left_out[i]),
             }
-            for i, run in enumerate(self.table.runs)
+            for i, run in zip(self.place.tolist(), self.table.runs, strict=True)
         ]
 
     def _corrections(self) -> dict[str, dict[str, float]]:
@@ -136,13 +140,15 @@ def calibrate_runs(
     before = shipped() if calibration is None else calibration
     table = read_site_runs(runs) if isinstance(runs, (str, Path)) else SiteTable(tuple(runs), {})
     table = replace(table, runs=(*table.runs, *more))
-    made = site_runs(table.runs, before, framework, progress=part_of(progress, 0.0, 0.6))
+    order = one_order(table.runs)
+    ordered = [table.runs[i] for i in order]
+    made = site_runs(ordered, before, framework, progress=part_of(progress, 0.0, 0.6))
     prior = site_prior(before, made.setting)
     found = posterior(prior, made, before.n_draw, key)
     after = of_site(before, found, made, record)
     curve = learning_curve(before, made, key=key, progress=part_of(progress, 0.6, 0.9))
     left_out = left_out_errors(before, made, key=key, progress=part_of(progress, 0.9, 1.0))
-    fit = SiteFit(after, before, table, made, prior, found, tuple(curve), left_out, 0.0)
+    fit = SiteFit(after, before, table, made, np.argsort(order), prior, found, tuple(curve), left_out, 0.0)
     return replace(fit, elapsed_s=time.perf_counter() - started)
 
 

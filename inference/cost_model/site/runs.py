@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax._core.content import content_hash
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
@@ -90,6 +91,12 @@ def site_runs(
         weight=np.ones(len(runs)),
         setting=setting,
     )
+
+
+def one_order(runs: Sequence[MeasuredRun]) -> NDArray[np.intp]:
+    """Which run comes first, second, ...: by what jobs consist of and how long they took, not by their places in a table."""
+    keys = [(content_hash(run.job.model, run.job.cluster, run.job.plan), run.measured_s) for run in runs]
+    return np.array(sorted(range(len(runs)), key=keys.__getitem__), dtype=np.intp)
 
 
 def some_of(runs: SiteRuns, chosen: NDArray[np.intp]) -> SiteRuns:

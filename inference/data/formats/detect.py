@@ -70,7 +70,7 @@ def _refuse(path: Path, start: bytes) -> None:
     if start.startswith(PARQUET):
         return
     if start.startswith((b"\x89HDF", b"CDF")):
-        raise DataError(f"{path}: a netCDF or HDF5 file, such as a stored fit. Supported: {READ}.")
+        raise DataError(f"{path}: a netCDF or HDF5 file. Supported: {READ}.")
     refuse_binary(path, start, READ)
 
 

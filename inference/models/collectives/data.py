@@ -8,9 +8,9 @@ differ in library and setting. A *curve* is a fabric at one scale, held at the k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -33,8 +33,8 @@ class CollectivesData:
         fabric_keys: what the names are made of: the values of `FABRIC`.
         configs: names, "fabric | library | setting", in the order of `config`.
         config_fabric: [config].
-        n_deviation: how many pairs of configuration and regime (in a node, across nodes) have a deviation of their own.
-        deviation_across: whether that regime is across nodes, [deviation].
+        deviation_across: of pairs of configuration and regime (in a node, across nodes) with a deviation of their own, whether
+            that regime is across nodes, [deviation].
         two_nodes: fabrics measured on two nodes and on more, where two may be faster than the rest says, [fabric, ...].
         held: where the law is held; the values of a `Reference`, [value, fabric].
         deviation_of: deviation of every configuration in either regime; -1 for none, [config, regime].
@@ -58,11 +58,32 @@ class CollectivesData:
         notes: rows dropped, by rule.
     """
 
+    AXES: ClassVar[Mapping[str, str]] = {
+        "fabric": "fabrics fabric_keys",
+        "config": "configs",
+        "config -> fabric": "config_fabric",
+        "deviation -> 2": "deviation_across",
+        "config 2 -> deviation or -1": "deviation_of",
+        "pair -> fabric": "two_nodes",
+        "value fabric": "held",
+        "knot": "knots",
+        "knot knot": "smooth",
+        "knot node": "coarse",
+        "curve": "curve_gpus curve_nodes curve_hops curve_net_hops curve_bus curve_step curve_across",
+        "curve -> fabric": "curve_fabric",
+        "curve -> curve or -1": "curve_from",
+        "cell": "log_bytes n_gpus n_nodes hops net_hops bus weight log_s trust n_row in_place",
+        "cell -> curve": "curve",
+        "cell -> config": "config",
+        "cell -> knot": "knot",
+        "repeat": "repeat repeat_in_place repeat_gpus",
+        "repeat -> fabric": "repeat_fabric",
+    }
+
     fabrics: tuple[str, ...]
     fabric_keys: tuple[tuple[str, ...], ...]
     configs: tuple[str, ...]
     config_fabric: Ints
-    n_deviation: int
     deviation_across: Ints
     deviation_of: Ints
     two_nodes: Ints
@@ -98,6 +119,11 @@ class CollectivesData:
     repeat_gpus: Floats
     repeat_fabric: Ints
     notes: tuple[str, ...]
+
+    @property
+    def n_deviation(self) -> int:
+        """Number of deviations."""
+        return len(self.deviation_across)
 
     @property
     def fabric_op(self) -> tuple[str, ...]:
@@ -146,7 +172,6 @@ def from_frame(frame: pd.DataFrame) -> CollectivesData:
         fabric_keys=tuple([key_of[name] for name in fabrics]),
         configs=configs,
         config_fabric=_index([of_config[name] for name in configs], fabrics),
-        n_deviation=int(deviation_of.max()) + 1,
         deviation_across=np.nonzero(deviation_of >= 0)[1],
         deviation_of=deviation_of,
         two_nodes=_two_nodes(curves, len(fabrics)),

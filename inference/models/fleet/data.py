@@ -9,11 +9,13 @@ another job, a retried kernel. They are counted, with their mean excess, and kep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from prism_jax.errors import DataError
 
@@ -82,10 +84,30 @@ class FleetData:
     several_kernels: whether some GPU was measured with more than one kernel.
     """
 
+    AXES: ClassVar[Mapping[str, str]] = {
+        "kernel": "kernel dof syy n_row n_disturbed disturbed_excess disturbed_square",
+        "kernel covariate": "sxy",
+        "kernel covariate covariate": "sxx",
+        "series": "series series_median",
+        "gpu": "gpu",
+        "gpu covariate": "gpu_covariate",
+        "gpu -> node": "gpu_node",
+        "node": "node node_runs node_median",
+        "covariate": "covariate",
+        "cell": "count mean_log cell_runs",
+        "cell -> gpu": "cell_gpu",
+        "cell -> kernel": "cell_kernel",
+        "cell -> series": "cell_series",
+        "block": "block_gpus block_dof block_square",
+        "block -> kernel": "block_kernel",
+        "block covariate": "block_sxy",
+        "block covariate covariate": "block_sxx",
+    }
+
     kernel: tuple[str, ...]
     series: tuple[str, ...]
-    gpu: np.ndarray
-    node: np.ndarray
+    gpu: NDArray[np.str_]
+    node: NDArray[np.str_]
     covariate: tuple[str, ...]
     gpu_node: np.ndarray
     cell_gpu: np.ndarray

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -37,6 +39,19 @@ class KernelsData:
         n_dropped: rows without a shape or a speed.
         n_few: shapes of tables with fewer than five.
     """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "table": "tables table_gpus table_software yy weight",
+        "table -> class": "table_class",
+        "table feature": "xy",
+        "table feature feature": "xx",
+        "class": "classes",
+        "class feature": "centre spread",
+        f"feature -> {len(shapes.BLOCKS)}": "block",
+        "cell": "log_efficiency residual",
+        "cell -> table": "cell_table",
+        f"cell {len(AXES)}": "size",
+    }
 
     tables: tuple[str, ...]
     table_gpus: tuple[str, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,14 @@ class OverlapData:
         beats: whether the model is used for kernels that were not measured.
         gpus: that the kernels were measured on, as far as the table names them.
     """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "kernel": "kernels",
+        "row": "log_factor overlap_ratio log_duration used",
+        "row -> kernel": "kernel",
+        f"row {len(FEATURES)}": "features",
+        f"{len(FEATURES)}": "centre spread",
+    }
 
     kernels: tuple[str, ...]
     kernel: np.ndarray

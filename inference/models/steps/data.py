@@ -9,8 +9,9 @@ spread between its runs, are all that is fitted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -63,6 +64,24 @@ class StepsData:
         groups, schedule_group, schedule_step, schedule_s: schedules, rows in the order of groups.
         notes: what was dropped.
     """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "unit": "units n_gpus log2_gpus n_runs n_points n_run_steps level_mean level_sum_sq ar1 step_s is_mean",
+        f"unit {len(LABELS)} -> word": "codes",
+        "unit -> kind": "kind",
+        "unit 2": "ratios",
+        "unit component": "value noise run_variance outlying",
+        "word": "vocabulary",
+        "kind": "kinds",
+        f"kind {POOL.size}": "pool",
+        f"{N_KNOT}": "centre",
+        f"{N_KNOT} component": "rotation",
+        f"component {N_KNOT}": "inverse",
+        "component": "slope",
+        "group": "groups",
+        "point -> group": "schedule_group",
+        "point": "schedule_step schedule_s",
+    }
 
     units: tuple[str, ...]
     vocabulary: tuple[str, ...]

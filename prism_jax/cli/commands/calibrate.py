@@ -31,7 +31,7 @@ Log = Annotated[
 ]
 Out = Annotated[
     str | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Save the calibration (netCDF, .nc); `predict --fit` uses it."),
+    typer.Option("--out", "-o", metavar="FILE", help="Save the calibration (.npz); `predict --fit` uses it."),
 ]
 Framework = Annotated[
     str, typer.Option("--framework", metavar="NAME", help="Training framework of the runs that do not specify one.")

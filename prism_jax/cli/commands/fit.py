@@ -19,7 +19,7 @@ from ..result import emit
 from ..verbosity import say, with_verbosity
 
 EXIT_CODES = (
-    "Exit code: 0 the fit passed its checks; 1 it failed them, and FILE.nc is written as FILE.failed.nc; 2 wrong input."
+    "Exit code: 0 the fit passed its checks; 1 it failed them, and FILE.npz is kept as FILE.failed.npz; 2 wrong input."
 )
 fit_app = typer.Typer(
     name="fit",
@@ -41,7 +41,7 @@ Files = Annotated[
         metavar="FILE...", help="CSV, parquet or log; a table of runs may be followed by the table of their steps."
     ),
 ]
-Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="Save the fit (netCDF, .nc).")]
+Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", help="Save the fit (.npz).")]
 Method = Annotated[
     str | None,
     typer.Option("--method", help="nuts (exact), svi or map (checked approximations). [default: depends on the model]"),

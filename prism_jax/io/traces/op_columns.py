@@ -14,7 +14,8 @@ from ...hints import did_you_mean
 from ...recorded.trace.op_table import NONE, OpTable, check_columns
 from ..job.document import short
 
-MAX_ROWS = 50_000_000  # 3 GB of columns
+MAX_ROWS = 8_000_000  # of any format: reading, laying out and predicting take 160 to 200 bytes a row, 2 GB in all
+FEWER = "Cut the trace to fewer steps, or to fewer data-parallel ranks."
 MAX_TEXT = 200  # characters of a name
 MAX_NAMES = 1_000_000  # distinct names of a column
 
@@ -93,7 +94,9 @@ class OpColumns:
         """
         self._n_rows += len(block["step"])
         if self._n_rows > MAX_ROWS:
-            raise DataError(f"{self.source}: more than {MAX_ROWS:,} rows. Cut the trace to fewer steps.")
+            raise DataError(
+                f"{self.source}: more than {MAX_ROWS:,} rows, which is what fits into 2 GB of memory. {FEWER}"
+            )
         floats = {name: values.astype(np.float64) for name, values in block.items() if _TYPES.get(name) is np.float64}
         block = {**block, **floats}  # half precision cannot even be compared with the limits
         check_columns(self.source, block, at=at, names=self._names)
@@ -148,14 +151,14 @@ class OpColumns:
     def _column(self, name: str) -> NDArray:
         blocks = self._blocks.pop(name, None)
         if blocks is None:
-            return np.full(self._n_rows, _DEFAULTS[name], dtype=_TYPES[name])
+            return np.broadcast_to(np.array(_DEFAULTS[name], dtype=_TYPES[name]), self._n_rows)  # takes no memory
         return np.concatenate(blocks)
 
     def _text_column(self, name: str) -> tuple[Ints, tuple[str, ...]]:
         """Codes and names, the names in alphabetical order; one empty name where the column is absent."""
         blocks = self._blocks.pop(name, None)
         if blocks is None:
-            return np.zeros(self._n_rows, dtype=np.int32), ("",)
+            return np.broadcast_to(np.int32(0), self._n_rows), ("",)
         names = list(self._codes[name])
         order = sorted(range(len(names)), key=names.__getitem__)
         place = np.empty(len(names), dtype=np.int32)

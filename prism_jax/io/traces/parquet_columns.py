@@ -41,7 +41,8 @@ def read_columns(path: Path, columns: Sequence[Column], *, extra: bool) -> OpCol
         schema, metadata = file.schema_arrow, file.metadata
     if metadata.num_rows > op_columns.MAX_ROWS:
         raise DataError(
-            f"{path}: {metadata.num_rows:,} rows, but at most {op_columns.MAX_ROWS:,} are read. Cut the trace to fewer steps."
+            f"{path}: {metadata.num_rows:,} rows, but at most {op_columns.MAX_ROWS:,} are read, which is what fits into 2 GB of "
+            f"memory. {op_columns.FEWER}"
         )
     check_header(schema.names, columns, str(path), extra=extra)
     wanted = [column for column in columns if column.name in schema.names]

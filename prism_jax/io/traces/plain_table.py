@@ -18,8 +18,8 @@ rows and columns; other columns are an error.
 
 Whole numbers are written without a point. An empty field of a column with a default means the default (in CSV only).
 Rows that are the same as one before in every column count once.
-Record at least one worker of every (dp, pp); steps in which workers did different ops are left out. At most 50 million rows
-are read.
+Record at least one worker of every (dp, pp); steps in which workers did different ops are left out. At most 8 million rows
+are read, which take 2 GB of memory.
 
 Example:
     step,dp,pp,op_type,micro_batch,start_s,duration_s

@@ -11,6 +11,8 @@ from .op_table import NONE, JobShape, OpTable
 from .trace import Trace, TraceOp
 
 Keys = NDArray[np.int64]
+FIELDS = ("pp", "op_type", "seq", "stream", "group", "micro_batch", "chunk")  # that tell ops of a step apart
+MAX_KEY = 2**62
 MAX_CELLS = 200_000_000  # of (op, replica, step): 1.6 GB of start times
 
 
@@ -90,24 +92,35 @@ def _recorded_replicas(table: OpTable, job: JobShape) -> NDArray[np.int32]:
 
 def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
     """Index of every row's op among the distinct ops, and those: (pp, op_type, seq, stream, group, micro_batch, chunk)."""
-    seq = _sequence(table)
-    fields = ("pp", "op_type", "seq", "stream", "group", "micro_batch", "chunk")
-    records = np.empty(len(table), dtype=[(name, np.int32) for name in fields])
-    for name in fields:
-        records[name] = seq if name == "seq" else getattr(table, name)
-    unique, index = np.unique(records, return_inverse=True)
+    key, n = np.zeros(len(table), dtype=np.int64), 1
+    columns = {name: _sequence(table) if name == "seq" else getattr(table, name) for name in FIELDS}
+    for values in columns.values():
+        low, size = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if n * size > MAX_KEY:  # number anew those that occur
+            distinct, key = np.unique(key, return_inverse=True)
+            n = len(distinct)
+        key *= size
+        key += values
+        key -= low
+        n *= size
+    distinct, first, index = np.unique(key, return_index=True, return_inverse=True)
+    unique = np.empty(len(distinct), dtype=[(name, np.int32) for name in FIELDS])
+    for name, values in columns.items():
+        unique[name] = values[first]
     return index, unique
 
 
 def _sequence(table: OpTable) -> Ints:
     """How many ops of its type the worker has run before, in the step; tensor-parallel peers count separately."""
     order = np.lexsort((table.start_s, table.op_type, table.tp, table.pp, table.dp, table.step))
-    where = np.stack([c[order] for c in (table.op_type, table.tp, table.pp, table.dp, table.step)])
     new = np.ones(len(order), dtype=bool)
-    new[1:] = (where[:, 1:] != where[:, :-1]).any(axis=0)
-    position = np.arange(len(order))
+    new[1:] = False
+    for column in (table.op_type, table.tp, table.pp, table.dp, table.step):
+        sorted_column = column[order]
+        new[1:] |= sorted_column[1:] != sorted_column[:-1]
+    begins = np.flatnonzero(new)
     seq = np.empty(len(order), dtype=np.int32)
-    seq[order] = position - np.maximum.accumulate(np.where(new, position, 0))
+    seq[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
     return seq
 
 

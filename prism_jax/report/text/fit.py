@@ -87,7 +87,7 @@ def _tree(value: Mapping[str, Any]) -> Iterator[str]:
     for name, part in value.items():
         label = _label(str(name))
         if isinstance(part, Mapping) and set(part) == {"median", "p5", "p95"}:
-            yield f"{label:<28} {part['median']:.4g}   ({part['p5']:.4g} to {part['p95']:.4g})"
+            yield f"{label:<28} {_number(part['median'])}   ({_number(part['p5'])} to {_number(part['p95'])})"
         elif isinstance(part, Mapping):
             yield label
             yield from (f"  {line}" for line in _tree(part))
@@ -106,5 +106,5 @@ def _label(name: str) -> str:
 
 def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
+        return "unknown" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

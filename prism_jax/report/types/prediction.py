@@ -165,6 +165,7 @@ class PredictionReport(Report):
         fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
         allocation: the spreads within one allocation and between allocations. Without an explanation (`--fast`) these two are
             None, and `breakdown_s`, `criticality` and `p95_owner_s` are empty.
+        guarantee: None where too little was simulated for one; `notes` says so.
         prob_slower: fraction above the median, as text -> probability.
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
@@ -190,7 +191,7 @@ class PredictionReport(Report):
     p95_owner_s: Mapping[str, float]
     fleet_share: float | None
     allocation: AllocationFacts | None
-    guarantee: GuaranteeFacts
+    guarantee: GuaranteeFacts | None
     prob_slower: Mapping[str, float]
     method: str
     n_samples: int

@@ -33,8 +33,8 @@ def test_a_slower_site_is_told_in_plain_types_and_kept(tmp_path: Path):
     assert found["corrections"].keys() == {term.knob for term in known.terms}
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
-    fit.save(tmp_path / "site.nc")
-    kept = load(tmp_path / "site.nc")
+    fit.save(tmp_path / "site.npz")
+    kept = load(tmp_path / "site.npz")
     assert kept.correction(CalibrationKey("", "")) == fit.calibration.correction(CalibrationKey("", ""))
     again = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known)
     assert again.calibration.as_dict() == fit.calibration.as_dict()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
-import h5py
 import jax
 import numpy as np
 import pytest
-import xarray
 
 from inference.cost_model.site.calibrate_site import calibrate_site
-from inference.cost_model.store import ATTRIBUTE, is_calibration, load, save
+from inference.cost_model.store import is_calibration, load, save
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.errors import DataError
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, population, runs_of, simulated
+from tests.support.files.archives import changed
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def of_site() -> Calibration:
 
 @pytest.fixture
 def file(of_site: Calibration, tmp_path: Path) -> Path:
-    path = tmp_path / "site.nc"
+    path = tmp_path / "site.npz"
     save(of_site, path)
     return path
 
@@ -54,33 +53,32 @@ def test_a_site_comes_back(of_site: Calibration, file: Path):
 
 def test_a_population_comes_back(tmp_path: Path):
     for known in (population(), shipped()):
-        save(known, tmp_path / "all.nc")
-        assert_same(known, load(tmp_path / "all.nc"))
+        save(known, tmp_path / "all.npz")
+        assert_same(known, load(tmp_path / "all.npz"))
 
 
 def test_other_tools_read_one_variable_per_knob(of_site: Calibration, file: Path):
-    with xarray.open_dataset(file, group="posterior", engine="h5netcdf") as found:
-        assert found["network"].dims == ("chain", "draw")
-        drawn = np.exp(found["network"].values[0])
+    with np.load(file) as found:
+        drawn = np.exp(found["posterior/network"][0])
     np.testing.assert_allclose(drawn, of_site.corrections(CalibrationKey(GENERATION, FRAMEWORK)).network)
 
 
 def test_a_file_is_whole_or_absent(of_site: Calibration, tmp_path: Path):
     with pytest.raises(DataError):
-        save(of_site, tmp_path / "no folder" / "site.nc")
+        save(of_site, tmp_path / "no folder" / "site.npz")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_file_of_ours_is_refused(tmp_path: Path):
     with pytest.raises(DataError, match="no such file"):
-        load(tmp_path / "absent.nc")
-    (tmp_path / "text.nc").write_text("not netCDF")
-    with pytest.raises(DataError, match="not a calibration that can be read"):
-        load(tmp_path / "text.nc")
-    xarray.Dataset({"x": ("d", np.zeros(3))}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
-    with pytest.raises(DataError, match="not one of `prism-jax calibrate`"):
-        load(tmp_path / "other.nc")
-    assert not any(is_calibration(tmp_path / name) for name in ("absent.nc", "text.nc", "other.nc"))
+        load(tmp_path / "absent.npz")
+    (tmp_path / "text.npz").write_text("no archive")
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    os.mkfifo(tmp_path / "pipe.npz")
+    for name in ("text", "other", "pipe"):
+        with pytest.raises(DataError, match=rf"{name}\.npz: not .* Calibrate again"):
+            load(tmp_path / f"{name}.npz")
+    assert not any(is_calibration(tmp_path / f"{name}.npz") for name in ("absent", "text", "other", "pipe"))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
@@ -102,9 +100,7 @@ CHANGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_wrong_constants_are_refused(file: Path, name: str):
-    with h5py.File(file, "r+") as content:
-        about = json.loads(str(content.attrs[ATTRIBUTE]))
-        content.attrs[ATTRIBUTE] = json.dumps({**about, name: CHANGES[name]})
+    changed(file, lambda about, _: about.update({name: CHANGES[name]}))
     with pytest.raises(DataError):
         load(file)
 
@@ -112,17 +108,14 @@ def test_wrong_constants_are_refused(file: Path, name: str):
 @pytest.mark.parametrize("name", ["gemm", "misfit", "site", "site_sd"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1e6])
 def test_wrong_values_are_refused(file: Path, name: str, value: float):
-    with h5py.File(file, "r+") as content:
-        content[f"posterior/{name}"][0, 3] = value  # pyright: ignore[reportIndexIssue]
+    changed(file, lambda _, arrays: arrays[f"posterior/{name}"].__setitem__((0, 3), value))
     with pytest.raises(DataError, match=f"{name} of the calibration is damaged"):
         load(file)
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 64), (64,), (1, 64, 2), ()])
 def test_wrong_shapes_are_refused(file: Path, shape: tuple[int, ...]):
-    with h5py.File(file, "r+") as content:
-        del content["posterior/network"]
-        content["posterior/network"] = np.zeros(shape)
+    changed(file, lambda _, arrays: arrays.update({"posterior/network": np.zeros(shape)}))
     with pytest.raises(DataError):
         load(file)
 
@@ -130,18 +123,22 @@ def test_wrong_shapes_are_refused(file: Path, shape: tuple[int, ...]):
 @pytest.mark.parametrize("name", ["nearby_left", "nearby_parts", "nearby_trust"])
 @pytest.mark.parametrize("value", [np.nan, -1e6, np.zeros((2, 2))])
 def test_damaged_runs_are_refused(file: Path, name: str, value: Any):
-    with h5py.File(file, "r+") as content:
-        if np.ndim(value):
-            del content[f"posterior/{name}"]
-            content[f"posterior/{name}"] = value
-        else:
-            content[f"posterior/{name}"][...] = value  # pyright: ignore[reportIndexIssue]
+    def edit(_: Any, arrays: dict[str, Any]) -> None:
+        own = f"posterior/{name}"
+        arrays[own] = value if np.ndim(value) else np.full_like(arrays[own], value)
+
+    changed(file, edit)
     with pytest.raises(DataError, match="damaged"):
         load(file)
 
 
 def test_a_missing_knob_is_refused(file: Path):
-    with h5py.File(file, "r+") as content:
-        del content["posterior/network"]
+    changed(file, lambda _, arrays: arrays.pop("posterior/network"))
     with pytest.raises(DataError):
+        load(file)
+
+
+def test_an_unknown_array_is_refused(file: Path):
+    changed(file, lambda _, arrays: arrays.update({"posterior/speed": np.zeros((1, 3))}))
+    with pytest.raises(DataError, match="'posterior/speed' is no part of a calibration"):
         load(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 
 import jax
 import numpy as np
@@ -15,6 +14,7 @@ from inference.engine.sampled import Sampled
 from inference.fit import posterior
 from prism_jax.errors import DataError, FitError
 from tests.inference.engine.toy import Toy, exact, readings
+from tests.support.files.archives import changed, npy
 
 SETTINGS = Settings(
     n_chain=2, n_warmup=100, n_draw=300, block=50, n_svi_step=200, n_approximate_draw=2000, n_extension=0
@@ -163,20 +163,7 @@ def broken_files(good: bytes) -> dict[str, bytes]:
         "damaged": good[:middle] + bytes(200) + good[middle + 200 :],
         "a pickle": b"\x80\x04N.",
         "an array": npy(np.zeros(3)),
-        "other arrays": npz(a=np.zeros(3)),
     }
-
-
-def npy(value: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, value)
-    return stream.getvalue()
-
-
-def npz(**parts: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **parts)  # pyright: ignore[reportArgumentType]
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("kind", broken_files(b""))
@@ -198,32 +185,27 @@ def test_damaged_bytes_give_one_kind_of_error_or_none_that_matters(seed, uninter
         assert same(short(resume=file), uninterrupted)
 
 
-class Harmful:
-    """Runs code when it is unpickled."""
+WRONG = {
+    "draws that are missing": lambda _, arrays: arrays.pop("kept_1"),
+    "states that are missing": lambda _, arrays: arrays.pop("state_0"),
+    "an unknown array": lambda _, arrays: arrays.update(more=np.zeros(3)),
+    "draws of another shape": lambda _, arrays: arrays.update(kept_0=arrays["kept_0"][:, :-1]),
+    "draws of another type": lambda _, arrays: arrays.update(kept_1=np.full(arrays["kept_1"].shape, "x")),
+    "states of another shape": lambda _, arrays: arrays.update(state_0=np.zeros((3, 3))),
+    "more blocks than draws": lambda about, _: about.update(n_block=about["n_block"] + 1),
+    "no number of blocks": lambda about, _: about.update(n_block="x"),
+    "no mark": lambda about, _: about.pop("mark"),
+    "another mark": lambda about, _: about.update(mark=[1]),
+    "pickles": lambda _, arrays: arrays.update(state_0=npy(np.array([None], dtype=object))),
+}
 
-    def __reduce__(self):
-        return pytest.fail, ("a checkpoint was unpickled",)
 
-
-@pytest.mark.parametrize("name", ["mark", "state_0", "kept_0", "n_block"])
-def test_nothing_in_a_checkpoint_is_unpickled(name, unfinished, tmp_path):
+@pytest.mark.parametrize("edit", WRONG.values(), ids=WRONG)
+def test_an_unfinished_fit_that_contradicts_itself_is_refused(edit, unfinished, tmp_path):
     file = tmp_path / "fit.partial"
     file.write_bytes(unfinished)
-    with np.load(file) as parts:  # no object array among them, or this would raise
-        found = {key: parts[key] for key in parts.files}
-    found[name] = np.array([Harmful()], dtype=object)
-    file.write_bytes(npz(**found))
-    with pytest.raises(DataError, match="not a readable unfinished fit"):
-        short(resume=file)
-
-
-def test_draws_that_are_missing_are_noticed(unfinished, tmp_path):
-    file = tmp_path / "fit.partial"
-    file.write_bytes(unfinished)
-    with np.load(file) as parts:
-        found = {key: parts[key] for key in parts.files if key != "kept_1"}
-    file.write_bytes(npz(**found))
-    with pytest.raises(DataError, match="draws are missing"):
+    changed(file, edit)
+    with pytest.raises(DataError, match=r"fit\.partial: .*Remove it to begin anew"):
         short(resume=file)
 
 

@@ -77,7 +77,7 @@ def cases() -> dict[str, Case]:
             ["fit", "fleet", "fleet.csv", "--method", "map"],
             lambda: pj.fit_variability("fleet", ["fleet.csv"], method="map"),
         ),
-        "kept-fit": Case(["fit", "report", "fleet.nc"], lambda: pj.report_fit("fleet.nc")),
+        "kept-fit": Case(["fit", "report", "fleet.npz"], lambda: pj.report_fit("fleet.npz")),
         "steps-validation": Case(
             ["validate", "steps", "steps.csv", "--deterministic"],
             lambda: pj.validate_steps("steps.csv", deterministic=True),
@@ -129,7 +129,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"gpu": f"g{i}", "node": f"n{i // 4}", "time_ms": 20 * np.exp(x)} for i, x in zip(gpu, log, strict=True)]
     write_table(folder / "fleet.csv", rows)
     assert (
-        main(["fit", "fleet", str(folder / "fleet.csv"), "--method", "map", "-q", "-o", str(folder / "fleet.nc")]) == 0
+        main(["fit", "fleet", str(folder / "fleet.csv"), "--method", "map", "-q", "-o", str(folder / "fleet.npz")]) == 0
     )
     return folder
 
@@ -231,11 +231,11 @@ def test_every_estimate_lies_in_the_interval_beside_it(report: Report):
 
 def test_predictions_take_fits(folder: Path, monkeypatch):
     monkeypatch.chdir(folder)
-    assert main(["calibrate", "runs.csv", "-q", "-o", "site.nc"]) == 0
+    assert main(["calibrate", "runs.csv", "-q", "-o", "site.npz"]) == 0
     key = jax.random.key(0)
     plain = pj.predict("job.yaml", key=key, n_samples=64)
-    fitted = pj.predict("job.yaml", key=key, n_samples=64, fits=["site.nc"])
-    told = pj.explain_step("job.yaml", n_samples=64, fits=["site.nc"])
+    fitted = pj.predict("job.yaml", key=key, n_samples=64, fits=["site.npz"])
+    told = pj.explain_step("job.yaml", n_samples=64, fits=["site.npz"])
     assert fitted.quantile(0.5) != plain.quantile(0.5)
     assert told.step_time_s.p50 == fitted.quantile(0.5)
 

@@ -59,7 +59,7 @@ def runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_runs_bring_predictions_to_what_was_measured(runs, folder, capsys):
-    kept = str(folder / "site.nc")
+    kept = str(folder / "site.npz")
     job = str(folder / "job.yaml")
     assert main(["calibrate", runs, "-o", kept, "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -83,7 +83,7 @@ def test_runs_bring_predictions_to_what_was_measured(runs, folder, capsys):
 
 
 def test_the_same_table_is_validated(runs, folder, capsys):
-    kept = str(folder / "seen.nc")
+    kept = str(folder / "seen.npz")
     assert main(["calibrate", runs, "-o", kept, "-q"]) == 0
     capsys.readouterr()
     errors = []
@@ -108,7 +108,7 @@ def test_the_text_says_how_the_error_falls(runs, capsys):
 
 
 def test_a_calibration_of_something_else_is_refused(runs, folder, capsys):
-    kept = str(folder / "other.nc")
+    kept = str(folder / "other.npz")
     assert main(["calibrate", runs, "-o", kept, "-q"]) == 0
     job = str(folder / "job.yaml")
     assert main(["predict", job, "--set", "cluster=dgx-h100", "--fit", kept]) == 2
@@ -193,7 +193,7 @@ def test_two_generations_or_frameworks_are_named(tmp_path, capsys):
 
 
 def test_a_file_that_cannot_be_written_is_found_out_first(tmp_path, capsys):
-    assert main(["calibrate", "absent.csv", "-o", str(tmp_path / "no folder" / "x.nc")]) == 2
+    assert main(["calibrate", "absent.csv", "-o", str(tmp_path / "no folder" / "x.npz")]) == 2
     assert "no folder" in capsys.readouterr().err
     assert main(["calibrate", str(tmp_path / "absent.csv")]) == 2
     assert "absent.csv" in capsys.readouterr().err
@@ -210,7 +210,7 @@ def logged(folder: Path, name: str, seconds: float) -> str:
 def test_logs_of_jobs_are_measured_runs(runs, folder, tmp_path, capsys):
     """As the table would say it: the typical step of the log is the measured time."""
     one, two = logged(tmp_path, "a.log", 0.05), logged(tmp_path, "b.log", 0.06)
-    kept = str(tmp_path / "site.nc")
+    kept = str(tmp_path / "site.npz")
     assert main(["calibrate", runs, "--log", one, "--log", two, "-o", kept, "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [run["id"] for run in found["runs"]][4:] == ["small log 1", "small log 2"]

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from prism_jax.cli.app import main
+from tests.support.files.archives import changed
 
 ROOT = Path(__file__).resolve().parents[3]
 GPU_SPREAD, RUN_SPREAD = 0.03, 0.01
@@ -29,7 +30,7 @@ JAX_IS_ABSENT = """\
 import sys
 from prism_jax.cli.app import main
 code = main(sys.argv[1:])
-loaded = {"jax", "numpyro", "pandas", "inference", "matplotlib", "xarray"} & set(sys.modules)
+loaded = {"jax", "numpyro", "pandas", "inference", "matplotlib"} & set(sys.modules)
 sys.exit(f"loaded {sorted(loaded)}" if loaded else code)
 """
 
@@ -66,7 +67,7 @@ def run_alone(*arguments: str) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def kept(table) -> tuple[Path, dict]:
     """The file of a fit, and what --json says of it."""
-    file = table.with_suffix(".nc")
+    file = table.with_suffix(".npz")
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream):
         assert main(["fit", "fleet", str(table), "--method", "map", "--json", "-o", str(file)]) == 0
@@ -76,14 +77,9 @@ def kept(table) -> tuple[Path, dict]:
 @pytest.fixture
 def failed(kept, tmp_path) -> Path:
     """The same fit with a failed verdict."""
-    import h5py
-
-    file = tmp_path / "failed.nc"
+    file = tmp_path / "failed.npz"
     file.write_bytes(kept[0].read_bytes())
-    with h5py.File(file, "r+") as content:
-        about = json.loads(content.attrs["prism_jax_fit"])  # type: ignore[arg-type]
-        about["verdict"] |= {"ok": False, "sentence": "failed: the chains disagree"}
-        content.attrs["prism_jax_fit"] = json.dumps(about)
+    changed(file, lambda about, _: about["verdict"].update(ok=False, sentence="failed: the chains disagree"))
     return file
 
 
@@ -133,7 +129,7 @@ def test_steps_are_fitted_reported_and_drawn(tmp_path, capsys):
     duration_s = 0.5 * np.exp((0.004 + 0.002 * (run % 8)) * rng.standard_normal(len(run)))
     labels = {"run": run, "system": run // 3, "benchmark": run // 12, "n_gpus": 8.0 * 2 ** (run // 3 % 3)}
     pd.DataFrame({**labels, "duration_s": duration_s}).to_csv(tmp_path / "steps.csv", index=False)
-    file, picture = tmp_path / "steps.nc", tmp_path / "steps.png"
+    file, picture = tmp_path / "steps.npz", tmp_path / "steps.png"
     assert main(["fit", "steps", str(tmp_path / "steps.csv"), "--method", "map", "-o", str(file)]) == 0
     fitted = capsys.readouterr().out
     assert main(["fit", "report", str(file), "--plot", str(picture)]) == 0
@@ -210,7 +206,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
 
     bad = Verdict(False, "failed: the chains disagree", 1.5, 10.0, "gpu_spread", 0, np.nan, "chains")
     monkeypatch.setattr(sys.modules["inference.fit"], "_verdict", lambda *_: bad)
-    asked, kept = tmp_path / "net.nc", tmp_path / "net.failed.nc"
+    asked, kept = tmp_path / "net.npz", tmp_path / "net.failed.npz"
     assert main(["fit", "fleet", str(table), "--method", "map", "-o", str(asked)]) == 1
     said = capsys.readouterr()
     assert "remedy: the chains disagree" in said.out
@@ -232,7 +228,7 @@ def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
     without = json.loads(capsys.readouterr().out)
     step_s = 1.1 * without["step_time_s"]["p50"] * np.exp(0.02 * np.random.default_rng(0).standard_normal(300))
     pd.DataFrame({"run": "one", "duration_s": step_s}).to_csv(tmp_path / "log.csv", index=False)
-    file = str(tmp_path / "steps.nc")
+    file = str(tmp_path / "steps.npz")
     assert main(["fit", "steps", str(tmp_path / "log.csv"), "-o", file]) == 0
     assert "one run: not estimable" in capsys.readouterr().out
     assert main([*options, "--fit", file]) == 0
@@ -280,7 +276,7 @@ def test_groups_are_left_out_and_scored(table, capsys):
         (["--where", "node=nowhere"], "nowhere"),
         (["--where", "nod=node1"], "nod"),
         (["--method", "maps"], "'maps' is unknown"),
-        (["-o", "{folder}/none/fit.nc"], "there is no folder"),
+        (["-o", "{folder}/none/fit.npz"], "there is no folder"),
         (["-o", "{folder}"], "a folder stands there"),
     ],
 )
@@ -309,16 +305,16 @@ def test_files_that_hold_no_fleet_are_one_line(content, tmp_path, capsys):
 @pytest.mark.parametrize("command", ["report", "predict"])
 @pytest.mark.parametrize("content", [None, b"", b"gpu,time_ms\nx,1\n", b"\x89HDF\r\n\x1a\n"])
 def test_files_that_are_no_fits_are_one_line(command, content, job, tmp_path, capsys):
-    file = tmp_path / "fit.nc"
+    file = tmp_path / "fit.npz"
     if content is not None:
         file.write_bytes(content)
     arguments = ["fit", "report", str(file)] if command == "report" else ["predict", job, "--fit", str(file)]
     assert main(arguments) == 2
-    assert "fit.nc: " in one_line(capsys)
+    assert "fit.npz: " in one_line(capsys)
 
 
 def test_a_picture_of_another_kind_is_refused_before_reading(tmp_path, capsys):
-    assert main(["fit", "report", str(tmp_path / "none.nc"), "--plot", "fit.gif"]) == 2
+    assert main(["fit", "report", str(tmp_path / "none.npz"), "--plot", "fit.gif"]) == 2
     assert "--plot: fit.gif: the name must end in" in one_line(capsys)
 
 
@@ -328,9 +324,9 @@ def test_a_picture_of_another_kind_is_refused_before_reading(tmp_path, capsys):
         (["fit", "--help"], 0),
         (["fit", "fleet", "--help"], 0),
         (["fit", "fleet", "x.csv", "--map", "duration"], 2),
-        (["fit", "fleet", "x.csv", "-o", "none/fit.nc"], 2),
+        (["fit", "fleet", "x.csv", "-o", "none/fit.npz"], 2),
         (["fit", "flet", "x.csv"], 2),
-        (["fit", "report", "x.nc", "--plot", "x.gif"], 2),
+        (["fit", "report", "x.npz", "--plot", "x.gif"], 2),
     ],
 )
 def test_help_and_wrong_options_import_no_jax(arguments, code):

@@ -71,17 +71,17 @@ def test_json_holds_the_best_plan_and_how_sure_that_is(space, capsys, tmp_path):
 def test_a_calibration_slows_every_plan(space, capsys, tmp_path):
     known = shipped()
     slow = replace(known, centre={name: value + math.log(1.2) for name, value in known.centre.items()})
-    save(replace(slow, record={"generation": "ampere"}), tmp_path / "slow.nc")
-    save(replace(slow, record={"generation": "volta"}), tmp_path / "other.nc")
+    save(replace(slow, record={"generation": "ampere"}), tmp_path / "slow.npz")
+    save(replace(slow, record={"generation": "volta"}), tmp_path / "other.npz")
     found = []
     kept = ("--resume", str(tmp_path / "search.npz"))
-    for words in (kept, ("--fit", str(tmp_path / "slow.nc"))):
+    for words in (kept, ("--fit", str(tmp_path / "slow.npz"))):
         assert search("--space", space, "--top", "2", "--json", *words) == 0
         found.append(json.loads(capsys.readouterr().out)["best"]["p50_s"])
     assert found[1] == pytest.approx(1.2 * found[0], rel=0.02)
-    assert search("--space", space, "--top", "2", "--fit", str(tmp_path / "slow.nc"), *kept) == 2
+    assert search("--space", space, "--top", "2", "--fit", str(tmp_path / "slow.npz"), *kept) == 2
     assert "belongs to another search" in capsys.readouterr().err
-    assert search("--space", space, "--fit", str(tmp_path / "other.nc")) == 2
+    assert search("--space", space, "--fit", str(tmp_path / "other.npz")) == 2
     assert "calibrated on volta" in capsys.readouterr().err
 
 

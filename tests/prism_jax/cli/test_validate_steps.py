@@ -94,9 +94,9 @@ def test_rows_that_shaped_the_calibration_are_no_blind_score(tmp_path: Path, cap
     ("arguments", "message"),
     [
         (("--leave-out", "souce"), "known are source, gpu, model, framework, did you mean source?"),
-        (("--leave-out", "source", "--fit", "x.nc"), "Give one of them"),
+        (("--leave-out", "source", "--fit", "x.npz"), "Give one of them"),
         (("--plot", "x.txt"), "the name must end in .png"),
-        (("--fit", "absent.nc"), "no such file"),
+        (("--fit", "absent.npz"), "no such file"),
     ],
 )
 def test_mistakes_are_refused_before_any_work(
@@ -110,11 +110,11 @@ def test_mistakes_are_refused_before_any_work(
 
 def test_a_kept_calibration_is_used_for_its_devices_only(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     wide = only_misfit(0.5)
-    save(replace(wide, record={"generation": "hopper"}), tmp_path / "h.nc")
-    save(replace(wide, record={"generation": "ampere"}), tmp_path / "a.nc")
-    plain, fitted = validated(capsys, file), validated(capsys, file, "--fit", str(tmp_path / "h.nc"))
+    save(replace(wide, record={"generation": "hopper"}), tmp_path / "h.npz")
+    save(replace(wide, record={"generation": "ampere"}), tmp_path / "a.npz")
+    plain, fitted = validated(capsys, file), validated(capsys, file, "--fit", str(tmp_path / "h.npz"))
     assert fitted["rows"][0]["high_s"] > 1.5 * plain["rows"][0]["high_s"]
-    other = validated(capsys, file, "--fit", str(tmp_path / "a.nc"))
+    other = validated(capsys, file, "--fit", str(tmp_path / "a.npz"))
     assert other["overall"]["n"] == 0
     assert "calibrated on ampere, but h100-sxm is of hopper" in other["rows"][0]["unsupported"]
 

@@ -67,7 +67,15 @@ def test_quantiles_come_with_their_error():
     text = "\n".join(report("noisy").lines())
     value, error = with_error(distribution("noisy").quantile(0.95), distribution("noisy").mc_error(0.95))
     assert f"p95   {value} ± {error} s" in text
-    assert "with 99% confidence at least 95% of steps take at most" in text
+
+
+def test_a_guarantee_is_stated_or_its_absence_is_explained():
+    stated = "with 99% confidence at least 95% of steps take at most"
+    assert stated in "\n".join(report().lines())
+    assert report("noisy").guarantee is None
+    lines = report("noisy").lines()
+    assert stated not in "\n".join(lines)
+    assert any("8 randomisations differ too much to bound the 0.95 quantile" in line for line in lines)
 
 
 def test_the_mean_step_is_split_completely():

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from prism_jax.errors import DataError
-from prism_jax.result.guarantee import order_statistic_bound, smallest_sample, upper_bound
+from prism_jax.result.guarantee import independent_bound, order_statistic_bound, randomised_bound, smallest_sample
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,30 @@ def test_order_statistic_covers_as_often_as_promised() -> None:
     assert covered >= stats.binom.ppf(1e-4, 4000, 0.9)
 
 
+def test_bound_of_steps_leaves_half_of_the_misses_over() -> None:
+    steps = np.arange(1000.0)
+    assert independent_bound(steps, 0.95, 0.99).bound_s == order_statistic_bound(steps, 0.95, 0.995).bound_s
+    assert independent_bound(steps, 0.95, 0.99).confidence == 0.99
+    with pytest.raises(DataError, match="103 samples .* 104 can"):
+        independent_bound(np.arange(103.0), 0.95, 0.99)
+
+
+def shifted(shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of eight randomisations of 512 strata of the unit interval, each shifted, and all together; sorted."""
+    batches = (np.arange(512) + 0.5) / 512 + shift[:, None]
+    return np.sort(batches, axis=None), batches
+
+
 def test_bound_from_randomisations_covers_as_often_as_promised() -> None:
-    """Eight randomisations with normal errors, pooled by their mean: Student's t is exact; binomial 1e-4 limits."""
+    """Normal errors of the level, 0.5 % each: Student's t is exact up to the strata; binomial 1e-4 limit from below."""
     rng = np.random.default_rng(1)
-    shift = rng.standard_normal((4000, 8, 1))
-    bounds = [upper_bound(float(s.mean()), s + np.zeros(16), 0.95, 0.99).bound_s for s in shift]
-    low, high = stats.binom.ppf([1e-4, 1 - 1e-4], 4000, 0.99)
-    assert low <= np.sum(np.array(bounds) >= 0.0) <= high
+    bounds = [randomised_bound(*shifted(0.005 * rng.standard_normal(8)), 0.9, 0.99).bound_s for _ in range(4000)]
+    assert np.sum(np.array(bounds) >= 0.9) >= stats.binom.ppf(1e-4, 4000, 0.99)
+
+
+def test_randomisations_that_differ_too_much_bound_nothing() -> None:
+    with pytest.raises(DataError, match="simulate more"):
+        randomised_bound(*shifted(np.linspace(-0.1, 0.1, 8)), 0.95, 0.99)
 
 
 def test_sentence_says_what_is_guaranteed() -> None:

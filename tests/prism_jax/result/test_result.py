@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from prism_jax.errors import DataError
 from prism_jax.result import StepTimeDistribution, StepTimes
-from prism_jax.result.guarantee import order_statistic_bound
+from prism_jax.result.guarantee import independent_bound
 from prism_jax.result.html_table import html_table
 
 
@@ -42,13 +43,14 @@ def test_brute_force_guarantees_by_order_statistic() -> None:
     """Its steps are independent; symmetric samples are not."""
     result = distribution("brute_force")
     bound = result.guarantee(0.95, 0.99)
-    assert bound == order_statistic_bound(result.samples_s, 0.95, 0.99)
+    assert bound == independent_bound(result.samples_s, 0.95, 0.99)
     assert bound.bound_s > result.quantile(0.95)
     assert distribution().guarantee().kind == "randomisations"
 
 
-def test_a_guarantee_beyond_what_order_statistics_can_give_rests_on_the_batches() -> None:
-    assert distribution("brute_force", 800).guarantee(0.999, 0.99).kind == "randomisations"
+def test_a_guarantee_that_too_few_steps_cannot_give_is_refused() -> None:
+    with pytest.raises(DataError, match="800 samples .* can"):
+        distribution("brute_force", 800).guarantee(0.999, 0.99)
 
 
 def test_guarantee_lies_above_the_quantile_and_rises_with_confidence() -> None:
@@ -57,10 +59,13 @@ def test_guarantee_lies_above_the_quantile_and_rises_with_confidence() -> None:
 
 
 def test_interval_is_a_student_interval_around_the_quantile() -> None:
+    """The stated error is half the interval of 95 % over 1.96, but for what interpolation leaves."""
     result = distribution()
-    low, high = result.interval(0.95, 0.9)
+    low, high = result.interval(0.95, 0.95)
     assert (low + high) / 2 == pytest.approx(result.quantile(0.95))
-    assert high - low == pytest.approx(2 * 1.894579 * result.mc_error(0.95), rel=1e-5)  # t of 7 degrees of freedom
+    assert high - low == pytest.approx(2 * 1.959964 * result.mc_error(0.95), rel=0.01)
+    narrow = np.ptp(result.interval(0.95, 0.9))
+    assert (high - low) / narrow == pytest.approx(2.144787 / 1.761310, rel=1e-5)  # t of 14 degrees of freedom
 
 
 def test_a_distribution_answers_as_step_times_do() -> None:

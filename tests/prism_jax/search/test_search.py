@@ -13,6 +13,7 @@ from prism_jax.search import AskTell, search
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.pareto import front
 from prism_jax.search.tail import TailScorer
+from tests.support.files.archives import changed, npy
 
 N_SEED = 6
 
@@ -95,15 +96,67 @@ def test_an_interrupted_search_goes_on_where_it_stopped(study, job, space, tmp_p
     assert search(job, space, top=5, journal=file).candidates == study.candidates
 
 
-def test_a_journal_of_another_search_is_refused(job, space, tmp_path):
+def test_a_journal_of_another_search_is_refused(journal, job, few, tmp_path):
     file = tmp_path / "found.npz"
-    few = replace(space, pp=(1,), cp=(1,))
-    search(job, few, top=2, journal=file)
+    file.write_bytes(journal)
     with pytest.raises(DataError, match="belongs to another search"):
         search(job, few, top=2, journal=file, seed=1)
     file.write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match="not the file of a search"):
         search(job, few, top=2, journal=file)
+
+
+@pytest.fixture(scope="module")
+def few(space):
+    return replace(space, pp=(1,), cp=(1,))
+
+
+@pytest.fixture(scope="module")
+def journal(job, few, tmp_path_factory) -> bytes:
+    file = tmp_path_factory.mktemp("journal") / "found.npz"
+    search(job, few, top=2, journal=file)
+    return file.read_bytes()
+
+
+WRONG = {
+    "no scores": lambda _, arrays: arrays.pop("first/scores"),
+    "no plans": lambda _, arrays: arrays.pop("first/plans"),
+    "no memory": lambda _, arrays: arrays.pop("screen/memory"),
+    "no mark": lambda about, _: about.pop("fingerprint"),
+    "an unknown array": lambda _, arrays: arrays.update({"more/scores": np.zeros(3)}),
+    "an unknown item": lambda _, arrays: arrays.update({"screen/more": np.zeros(3)}),
+    "text": lambda _, arrays: arrays.update({"screen/bound": arrays["screen/bound"].astype(str)}),
+    "whole numbers": lambda _, arrays: arrays.update({"first/scores": np.ones(1, int)}),
+    "fewer plans": lambda _, arrays: arrays.update({"screen/bound": arrays["screen/bound"][1:]}),
+    "a scalar": lambda _, arrays: arrays.update({"screen/reason": np.array(0)}),
+    "unknown reasons": lambda _, arrays: arrays.update({"screen/reason": arrays["screen/reason"] + 100}),
+    "no feasible plan": lambda _, arrays: arrays["screen/bound"].fill(np.nan),
+    "scores that are missing": lambda _, arrays: arrays["first/scores"].fill(np.nan),
+    "scores without end": lambda _, arrays: arrays["64/scores"].fill(np.inf),
+    "scores of nothing": lambda _, arrays: arrays["64/scores"].fill(0.0),
+    "scores of another shape": lambda _, arrays: arrays.update({"64/scores": arrays["final 0/scores"]}),
+    "finalists of another shape": lambda _, arrays: arrays.update({"final 0/scores": arrays["64/scores"]}),
+    "plans that are not there": lambda _, arrays: arrays["64/plans"].fill(1 << 40),
+    "no GPUs": lambda _, arrays: arrays["screen/n_devices"].fill(0),
+    "a pickle": lambda _, arrays: arrays.update({"first/scores": npy(np.array([None], dtype=object))}),
+}
+
+
+@pytest.mark.parametrize("edit", WRONG.values(), ids=WRONG)
+def test_a_journal_that_contradicts_itself_is_refused(edit, journal, job, few, tmp_path):
+    file = tmp_path / "found.npz"
+    file.write_bytes(journal)
+    changed(file, edit)
+    with pytest.raises(DataError, match=r"found\.npz: not the file of a search.*or remove it to start over"):
+        search(job, few, top=2, journal=file)
+
+
+def test_scores_of_other_plans_are_made_again(journal, job, few, tmp_path):
+    file = tmp_path / "found.npz"
+    file.write_bytes(journal)
+    expected = search(job, few, top=2, journal=file).candidates
+    changed(file, lambda _, arrays: arrays.update({"64/plans": arrays["64/plans"][::-1]}))
+    assert search(job, few, top=2, journal=file).candidates == expected
 
 
 def test_the_frame_has_a_row_per_candidate(study):

@@ -10,7 +10,8 @@ TraceFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, or the shipped local_cluster.",
+        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, or the shipped local_cluster. "
+        "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",
     ),
 ]
 Skip = Annotated[

@@ -20,6 +20,7 @@ from ...._typing import Floats, Ints
 from ....errors import DataError
 from ....recorded.trace.op_table import JobShape, OpTable, check_columns
 from ..clocks import Clocks, Meetings, compare_clocks
+from ..op_columns import MAX_ROWS
 from .annotated import annotated_ops, is_annotated
 from .communication import Peers
 from .events import read_profile
@@ -31,7 +32,6 @@ from .place import Place, rank_of, stated_place, world_size_of
 from .spans import RankProfile, What
 
 ANNOTATED, GPU, HOST = "annotated ops", "GPU kernels", "gloo's collectives"
-MAX_OPS = 50_000_000
 NS, US = 1e-9, 1e-6
 
 
@@ -65,7 +65,7 @@ def read_kineto(paths: Sequence[Path]) -> tuple[OpTable, JobShape]:
     """
     if not paths:
         raise DataError("no profile was given. Name one file per rank.")
-    ranks = sorted((_read_rank(Path(path)) for path in paths), key=lambda found: found.rank)
+    ranks = sorted(_read_ranks(paths), key=lambda found: found.rank)
     source = str(paths[0]) if len(paths) == 1 else f"{ranks[0].path.parent} ({len(paths)} profiles)"
     _check_ranks(ranks)
     n_rank = len(ranks)
@@ -87,6 +87,19 @@ def read_kineto(paths: Sequence[Path]) -> tuple[OpTable, JobShape]:
     start, end = clocks.corrected(at, start), clocks.corrected(at, end)
     table = _table(source, job, at, np.array([found.rank for found in ranks]), start, end)
     return replace(table, clock_error_s=clocks.error_s, notes=(*notes, *_clock_notes(clocks, ranks))), job.shape
+
+
+def _read_ranks(paths: Sequence[Path]) -> list[_Rank]:
+    ranks, n_op = [], 0
+    for path in map(Path, paths):
+        ranks.append(_read_rank(path))
+        n_op += len(ranks[-1].ops)
+        if n_op > MAX_ROWS:
+            raise DataError(
+                f"{path}: with it the profiles hold more than {MAX_ROWS:,} ops, which is what fits into 2 GB of memory. "
+                "Record fewer steps or ranks."
+            )
+    return ranks
 
 
 def _read_rank(path: Path) -> _Rank:
@@ -121,8 +134,6 @@ def _check_ranks(ranks: list[_Rank]) -> None:
                 f"{other.path}: rank {other.rank} has to be read from {other.way}, but rank {first.rank} from {first.way}. "
                 "Record all ranks with the same annotations and activities."
             )
-    if sum(len(found.ops) for found in ranks) > MAX_OPS:
-        raise DataError(f"{first.path.parent}: more than {MAX_OPS:,} ops. Record fewer steps or ranks.")
 
 
 def _common_steps(source: str, ranks: list[_Rank]) -> tuple[NDArray[np.int64], list[str]]:

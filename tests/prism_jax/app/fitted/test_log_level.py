@@ -35,7 +35,7 @@ def predicted(_job: Job) -> StepTimeDistribution:
     ("is_mean", "factor", "statistic"), [(False, 10.0 / 8.0, "median"), (True, 10.0 / 9.0, "mean")]
 )
 def test_the_factor_is_measured_over_predicted(job, is_mean, factor, statistic):
-    found = at_log_level(job, LogLevel("steps.nc", replace(LOG, is_mean=is_mean)), predicted)
+    found = at_log_level(job, LogLevel("steps.npz", replace(LOG, is_mean=is_mean)), predicted)
     assert found.job.level == LevelFactor(factor, 0.003)
     assert found.facts is not None
     assert (found.facts.factor, found.facts.statistic, found.facts.n_steps) == (factor, statistic, 500)
@@ -45,7 +45,7 @@ def test_the_factor_is_measured_over_predicted(job, is_mean, factor, statistic):
 
 @pytest.mark.parametrize("step_s", [3.9, 16.1, 10e3])
 def test_a_log_that_is_twice_as_far_off_is_refused_in_words(job, step_s):
-    found = at_log_level(job, LogLevel("steps.nc", replace(LOG, step_s=step_s)), predicted)
+    found = at_log_level(job, LogLevel("steps.npz", replace(LOG, step_s=step_s)), predicted)
     assert found.job is job
     assert found.facts is None
     assert "Is it a log of this job" in found.note
@@ -66,7 +66,7 @@ def test_the_band_is_what_the_log_leaves_open(job):
 
 
 def test_gpus_of_the_log_are_one_draw_of_the_fleet(job):
-    found = at_log_level(job, LogLevel("steps.nc", LOG), predicted).with_fleet(0.004)
+    found = at_log_level(job, LogLevel("steps.npz", LOG), predicted).with_fleet(0.004)
     assert found.facts is not None
     assert found.facts.factor_sd == pytest.approx(1.25 * 0.005)
     assert found.job.level is not None
@@ -82,13 +82,13 @@ def test_gpus_of_the_log_are_one_draw_of_the_fleet(job):
     ],
 )
 def test_why_a_level_is_not_used_is_said(job, found, says):
-    said = _level_of(found, "steps.nc", job)
+    said = _level_of(found, "steps.npz", job)
     assert isinstance(said, str)
-    assert said.startswith("steps.nc: the level of the log is not used")
+    assert said.startswith("steps.npz: the level of the log is not used")
     assert says in said
 
 
 def test_a_log_of_as_many_gpus_or_of_an_unknown_number_is_used(job):
     for n_gpus in (64.0, np.nan):
-        assert isinstance(_level_of(replace(LOG, n_gpus=n_gpus), "steps.nc", job), LogLevel)
-    assert _level_of(None, "fleet.nc", job) is None
+        assert isinstance(_level_of(replace(LOG, n_gpus=n_gpus), "steps.npz", job), LogLevel)
+    assert _level_of(None, "fleet.npz", job) is None

@@ -62,33 +62,33 @@ NET = MeasuredTables(TWICE, (TWICE,) * 24, covers=("all_reduce in a node",))
 
 
 def test_a_job_costs_what_its_tables_say_and_says_which(job):
-    found = with_tables(job, [("k.nc", fit(GEMM))])
+    found = with_tables(job, [("k.npz", fit(GEMM))])
     assert found.job.efficiency.gemm_max == PRESET.gemm_max / 1.2
     assert 1.05 < compute_s(found.job) / compute_s(job) < 1.2
-    assert found.told == ("k.nc: gemm in bf16 of a100-80gb, as measured", "k.nc: a note")
+    assert found.told == ("k.npz: gemm in bf16 of a100-80gb, as measured", "k.npz: a note")
 
 
 def test_tables_of_several_kinds_apply_together(job):
     overlap = constants("slowdown", overlap_slowdown=0.4)
-    found = with_tables(job, [("k.nc", fit(GEMM)), ("o.nc", fit(overlap)), ("n.nc", fit(NET))]).job
+    found = with_tables(job, [("k.npz", fit(GEMM)), ("o.npz", fit(overlap)), ("n.npz", fit(NET))]).job
     assert (found.efficiency.gemm_max, found.efficiency.overlap_slowdown) == (PRESET.gemm_max / 1.2, 0.4)
     before, after = (one.cluster.fabric.collective("all_reduce", 1e6, 1, 8).seconds for one in (job, found))
     assert after == pytest.approx(2.0 * before)
     assert found != job
-    assert found == with_tables(job, [("k.nc", fit(GEMM)), ("o.nc", fit(overlap)), ("n.nc", fit(NET))]).job
+    assert found == with_tables(job, [("k.npz", fit(GEMM)), ("o.npz", fit(overlap)), ("n.npz", fit(NET))]).job
 
 
 def test_a_fit_that_describes_no_cost_changes_nothing(job):
-    found = with_tables(job, [("fleet.nc", fit(None))])
+    found = with_tables(job, [("fleet.npz", fit(None))])
     assert found.job is job
     assert found.told == ()
 
 
 def test_a_table_of_another_device_names_its_file(job):
-    with pytest.raises(DataError, match=r"^--fit k\.nc: kernels of H100"):
-        with_tables(job, [("k.nc", fit(DataError("kernels of H100")))])
-    with pytest.raises(FailedFitError, match=r"k\.nc"):
-        with_tables(job, [("k.nc", fit(FailedFitError("bad", "")))])
+    with pytest.raises(DataError, match=r"^--fit k\.npz: kernels of H100"):
+        with_tables(job, [("k.npz", fit(DataError("kernels of H100")))])
+    with pytest.raises(FailedFitError, match=r"k\.npz"):
+        with_tables(job, [("k.npz", fit(FailedFitError("bad", "")))])
 
 
 @pytest.mark.slow  # fits
@@ -97,7 +97,7 @@ def test_check_names_the_tables_of_a_kept_fit(tmp_path, capsys):
     m, n_, k = (2.0 ** rng.integers(10, 14, n) for _ in range(3))
     seconds = 2.0 * m * n_ * k / (0.6 * 312e12) * np.exp(0.02 * rng.standard_normal(n))
     rows = {"m": m, "n": n_, "k": k, "duration_s": seconds, "dtype": "bf16", "op": "gemm", "gpu": "A100-SXM-80GB"}
-    table, kept, job = tmp_path / "gemm.csv", tmp_path / "k.nc", tmp_path / "job.yaml"
+    table, kept, job = tmp_path / "gemm.csv", tmp_path / "k.npz", tmp_path / "job.yaml"
     lines = [",".join(rows), *(",".join(str(np.broadcast_to(v, n)[i]) for v in rows.values()) for i in range(n))]
     table.write_text("\n".join(lines))
     job.write_text(JOB)
@@ -112,6 +112,6 @@ def test_check_names_the_tables_of_a_kept_fit(tmp_path, capsys):
 
 def test_measured_steps_of_the_site_say_more_than_its_tables(job):
     site = replace(job.effective_calibration, site=np.zeros(job.effective_calibration.n_draw))
-    found = with_tables(replace(job, calibration=site), [("k.nc", fit(GEMM))])
+    found = with_tables(replace(job, calibration=site), [("k.npz", fit(GEMM))])
     assert found.job.efficiency.gemm_max == PRESET.gemm_max
-    assert found.told == ("k.nc: its seconds are not used: the steps that the site was calibrated with say more",)
+    assert found.told == ("k.npz: its seconds are not used: the steps that the site was calibrated with say more",)

@@ -30,14 +30,14 @@ def fitted(*names: str) -> Variability:
 def test_a_fit_of_a_collective_that_the_job_lacks_is_named(tmp_path: Path) -> None:
     sharded = job(tmp_path)
     assert collectives_of(sharded) == ["all_gather"]
-    note = unused_note(fitted("all_reduce"), sharded, "net.nc")
+    note = unused_note(fitted("all_reduce"), sharded, "net.npz")
     assert note is not None
-    assert "net.nc: nothing of this fit applies to the job: the fit is of all_reduce" in note
+    assert "net.npz: nothing of this fit applies to the job: the fit is of all_reduce" in note
     assert note.endswith("and the job runs all_gather")
 
 
 def test_a_fit_with_something_that_applies_is_not_named(tmp_path: Path) -> None:
     sharded = job(tmp_path)
-    assert unused_note(fitted("all_reduce", "all_gather"), sharded, "net.nc") is None
-    assert unused_note(fitted("all_reduce", "gemm"), sharded, "net.nc") is None
-    assert unused_note(Variability(), sharded, "net.nc") is None
+    assert unused_note(fitted("all_reduce", "all_gather"), sharded, "net.npz") is None
+    assert unused_note(fitted("all_reduce", "gemm"), sharded, "net.npz") is None
+    assert unused_note(Variability(), sharded, "net.npz") is None

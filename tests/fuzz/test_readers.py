@@ -1,0 +1,66 @@
+"""Whatever becomes of a file, reading it ends well or in one error that names the file, in time and within memory."""
+
+from __future__ import annotations
+
+import resource
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from prism_jax.errors import PrismError
+from tests.fuzz.changes import changed
+from tests.fuzz.readers import READERS, Reader
+
+N_FAST, N_SLOW = 200, 20_000  # of each reader; of all together
+MOST_S = 10.0
+MOST_BYTES = 2e9
+QUIET = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
+
+
+def ends_well(reader: Reader, file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reader.use(file)
+    except PrismError as error:
+        assert file.name in str(error), f"no file: {error}"
+
+
+def fuzz(reader: Reader, folder: Path, n: int) -> None:
+    whole = st.sampled_from(reader.seeds).flatmap(changed)
+
+    @settings(
+        max_examples=n,
+        derandomize=True,
+        database=None,
+        deadline=1000.0 * MOST_S,
+        suppress_health_check=QUIET,
+    )
+    @given(whole)
+    def run(content: bytes) -> None:
+        ends_well(reader, folder / reader.file, content)
+
+    run()
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_valid_files_are_read(reader: Reader, tmp_path: Path) -> None:
+    for content in reader.seeds:
+        (tmp_path / reader.file).write_bytes(content)
+        reader.use(tmp_path / reader.file)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_damaged_files_are_read_or_refused(reader: Reader, tmp_path: Path) -> None:
+    fuzz(reader, tmp_path, N_FAST)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_many_damaged_files(reader: Reader, tmp_path: Path) -> None:
+    fuzz(reader, tmp_path, N_SLOW // len(READERS))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_BYTES

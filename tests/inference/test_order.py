@@ -1,0 +1,107 @@
+"""The order of the rows of a table never changes what is fitted: the data of every model are the same to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference.fit import measured
+from inference.models import model_named
+from inference.order import in_one_order
+from tests.inference.models.test_kernels import simulated as kernels
+from tests.inference.models.test_overlap import simulated as overlap
+
+
+def fleet() -> pd.DataFrame:
+    """16 GPUs on 4 nodes, runs that nodes share, two kernels, a clock, disturbed runs and rows that are equal."""
+    rng = np.random.default_rng(0)
+    gpu, run, kernel = (part.ravel() for part in np.mgrid[:16, :6, :2])
+    far = np.where(rng.random(gpu.size) < 0.03, 0.2, 0.0)
+    log_s = 0.02 * rng.standard_normal(16)[gpu] + 0.01 * rng.standard_normal((4, 6))[gpu // 4, run] + far
+    log_s = log_s + 0.002 * rng.standard_normal(gpu.size)
+    names = {"gpu": [f"g{i}" for i in gpu], "node": [f"n{i // 4}" for i in gpu], "run": run}
+    clock = 1400.0 + 10.0 * rng.standard_normal(gpu.size)
+    return pd.DataFrame(
+        {**names, "kernel": np.array(["a", "b"])[kernel], "duration_s": np.exp(log_s), "clock_mhz": clock}
+    )
+
+
+def steps() -> pd.DataFrame:
+    """24 runs of 60 numbered steps."""
+    rng = np.random.default_rng(1)
+    run, step = (part.ravel() for part in np.mgrid[:24, :60])
+    duration_s = 0.5 * np.exp((0.004 + 0.002 * (run % 8)) * rng.standard_normal(run.size))
+    labels = {"run": run, "system": run // 3, "benchmark": run // 12, "n_gpus": 8.0 * 2 ** (run // 3 % 3)}
+    return pd.DataFrame({**labels, "step": step, "duration_s": duration_s})
+
+
+def collectives() -> pd.DataFrame:
+    """All-reduces of 16 GPUs, three repeats of every size."""
+    rng = np.random.default_rng(2)
+    size = np.repeat(2.0 ** np.arange(10, 31), 3)
+    seconds = (20e-6 + size / 4e11) * np.exp(0.02 * rng.standard_normal(size.size))
+    return pd.DataFrame(
+        {"collective": "all_reduce", "n_ranks": 16, "n_nodes": 2, "size_bytes": size, "duration_s": seconds}
+    )
+
+
+TABLES = {
+    "fleet": fleet,
+    "steps": steps,
+    "collectives": collectives,
+    "kernels": lambda: kernels(0),
+    "overlap": lambda: overlap(0, prob=0.3, by_feature=0.5),
+}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values of a field are equal to the last bit."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[name], other[name]) for name in one)
+    if hasattr(one, "__dataclass_fields__"):
+        return all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    if isinstance(one, np.ndarray):
+        return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    return one == other
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_order_of_rows_does_not_change_the_data_of_a_fit(name: str) -> None:
+    frame, model = TABLES[name](), model_named(name)
+    first, other = (
+        model.prepare(measured(table, model).frame) for table in (frame, frame.sample(frac=1.0, random_state=3))
+    )
+    assert [f.name for f in fields(first) if not same(getattr(first, f.name), getattr(other, f.name))] == []
+
+
+def test_order_of_files_does_not_change_the_data_of_a_fit(tmp_path: Path) -> None:
+    frame, model = fleet(), model_named("fleet")
+    files = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    frame[:60].to_csv(files[0], index=False)
+    frame[60:].to_csv(files[1], index=False)
+    first, other = (model.prepare(measured(paths, model).frame) for paths in (files, files[::-1]))
+    assert [f.name for f in fields(first) if not same(getattr(first, f.name), getattr(other, f.name))] == []
+
+
+def test_steps_without_numbers_keep_the_order_of_the_file() -> None:
+    """Their order is the order of time."""
+    frame = steps().drop(columns="step")
+    kept = measured(frame, "steps").frame
+    np.testing.assert_array_equal(kept["duration_s"].to_numpy(), frame["duration_s"].to_numpy())
+
+
+def test_blank_values_and_many_texts_are_ordered_too() -> None:
+    """More combinations of texts than a 62-bit number holds."""
+    rng = np.random.default_rng(4)
+    n = 3000
+    texts = {f"t{i}": [f"v{v}" for v in rng.permutation(n)] for i in range(8)}
+    frame = pd.DataFrame({**texts, "x": rng.random(n)})
+    frame.loc[::7, "t0"] = np.nan
+    frame.loc[::5, "x"] = np.nan
+    shuffled = frame.sample(frac=1.0, random_state=5)
+    pd.testing.assert_frame_equal(in_one_order(frame), in_one_order(shuffled))

@@ -1,0 +1,67 @@
+"""The data of every model say the axes of all their arrays, and come back from a file."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference.engine.pytree import values
+from inference.models import model_named
+from inference.schema import built, check_axes
+from prism_jax.errors import DataError
+from tests.inference.models import test_kernels, test_overlap, test_steps
+from tests.inference.models.collectives import test_collectives
+from tests.inference.models.fleets import fleet_table
+
+TABLES: dict[str, Any] = {
+    "fleet": lambda: fleet_table(np.random.default_rng(3), n_node=5, gpus_per_node=4),
+    "steps": lambda: test_steps.simulated(12, seed=1),
+    "collectives": lambda: test_collectives.table(scales=(8, 16, 64)),
+    "kernels": lambda: test_kernels.simulated(0),
+    "overlap": lambda: test_overlap.simulated(0, prob=0.5, by_feature=4.0),
+}
+
+
+@pytest.fixture(scope="module", params=TABLES)
+def data(request: pytest.FixtureRequest) -> Any:
+    return model_named(request.param).prepare(TABLES[request.param]())
+
+
+def of_axes(data: Any) -> set[str]:
+    return {name for names in data.AXES.values() for name in names.split()}
+
+
+def test_every_array_has_axes(data: Any):
+    assert {name for name, value in values(data).items() if isinstance(value, np.ndarray)} <= of_axes(data)
+    assert of_axes(data) <= {field.name for field in fields(data)}
+
+
+def test_data_of_a_model_are_as_they_say(data: Any):
+    given = {
+        name: value.astype(str) if isinstance(value, np.ndarray) and value.dtype.kind == "O" else value
+        for name, value in values(data).items()
+    }
+    assert type(built(type(data), given)) is type(data)
+
+
+def test_a_longer_array_is_noticed_wherever_another_has_its_axis(data: Any):
+    for axes, names in data.AXES.items():
+        for name in names.split() if len(names.split()) > 1 else ():
+            value = getattr(data, name)
+            more = np.zeros((1, *np.shape(value)[1:]), getattr(value, "dtype", str))
+            longer = (*value, "") if isinstance(value, tuple) else np.concatenate([value, more])
+            with pytest.raises(DataError, match="values, but there are"):
+                check_axes(replace(data, **{name: longer}))
+            if isinstance(value, np.ndarray):
+                with pytest.raises(DataError, match="axes, but it must have"):
+                    check_axes(replace(data, **{name: value[..., None]}))
+        if "->" in axes:
+            for place in (-2, 1 << 40):
+                wrong = getattr(data, names).copy()
+                if wrong.size:
+                    wrong.flat[0] = place
+                    with pytest.raises(DataError, match=f"{names} points at what is not there"):
+                        check_axes(replace(data, **{names: wrong}))
