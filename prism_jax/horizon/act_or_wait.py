@@ -3,7 +3,7 @@
 Nobody knows how long a phase lasts. Whoever acts at that moment pays at most twice what the best decision in hindsight would
 have cost (and the loss of one step), and no rule without a forecast promises less.
 
-Source: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching" (1988); for slow phases of training jobs, arXiv:2410.12588.
+Source: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching" (1988); for slow phases of jobs, arXiv:2410.12588.
 """
 
 from __future__ import annotations
