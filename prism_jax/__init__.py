@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .app.check import check_job as check_job, peak_memory as peak_memory
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.fitted.load_fits import load_fits as load_fits
+    from .app.horizon.run import predict_run as predict_run
     from .app.new_job import write_new_job as write_new_job
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
@@ -90,6 +91,7 @@ _HOME = {
     "predict": "app.predict",
     "predict_many": "app.predict",
     "predict_job": "recorded.unseen_steps",
+    "predict_run": "app.horizon.run",
     "predict_trace": "app.trace.predict",
     "presets": "",
     "replay_trace": "app.trace.info",

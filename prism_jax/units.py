@@ -24,7 +24,17 @@ UNITS: dict[str, dict[str, float]] = {
     "memory": _INFORMATION,
     "bandwidth": {f"{unit}/s": factor for unit, factor in _INFORMATION.items()} | _BIT_RATES,
     "compute rate": {f"{p}{u}": f for p, f in _DECIMAL.items() for u in ("FLOP/s", "FLOPS")},
-    "time": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0},
+    "time": {
+        "s": 1.0,
+        "ms": 1e-3,
+        "us": 1e-6,
+        "µs": 1e-6,
+        "μs": 1e-6,
+        "ns": 1e-9,
+        "min": 60.0,
+        "h": 3600.0,
+        "d": 86400.0,
+    },
     "power": {f"{prefix}W": factor for prefix, factor in _DECIMAL.items()},
 }
 EXAMPLE = {

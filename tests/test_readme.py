@@ -41,6 +41,7 @@ FASTER = {  # start of a command -> options that make it small
     "predict llama3_405b_16384 --fit": "--set model=llama-3-8b --set plan.pp=1 --set plan.schedule=1f1b"
     " --set plan.virtual_stages=1 --set plan.dp=2 --set plan.global_batch=2 --samples 8 --force",
     "validate steps many_runs.csv": "--deterministic",
+    "job": "--worlds 200",
     "search": "--space space.yaml",
     "place": "--set plan.dp=2 --set plan.global_batch=32",
 }

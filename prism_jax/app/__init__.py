@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         run_fit as run_fit,
     )
     from .fitted.load_fits import load_fits as load_fits
+    from .horizon.run import predict_run as predict_run, run_horizon as run_horizon
     from .new_job import write_new_job as write_new_job
     from .place import place_nodes as place_nodes, run_placement as run_placement
     from .predict import (
@@ -84,11 +85,13 @@ _HOME = {
     "predict": "predict",
     "predict_many": "predict",
     "predict_trace": "trace.predict",
+    "predict_run": "horizon.run",
     "read_fit": "fit",
     "replay_trace": "trace.info",
     "report_fit": "fit",
     "run_calibration": "calibrate",
     "run_fit": "fit",
+    "run_horizon": "horizon.run",
     "run_placement": "place",
     "run_prediction": "predict",
     "run_search": "search",

@@ -22,6 +22,7 @@ from .verbosity import VERBOSITY, say
 HERE = "prism_jax.cli.commands"
 SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
+    ("job", "job:job", "Predict when a training run is done: failures, checkpoints, slow phases, deadline."),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     ("init", "init:init", "Write a commented job file to start from."),

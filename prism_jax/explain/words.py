@@ -17,6 +17,10 @@ _WORDS = {
     "reduce_scatter": "reduce-scatter",
     "all_to_all": "all-to-all",
     "p2p": "send/receive",
+    "useful": "useful steps",
+    "failure": "failures, until noticed and nodes are back",
+    "rework": "rework of lost steps",
+    "restart": "restart, load, warm-up",
     "gemm+attention+memory": "GPUs (all compute)",
 }
 

@@ -4,7 +4,10 @@ Work is done in intervals of D seconds, each followed by a checkpoint that block
 λ per second, loses the interval and costs an outage of R seconds, in which the next interruption may strike. Every interval
 starts anew:
 
-    E[T] = W / D · e^{λR} (e^{λ(D + w)} - 1) / λ
+    E[T] = W / D · e^{λR} (e^{λ(D + w)} - 1) (1 / λ + N)
+
+where N is the time until an interruption is noticed, in which no other can strike. A checkpoint that takes b seconds more behind
+the steps until it can be loaded costs what an outage longer by b costs (b at most D + w).
 
 Source: Young (1974) and Daly (2006, "A higher order estimate of the optimum checkpoint interval") expand this form for small
 λ(D + w); first-order lines in λ turn negative where it says a few percent. Functions take NumPy or JAX arrays of one shape,
@@ -20,7 +23,7 @@ from .._core.arrays import namespace
 N_NEWTON = 8  # quadratic from a start that is exact for short and for long intervals: float64 is reached after six
 
 
-def expected_time(work: Any, interval: Any, blocking: Any, outage: Any, rate: Any) -> Any:
+def expected_time(work: Any, interval: Any, blocking: Any, outage: Any, rate: Any, noticed: Any = 0.0) -> Any:
     """Expected wall time of `work`; infinite where an interval is not to be finished in practice.
 
     Args:
@@ -29,19 +32,20 @@ def expected_time(work: Any, interval: Any, blocking: Any, outage: Any, rate: An
         blocking: that training waits for a checkpoint.
         outage: from an interruption to the first new step.
         rate: interruptions per time.
+        noticed: from an interruption to the outage.
 
     Example:
         >>> round(expected_time(100.0, 1.0, 0.05, 0.2, 0.02), 2)
         106.53
     """
-    xp = namespace(work, interval, blocking, outage, rate)
+    xp = namespace(work, interval, blocking, outage, rate, noticed)
     span = interval + blocking
-    return work / interval * span * xp.exp(rate * outage) * growth(rate * span)
+    return work / interval * span * xp.exp(rate * outage) * growth(rate * span) * (1.0 + rate * noticed)
 
 
-def useful_share(interval: Any, blocking: Any, outage: Any, rate: Any) -> Any:
+def useful_share(interval: Any, blocking: Any, outage: Any, rate: Any, noticed: Any = 0.0) -> Any:
     """Share of the wall time that goes into work that is kept (ETTR)."""
-    return 1.0 / expected_time(1.0, interval, blocking, outage, rate)
+    return 1.0 / expected_time(1.0, interval, blocking, outage, rate, noticed)
 
 
 def growth(exponent: Any) -> Any:

@@ -7,6 +7,7 @@ from .figure import figure_bytes as figure_bytes
 from .fit import plot_fit as plot_fit
 from .placement import plot_placement as plot_placement
 from .prediction import plot_prediction as plot_prediction
+from .run import plot_run as plot_run, plot_unknown_run as plot_unknown_run
 from .slow_phases import plot_slow_phases as plot_slow_phases
 from .step_time import plot_step_time as plot_step_time
 from .study import plot_study as plot_study

@@ -25,7 +25,7 @@ def plot_breakdown(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     parts = {name: value for name, value in explanation.breakdown_s.items() if abs(value) >= SMALLEST_SHARE * whole_s}
     digits = max(2, 2 - int(np.floor(np.log10(whole_s))))
     labels = {name: f"{value:.{digits}f} s  {value / whole_s:.1%}" for name, value in parts.items()}
-    _bars(ax, parts, labels)
+    plot_bars(ax, parts, labels)
     ax.set_xlabel("seconds of the mean step, average GPU")
     return ax
 
@@ -37,14 +37,14 @@ def plot_owners(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
     scale, unit = (1e3, "ms") if largest_s < 1.0 else (1.0, "s")
     ranked = sorted(explanation.p95_owner_s.items(), key=lambda item: -item[1])[:MOST_OWNERS]
     owners = {name: scale * value for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest_s > 0.0}
-    _bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
+    plot_bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
     seconds = "milliseconds" if unit == "ms" else "seconds"
     fleet = f"{explanation.allocation.share:.0%} of the variance is which GPUs the job gets"
     ax.set_xlabel(f"{seconds} off p95 if it did not vary\n({fleet})" if owners else "nothing varies")
     return ax
 
 
-def _bars(ax: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -> None:
+def plot_bars(ax: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -> None:
     """One bar per entry, largest on top; room on the right for the texts."""
     names = sorted(values, key=lambda name: values[name])
     ax.barh([words(name) for name in names], [values[name] for name in names], color=[colour(name) for name in names])

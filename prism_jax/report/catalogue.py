@@ -19,6 +19,7 @@ MODULES = (
     "fit",
     "placement",
     "prediction",
+    "run",
     "site",
     "study",
     "trace",

@@ -117,12 +117,15 @@ def _compiled(n_device: int, n_column: int, backend: str) -> Any:
     mesh = Mesh(np.array(jax.devices()[:n_device]), ("device",))
     split, whole = PartitionSpec("device"), PartitionSpec()
     sharded = jax.shard_map(run, mesh=mesh, in_specs=(whole, whole, split), out_specs=split, check_vma=False)
-    return jax.jit(sharded, compiler_options=_compiler_options(backend))
+    return jax.jit(sharded, compiler_options=compiler_options(backend))
 
 
 @lru_cache(maxsize=1)
-def _compiler_options(backend: str) -> dict[str, Any] | None:
-    """XLA:CPU prefers 256-bit vectors; 512-bit ones are 1.2-1.5 times as fast here where the processor has them."""
+def compiler_options(backend: str) -> dict[str, Any] | None:
+    """Options of programs that draw many random numbers.
+
+    XLA:CPU prefers 256-bit vectors; 512-bit ones are 1.2-1.5 times as fast here where the processor has them.
+    """
     if backend != "cpu" or not os.path.exists("/proc/cpuinfo"):
         return None
     with open("/proc/cpuinfo", encoding="ascii", errors="ignore") as file:

@@ -11,12 +11,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from prism_jax._typing import Floats
+from prism_jax.horizon.steps import variance_of_sum
 
 from ...model import Draws
 from .conditional import Query, conditional, left_out_errors
 from .data import RUN_DOF, StepsData, log2_gpus
 from .runs import LABELS, gpu_class
-from .shape import moments, quantile, variance_of_sum
+from .shape import moments, quantile
 
 MIN_DONORS = 40  # configurations of a kind whose errors are resampled, two below the 5 % quantile; else all kinds serve
 FEW = 15  # in all; below it errors are Normal

@@ -86,12 +86,3 @@ def lag_one(relative: Floats) -> float:
     if relative.size < 3 or np.ptp(relative) == 0.0:
         return 0.0
     return float(np.clip(np.corrcoef(score[1:], score[:-1])[0, 1], -0.95, 0.95))
-
-
-def variance_of_sum(variance: float, ar1: float, n_steps: int) -> float:
-    """Variance of the sum of `n_steps` values with lag-k correlation `ar1^k`.
-
-    Notes: `variance * (n (1 + r) / (1 - r) - 2 r (1 - r^n) / (1 - r)^2)`.
-    """
-    r = ar1
-    return variance * (n_steps * (1.0 + r) / (1.0 - r) - 2.0 * r * (1.0 - r**n_steps) / (1.0 - r) ** 2)

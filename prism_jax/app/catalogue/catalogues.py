@@ -200,6 +200,19 @@ def variabilities() -> Catalogue:
     return Catalogue(preset_names(), columns, row, lambda name: asdict(preset(name)))
 
 
+def reliabilities() -> Catalogue:
+    """What interrupts jobs: published failure counts and rates."""
+    from ...horizon.catalog import preset, preset_names
+
+    def row(name: str) -> Sequence[str]:
+        found = preset(name)
+        mttf = [f"{found.mttf_h(n_gpus, 8):.3g}" for n_gpus in (1024, 16384, 131072)]
+        return name, *mttf, ", ".join(one.cause for one in (*found.hazards, *found.slow_phases)), found.source
+
+    columns = ("reliability", "MTTF h, 1,024 GPUs", "16,384", "131,072", "causes", "source")
+    return Catalogue(preset_names(), columns, row, lambda name: asdict(preset(name)))
+
+
 def kernels() -> Catalogue:
     """Classes of compute kernels: the parts of a step's compute, and of a variability section."""
     from ...kernels import KERNEL_CLASSES
@@ -301,6 +314,7 @@ CATALOGUES: Mapping[str, Callable[[], Catalogue]] = {
     "frameworks": frameworks,
     "objectives": objectives,
     "variability": variabilities,
+    "reliability": reliabilities,
     "kernels": kernels,
     "families": families,
     "traces": traces,

@@ -16,7 +16,6 @@ from inference.models.steps.shape import (
     quantile,
     ratios,
     shape_of,
-    variance_of_sum,
 )
 
 
@@ -51,13 +50,6 @@ def test_moments_and_cdf_are_those_of_normal_steps():
     assert variance == pytest.approx(1e-4, rel=0.06)  # tails are exponential, not Normal
     values = np.sort(steps / np.median(steps))
     assert ks_distance(values, cdf(shape, values)) < 0.01
-
-
-@pytest.mark.parametrize("ar1", [-0.5, 0.0, 0.3, 0.9])
-@pytest.mark.parametrize("n_steps", [1, 2, 7, 60])
-def test_variance_of_a_sum_is_the_sum_of_covariances(ar1: float, n_steps: int):
-    lag = np.abs(np.subtract.outer(np.arange(n_steps), np.arange(n_steps)))
-    assert variance_of_sum(2.0, ar1, n_steps) == pytest.approx(2.0 * (ar1**lag).sum(), rel=1e-9)
 
 
 def test_lag_one_finds_the_autocorrelation():

@@ -62,6 +62,10 @@ def cases() -> dict[str, Case]:
             ["predict", "job.yaml", "--samples", "64", "--slowdowns", "gpus.csv"],
             lambda: pj.explain_step("job.yaml", n_samples=64, slowdowns="gpus.csv"),
         ),
+        "run": Case(
+            ["job", "job.yaml", "--steps", "100000", "--mtbf", "30h", "--worlds", "200"],
+            lambda: pj.predict_run("job.yaml", n_steps=100_000, mtbf_h=30.0, n_worlds=200),
+        ),
         "study": Case(["search", "job.yaml", "--top", "2"], lambda: pj.search_plans("job.yaml", top=2)),
         "sizes": Case(
             ["search", "job.yaml", "--gpus", "8", "--gpus", "16", "--price", "2.5"],

@@ -1,0 +1,106 @@
+"""What a checkpoint costs: seconds that training waits, seconds until it can be loaded, seconds to load it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from ..job import Job
+
+GB = 1e9
+BYTES_PER_PARAM = (
+    14.0  # bf16 weights, fp32 master weights and two moments of Adam; BLOOM's 2.3 TB are 13.1 per parameter
+)
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A place that checkpoints are written to.
+
+    Attributes:
+        name: what a report calls it: "memory", "disk", "object".
+        gb_per_s_node, gb_per_s_cluster: that a node can write or read, and that all can together; GB, 1e9 bytes.
+        waits: whether training stands still while this tier is written.
+
+    Raises:
+        SpecError: a rate is not positive.
+    """
+
+    name: str
+    gb_per_s_node: float
+    gb_per_s_cluster: float = float("inf")
+    waits: bool = True
+
+    def __post_init__(self) -> None:
+        for field in ("gb_per_s_node", "gb_per_s_cluster"):
+            if not getattr(self, field) > 0.0:
+                raise SpecError.of(Problem(field, f"{getattr(self, field):g}, but it must be above 0"), self.name)
+
+    def seconds(self, n_bytes: float, n_writer: int) -> float:
+        """To write or read `n_bytes` from `n_writer` nodes."""
+        return n_bytes / (GB * min(n_writer * self.gb_per_s_node, self.gb_per_s_cluster))
+
+
+MEMORY = Tier(
+    "memory", 10.0
+)  # GPU to pinned host memory: 8 GPUs over PCIe, less what dlrover's 0.5 s for 18 GB leave open
+DISK = Tier("disk", 1.2, 2000.0)  # BLOOM: 2.3 TB in 40 s from 48 nodes; Llama 3: 2 TB/s sustained by all (2407.21783)
+BEHIND = (MEMORY, replace(DISK, waits=False))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Checkpoints of a job.
+
+    Attributes:
+        blocking_s: that training waits for one.
+        background_s: after that, until it can be loaded; an interruption before loses one interval more.
+        load_s: to load it.
+        interval_s: of work between two; None: the best one by the exact form.
+        source: where the seconds are from.
+
+    Raises:
+        SpecError: seconds are negative, or the interval is not positive.
+    """
+
+    blocking_s: float
+    background_s: float = 0.0
+    load_s: float = 0.0
+    interval_s: float | None = None
+    source: str = "stated"
+
+    def __post_init__(self) -> None:
+        for name in ("blocking_s", "background_s", "load_s"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                problem = Problem(name, f"{getattr(self, name):g}, but it must be finite and at least 0")
+                raise SpecError.of(problem, "checkpoint")
+        if self.interval_s is not None and not 0.0 < self.interval_s < float("inf"):
+            problem = Problem("interval_s", f"{self.interval_s:g}, but it must be finite and above 0")
+            raise SpecError.of(problem, "checkpoint")
+
+    @classmethod
+    def of_bytes(
+        cls, n_bytes: float, n_writer: int, tiers: Sequence[Tier] = (DISK,), interval_s: float | None = None
+    ) -> Checkpoint:
+        """From its size, the nodes that write it, and the tiers that it passes, nearest first; loaded from the last.
+
+        Raises:
+            SpecError: no tier, no bytes, or no writer.
+        """
+        if not tiers or not n_bytes > 0.0 or n_writer < 1:
+            text = f"{n_bytes:g} bytes, {n_writer} writers, {len(tiers)} tiers: each must be above 0"
+            raise SpecError.of(Problem("", text), "checkpoint")
+        seconds = [tier.seconds(n_bytes, n_writer) for tier in tiers]
+        waits = sum(s for s, tier in zip(seconds, tiers, strict=True) if tier.waits)
+        words = ", then ".join(tier.name for tier in tiers)
+        source = f"{n_bytes / GB:,.0f} GB from {n_writer:,} nodes to {words}"
+        return cls(waits, sum(seconds) - waits, seconds[-1], interval_s, source)
+
+
+def checkpoint_bytes(job: Job) -> float:
+    """Bytes of weights, master weights and optimizer state of a job."""
+    return BYTES_PER_PARAM * job.model.n_params()

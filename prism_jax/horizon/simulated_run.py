@@ -1,0 +1,136 @@
+"""A training run as inputs of the event simulation, and its worlds as an outcome."""
+
+from __future__ import annotations
+
+import numpy as np
+from jax import Array
+from scipy.special import gamma
+
+from .._typing import Floats
+from ..errors import SpecError
+from ..graph.random import key_words
+from .events import Setting, Shape, SlowArrays, Threats, Worlds, simulate
+from .outcome import RunOutcome
+from .reliability import HOUR_S, Hazard
+from .run import TrainingRun
+from .spares import n_down_law
+
+SLOTS = (2, 4, 8, 16, 32, 64, 128, 256)
+MOST_EVENTS = 200_000  # of a world, on average
+LEAST_SHARE = 1e-3  # of the time in kept steps; below, a job does not end in practice
+RARELY = 1e-6  # that more groups are in repair than there are slots
+
+
+def simulated_run(run: TrainingRun, *, key: Array, n_world: int = 10_000) -> RunOutcome:
+    """The run in `n_world` worlds: each draws its rates, the level and the sum of its steps, and then its events.
+
+    Raises:
+        SpecError: the job makes no progress worth speaking of.
+    """
+    _check_progress(run)
+    rng = np.random.default_rng(np.asarray(key_words(key)).tolist())
+    hazards = _in_order(run)
+    n_constant = sum(hazard.shape == 1.0 for hazard in hazards)
+    score = rng.standard_normal((len(hazards), n_world))
+    level = np.ones(n_world) if run.level is None else np.quantile(run.level, rng.random(n_world))
+    work_s = run.steps.draws_s(run.n_steps, n_world, rng) * level
+    rate_s = _rates(run, hazards)[:, None] * np.exp(np.array([[h.log_sd] for h in hazards]).reshape(-1, 1) * score)
+    worlds = _worlds(run, hazards, rate_s, work_s)
+    shape = Shape(n_constant, len(run.reliability.slow_phases), _slots(run), run.recovery.policy == "shrink")
+    found = simulate(worlds, _setting(run, hazards), shape, key)
+    if not np.isfinite(found.clock_s).all():
+        raise SpecError(_no_progress(run))
+    n_interval = np.asarray(worlds.n_interval, float)
+    useful_s = run.n_steps * run.steps.noise_free_s * level
+    seconds = {
+        "useful": useful_s,
+        "stragglers": work_s - useful_s,
+        "slow_phases": found.seconds["slow_s"],
+        "checkpoint": n_interval * run.checkpoint.blocking_s,
+        "failure": found.seconds["detection_s"] + found.seconds["waiting_s"],
+        "rework": found.seconds["rework_s"],
+        "restart": found.seconds["restart_s"],
+        "planned_stops": n_interval * np.asarray(worlds.planned_s),
+    }
+    expected_s = run.expected_s(rate_s=rate_s.sum(axis=0), step_factor=work_s / (run.n_steps * run.steps.mean_s))
+    time_s = np.sum(list(seconds.values()), axis=0)
+    return RunOutcome(time_s, seconds, found.seconds["waiting_s"], found.n_failure, found.clock_s, expected_s)
+
+
+def _check_progress(run: TrainingRun) -> None:
+    expected_s = run.expected_s()
+    share = run.n_steps * run.steps.mean_s / expected_s
+    if not share >= LEAST_SHARE or not expected_s * run.rate_s <= MOST_EVENTS:
+        raise SpecError(_no_progress(run))
+    onsets = sum(phase.rate_h(run.n_gpus, run.node_size) for phase in run.reliability.slow_phases)
+    if not expected_s * onsets / HOUR_S <= MOST_EVENTS:
+        text = f"slow phases begin {expected_s * onsets / HOUR_S:.2g} times; at most {MOST_EVENTS:,} are simulated"
+        raise SpecError(f"{text}. Join frequent short phases into the variability of the step.")
+
+
+def _no_progress(run: TrainingRun) -> str:
+    cycle_s = run.interval_s + run.checkpoint.blocking_s + run.outage_s
+    return (
+        f"the job hardly makes progress: interruptions come every {1.0 / run.rate_s:,.4g} s on average, and restart, interval "
+        f"and checkpoint take {cycle_s:,.4g} s; it would be interrupted {run.expected_s() * run.rate_s:.2g} times. Shorten the "
+        "interval or the restart, or check the rates."
+    )
+
+
+def _in_order(run: TrainingRun) -> list[Hazard]:
+    """Hazards that can strike, those of constant rate in front; one that never does where there is none."""
+    found = [hazard for hazard in run.reliability.hazards if hazard.rate_h(run.n_gpus, run.node_size) > 0.0]
+    return sorted(found, key=lambda hazard: hazard.shape != 1.0) or [Hazard("none")]
+
+
+def _rates(run: TrainingRun, hazards: list[Hazard]) -> Floats:
+    return np.array([hazard.rate_h(run.n_gpus, run.node_size) / HOUR_S for hazard in hazards])
+
+
+def _worlds(run: TrainingRun, hazards: list[Hazard], rate_s: Floats, work_s: Floats) -> Worlds:
+    """Intervals are whole steps, the first of them what is left over."""
+    n_interval = -(-run.n_steps // run.interval_steps)
+    first = run.n_steps - (n_interval - 1) * run.interval_steps
+    step_s = work_s / run.n_steps
+    same = np.ones_like(work_s)
+    warmup_s = run.recovery.warmup_s(1.0) * step_s + run.checkpoint.load_s
+    mean_life = np.array([gamma(1.0 + 1.0 / hazard.shape) for hazard in hazards])[:, None]
+    with np.errstate(divide="ignore"):
+        scale_s = 1.0 / (rate_s * mean_life)
+    return Worlds(
+        scale_s=scale_s,
+        n_interval=np.full(len(work_s), n_interval),
+        interval_s=run.interval_steps * step_s,
+        first_s=first * step_s,
+        checkpoint_s=run.checkpoint.blocking_s * same,
+        planned_s=run.recovery.planned_share * run.n_steps / n_interval * step_s,
+        background_s=run.checkpoint.background_s * same,
+        restart_s=run.recovery.restart_s + warmup_s,
+        swap_s=run.recovery.quickest_s() + warmup_s,
+    )
+
+
+def _setting(run: TrainingRun, hazards: list[Hazard]) -> Setting:
+    phases = run.reliability.slow_phases
+
+    def figures(items: object, name: str) -> Floats:
+        return np.array([getattr(item, name) for item in items], float)  # type: ignore[attr-defined]
+
+    names = ("shape", "noticed_s", "nodes_lost", "repair_s", "repair_log_sd")
+    between_s = [HOUR_S / max(phase.rate_h(run.n_gpus, run.node_size), 1e-12) for phase in phases]
+    slow = SlowArrays(
+        np.array(between_s),
+        figures(phases, "slowdown") - 1.0,
+        *(figures(phases, name) for name in ("slowdown_log_sd", "duration_s", "duration_log_sd")),
+    )
+    threats = Threats(*(figures(hazards, name) for name in names))
+    return Setting(threats, slow, np.array(float(run.n_node)), np.array(float(run.n_spare)))
+
+
+def _slots(run: TrainingRun) -> int:
+    """Groups of nodes that may be in repair at once, one more for the group that is being waited for."""
+    law = n_down_law(run.reliability, run.n_gpus, run.node_size, run.n_spare)
+    if len(law) == 1:
+        return 0
+    most = int(np.searchsorted(np.cumsum(law), 1.0 - RARELY)) + 2
+    return next((slots for slots in SLOTS if slots >= most), SLOTS[-1])

@@ -1,0 +1,131 @@
+"""The time of K steps of one fleet: what persists multiplies K, what drifts fades, what is independent averages out.
+
+With a step's spread s, its part r that persists (which GPUs and nodes the fleet has), and a part a that drifts with lag-k
+correlation ρ^k:
+
+    Var[sum of K] = K² r² + a² (K (1 + ρ)/(1 - ρ) - 2ρ (1 - ρ^K)/(1 - ρ)²) + K (s² - r² - a²)
+
+K independent draws, K s², are far too narrow: of a million steps nothing but r is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._typing import Floats
+from ..result import AllocationSpread, StepTimeDistribution
+from ..variability.tree import Variability
+
+if TYPE_CHECKING:
+    from jax import Array
+
+    from ..job import Job
+
+
+def variance_of_sum(variance: float, ar1: float, n_steps: int) -> float:
+    """Variance of the sum of `n_steps` values with lag-k correlation `ar1^k`.
+
+    Notes: `variance * (n (1 + r) / (1 - r) - 2 r (1 - r^n) / (1 - r)^2)`.
+    """
+    r = ar1
+    return variance * (n_steps * (1.0 + r) / (1.0 - r) - 2.0 * r * (1.0 - r**n_steps) / (1.0 - r) ** 2)
+
+
+@dataclass(frozen=True)
+class StepSum:
+    """Law of the time of many steps of one fleet, seconds.
+
+    Attributes:
+        mean_s: of a step, over fleets and steps.
+        noise_free_s: step without any variability.
+        fleet_s: standard deviation of a fleet's mean step over fleets: what persists.
+        drift_s, ar1: standard deviation and lag-1 correlation of the part that drifts.
+        free_s: standard deviation of the part that is independent from step to step: regimes, calls, stalls.
+    """
+
+    mean_s: float
+    noise_free_s: float
+    fleet_s: float = 0.0
+    drift_s: float = 0.0
+    ar1: float = 0.0
+    free_s: float = 0.0
+
+    @classmethod
+    def fixed(cls, step_s: float) -> StepSum:
+        """Steps that all take the same time."""
+        return cls(step_s, step_s)
+
+    @classmethod
+    def of_spread(
+        cls, distribution: StepTimeDistribution, spread: AllocationSpread, variability: Variability
+    ) -> StepSum:
+        """From the spreads within and between allocations of a prediction."""
+        return cls._split(distribution, spread.between_s**2, spread.within_s**2, variability)
+
+    @classmethod
+    def of_fleets(cls, distribution: StepTimeDistribution, variability: Variability) -> StepSum:
+        """From steps of the same fleets: `predict(..., method="brute_force", steps_per_fleet=...)`.
+
+        Notes: the variance of fleets' means, less what their few steps add to it.
+        """
+        steps = distribution.by_fleet_s
+        n = steps.shape[1]
+        within = float(steps.var(axis=1, ddof=1).mean()) if n > 1 else 0.0
+        own = variance_of_sum(1.0, variability.step_ar1, n) / n**2 if n > 1 else 0.0
+        between = max(float(steps.mean(axis=1).var(ddof=1)) - within * max(own, 1.0 / n), 0.0)
+        return cls._split(distribution, between, within, variability)
+
+    @classmethod
+    def _split(
+        cls, distribution: StepTimeDistribution, between: float, within: float, variability: Variability
+    ) -> StepSum:
+        """The part of the steps' variance that drifts is that of the step factor."""
+        drift = min((distribution.mean_s * variability.step.cv) ** 2, within) if variability.step_ar1 != 0.0 else 0.0
+        return cls(
+            mean_s=distribution.mean_s,
+            noise_free_s=distribution.deterministic_s,
+            fleet_s=between**0.5,
+            drift_s=drift**0.5,
+            ar1=variability.step_ar1,
+            free_s=(within - drift) ** 0.5,
+        )
+
+    def within_variance(self, n_steps: int) -> float:
+        """Variance of the sum over one fleet."""
+        return variance_of_sum(self.drift_s**2, self.ar1, n_steps) + n_steps * self.free_s**2
+
+    def variance(self, n_steps: int) -> float:
+        """Variance of the sum over fleets."""
+        return (n_steps * self.fleet_s) ** 2 + self.within_variance(n_steps)
+
+    def independent_variance(self, n_steps: int) -> float:
+        """What `n_steps` independent draws would have, which is wrong: for comparison."""
+        return n_steps * (self.fleet_s**2 + self.drift_s**2 + self.free_s**2)
+
+    def draws_s(self, n_steps: int, n_world: int, rng: np.random.Generator) -> Floats:
+        """Seconds of `n_steps` steps, each world another fleet; [world].
+
+        Notes: Gamma of the mean and variance above, so that times are positive; Normal where steps are many.
+        """
+        mean, variance = n_steps * self.mean_s, self.variance(n_steps)
+        if variance <= 1e-18 * mean**2:
+            return np.full(n_world, mean)
+        return rng.gamma(mean**2 / variance, variance / mean, n_world)
+
+
+def step_sum(job: Job, *, key: Array) -> StepSum:
+    """Law of the sum of steps of a job, by the symmetric method."""
+    import jax
+
+    from ..simulate.allocation import allocation_spread
+    from ..simulate.predict import predict
+    from ..simulate.program import lower
+
+    distribution = predict(job, key=key)
+    if job.variability.is_zero:
+        return StepSum.fixed(distribution.deterministic_s)
+    spread = allocation_spread(lower(job), distribution, jax.random.fold_in(key, 3))
+    return StepSum.of_spread(distribution, spread, job.variability)

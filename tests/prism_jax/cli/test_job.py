@@ -1,0 +1,115 @@
+"""`prism-jax job`: answers that hang together, UNKNOWN without failures, and one line for every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from prism_jax.cli.app import main
+
+JOB = """\
+model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
+cluster: dgx-a100
+plan: {micro_batch: 1, global_batch: 16, seq_len: 1024, dp: 8}
+variability: a100-default
+"""
+FEW = ("--worlds", "400")
+
+
+@pytest.fixture
+def job(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+def told(capsys, *arguments: str) -> dict:
+    assert main(["job", *arguments, "--json", *FEW]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_numbers_hang_together(job, capsys):
+    asked = (job, "--steps", "2000000", "--mtbf", "3h", "--restart", "10min", "--deadline", "30d", "--spares", "2")
+    found = told(capsys, *asked)
+    outcome = found["outcome"]
+    times = outcome["time_s"]
+    assert found["verdict"] == "predicted"
+    assert times["p5"] < times["p50"] < times["p95"] < times["p99"]
+    assert sum(outcome["seconds"].values()) == pytest.approx(times["mean"], rel=1e-9)
+    assert outcome["chance_s"]["p50"] == pytest.approx(outcome["expected_s"], rel=0.02)
+    assert outcome["unknown_s"]["low"] < outcome["expected_s"] < outcome["unknown_s"]["high"]
+    assert found["reliability"]["mttf_h"] == pytest.approx(3.0)
+    assert found["recovery"]["spares"] == 2
+
+
+def test_without_failures_the_answer_is_unknown(job, capsys):
+    found = told(capsys, job, "--steps", "1000000")
+    assert found["verdict"] == "unknown"
+    assert found["outcome"] is None
+    assert len(found["response"]) > 4
+    assert len(found["assumed"]) == 2
+
+
+def test_tokens_are_steps(job, capsys):
+    found = told(capsys, job, "--tokens", "16.384M")
+    assert found["n_steps"] == 1000
+    assert found["n_tokens"] == pytest.approx(16.384e6)
+
+
+def test_what_is_stated_is_not_assumed(job, capsys):
+    stated = ("--checkpoint-write", "5s", "--restart", "2min", "--checkpoint", "600s", "--mtbf", "20h")
+    found = told(capsys, job, "--steps", "100000", *stated)
+    assert found["assumed"] == []
+    assert found["checkpoint"]["interval_s"] == pytest.approx(600.0, rel=0.01)
+    assert not found["checkpoint"]["is_chosen"]
+
+
+@pytest.mark.parametrize(("more", "word"), [(("--mtbf", "3h"), "what to change first"), ((), "UNKNOWN")])
+def test_pictures_are_drawn(job, tmp_path, capsys, more, word):
+    picture = tmp_path / "run.png"
+    assert main(["job", job, "--steps", "100000", "--plot", str(picture), *more, *FEW]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert word in capsys.readouterr().out
+
+
+WRONG = {
+    "": "--steps N or --tokens T",
+    "--steps 10 --tokens 1e9": "--steps N or --tokens T",
+    "--steps 0": "steps = 0, but it must be between 1",
+    "--steps -5": "must be between 1",
+    "--steps 9999999999999": "must be between 1",
+    "--tokens many": "--tokens: 'many' is not a number",
+    "--tokens -1e9": "must be finite and above 0",
+    "--tokens nan": "must be finite and above 0",
+    "--steps 10 --mtbf 3": "--mtbf: '3' has no unit",
+    "--steps 10 --mtbf -3h": "--mtbf: '-3h' is out of range",
+    "--steps 10 --mtbf 0h": "mtbf = 0 hours, but it must be above 0",
+    "--steps 10 --mtbf 3GB": "is a unit of memory",
+    "--steps 10 --mtbf 3h --reliability rsc-1": "Keep one",
+    "--steps 10 --reliability rsc-3": "Did you mean rsc-",
+    "--steps 10 --reliability none.yaml": "cannot be read",
+    "--steps 10 --reliability .": "a folder, not a file",
+    "--steps 10 --checkpoint often": "--checkpoint: 'often' is not a quantity",
+    "--steps 10 --checkpoint 0s": "interval_s = 0, but it must be finite and above 0",
+    "--steps 10 --checkpoint-write fast": "--checkpoint-write: 'fast'",
+    "--steps 10 --load 5s": "say with --checkpoint-write",
+    "--steps 10 --restart ten": "--restart: 'ten'",
+    "--steps 10 --spares some": "--spares: 'some', but it must be auto or a number",
+    "--steps 10 --spares -1": "--spares: '-1'",
+    "--steps 10 --policy hope": "must be one of restart, hot_spare, shrink",
+    "--steps 10 --deadline soon": "--deadline: 'soon'",
+    "--steps 10 --deadline 0d": "must be finite and above 0",
+    "--steps 10 --worlds 3": "worlds = 3, but it must be between 100",
+    "--steps 10 --plot run.bmp": "the name must end in",
+    "--steps 1000000000 --mtbf 1min --restart 1h": "hardly makes progress",
+}
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_bad_input_is_named_and_ends_with_2(job, capsys, options: str):
+    assert main(["job", job, *options.split()]) == 2
+    said = capsys.readouterr()
+    assert WRONG[options] in " ".join(said.err.split())
+    assert said.out == ""
+    assert "Traceback" not in said.err
