@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.slow_phases.logs import Log, step_logs
-from prism_jax.horizon.act_or_wait import least_s, paid_s
-from prism_jax.horizon.slow_phase import SlowPhaseDetector
+from prism_jax.horizon.slow_phases.act_or_wait import least_s, paid_s
+from prism_jax.horizon.slow_phases.detector import SlowPhaseDetector
 
 WINDOW, BEFORE, AFTER = 960, 30, 10  # steps: of a window, before a shift at least, after it at least
 SOONEST = 200  # a shift begins at one of so many steps

@@ -8,9 +8,9 @@ from .fit import plot_fit as plot_fit
 from .placement import plot_placement as plot_placement
 from .prediction import plot_prediction as plot_prediction
 from .run import plot_run as plot_run, plot_unknown_run as plot_unknown_run
-from .slow_phases import plot_slow_phases as plot_slow_phases
 from .step_time import plot_step_time as plot_step_time
 from .study import plot_study as plot_study
 from .style import style as style
+from .trace.slow_phases import plot_slow_phases as plot_slow_phases
+from .trace.workers import plot_workers as plot_workers
 from .trace_prediction import plot_trace_prediction as plot_trace_prediction
-from .workers import plot_workers as plot_workers

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
         TraceInfoReport as TraceInfoReport,
         TracePredictionReport as TracePredictionReport,
         TraceReplayReport as TraceReplayReport,
+        WatchReport as WatchReport,
         WhatIfReport as WhatIfReport,
     )
     from .types.validation import (
         MemoryValidationReport as MemoryValidationReport,
         StepsValidationReport as StepsValidationReport,
     )
-    from .types.watch import WatchReport as WatchReport
 
 _HOME = {
     "CatalogueReport": "types.catalogue",
@@ -45,7 +45,7 @@ _HOME = {
     "TraceInfoReport": "types.trace",
     "TracePredictionReport": "types.trace",
     "TraceReplayReport": "types.trace",
-    "WatchReport": "types.watch",
+    "WatchReport": "types.trace",
     "WhatIfReport": "types.trace",
     "Report": "report",
 }

@@ -24,7 +24,6 @@ MODULES = (
     "study",
     "trace",
     "validation",
-    "watch",
 )  # of `types`
 
 

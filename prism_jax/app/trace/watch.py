@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import DataError
-from ...horizon.slow_phase import SlowPhaseDetector
-from ...horizon.slow_rank import slow_rank
-from ...horizon.watch import SlowPhase, Watched, watch
+from ...horizon.slow_phases.detector import SlowPhaseDetector
+from ...horizon.slow_phases.phases import SlowPhase, Watched, watch
+from ...horizon.slow_phases.rank import slow_rank
 from ...io.write import run_record
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
-from ...report.types.watch import SlowPhaseFacts, SlowRankFacts, WatchReport
+from ...report.types.trace import SlowPhaseFacts, SlowRankFacts, WatchReport
 from .facts import trace_facts
 from .source import TraceSource, named, recorded
 

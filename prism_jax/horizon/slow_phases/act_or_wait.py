@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._typing import Floats
+from ..._typing import Floats
 
 
 def act_at(lost_s: Floats, cost_s: float) -> int | None:

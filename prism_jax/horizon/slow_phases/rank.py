@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..recorded.trace.durations import durations
-from ..recorded.trace.pipeline import COMMUNICATION
-from ..recorded.trace.trace import Trace
-from ..recorded.trace.waiting_ops import dependencies
+from ...recorded.trace.durations import durations
+from ...recorded.trace.pipeline import COMMUNICATION
+from ...recorded.trace.trace import Trace
+from ...recorded.trace.waiting_ops import dependencies
 
 
 class SlowRank(NamedTuple):

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from .._typing import Floats
-from ..horizon.watch import Watched
-from .figure import new_axes
-from .style import GREY, INDIGO, WINE, style
+from ..._typing import Floats
+from ...horizon.slow_phases.phases import Watched
+from ..figure import new_axes
+from ..style import GREY, INDIGO, WINE, style
 
 HIGHEST = 1.15  # times the highest level: longer steps are drawn at the edge
 

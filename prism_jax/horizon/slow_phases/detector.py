@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._typing import Floats
+from ..._typing import Floats
 
 N_LEARN = 20  # steps
 SETTLING_SIZE = 0.10  # of the step; the first ones after a restart or an evaluation are 2-5 % off (compilation, caches)

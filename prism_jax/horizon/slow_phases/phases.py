@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Floats, Ints
+from ..._typing import Floats, Ints
 from .act_or_wait import act_at
-from .slow_phase import Change, SlowPhaseDetector, StepNoise
+from .detector import Change, SlowPhaseDetector, StepNoise
 
 
 @dataclass(frozen=True)

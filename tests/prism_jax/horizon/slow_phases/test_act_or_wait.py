@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from prism_jax.horizon.act_or_wait import act_at, least_s, paid_s
+from prism_jax.horizon.slow_phases.act_or_wait import act_at, least_s, paid_s
 
 
 def test_it_acts_when_the_loss_reaches_the_cost():
