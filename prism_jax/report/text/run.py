@@ -130,12 +130,11 @@ def _setting(report: RunReport) -> list[str]:
     behind = f", {duration(point.background_s)} more until it can be loaded" if point.background_s else ""
     told = [] if report.reliability is None else _reliability(report.reliability)
     spares = f"; spares: {after.spares} nodes ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
-    spares = "" if report.reliability is None else spares
     return [
         *told,
         f"checkpoint every {every} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}",
         f"restart to the first step at full pace: {duration(after.outage_s)}"
-        + ("" if report.reliability is None else f"; {spares}"),
+        + ("" if report.reliability is None else spares),
         *(f"assumed: {text}" for text in report.assumed),
     ]
 
