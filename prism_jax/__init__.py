@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.fitted.load_fits import load_fits as load_fits
     from .app.horizon.run import predict_run as predict_run
+    from .app.horizon.schedule import schedule_trace as schedule_trace
     from .app.new_job import write_new_job as write_new_job
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
@@ -95,6 +96,7 @@ _HOME = {
     "presets": "",
     "replay_trace": "app.trace.info",
     "report_fit": "app.fit",
+    "schedule_trace": "app.horizon.schedule",
     "search_plans": "app.search",
     "search_sizes": "app.search",
     "show_catalogue": "app.catalogue",

@@ -88,12 +88,12 @@ def sites_of(data: StepTimesData) -> list[Site]:
 
 def runs_of(data: StepTimesData, site: Site) -> SiteRuns:
     """The rows of a site as runs."""
-    devices = np.unique(np.array(data.names["device"])[data.device[site.rows]])
+    devices = np.unique(np.array([*data.names["device"], ""])[data.device[site.rows]])
     outline: dict[str, Any] = {item.name: getattr(data, item.name)[site.rows] for item in fields(StepSurrogate)}
     return SiteRuns(
         **outline,
         log_measured=data.log_measured[site.rows],
-        left_out=data.straggler[site.rows],
+        left_out=(data.straggler + data.open_mean)[site.rows],
         has_experts=data.has_experts[site.rows],
         weight=np.ones(len(site.rows)),
         setting=CalibrationKey(site.generation, site.framework, str(devices[0]) if len(devices) == 1 else ""),

@@ -64,7 +64,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     rows = [row for table in given.tables for row in read_step_rows(table)]
-    predicted = {row["id"]: row["predicted_s"] for row in json.loads(given.scores.read_text())["rows"]}
+    scores = json.loads(given.scores.read_text())["rows"]
+    predicted = {(row["source"], row["id"]): row["predicted_s"] for row in scores}  # tables may share ids
     pairs = scored(rows, predicted)
     if given.json:
         print(json.dumps([asdict(pair) for pair in pairs], indent=1))
@@ -81,16 +82,16 @@ def main() -> None:
             _line(name, own)
 
 
-def scored(rows: Sequence[StepRow], predicted: Mapping[str, float | None]) -> list[Pair]:
+def scored(rows: Sequence[StepRow], predicted: Mapping[tuple[str, str], float | None]) -> list[Pair]:
     """All pairs.
 
     Args:
-        predicted: seconds by the id of a row.
+        predicted: seconds by source and id of a row.
     """
     found = [(a, b) for group in _alike(usable(rows)) for a, b in combinations(group, 2) if _one_thing(a, b)]
     pairs = []
     for one, other in found:
-        before, after = predicted.get(one.id), predicted.get(other.id)
+        before, after = (predicted.get((row.source, row.id)) for row in (one, other))
         if before and after and one.measured_s and other.measured_s:
             pairs.append(Pair(one.source, _switched(one, other), other.measured_s / one.measured_s, after / before))
     return pairs

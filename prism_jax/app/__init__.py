@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from .fitted.load_fits import load_fits as load_fits
     from .horizon.run import predict_run as predict_run, run_horizon as run_horizon
+    from .horizon.schedule import schedule_trace as schedule_trace
     from .new_job import write_new_job as write_new_job
     from .place import place_nodes as place_nodes, run_placement as run_placement
     from .predict import (
@@ -97,6 +98,7 @@ _HOME = {
     "run_steps_validation": "validate",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
+    "schedule_trace": "horizon.schedule",
     "search_plans": "search",
     "search_sizes": "search",
     "shipped_rows_note": "validate",

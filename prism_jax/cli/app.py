@@ -25,6 +25,11 @@ SHIPPED = (
     ("job", "job:job", "Predict when a training run is done: failures, checkpoints, slow phases, deadline."),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
+    (
+        "schedule",
+        "schedule:schedule",
+        "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
+    ),
     ("init", "init:init", "Write a commented job file to start from."),
     ("check", "check:check", "Validate a job and print what follows from it, without simulating anything."),
     (

@@ -19,6 +19,7 @@ MODULES = (
     "fit",
     "placement",
     "prediction",
+    "horizon.queue",
     "run",
     "site",
     "study",

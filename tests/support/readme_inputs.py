@@ -59,6 +59,10 @@ def write_inputs(folder: Path) -> None:
     _kernels(rng).to_csv(folder / "gemm_times.csv", index=False)
     _steps(rng).to_parquet(folder / "runs.parquet")
     (folder / "all_reduce.log").write_text(_collectives(rng))
+    queue = pd.DataFrame(
+        {"submit_s": np.arange(40) * 60, "gpus": np.tile([1, 8], 20), "duration_s": rng.integers(60, 900, 40)}
+    )
+    queue.to_csv(folder / "jobs.csv", index=False)
     jobs = pd.DataFrame({"job": "my_job.yaml", "set": CHANGES})
     jobs.to_csv(folder / "my_jobs.csv", index=False)
     runs = jobs.assign(measured_step_time_s=[0.02, 0.02, 0.04, 0.08, 0.04, 0.03])

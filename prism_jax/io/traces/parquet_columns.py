@@ -37,26 +37,43 @@ def read_columns(path: Path, columns: Sequence[Column], *, extra: bool) -> OpCol
         DataError: not parquet, truncated, too many rows, a column that is missing or of the wrong type, an empty value, a
             number that no trace contains.
     """
+    found = OpColumns(str(path), columns)
+    for batch in checked_batches(path, columns, op_columns.MAX_ROWS, op_columns.FEWER, extra=extra):
+        _add(batch, [column for column in columns if column.name in batch.schema.names], found, path, len(found))
+    return found
+
+
+def checked_batches(
+    path: Path, columns: Sequence[Column], max_rows: int, remedy: str, *, extra: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `path` in batches with those of `columns` that it has, as many as its metadata promises.
+
+    Args:
+        max_rows: how many rows are read at most.
+        remedy: a sentence for files that have more.
+        extra: whether other columns are allowed; they are never read.
+
+    Raises:
+        DataError: as `read_columns`, but values are not looked at.
+    """
     with _reading(path), pq.ParquetFile(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
-    if metadata.num_rows > op_columns.MAX_ROWS:
+    if metadata.num_rows > max_rows:
         raise DataError(
-            f"{path}: {metadata.num_rows:,} rows, but at most {op_columns.MAX_ROWS:,} are read, which is what fits into 2 GB of "
-            f"memory. {op_columns.FEWER}"
+            f"{path}: {metadata.num_rows:,} rows, but at most {max_rows:,} are read, which is what fits into 2 GB of "
+            f"memory. {remedy}"
         )
     check_header(schema.names, columns, str(path), extra=extra)
     wanted = [column for column in columns if column.name in schema.names]
     for column in wanted:
         _check_type(column, schema.field(column.name).type, path)
     _check_size(metadata, path)
-    found = OpColumns(str(path), columns)
+    n_rows = 0
     for batch in _batches(path, wanted):
-        _add(batch, wanted, found, path, len(found))
-    if len(found) != metadata.num_rows:
-        raise DataError(
-            f"{path}: {len(found):,} rows, but its metadata promises {metadata.num_rows:,}. Export it again."
-        )
-    return found
+        n_rows += batch.num_rows
+        yield batch
+    if n_rows != metadata.num_rows:
+        raise DataError(f"{path}: {n_rows:,} rows, but its metadata promises {metadata.num_rows:,}. Export it again.")
 
 
 @contextmanager

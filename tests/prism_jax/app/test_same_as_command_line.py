@@ -75,6 +75,7 @@ def cases() -> dict[str, Case]:
             ["place", "job.yaml", "--set", "plan.dp=16", "--slowdowns", "nodes.csv", "--spares", "1"],
             lambda: pj.place_nodes("job.yaml", "nodes.csv", overrides=["plan.dp=16"], spares=1),
         ),
+        "queue": Case(["schedule", "queue.csv", "--seeds", "2"], lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
         "site-calibration": Case(["calibrate", "runs.csv"], lambda: pj.calibrate_site("runs.csv")),
         "suggestion": Case(["calibrate", "runs.csv", "--suggest", "2"], lambda: pj.suggest_runs("runs.csv", 2)),
         "fit": Case(
@@ -121,6 +122,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "job.yaml").write_text(JOB)
     write_table(folder / "gpus.csv", [{"gpu": 0, "slowdown": 1.1}, {"gpu": 3, "slowdown": 1.05}])
     write_table(folder / "nodes.csv", [{"node": i, "slowdown": 1 + 0.02 * i} for i in range(3)])
+    write_table(folder / "queue.csv", [{"submit_s": 9 * i, "gpus": 1 + i % 3, "duration_s": 50 - i} for i in range(20)])
     seconds = {"": 0.05, "plan.micro_batch=2": 0.045, "plan.global_batch=32": 0.09}
     write_table(
         folder / "runs.csv", [{"job": "job.yaml", "set": k, "measured_step_time_s": v} for k, v in seconds.items()]
@@ -218,6 +220,7 @@ WITH_INTERVALS = {
     "prediction",
     "study",
     "placement",
+    "queue",
     "site-calibration",
     "fit",
     "kept-fit",

@@ -20,6 +20,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "slowdowns of a placement": lambda file: ["place", JOB, "--slowdowns", file],
     "steps": lambda file: ["validate", "steps", file],
     "memory": lambda file: ["validate", "memory", file],
+    "jobs of a cluster": lambda file: ["schedule", file],
     "runs": lambda file: ["calibrate", file],
     "jobs": lambda file: ["calibrate", file, "--suggest", "1"],
     "log": lambda file: ["calibrate", "--log", f"{JOB}={file}"],

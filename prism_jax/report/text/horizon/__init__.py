@@ -1,0 +1,1 @@
+"""Reports beyond the step, as lines of plain text."""

@@ -1,0 +1,31 @@
+"""A policy of one's own is known by its name and obeyed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from prism_jax.horizon.queue import POLICIES, QueuedJobs, World, simulate
+from prism_jax.horizon.queue.policies import Policy
+from prism_jax.horizon.queue.view import View
+
+
+@dataclass(frozen=True)
+class SmallestFirst(Policy):
+    """Jobs of few GPUs first."""
+
+    name: ClassVar[str] = "smallest"
+    about: ClassVar[str] = "fewest GPUs first"
+
+    def rank(self, job: int, view: View) -> float:
+        return view.gpus[job]
+
+
+def test_a_policy_of_a_caller_decides_who_runs():
+    seconds = np.array([10.0, 10.0, 10.0])
+    jobs = QueuedJobs(np.array([0.0, 1.0, 2.0]), np.array([2, 2, 1], np.int32), seconds)
+    world = World(jobs, np.ones(2), seconds, seconds, seconds + 1e9, 0)
+    with POLICIES.with_item(SmallestFirst()):
+        assert simulate(world, POLICIES.named("smallest")).end_s.tolist() == [10.0, 30.0, 20.0]
