@@ -141,8 +141,8 @@ def _outcome(run: TrainingRun, outcome: RunOutcome, known: RunOutcome) -> Outcom
         interruptions=float(outcome.n_failure.mean()),
         expected_s=expected_s,
         extra_s=outcome.mean_s - noise_free_s,
-        slope_interval=slope["interval_s"],
-        slope_mtbf=slope["mtbf_s"],
+        interval_slope=slope["interval_s"],
+        mtbf_slope=slope["mtbf_s"],
         n_worlds=len(outcome.time_s),
     )
 

@@ -109,7 +109,7 @@ class OutcomeFacts:
         interruptions: mean number.
         expected_s: mean time by the exact form, which takes rates as constant and nodes as there when they are needed.
         extra_s: mean time above that of steps without variability, failures and checkpoints.
-        slope_interval, slope_mtbf: seconds of expected time by second of the interval, and by second of the mean time to failure.
+        interval_slope, mtbf_slope: seconds of expected time by second of the interval, and by second of the mean time to failure.
     """
 
     time_s: RunTime
@@ -123,8 +123,8 @@ class OutcomeFacts:
     interruptions: float
     expected_s: float
     extra_s: float
-    slope_interval: float
-    slope_mtbf: float
+    interval_slope: float
+    mtbf_slope: float
     n_worlds: int
 
 

@@ -222,6 +222,7 @@ WITH_INTERVALS = {
     "study",
     "placement",
     "queue",
+    "run",
     "site-calibration",
     "fit",
     "kept-fit",
