@@ -39,8 +39,11 @@ def main() -> None:
         warm.append(time.perf_counter() - started)
     processor = (time.process_time() - processor) / REPEATS
     peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{RUN.n_steps:,} steps, {RUN.n_gpus:,} GPUs, {WORLDS:,} worlds of {found.n_failure.mean():,.0f} interruptions: "
-          f"warm median {median(warm):.2f} s, least {min(warm):.2f} s, {processor:.2f} processor seconds, peak of the process {peak_gb:.2f} GiB")  # fmt: skip
+    print(
+        f"{RUN.n_steps:,} steps, {RUN.n_gpus:,} GPUs, {WORLDS:,} worlds of {found.n_failure.mean():,.0f} interruptions"
+    )
+    print(f"  warm: median {median(warm):.2f} s, least {min(warm):.2f} s, {processor:.2f} processor seconds")
+    print(f"  peak of the process: {peak_gb:.2f} GiB")
 
 
 if __name__ == "__main__":

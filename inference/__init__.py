@@ -4,6 +4,7 @@ PART_OF_PRISM_JAX = True
 
 from .cost_model.site.fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs  # noqa: E402
 from .cost_model.step_folds import step_folds as step_folds  # noqa: E402
+from .data import Measurements as Measurements  # noqa: E402
 from .fit import fit as fit, measured as measured  # noqa: E402  (the mark stands first)
 from .holdout import Holdout as Holdout, holdout as holdout  # noqa: E402
 from .random_key import random_key as random_key  # noqa: E402

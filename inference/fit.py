@@ -30,6 +30,7 @@ from .model import Model
 from .models import model_named
 from .models.collectives.columns import known_op
 from .models.collectives.model import Collectives
+from .order import in_one_order, rows_follow_time
 from .result import Fit
 from .settings import METHODS, Settings
 
@@ -56,7 +57,7 @@ def fit(
 
     Args:
         data: a table, one or more files, or measurements that were read before.
-        model: "fleet", "steps", "collectives", "kernels" or "overlap", or a model.
+        model: "fleet", "steps", "collectives", "kernels", "overlap", "failures", "repairs" or "checkpoints", or a model.
         key: seed; the same gives the same draws.
         method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked) or "map" (the same around the mode);
             None for what suits the model.
@@ -123,7 +124,7 @@ def measured(
     where: Mapping[str, str] | None = None,
     collective: str | None = None,
 ) -> Measurements:
-    """The checked table that `model` needs of `data`; arguments and errors as those of `fit`."""
+    """The checked table that `model` needs of `data`, in an order of its own; arguments and errors as those of `fit`."""
     chosen = model_named(model) if isinstance(model, str) else model
     columns = chosen.columns
     if collective is not None:
@@ -132,9 +133,11 @@ def measured(
     if isinstance(data, Measurements):
         return data
     if isinstance(data, pd.DataFrame):
-        return tidy(data, columns, **options)
-    paths = [data] if isinstance(data, (str, Path)) else data
-    return read_measurements([Path(path) for path in paths], columns, **options, collective=collective or "")
+        found = tidy(data, columns, **options)
+    else:
+        paths = [Path(path) for path in ([data] if isinstance(data, (str, Path)) else data)]
+        found = read_measurements(paths, columns, **options, collective=collective or "")
+    return found if rows_follow_time(found.frame, columns) else replace(found, frame=in_one_order(found.frame))
 
 
 def _known(collective: str, model: Model[Any]) -> str:

@@ -66,6 +66,7 @@ class Model(Protocol[Data]):
         `complete(data, draws, key)`: draws of sites that the program integrates out.
         `replicate(data, draws, key)`: what the data are held against. `curves(data, draws)`: what a picture is drawn of.
         `measured_level(data, draws)`: of step times.
+        `reliability(data, draws, group)`: what interrupts a job, of models of failures.
         `measured_cost(data, draws, cluster, dtype, n_draw, key)`: of models that describe a cost: what it is on that hardware.
         Class attributes: `is_cost`, true where `variability` has nothing to say; `target_accept`, the least acceptance for nuts,
         where a posterior has narrow places.

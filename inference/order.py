@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from .data.columns import Column
 
 MAX_KEY = 2**62
 
@@ -15,6 +18,12 @@ def in_one_order(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows sorted by all columns, texts first; rows that are equal in all of them cannot be told apart."""
     order = _order(frame)
     return frame if (np.diff(order) == 1).all() else frame.take(order).reset_index(drop=True)
+
+
+def rows_follow_time(frame: pd.DataFrame, columns: Sequence[Column]) -> bool:
+    """Whether the order of the rows says something: they are steps, and not all have a number."""
+    of_steps = any(column.name == "step" for column in columns)
+    return of_steps and ("step" not in frame or bool(frame["step"].isna().any()))
 
 
 def _order(frame: pd.DataFrame) -> NDArray[np.intp]:

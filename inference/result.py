@@ -13,6 +13,7 @@ import numpy as np
 from prism_jax.calibration.level import MeasuredLevel, NoLevel
 from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import DataError, FailedFitError, FitError
+from prism_jax.horizon.reliability import Reliability
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
@@ -142,6 +143,22 @@ class Fit:
     def measured_level(self) -> MeasuredLevel | NoLevel | None:
         """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""
         return self._of_model("measured_level", self.draws)
+
+    def reliability(self, group: str | None = None, *, force: bool = False) -> Reliability:
+        """What interrupts a job, from a fit of failures or repairs.
+
+        Args:
+            group: a cluster (system) of the fit; None: one that was not measured, with what is not known of it.
+            force: use the fit even where its verdict is failed.
+
+        Raises:
+            FailedFitError: the verdict is failed and `force` is not set.
+            FitError: the model says nothing of failures, or the fit has no such group.
+        """
+        if not hasattr(self.model, "reliability"):
+            raise FitError(f"a fit of {self.model.name} says nothing of failures. Use one of failures or repairs.")
+        self._check(force)
+        return self._of_model("reliability", self.draws, group)
 
     def save(self, path: str | Path) -> None:
         """Writes the fit as an archive of arrays (.npz), whole or not at all.

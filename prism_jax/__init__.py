@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
     from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .app.trace.predict import predict_trace as predict_trace
+    from .app.trace.watch import watch_steps as watch_steps
     from .app.trace.what_if import what_if as what_if
     from .app.validate import validate_memory as validate_memory, validate_steps as validate_steps
     from .io.job.load_job import load_job as load_job
@@ -107,6 +108,7 @@ _HOME = {
     "suggest_runs": "app.calibrate",
     "validate_memory": "app.validate",
     "validate_steps": "app.validate",
+    "watch_steps": "app.trace.watch",
     "what_if": "app.trace.what_if",
     "write_new_job": "app.new_job",
 }

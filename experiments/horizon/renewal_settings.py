@@ -77,7 +77,7 @@ def renewal_settings(n: int, seed: int) -> RenewalSettings:
     span_s = rng.uniform(100.0, 5000.0, n)
     rate_s = exponent / span_s
     blocking_s = rng.uniform(1e-3, 0.5, n) * span_s
-    behind_s = np.minimum(rng.uniform(0.0, 1.0, n) * span_s, 0.5 / rate_s) * (np.arange(n) % 2)
+    behind_s = np.where(np.arange(n) % 2 == 1, np.minimum(rng.uniform(0.0, 1.0, n) * span_s, 0.5 / rate_s), 0.0)
     outage_s = rng.uniform(0.0, 0.5, n) / rate_s
-    n_interval = np.maximum(10.0, np.round(20.0 / exponent))  # so that no setting goes without interruptions
+    n_interval: Floats = np.maximum(10.0, np.round(20.0 / exponent))  # so that no setting goes without interruptions
     return RenewalSettings(span_s - blocking_s, blocking_s, behind_s, outage_s, rate_s, n_interval)

@@ -24,7 +24,7 @@ from prism_jax.horizon.reliability import Reliability
 from prism_jax.horizon.run import TrainingRun
 from prism_jax.horizon.simulated_run import simulated_run
 from prism_jax.horizon.steps import StepSum
-from prism_jax.variability.families import FAMILIES
+from prism_jax.variability.families.normal import Normal
 from prism_jax.variability.tree import ClassVariability, Variability
 
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -161,7 +161,7 @@ def extra_days() -> None:
     for name in ("llama3_405b_16384", "llama3_405b_65536"):
         job = load_job(name)
         for cv in (0.01, 0.03, 0.09):
-            family = FAMILIES.named("normal")(cv)
+            family = Normal(cv)
             kinds = {
                 "GPUs differ for good": Variability(classes={"gemm": ClassVariability(gpu=family)}),
                 "nodes differ for good": Variability(classes={"gemm": ClassVariability(node=family)}),

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from prism_jax.errors import DataError
 from prism_jax.hints import did_you_mean
 
+from .checks.strict import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text
+from .checks.suspicion import suspicions
 from .choose import chosen
 from .columns import Column
 from .formats.raw_table import RawTable, column_of
@@ -20,7 +22,6 @@ from .names import plain
 from .options import Options
 from .repeats import resubmitted
 from .resolve import shown
-from .suspicion import suspicions
 from .units import factor
 from .values import labels, numbers
 
@@ -85,6 +86,9 @@ def clean(table: RawTable, columns: Sequence[Column], found: Mapping[str, str], 
     }
     _drop_resubmitted(table, rows)
     frame = pd.DataFrame(values, index=pd.RangeIndex(len(table.frame)))
+    refuse_order(table.source, columns, frame, rows.kept)
+    if any(column.strict for column in columns):
+        frame[ROW] = np.arange(1.0, len(frame) + 1.0)
     notes += suspicions(table.name, cast(pd.DataFrame, frame[rows.kept]), columns)
     measured = _measured(columns, found)
     return Clean(
@@ -97,9 +101,14 @@ def _column(table: RawTable, column: Column, name: str, options: Options, rows: 
     raw = column_of(table.frame, name).reset_index(drop=True)
     if column.text:
         text = labels(raw)
+        if column.strict:
+            refuse_text(table.source, column, raw, text, rows.kept)
         if not column.keeps_blank:
             rows.drop(text.isna().to_numpy(bool), f"{column.name} is missing")
         return text
+    if column.instant:
+        note = refuse_no_zone(table.source, column, raw, rows.kept)
+        notes += [f"{table.name}: {note}"] if note else []
     value, beside, is_text = numbers(raw, column)
     if beside is not None and column.is_duration and not np.isnan(beside[~np.isnan(value)]).any():
         value = value * beside  # every value has its unit beside it
@@ -111,6 +120,8 @@ def _column(table: RawTable, column: Column, name: str, options: Options, rows: 
         if not column.keeps_blank:
             rows.drop(np.isnan(per_row), f"{column.name} has no unit of time in {by_column.said_by}")
         value = value * (per_row if beside is None else np.where(np.isnan(beside), per_row, beside))
+    if column.strict:
+        refuse_numbers(table.source, column, raw, value, is_text, rows.kept)
     return pd.Series(_valid(column, value, is_text, rows, notes, table.name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 TO_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -22,6 +23,12 @@ class Column:
         text: whether values are labels, not numbers.
         positive: whether zero and negative values are invalid (rows are dropped and counted).
         may_be_blank: whether rows without a value stay, in a column that is not required.
+        strict: whether a row that is invalid in it is refused by its number, instead of dropped and counted: where every row is
+            an event, a row left out is a rate that is wrong.
+        least: smallest valid value of a strict column.
+        choices: texts that a strict column of labels may hold, in lower case; any if there are none.
+        instant: whether values are points in time: dates with their zone, or seconds since 1970.
+        not_before: name of the column of instants that it may not come before.
     """
 
     name: str
@@ -30,6 +37,11 @@ class Column:
     text: bool = False
     positive: bool = False
     may_be_blank: bool = True
+    strict: bool = False
+    least: float = -math.inf
+    choices: tuple[str, ...] = ()
+    instant: bool = False
+    not_before: str = ""
 
     @property
     def is_duration(self) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 from prism_jax.errors import DataError
 from prism_jax.io.traces.logs.scalars.table import is_step_table
 
-from ..order import in_one_order
+from .checks.strict import ROW
 from .choose import refuse_unknown
 from .clean import Clean, clean
 from .columns import TO_SECONDS, Column
@@ -206,18 +206,13 @@ def _together(
             f"{', '.join(sources[:3])}: none of {n_read:,} rows is left ({reasons}). Correct the file, or --where."
         )
     order = [column.name for column in columns if column.name in frame and frame[column.name].notna().to_numpy().any()]
+    order += [ROW] if ROW in frame else []
     frame = cast(pd.DataFrame, frame[order])
     return Measurements(
-        frame if _rows_follow_time(frame, columns) else in_one_order(frame),
+        frame,
         CleaningReport(n_read, len(frame), dropped, tuple(dict.fromkeys(notes))),
         sources,
     )
-
-
-def _rows_follow_time(frame: pd.DataFrame, columns: Sequence[Column]) -> bool:
-    """Whether the order of the rows says something: they are steps, and not all have a number."""
-    of_steps = any(column.name == "step" for column in columns)
-    return of_steps and ("step" not in frame or bool(frame["step"].isna().any()))
 
 
 def _copied(

@@ -16,6 +16,9 @@ _CLASSES = {
     "collectives": "Collectives",
     "kernels": "Kernels",
     "overlap": "Overlap",
+    "failures": "Failures",
+    "repairs": "Repairs",
+    "checkpoints": "Checkpoints",
 }
 MODELS = tuple(_CLASSES)
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         predict_trace as predict_trace,
         run_trace_prediction as run_trace_prediction,
     )
+    from .trace.watch import run_watch as run_watch, watch_steps as watch_steps
     from .trace.what_if import Changes as Changes, run_what_if as run_what_if, what_if as what_if
     from .validate import (
         StepsValidationRun as StepsValidationRun,
@@ -98,6 +99,7 @@ _HOME = {
     "run_steps_validation": "validate",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
+    "run_watch": "trace.watch",
     "schedule_trace": "horizon.schedule",
     "search_plans": "search",
     "search_sizes": "search",
@@ -107,6 +109,7 @@ _HOME = {
     "suggest_runs": "calibrate",
     "validate_memory": "validate",
     "validate_steps": "validate",
+    "watch_steps": "trace.watch",
     "what_if": "trace.what_if",
     "write_new_job": "new_job",
 }

@@ -43,6 +43,7 @@ SHIPPED = (
         "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
     ),
     ("trace", "trace.group:trace_app", "Analyse recorded jobs: summary, replay, prediction and what-if."),
+    ("watch", "watch:watch", "Find slow phases in a step log: onset, size, rank, and whether to act or to wait."),
     ("fit", "fit:fit_app", "Fit variability to measurements; `predict --fit` uses it."),
     ("validate", "validate:validate_app", "Compare predictions with measurements."),
 )  # name, where it is, and its line in `prism-jax --help`

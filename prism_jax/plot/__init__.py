@@ -11,5 +11,6 @@ from .run import plot_run as plot_run, plot_unknown_run as plot_unknown_run
 from .step_time import plot_step_time as plot_step_time
 from .study import plot_study as plot_study
 from .style import style as style
+from .trace.slow_phases import plot_slow_phases as plot_slow_phases
+from .trace.workers import plot_workers as plot_workers
 from .trace_prediction import plot_trace_prediction as plot_trace_prediction
-from .workers import plot_workers as plot_workers

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TraceInfoReport as TraceInfoReport,
         TracePredictionReport as TracePredictionReport,
         TraceReplayReport as TraceReplayReport,
+        WatchReport as WatchReport,
         WhatIfReport as WhatIfReport,
     )
     from .types.validation import (
@@ -44,6 +45,7 @@ _HOME = {
     "TraceInfoReport": "types.trace",
     "TracePredictionReport": "types.trace",
     "TraceReplayReport": "types.trace",
+    "WatchReport": "types.trace",
     "WhatIfReport": "types.trace",
     "Report": "report",
 }

@@ -4,7 +4,7 @@ A report in plain types writes an interval in one of these ways; a new way of wr
 
 | where | estimate | interval |
 |---|---|---|
-| `X` beside `X_interval` or `X_interval_s` | X, or X of `predicted_s` | a pair |
+| `X` beside `X_interval` or `X_interval_s` | X, X_s, or X of `predicted_s` | a pair |
 | `correlation_across_gpus` beside `correlation_interval_90` | it | a pair |
 | `gain` beside `posterior_interval`, `model_interval` | gain | a pair |
 | p50, p95, ... beside `interval` | each | its pair in `interval` |
@@ -54,7 +54,7 @@ def _beside(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[float, float, fl
     for key, pair in facts.items():
         name = key.removesuffix("_s").removesuffix("_interval")
         if key.endswith(("_interval", "_interval_s")) and pair is not None:
-            value = facts.get(name, facts.get("predicted_s", {}).get(name))
+            value = facts.get(name, facts.get(f"{name}_s", facts.get("predicted_s", {}).get(name)))
             yield key, ((facts["gain"] if name in OF_GAIN else value), *pair)
     if "correlation_interval_90" in facts:
         yield "correlation", (facts["correlation_across_gpus"], *facts["correlation_interval_90"])

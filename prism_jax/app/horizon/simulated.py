@@ -25,7 +25,6 @@ from ...horizon.steps import step_sum
 from ...job import Job
 from ...progress import Progress
 from ...report.codec import from_plain
-from ...report.types.prediction import Bounds
 from ...report.types.record import RunRecord
 from ...report.types.run import (
     CauseFacts,
@@ -39,6 +38,7 @@ from ...report.types.run import (
     RunReport,
     RunTime,
 )
+from ...result.interval import holding
 from ...simulate.predict import predict
 from ..fitted.load_fits import FittedJob
 from ..fitted.log_level import at_log_level
@@ -124,6 +124,7 @@ def level_draws(job: Job, seed: int) -> Floats:
 def _outcome(run: TrainingRun, outcome: RunOutcome, known: RunOutcome) -> OutcomeFacts:
     slope = run.gradient() if run.rate_s > 0.0 else {"interval_s": 0.0, "mtbf_s": 0.0}
     low, high = np.quantile(outcome.goodput, (0.05, 0.95))
+    goodput, expected_s = float(outcome.goodput.mean()), float(run.expected_s())
     noise_free_s = run.n_steps * run.steps.noise_free_s
     return OutcomeFacts(
         time_s=_times(outcome),
@@ -132,16 +133,16 @@ def _outcome(run: TrainingRun, outcome: RunOutcome, known: RunOutcome) -> Outcom
             **{name: outcome.mc_error(p) for name, p in QUANTILES.items()},
         ),
         chance_s=_times(known),
-        unknown_s=Bounds(*outcome.band()),
-        goodput=float(outcome.goodput.mean()),
-        goodput_interval=Bounds(float(low), float(high)),
+        expected_interval_s=holding(expected_s, *outcome.band()),
+        goodput=goodput,
+        goodput_interval=holding(goodput, float(low), float(high)),
         seconds={name: float(value.mean()) for name, value in outcome.seconds.items()},
         waiting_s=float(outcome.waiting_s.mean()),
         interruptions=float(outcome.n_failure.mean()),
-        expected_s=float(run.expected_s()),
+        expected_s=expected_s,
         extra_s=outcome.mean_s - noise_free_s,
-        slope_interval=slope["interval_s"],
-        slope_mtbf=slope["mtbf_s"],
+        interval_slope=slope["interval_s"],
+        mtbf_slope=slope["mtbf_s"],
         n_worlds=len(outcome.time_s),
     )
 

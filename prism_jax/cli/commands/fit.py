@@ -33,6 +33,9 @@ HELP = {
     "collectives": "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
     "kernels": "Fit the efficiency of GEMM and attention by shape to kernel times.",
     "overlap": "Fit how much communication slows concurrent kernels.",
+    "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
+    "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
+    "checkpoints": "Fit the seconds that checkpoints take to save and load.",
 }
 
 Files = Annotated[

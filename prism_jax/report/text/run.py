@@ -54,14 +54,14 @@ def _answer(report: RunReport) -> list[str]:
         f"chance alone {duration(getattr(found.chance_s, name))}"
         for name in ("p50", "p95", "p99")
     ]
-    low, high = found.unknown_s.low, found.unknown_s.high
+    low, high = found.expected_interval_s
     return [
         f"done in (± Monte Carlo error of {found.n_worlds:,} worlds)",
         *rows,
         f"  expected {duration(found.expected_s)} by the exact form; {duration(low)} to {duration(high)} (90 %) by what is not "
         "known: rates, level of the step",
         *_deadline(report),
-        f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval.low:.3f} to {found.goodput_interval.high:.3f}), "
+        f"  goodput {found.goodput:.3f} (90 % of worlds {found.goodput_interval[0]:.3f} to {found.goodput_interval[1]:.3f}), "
         f"{found.interruptions:,.1f} interruptions",
         f"  {duration(max(found.extra_s, 0.0))} more than the steps alone without variability",
     ]
@@ -130,12 +130,11 @@ def _setting(report: RunReport) -> list[str]:
     behind = f", {duration(point.background_s)} more until it can be loaded" if point.background_s else ""
     told = [] if report.reliability is None else _reliability(report.reliability)
     spares = f"; spares: {after.spares} nodes ({after.policy}), enough {prob(after.spares_enough_prob)} of the time"
-    spares = "" if report.reliability is None else spares
     return [
         *told,
         f"checkpoint every {every} ({duration(point.interval_s)}, {how}), blocking {duration(point.blocking_s)}{behind}",
         f"restart to the first step at full pace: {duration(after.outage_s)}"
-        + ("" if report.reliability is None else f"; {spares}"),
+        + ("" if report.reliability is None else spares),
         *(f"assumed: {text}" for text in report.assumed),
     ]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..report import Report
-from .prediction import Bounds, JobFacts
+from .prediction import JobFacts
 from .record import RunRecord
 
 
@@ -102,29 +102,29 @@ class OutcomeFacts:
     Attributes:
         time_s, mc_error_s: over chance and over what is not known, and the Monte Carlo error.
         chance_s: over chance alone, rates and the level of the step being as stated.
-        unknown_s: 90 % interval of the expected time over what is not known: rates, and the level of the step.
+        expected_interval_s: 90 % interval of the expected time over what is not known: rates, and the level of the step.
         goodput, goodput_interval: mean share of the wall time in steps that are kept, and 90 % of the worlds.
         seconds: bucket -> mean seconds; they add up to the mean time.
         waiting_s: part of the bucket `failure`: for nodes to come back.
         interruptions: mean number.
         expected_s: mean time by the exact form, which takes rates as constant and nodes as there when they are needed.
         extra_s: mean time above that of steps without variability, failures and checkpoints.
-        slope_interval, slope_mtbf: seconds of expected time by second of the interval, and by second of the mean time to failure.
+        interval_slope, mtbf_slope: seconds of expected time by second of the interval, and by second of the mean time to failure.
     """
 
     time_s: RunTime
     mc_error_s: RunTime
     chance_s: RunTime
-    unknown_s: Bounds
+    expected_interval_s: tuple[float, float]
     goodput: float
-    goodput_interval: Bounds
+    goodput_interval: tuple[float, float]
     seconds: Mapping[str, float]
     waiting_s: float
     interruptions: float
     expected_s: float
     extra_s: float
-    slope_interval: float
-    slope_mtbf: float
+    interval_slope: float
+    mtbf_slope: float
     n_worlds: int
 
 

@@ -89,6 +89,7 @@ def cases() -> dict[str, Case]:
         ),
         "memory-validation": Case(["validate", "memory", "memory.csv"], lambda: pj.validate_memory("memory.csv")),
         "trace-info": Case(["trace", "info", TRACE], lambda: pj.describe_trace(TRACE)),
+        "watch": Case(["watch", TRACE, "--learn", "12"], lambda: pj.watch_steps(TRACE, n_learn=12)),
         "trace-replay": Case(["trace", "replay", TRACE], lambda: pj.replay_trace(TRACE)),
         "trace-prediction": Case(
             ["trace", "predict", TRACE, "--draws", "400", "--splits", "2"],
@@ -221,6 +222,7 @@ WITH_INTERVALS = {
     "study",
     "placement",
     "queue",
+    "run",
     "site-calibration",
     "fit",
     "kept-fit",

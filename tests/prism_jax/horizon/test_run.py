@@ -1,6 +1,7 @@
 """Runs: the exact form behind them, spare nodes, checkpoints by size, and refusals."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_changes_are_sorted_and_true():
 
 def test_the_response_falls_with_the_time_between_failures():
     rows = response(RUN)
-    assert all(a.expected_s > b.expected_s for a, b in zip(rows, rows[1:], strict=False))
+    assert all(a.expected_s > b.expected_s for a, b in pairwise(rows))
     at_three = next(row for row in rows if row.mtbf_h == 3.0)
     assert at_three.expected_s == pytest.approx(float(RUN.expected_s()))
 

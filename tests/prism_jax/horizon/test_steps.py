@@ -5,7 +5,7 @@ import pytest
 
 from prism_jax.horizon.steps import StepSum, variance_of_sum
 from prism_jax.result import StepTimeDistribution
-from prism_jax.variability.families import FAMILIES
+from prism_jax.variability.families.normal import Normal
 from prism_jax.variability.tree import Variability
 
 
@@ -45,7 +45,7 @@ def test_the_parts_are_found_in_steps_of_the_same_fleets():
     steps = fleets(2000, 200, np.random.default_rng(1))
     flat = np.sort(steps.ravel())
     told = StepTimeDistribution(flat, flat.reshape(8, -1), 9.0, "brute_force", flat.size, 1000.0, fleets_s=steps)
-    variability = Variability(step=FAMILIES.named("normal")(0.02), step_ar1=0.8)
+    variability = Variability(step=Normal(0.02), step_ar1=0.8)
     law = StepSum.of_fleets(told, variability)
     assert law.fleet_s == pytest.approx(0.3, rel=0.1)
     assert law.drift_s == pytest.approx(0.2, rel=0.01)

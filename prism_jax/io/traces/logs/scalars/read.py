@@ -73,7 +73,7 @@ def _entry(row: Row, chosen: Chosen) -> Entry | None:
         number = _number(row, chosen.step)
         if math.isnan(number):
             return None
-        if number != round(number) or abs(number) > 2**53:
+        if not abs(number) <= 2**53 or number != round(number):
             raise DataError(f"{row.place} {chosen.step}: {number:g} is not the number of a step")
         step = int(number)
     if chosen.time is not None and not 0 < value < math.inf:

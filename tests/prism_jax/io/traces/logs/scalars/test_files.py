@@ -99,6 +99,7 @@ def test_values_of_tensorboard_count_if_the_tag_is_a_step_time(tmp_path: Path):
         ("step,step_time_s\n1,-2\n", r"steps\.csv:2 step_time_s: -2 is not a step time"),
         ("step,step_time_s\n1,inf\n", r"steps\.csv:2 step_time_s: inf is not a step time"),
         ("step,step_time_s\n1.5,2\n", r"steps\.csv:2 step: 1\.5 is not the number of a step"),
+        ("step,step_time_s\ninf,2\n", r"steps\.csv:2 step: inf is not the number of a step"),
         ("step,step_time_s\n1,2,3\n", r"steps\.csv:2: 3 fields, but the first line names 2"),
         ("step,step_time_s,step_time_s\n1,2,3\n", "several could be the step time"),
         ("loss,lr\n1,2\n", "no column of step times"),

@@ -10,9 +10,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from .._typing import Floats
-from ..explain.types import Stragglers
-from .style import INDIGO, style
+from ..._typing import Floats
+from ...explain.types import Stragglers
+from ..style import INDIGO, style
 
 MOST_NUMBERED = 96  # workers; more would be a grey mass of digits
 MOST_NAMED = 6  # worst workers

@@ -10,8 +10,8 @@ import pandas as pd
 
 from prism_jax._typing import Floats
 
-from .columns import Column
-from .formats.raw_table import as_floats, column_of
+from ..columns import Column
+from ..formats.raw_table import as_floats, column_of
 
 GROUPS = (
     "kernel", "op", "metric", "benchmark", "system", "group", "message_bytes", "n_gpus", "n_steps", "input_size", "m", "n", "k",

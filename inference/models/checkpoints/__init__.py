@@ -1,0 +1,1 @@
+"""Seconds that checkpoints take to save and load."""

@@ -1,0 +1,1 @@
+"""Failure rates per GPU, node and job from counts of several clusters."""

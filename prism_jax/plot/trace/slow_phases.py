@@ -1,0 +1,45 @@
+"""Step times of a log with the usual level and the slow phases."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ..._typing import Floats
+from ...horizon.slow_phases.phases import Watched
+from ..figure import new_axes
+from ..style import GREY, INDIGO, WINE, style
+
+HIGHEST = 1.15  # times the highest level: longer steps are drawn at the edge
+
+
+def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure:
+    """Step times as points, slow phases as bands, their level as lines.
+
+    Args:
+        steps: [entry] step numbers.
+        step_s: [entry] seconds per step.
+        watched: what was found in them.
+    """
+    with style():
+        ax = new_axes(8.0, 4.2)
+        top = HIGHEST * max([watched.normal_s, *(phase.slow_s for phase in watched.phases)])
+        ax.plot(steps, np.minimum(step_s, top), ".", color=GREY, markersize=3, label="recorded steps")
+        ax.axhline(watched.normal_s, color=INDIGO, linewidth=1, label="usual level")
+        for number, phase in enumerate(watched.phases):
+            first, last = steps[phase.onset], steps[-1 if phase.end is None else phase.end]
+            ax.axvspan(first, last, color=WINE, alpha=0.12, linewidth=0)
+            ax.plot(
+                [first, last], [phase.slow_s] * 2, color=WINE, linewidth=1.5, label=None if number else "slow phase"
+            )
+            ax.annotate(
+                f"+{phase.size:.1%}", (first, phase.slow_s), xytext=(2, 4), textcoords="offset points", color=WINE
+            )
+        ax.set_xlabel("step")
+        ax.set_ylabel("step time, s")
+        ax.set_ylim(min(float(step_s.min()), watched.normal_s) * 0.98, top)
+        ax.legend(loc="upper left")
+        figure = ax.figure
+    assert isinstance(figure, Figure)
+    return figure

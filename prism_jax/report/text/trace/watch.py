@@ -1,0 +1,62 @@
+"""Slow phases of a log as lines of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....units import format_s
+from ...types.trace import SlowPhaseFacts, WatchReport
+from .shared import counted, headline, notes, step_lines
+
+MOST_NAMED = 5  # steps in a line
+CLEARLY = 2.0  # times the growth of the others, from which a worker is blamed
+
+
+def lines(report: WatchReport) -> list[str]:
+    """The report, line by line."""
+    found = [*headline(report.info), *step_lines(report.info)]
+    found.append(
+        f"ordinary steps {format_s(report.normal_s)}, spread {report.spread:.2%}, correlation from step to step {report.ar1:.2f}"
+    )
+    found.append("")
+    if not report.phases:
+        found.append(f"no slow phase: no lasting change of {report.smallest:.0%} or more")
+    for phase in report.phases:
+        found += _phase(phase, report.restart_cost_s)
+    if report.faster_steps:
+        found.append(f"note: steps are faster than before from step {_named(report.faster_steps)} on")
+    if report.settled_steps:
+        found.append(
+            f"note: {counted(len(report.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
+            f"percent (step {_named(report.settled_steps)}): compilation and caches, no alarm"
+        )
+    return found + notes(report.info)
+
+
+def _phase(phase: SlowPhaseFacts, cost_s: float) -> Iterator[str]:
+    until = "lasts" if phase.end_step is None else f"ended at step {phase.end_step:,}"
+    yield (
+        f"slow from step {phase.onset_step:,} on: +{phase.size:.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)} "
+        f"(told at step {phase.told_step:,}, probability {phase.prob:.0%}; {until})"
+    )
+    if (slow := phase.slow_rank) is not None:
+        others = f"of the others by {slow.others_size:.1%}"
+        if slow.size > 0 and slow.size > CLEARLY * slow.others_size:
+            yield f"  rank {slow.rank}: its compute grew by {slow.size:.1%}, that {others}"
+        else:
+            yield f"  no single rank: compute of the worst, rank {slow.rank}, grew by {slow.size:.1%}, {others}"
+    yield f"  lost {format_s(phase.lost_s)}; {_verdict(phase, cost_s)}"
+
+
+def _verdict(phase: SlowPhaseFacts, cost_s: float) -> str:
+    cost = f"a restart ({format_s(cost_s)})"
+    if phase.verdict == "act":
+        return f"ACT: since step {phase.act_step:,} the loss is more than {cost}"
+    if phase.verdict == "wait":
+        return f"WAIT: less than {cost}; act if it lasts {counted(phase.wait_steps or 0, 'more step')}"
+    past = "" if phase.act_step is None else f"; it had cost more than {cost} from step {phase.act_step:,} on"
+    return f"over{past}"
+
+
+def _named(steps: tuple[int, ...]) -> str:
+    return ", ".join(f"{step:,}" for step in steps[:MOST_NAMED]) + (", ..." if len(steps) > MOST_NAMED else "")
