@@ -24,8 +24,8 @@ def found(plan: ParallelPlan, name: str = "llama-2-7b") -> list[str]:
     ("change", "name"),
     [
         ({"global_batch": 63}, "llama-2-7b"),
-        ({"global_batch": 8 * 10**24}, "llama-2-7b"),
-        ({"global_batch": 8 * 10**24, "pp": 4}, "llama-2-7b"),
+        ({"global_batch": 8 * 2**28}, "llama-2-7b"),
+        ({"global_batch": 8 * 2**28, "pp": 4}, "llama-2-7b"),
         ({"tp": 3, "sequence_parallel": False}, "llama-2-7b"),
         ({"seq_len": 2047, "cp": 2, "sequence_parallel": False}, "llama-2-7b"),
         ({"ep": 16, "dp": 16}, "mixtral-8x7b"),

@@ -43,7 +43,7 @@ def test_whole_numbers_may_be_spelled_as_floats(tmp_path: Path, spelling: str) -
         ({"zero_stage": "1e30"}, "zero_stage = '1e30', but it must be 0, 1, 2 or 3"),
         ({"pp": "1e9"}, "pp = '1e9', but at most 10,000 can be simulated"),
         ({"layers": "1e9"}, "layers = '1e9', but at most 10,000 can be simulated"),
-        ({"seq_len": "1e30"}, "seq_len = '1e30', but at most 1,000,000,000 can be simulated"),
+        ({"seq_len": "1e30"}, "seq_len = '1e30', but at most 4,294,967,296 can be simulated"),
         ({"dp": "1e999"}, "dp = '1e999' is not a whole number"),
         ({"peak_mem_reserved_gb": "1_0"}, "peak_mem_reserved_gb = '1_0' is not a positive number"),
     ],
