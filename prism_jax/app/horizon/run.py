@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..._core.archive import kind_of
+from ..._inference_loader import inference
 from ...errors import DataError, Problem, SpecError
 from ...horizon.checkpoint import DISK, Checkpoint, checkpoint_bytes
 from ...horizon.recovery import Recovery
@@ -64,6 +66,9 @@ def predict_run(job: JobSource, **options: object) -> RunReport:
     return run_horizon(job, **options).report  # type: ignore[arg-type]
 
 
+FIT = "fit"  # kind of archive
+
+
 def run_horizon(
     job: JobSource,
     *,
@@ -88,7 +93,8 @@ def run_horizon(
         job: a Job, a job file, or the name of a shipped example.
         n_steps, n_tokens: one of both; tokens are what the job counts (samples, images).
         overrides: "section.field=value" texts that replace fields of a file.
-        reliability: what interrupts the job: an object, a preset, or a file.
+        reliability: what interrupts the job: an object, a preset, a file, or a fit of `fit failures` or `fit repairs` (what it
+            says of a cluster that was not measured; `Fit.reliability` names one that was).
         mtbf_h: instead, the mean hours between its interruptions.
         checkpoint: None: from the size of the states, written to a parallel file system; told as assumed.
         interval_s: of work between checkpoints; None: that of `checkpoint`, or the best one.
@@ -107,7 +113,7 @@ def run_horizon(
 
     keep_programs()
     own, rest = calibrated_job(loaded(job, overrides), fits)
-    threats = _threats(own, reliability, mtbf_h)
+    threats = _threats(own, reliability, mtbf_h, force)
     _check_numbers(deadline_s, n_worlds)
     count = steps_of(own, n_steps, n_tokens)
     assumed: list[str] = []
@@ -132,7 +138,9 @@ def run_horizon(
     return HorizonRun(*simulated(fitted, asked, run_record(inputs, seed), progress))
 
 
-def _threats(job: Job, reliability: Reliability | str | Path | None, mtbf_h: float | None) -> Reliability | None:
+def _threats(
+    job: Job, reliability: Reliability | str | Path | None, mtbf_h: float | None, force: bool
+) -> Reliability | None:
     """What interrupts the job; None where nothing is said."""
     if reliability is not None and mtbf_h is not None:
         raise DataError("reliability and mtbf: both say how often the job is interrupted. Keep one.")
@@ -140,6 +148,8 @@ def _threats(job: Job, reliability: Reliability | str | Path | None, mtbf_h: flo
         return of_mtbf(mtbf_h, job.plan.n_devices)
     if reliability is None or isinstance(reliability, Reliability):
         return reliability
+    if kind_of(reliability) == FIT:
+        return inference().Fit.load(str(reliability)).reliability(force=force)
     return load_reliability(reliability)
 
 

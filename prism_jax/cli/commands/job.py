@@ -31,7 +31,7 @@ ReliabilitySource = Annotated[
     typer.Option(
         "--reliability",
         metavar="PRESET|FILE",
-        help="What interrupts the job: a preset (`prism-jax show reliability`), or a YAML or TOML file.",
+        help="What interrupts the job: a preset (`prism-jax show reliability`), a YAML or TOML file, or a fit of failures.",
     ),
 ]
 Mtbf = Annotated[

@@ -43,6 +43,16 @@ def test_the_numbers_hang_together(job, capsys):
     assert found["recovery"]["spares"] == 2
 
 
+def test_a_fit_of_failures_says_what_interrupts(job, tmp_path, capsys):
+    counts = "cluster,gpus,hours,count,kind\na,1000,1000,30,gpu\nb,2000,2000,90,gpu\nc,4000,1500,180,gpu\n"
+    (tmp_path / "counts.csv").write_text(counts)
+    kept = str(tmp_path / "failures.npz")
+    assert main(["fit", "failures", str(tmp_path / "counts.csv"), "--method", "map", "-o", kept]) == 0
+    capsys.readouterr()
+    found = told(capsys, job, "--steps", "1000", "--reliability", kept)["reliability"]
+    assert 1000 < 8 * found["mttf_h"] < 200_000  # hours of a GPU: the fit has some 30,000, a new cluster scatters
+
+
 def test_without_failures_the_answer_is_unknown(job, capsys):
     found = told(capsys, job, "--steps", "1000000")
     assert found["verdict"] == "unknown"
