@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from .types.catalogue import CatalogueReport as CatalogueReport, EntryReport as EntryReport
     from .types.check import CheckReport as CheckReport
     from .types.fit import FitReport as FitReport, KeptFitReport as KeptFitReport
+    from .types.horizon.queue import QueueReport as QueueReport
+    from .types.horizon.run import RunReport as RunReport
+    from .types.horizon.watch import WatchReport as WatchReport
     from .types.placement import PlacementReport as PlacementReport
     from .types.prediction import PredictionReport as PredictionReport
     from .types.site import SiteReport as SiteReport, SuggestionReport as SuggestionReport
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
         TraceInfoReport as TraceInfoReport,
         TracePredictionReport as TracePredictionReport,
         TraceReplayReport as TraceReplayReport,
-        WatchReport as WatchReport,
         WhatIfReport as WhatIfReport,
     )
     from .types.validation import (
@@ -37,6 +39,8 @@ _HOME = {
     "MemoryValidationReport": "types.validation",
     "PlacementReport": "types.placement",
     "PredictionReport": "types.prediction",
+    "QueueReport": "types.horizon.queue",
+    "RunReport": "types.horizon.run",
     "SiteReport": "types.site",
     "SizesReport": "types.study",
     "StepsValidationReport": "types.validation",
@@ -45,7 +49,7 @@ _HOME = {
     "TraceInfoReport": "types.trace",
     "TracePredictionReport": "types.trace",
     "TraceReplayReport": "types.trace",
-    "WatchReport": "types.trace",
+    "WatchReport": "types.horizon.watch",
     "WhatIfReport": "types.trace",
     "Report": "report",
 }

@@ -17,7 +17,7 @@ from ...io.reliability import load_reliability
 from ...io.write import run_record
 from ...job import Job
 from ...progress import Progress, silent
-from ...report.types.run import RunReport
+from ...report.types.horizon.run import RunReport
 from ...start_jax import keep_programs
 from ..fitted.load_fits import FitFiles, calibrated_job, with_variability
 from ..jobs import JobSource, loaded, source_of

@@ -25,8 +25,7 @@ from ...horizon.steps import step_sum
 from ...job import Job
 from ...progress import Progress
 from ...report.codec import from_plain
-from ...report.types.record import RunRecord
-from ...report.types.run import (
+from ...report.types.horizon.run import (
     CauseFacts,
     ChangeFacts,
     CheckpointFacts,
@@ -38,6 +37,7 @@ from ...report.types.run import (
     RunReport,
     RunTime,
 )
+from ...report.types.record import RunRecord
 from ...result.interval import holding
 from ...simulate.predict import predict
 from ..fitted.load_fits import FittedJob

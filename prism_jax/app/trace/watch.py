@@ -18,8 +18,8 @@ from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
+from ...report.types.horizon.watch import SlowPhaseFacts, SlowRankFacts, WatchReport
 from ...report.types.record import RunRecord
-from ...report.types.trace import SlowPhaseFacts, SlowRankFacts, WatchReport
 from .facts import trace_facts
 from .source import TraceSource, named, recorded
 

@@ -10,7 +10,7 @@ from prism_jax.errors import DataError
 from prism_jax.recorded.trace.durations import durations
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.waiting_ops import dependencies
-from prism_jax.report.types.trace import WatchReport
+from prism_jax.report.types.horizon.watch import WatchReport
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import draws, record, timed
 

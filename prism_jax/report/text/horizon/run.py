@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...explain.words import words
-from ..quantity import bar, prob
-from ..types.run import OutcomeFacts, ReliabilityFacts, RunReport
+from ....explain.words import words
+from ...quantity import bar, prob
+from ...types.horizon.run import OutcomeFacts, ReliabilityFacts, RunReport
 
 DAY_S = 86400.0
 BAR_WIDTH = 24

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..report import Report
-from .prediction import JobFacts
-from .record import RunRecord
+from ...report import Report
+from ..prediction import JobFacts
+from ..record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class RunReport(Report):
     """
 
     kind: ClassVar[str] = "run"
+    renderer: ClassVar[str] = "horizon.run"
 
     job: JobFacts
     verdict: str

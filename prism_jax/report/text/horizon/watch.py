@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....units import format_s
-from ...types.trace import SlowPhaseFacts, WatchReport
-from .shared import counted, headline, notes, step_lines
+from ...types.horizon.watch import SlowPhaseFacts, WatchReport
+from ..trace.shared import counted, headline, notes, step_lines
 
 MOST_NAMED = 5  # steps in a line
 CLEARLY = 2.0  # times the growth of the others, from which a worker is blamed
