@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader (`| head`) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return FAILED
     except KeyboardInterrupt:
         say("interrupted", always=True)
@@ -96,7 +96,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if VERBOSITY.debug:
             _say_lines(traceback.format_exc().rstrip("\n"))
-        return _failure(error)
+        code = _failure(error)
+        try:
+            sys.stdout.flush()
+        except OSError:  # a full disk: what is left would be written again, and fail, when Python ends
+            _discard_output()
+        return code
+
+
+def _discard_output() -> None:
+    """Lets what was not written of stdout go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failure(error: Exception) -> int:
