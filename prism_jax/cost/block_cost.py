@@ -52,13 +52,12 @@ class BlockCost:
     compute_s: Floats
     n_launch: Floats
     comm_s: Floats
-    first_gather_s: Floats
-    last_scatter_s: Floats
+    first_gather_s: Floats | float
+    last_scatter_s: Floats | float
 
     def __add__(self, other: BlockCost) -> BlockCost:
         """Both; the first gathering and, backwards, the last scattering are those of the one that comes first."""
-        xp = namespace(self.first_gather_s, other.first_gather_s)
-        none = 1.0 - xp.sign(self.first_gather_s)  # no select: JAX keeps one for the precision it was first traced in
+        none = _is_zero(self.first_gather_s)
         return BlockCost(
             self.compute_s + other.compute_s,
             self.n_launch + other.n_launch,
@@ -78,7 +77,16 @@ class BlockCost:
         return BlockCost(*(getattr(self, name)[index] for name in _ARRAYS))
 
 
-_NO_ENDS = (np.zeros(()), np.zeros(()))  # neither a first gathering nor a last scattering
+def _is_zero(time_s: Floats | float) -> Any:
+    """1 where a time is 0, and 0 elsewhere; without a select, which JAX keeps for the precision it was first traced in."""
+    if isinstance(time_s, float):
+        return float(time_s == 0.0)
+    return 1.0 - namespace(time_s).sign(time_s)
+
+
+# Neither a first gathering nor a last scattering. These are Python's numbers: JAX keeps one of NumPy's, too, in the precision
+# that it was first traced in.
+_NO_ENDS = (0.0, 0.0)
 _ARRAYS = tuple(item.name for item in fields(BlockCost))
 
 

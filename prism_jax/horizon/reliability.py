@@ -9,29 +9,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import ceil
+from typing import ClassVar
 
 from ..errors import Problem, SpecError
 
 HOUR_S = 3600.0
-_AT_LEAST_ZERO = (
-    "per_gpu_h",
-    "per_node_h",
-    "per_job_h",
-    "nodes_lost",
-    "noticed_s",
-    "repair_s",
-    "repair_log_sd",
-    "log_sd",
-)
 
 
 @dataclass(frozen=True)
-class Hazard:
-    """One cause of interruptions.
+class Cause:
+    """What hazards and slow phases share: a name, and how often they strike.
 
     Attributes:
         cause: what a report calls it.
         per_gpu_h, per_node_h, per_job_h: events per hour of each GPU, of each node, of the job as a whole.
+
+    Raises:
+        SpecError: a figure is negative.
+    """
+
+    cause: str
+    per_gpu_h: float = 0.0
+    per_node_h: float = 0.0
+    per_job_h: float = 0.0
+
+    ELSEWHERE: ClassVar[frozenset[str]] = frozenset({"cause"})  # fields that have a rule of their own
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = 0.0 if item.name in self.ELSEWHERE else getattr(self, item.name)
+            if not value >= 0.0:
+                raise SpecError.of(Problem(item.name, f"{value:g}, but it must be at least 0"), self.cause)
+
+    def rate_h(self, n_gpus: float, node_size: int) -> float:
+        """Events per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
+        return self.per_gpu_h * n_gpus + self.per_node_h * ceil(n_gpus / node_size) + self.per_job_h
+
+
+@dataclass(frozen=True)
+class Hazard(Cause):
+    """One cause of interruptions.
+
+    Attributes:
         nodes_lost: nodes that an event takes out of service together; 0: the job stops, no hardware is lost.
         noticed_s: seconds until the interruption is noticed: 0 for a crash, the timeout for a hang.
         repair_s, repair_log_sd: median seconds until lost nodes are back, and the standard deviation of their logarithm.
@@ -42,10 +61,6 @@ class Hazard:
         SpecError: a figure is negative, or the shape not positive.
     """
 
-    cause: str
-    per_gpu_h: float = 0.0
-    per_node_h: float = 0.0
-    per_job_h: float = 0.0
     nodes_lost: float = 1.0
     noticed_s: float = 0.0
     repair_s: float = 0.0
@@ -53,29 +68,19 @@ class Hazard:
     shape: float = 1.0
     log_sd: float = 0.0
 
-    def __post_init__(self) -> None:
-        wrong = [
-            Problem(name, f"{getattr(self, name):g}, but it must be at least 0")
-            for name in _AT_LEAST_ZERO
-            if not getattr(self, name) >= 0.0
-        ]
-        if not self.shape > 0.0:
-            wrong.append(Problem("shape", f"{self.shape:g}, but it must be above 0"))
-        if wrong:
-            raise SpecError.of(wrong[0], self.cause)
+    ELSEWHERE: ClassVar[frozenset[str]] = frozenset({"cause", "shape"})
 
-    def rate_h(self, n_gpus: float, node_size: int) -> float:
-        """Events per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
-        return self.per_gpu_h * n_gpus + self.per_node_h * ceil(n_gpus / node_size) + self.per_job_h
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.shape > 0.0:
+            raise SpecError.of(Problem("shape", f"{self.shape:g}, but it must be above 0"), self.cause)
 
 
 @dataclass(frozen=True)
-class SlowPhase:
+class SlowPhase(Cause):
     """One cause of slow steps that no failure ends: a throttled GPU, a congested or flapping link.
 
     Attributes:
-        cause: what a report calls it.
-        per_gpu_h, per_node_h, per_job_h: onsets per hour.
         slowdown: of the step while it lasts (1.1: 10 % longer); slowdown_log_sd: spread of the logarithm of its excess.
         duration_s, duration_log_sd: median seconds until it ends or is mended, and spread of their logarithm.
 
@@ -83,29 +88,15 @@ class SlowPhase:
         SpecError: a figure is negative, or the slowdown below 1.
     """
 
-    cause: str
-    per_gpu_h: float = 0.0
-    per_node_h: float = 0.0
-    per_job_h: float = 0.0
     slowdown: float = 1.0
     slowdown_log_sd: float = 0.0
     duration_s: float = 0.0
     duration_log_sd: float = 0.0
 
     def __post_init__(self) -> None:
-        wrong = [
-            Problem(item.name, f"{getattr(self, item.name):g}, but it must be at least 0")
-            for item in fields(self)
-            if item.name != "cause" and not getattr(self, item.name) >= 0.0
-        ]
+        super().__post_init__()
         if self.slowdown < 1.0:
-            wrong.append(Problem("slowdown", f"{self.slowdown:g}, but it must be at least 1"))
-        if wrong:
-            raise SpecError.of(wrong[0], self.cause)
-
-    def rate_h(self, n_gpus: float, node_size: int) -> float:
-        """Onsets per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
-        return self.per_gpu_h * n_gpus + self.per_node_h * ceil(n_gpus / node_size) + self.per_job_h
+            raise SpecError.of(Problem("slowdown", f"{self.slowdown:g}, but it must be at least 1"), self.cause)
 
 
 @dataclass(frozen=True)

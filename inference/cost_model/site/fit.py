@@ -22,7 +22,7 @@ from .calibrate_site import SitePosterior, of_site, posterior
 from .curve import CurvePoint, bands, errors, learning_curve, left_out_errors, predicted_s
 from .prior import SitePrior, site_prior
 from .read_runs import SiteTable, read_site_runs
-from .runs import SiteRuns, one_order, site_runs
+from .runs import SiteRuns, one_order, site_runs, some_of
 
 Source = str | Path | Sequence[MeasuredRun]
 
@@ -141,8 +141,7 @@ def calibrate_runs(
     table = read_site_runs(runs) if isinstance(runs, (str, Path)) else SiteTable(tuple(runs), {})
     table = replace(table, runs=(*table.runs, *more))
     order = one_order(table.runs)
-    ordered = [table.runs[i] for i in order]
-    made = site_runs(ordered, before, framework, progress=part_of(progress, 0.0, 0.6))
+    made = some_of(site_runs(table.runs, before, framework, progress=part_of(progress, 0.0, 0.6)), order)
     prior = site_prior(before, made.setting)
     found = posterior(prior, made, before.n_draw, key)
     after = of_site(before, found, made, record)

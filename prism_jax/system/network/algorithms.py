@@ -202,16 +202,16 @@ def _tree_options(size: Floats, group: Group) -> dict[str, Floats]:
 
 def _pat_options(kind: str, size: Floats, group: Group) -> dict[str, Floats]:
     """Parallel aggregated trees, where every member has a node of its own: NCCL runs them on no other group."""
-    n, outer, library = group.size, group.outermost, group.library
-    if group.in_node > 1 or n == 1 or not library.pat_bytes:
+    n = group.size
+    if group.in_node > 1 or n == 1 or not group.library.pat_bytes:
         return {}
-    slowest = library.protocols[-1]  # the only one that it runs under
+    slowest = group.library.protocols[-1]  # the only one that it runs under
     xp, carried = group.xp, size * (n - 1) / n
-    hops = xp.maximum(ceil(log2(n)), xp.minimum(n - 1.0, carried / library.pat_bytes))
-    rate = outer.effective_bytes_per_s * library.network.of(kind) * group.network_share
+    hops = xp.maximum(ceil(log2(n)), xp.minimum(n - 1.0, carried / group.library.pat_bytes))
+    rate = group.outermost.effective_bytes_per_s * group.library.network.of(kind) * group.network_share
     return {
         "pat": slowest.base_tree_s
-        + hops * (outer.latency_s * slowest.tree_network_hop + slowest.network_step_s)
+        + hops * (group.outermost.latency_s * slowest.tree_network_hop + slowest.network_step_s)
         + carried / rate
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
@@ -11,7 +12,7 @@ from ..view import View
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(ABC):
     """Base of all policies; a new one is one file with a subclass, and one line in the registry.
 
     Attributes:
@@ -30,9 +31,9 @@ class Policy:
     backfills: ClassVar[bool] = True
     drift: ClassVar[float] = 0.0
 
+    @abstractmethod
     def rank(self, job: int, view: View) -> float:
         """Where a job stands at this moment: small ones run first, equal ones in the order of submission."""
-        raise NotImplementedError
 
     def review_s(self, _job: int, _view: View, _is_running: bool) -> float:
         """Seconds after which the rank changes by itself (beside `drift`); infinite: never."""
