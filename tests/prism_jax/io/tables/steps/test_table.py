@@ -458,7 +458,9 @@ def test_a_copied_row_counts_once(tmp_path: Path):
     file.write_text(json.dumps([REFERENCE, REFERENCE | {"id": "other"}, REFERENCE]))
     for rows in (read_step_rows(write_csv(tmp_path / "steps.csv", {}, {"id": "x-2"}, {})), read_step_rows(file)):
         assert [row.unsupported for row in rows] == ["", "", "the same row as one above"]
-        named = replace(rows[0].job[0], name=rows[1].job[0].name)  # a model without a name has that of its row
+        model = rows[0].job[0]
+        assert isinstance(model, TransformerSpec)
+        named = replace(model, name=rows[1].job[0].name)  # a model without a name has that of its row
         assert rows[1] == replace(rows[0], id=rows[1].id, model=named)
 
 
