@@ -84,8 +84,12 @@ def _steps(rng: np.random.Generator) -> pd.DataFrame:
 def _gemm(rng: np.random.Generator) -> pd.DataFrame:
     """Products of 40 shapes whose efficiency rises with every size."""
     m, n, k = (2.0 ** rng.integers(9, 14, 40) for _ in range(3))
-    efficiency = 0.8 / ((1.0 + 600.0 / m) * (1.0 + 300.0 / n) * (1.0 + 500.0 / k)) * np.exp(0.03 * rng.standard_normal(40))
-    return pd.DataFrame({"m": m, "n": n, "k": k, "gpu": "h100-sxm", "dtype": "bf16", "efficiency": efficiency, "op": "gemm"})
+    efficiency = (
+        0.8 / ((1.0 + 600.0 / m) * (1.0 + 300.0 / n) * (1.0 + 500.0 / k)) * np.exp(0.03 * rng.standard_normal(40))
+    )
+    return pd.DataFrame(
+        {"m": m, "n": n, "k": k, "gpu": "h100-sxm", "dtype": "bf16", "efficiency": efficiency, "op": "gemm"}
+    )
 
 
 def _overlap(rng: np.random.Generator) -> pd.DataFrame:
@@ -113,7 +117,9 @@ def _repairs(rng: np.random.Generator) -> pd.DataFrame:
         start = 1.7e9 + np.cumsum(rng.exponential(43_200.0, 30)).round()
         end = start + (3600.0 * np.exp(rng.standard_normal(30))).round()
         node = [f"n{index}" for index in rng.integers(0, 40, 30)]
-        tables.append(pd.DataFrame({"system": f"s{system}", "node": node, "nodes_total": 40, "start": start, "end": end}))
+        tables.append(
+            pd.DataFrame({"system": f"s{system}", "node": node, "nodes_total": 40, "start": start, "end": end})
+        )
     return pd.concat(tables, ignore_index=True)
 
 

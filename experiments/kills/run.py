@@ -2,9 +2,11 @@
 
     python experiments/kills/run.py [--only NAME ...] [--kills 20] [--seed 0] [--check]
 
-Half of the moments are random times of the run, half are before a random one of its file operations. Every other run starts with an
-older file at each target. After every kill the command runs again, once for each different set of files that kills left. Prints a table and writes `expected.json`; `--check` compares instead and exits with 1 where a file
-was partial, something was left behind, or a result differs.
+Half of the moments are random times of the run, half are before a random one of its file operations. Every other run starts with
+an older file at each target. After every kill the command runs again, once for each different set of files that kills left.
+
+Prints a table and writes `expected.json`; `--check` compares instead and exits with 1 where a file was partial, something was left
+behind, or a result differs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,16 @@ from experiments.kills.inputs import write_inputs
 from experiments.kills.killed import Ended, files_in, moments, ran, same
 
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
-PARTS = ("prism_jax.cli.app", "jax", "numpyro", "inference", "pandas", "pyarrow.parquet", "matplotlib.figure", "scipy.stats")
+PARTS = (
+    "prism_jax.cli.app",
+    "jax",
+    "numpyro",
+    "inference",
+    "pandas",
+    "pyarrow.parquet",
+    "matplotlib.figure",
+    "scipy.stats",
+)
 OLD = b"an older file\n"
 KEPT = "kept.npz"  # a fit for commands that read one
 Files = Mapping[str, bytes]
@@ -79,7 +90,9 @@ def reference(command: Writes, inputs: Path, folder: Path) -> Reference:
     written = {name: data for name, data in files_in(folder / "1").items() if name not in read}
     if first.code not in (0, 1) or not written:
         raise RuntimeError(f"{command.line}: exit code {first.code}, {len(written)} files written")
-    if any(not same(data, written.get(name), name) for name, data in files_in(folder / "0").items() if name not in read):
+    if any(
+        not same(data, written.get(name), name) for name, data in files_in(folder / "0").items() if name not in read
+    ):
         raise RuntimeError(f"{command.line}: does not write the same twice")
     return Reference(again, read, written)
 

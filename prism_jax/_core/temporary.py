@@ -19,7 +19,10 @@ except ImportError:  # Windows
     fcntl = None
 
 MARK = ".prism-jax-"  # in the name of every temporary file, so that no file of a user is taken for one
-STEM, ENDING = 40, 20  # characters of the target's name in that of the temporary file, which must not be too long for the disk
+STEM, ENDING = (
+    40,
+    20,
+)  # characters of the target's name in that of the temporary file, which must not be too long for the disk
 
 
 @contextmanager

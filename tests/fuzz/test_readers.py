@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prism_jax.errors import PrismError
+from prism_jax.printable import MOST_LINE
 from tests.fuzz.changes import changed
 from tests.fuzz.readers import READERS, Reader
 
@@ -27,6 +28,7 @@ def ends_well(reader: Reader, file: Path, content: bytes) -> None:
             reader.use(file)
     except PrismError as error:
         assert any(one.name in str(error) for one in file.parent.iterdir()), f"no file: {error}"
+        assert all(len(line) <= MOST_LINE for line in str(error).split("\n"))
 
 
 def fuzz(reader: Reader, folder: Path, n: int) -> None:

@@ -7,8 +7,6 @@ import resource
 import signal
 import socket
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
