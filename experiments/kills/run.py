@@ -5,8 +5,8 @@
 Half of the moments are random times of the run, half are before a random one of its file operations. Every other run starts with
 an older file at each target. After every kill the command runs again, once for each different set of files that kills left.
 
-Prints a table and writes `expected.json`; `--check` compares instead and exits with 1 where a file was partial, something was left
-behind, or a result differs.
+Prints a table and writes `expected.json`; `--check` compares instead and exits with 1 where a file was partial, something was
+left behind, or a result differs.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from prism_jax.printable import MOST_LINE
 from tests.fuzz.changes import changed
 from tests.fuzz.readers import READERS, Reader
 
-N_FAST, N_SLOW = 200, 20_000  # of each reader; of all together
+N_FAST, N_SLOW = 150, 20_000  # of each reader; of all together
 MOST_S = 10.0
 MOST_BYTES = 2e9
 QUIET = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -35,7 +35,7 @@ def fuzz(reader: Reader, folder: Path, n: int) -> None:
     whole = st.sampled_from(reader.seeds).flatmap(changed)
 
     @settings(
-        max_examples=n,
+        max_examples=max(1, round(n * reader.share)),
         derandomize=True,
         database=None,
         deadline=1000.0 * MOST_S,
