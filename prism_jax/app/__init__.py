@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         search_plans as search_plans,
         search_sizes as search_sizes,
     )
+    from .studies.sweep import run_sweep as run_sweep, sweep_jobs as sweep_jobs
     from .trace.export import export_trace as export_trace
     from .trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .trace.predict import (
@@ -97,6 +98,7 @@ _HOME = {
     "run_prediction": "predict",
     "run_search": "search",
     "run_steps_validation": "validate",
+    "run_sweep": "studies.sweep",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
     "run_watch": "trace.watch",
@@ -107,6 +109,7 @@ _HOME = {
     "show_catalogue": "catalogue",
     "show_entry": "catalogue",
     "suggest_runs": "calibrate",
+    "sweep_jobs": "studies.sweep",
     "validate_memory": "validate",
     "validate_steps": "validate",
     "watch_steps": "trace.watch",
