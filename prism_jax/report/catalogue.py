@@ -23,6 +23,7 @@ MODULES = (
     "horizon.run",
     "horizon.watch",
     "site",
+    "studies.scaling",
     "studies.sweep",
     "study",
     "trace",

@@ -87,7 +87,7 @@ def run_sweep(
     """
     source = source_text(job)
     OBJECTIVES.named(objective)
-    _check_price(objective, price_per_gpu_hour)
+    check_price(objective, price_per_gpu_hour)
     sizes = [] if gpus is None else [Axis(SIZES, tuple(map(str, sizes_of(gpus))))]
     axes, points = grid(settings, sizes)
     if not settings and gpus is None:
@@ -123,7 +123,12 @@ def run_sweep(
     return SweepRun(_report(source, table, time.perf_counter() - started, record), table)
 
 
-def _check_price(objective: str, price: float | None) -> None:
+def check_price(objective: str, price: float | None) -> None:
+    """Refuses a price that is none, and an objective in money without one.
+
+    Raises:
+        DataError: value and remedy.
+    """
     if price is not None and not 0.0 < price < float("inf"):
         raise DataError(f"--price: {price:g}, but a price must be positive and finite")
     if price is None and "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:

@@ -37,7 +37,7 @@ def _table(report: SweepReport) -> Table:
     known = [row.figures for row in report.rows if row.figures is not None]
     shown = [column for column in COLUMNS if any(column.is_known(own) for own in known)]
     shown = [column for column in shown if column.name != "GPUs" or SIZE not in report.axes]
-    columns = ("", *map(_short, report.axes), *(column.name for column in shown), "relative")
+    columns = ("", *map(short, report.axes), *(column.name for column in shown), "relative")
     title = f"{report.job}: {len(report.rows):,} jobs, by {report.objective}"
     return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
 
@@ -84,10 +84,10 @@ def _reasons(report: SweepReport) -> list[str]:
     return [*told[:MOST_REASONS], *more]
 
 
-def _short(field: str) -> str:
+def short(field: str) -> str:
     """The last word of a field: tp of plan.tp."""
     return field.rsplit(".", 1)[-1]
 
 
 def _words(report: SweepReport, row: SweepRow) -> str:
-    return ", ".join(f"{_short(axis)} {row.settings[axis]}" for axis in report.axes) or report.job
+    return ", ".join(f"{short(axis)} {row.settings[axis]}" for axis in report.axes) or report.job
