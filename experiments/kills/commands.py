@@ -33,6 +33,12 @@ COMMANDS = (
         "search job.yaml --space space.yaml --resume search.npz -o best.yaml --plot front.png",
         ("search.npz",),
     ),
+    Writes(
+        "sweep",
+        "sweep job.yaml --set plan.micro_batch=1,2 --samples 64 --resume study.npz --csv table.csv --plot sweep.png",
+        ("study.npz",),
+    ),
+    Writes("scale", "scale job.yaml --gpus 8,16 --samples 64 --resume study.npz --plot scale.png", ("study.npz",)),
     Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
     Writes("calibrate", "calibrate runs.csv -o calibration.npz"),
     Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),

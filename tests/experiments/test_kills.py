@@ -13,7 +13,7 @@ from experiments.kills.commands import COMMANDS
 from prism_jax.cli.app import COMMANDS as SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITING = {"--out", "--output", "--plot", "--resume", "--trace", "--perfetto", "--hostfile", "--rankfile"}
+WRITING = {"--out", "--output", "--plot", "--resume", "--trace", "--perfetto", "--hostfile", "--rankfile", "--csv"}
 
 
 def options() -> dict[str, set[str]]:
