@@ -1,4 +1,4 @@
-"""The law of a GPU's power: that of its name, of its generation, or of all GPUs measured; none of devices that are no GPUs."""
+"""The law of a GPU's power: that of its generation, or of all GPUs measured; none of devices that are no GPUs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ class GpuKind(Protocol):
     """What decides which law holds; `system.Device` is one.
 
     Attributes:
-        name: of the preset, or one's own.
-        like: preset that it resembles; empty if there is none.
         generation: key of its generation.
         power_watts: its power limit.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def like(self) -> str: ...
     @property
     def generation(self) -> str: ...
     @property
@@ -32,24 +26,20 @@ class GpuKind(Protocol):
 def power_law(device: GpuKind) -> PowerLaw | None:
     """The law of a device; None of those that no law of this form is known to hold for (TPU and others that are no GPUs)."""
     kept = _presets()
-    by_device, by_generation = kept["device"], kept["generation"]
     if device.generation in kept["without"]:
         return None
-    for found, key in (
-        (by_device, device.name),
-        (by_device, device.like),
-        (by_generation, device.generation),
-    ):
-        if key in found:
-            return _law(key, found is by_device)
-    return _law("", False)
+    return _law(device.generation) if device.generation in kept["generation"] else population_law()
+
+
+def population_law() -> PowerLaw:
+    """The law of a GPU that nothing was measured of."""
+    return _law("")
 
 
 @cache
-def _law(key: str, is_device: bool) -> PowerLaw:
+def _law(generation: str) -> PowerLaw:
     kept = _presets()
-    own = kept["device" if is_device else "generation"][key] if key else {}
-    every = kept["population"]
+    own, every = kept["generation"].get(generation, {}), kept["population"]
     merged: dict[str, Any] = every | own
     merged |= {name: every[name] | own.get(name, {}) for name in ("busy", "bound")}
     return PowerLaw(**merged)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.arrays import Values, is_traced, namespace
+from .._core.arrays import Values, is_numpy, is_traced, namespace
 from ..errors import Problem, SpecError
 from ..hints import did_you_mean
 from .law import WAITING, PowerLaw, slowdown
@@ -25,6 +25,7 @@ KIND_OF = {
     "gemm": "gemm",
     "attention": "attention",
     "memory": "memory",
+    "slowed": "communication",
     "tp_comm": "communication",
     "cp_comm": "communication",
     "ep_comm": "communication",
@@ -34,7 +35,7 @@ KIND_OF = {
     "waiting_for_stragglers": WAITING,
     "stalls": "stalled",
 }
-COMPUTE = ("compute", "gemm", "attention", "memory")
+COMPUTE = ("compute", "gemm", "attention", "memory")  # which whoever waits for others waits for
 ROUNDING = 1e-6  # of the step: seconds this little below zero are a difference of two sums
 
 
@@ -71,7 +72,8 @@ def step_power(
     """Watts and joules per GPU of a step whose phases take `phase_s`.
 
     Args:
-        phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention` and `memory`; exposed
+        phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention`, `memory` and `slowed` (what
+            they lose to communication beside them; `explain.power_phases` splits them); exposed
             `tp_comm`, `cp_comm`, `ep_comm`, `dp_comm`, `pp_comm`; `bubble`, `waiting_for_stragglers`, `stalls`.
         device: whose `power_watts` is TDP.
         law: of its power; None: the preset's.
@@ -88,7 +90,7 @@ def step_power(
     if found is None:
         return None
     xp = namespace(found, phase_s, power_limit_watts, device.power_watts)
-    limit = xp.minimum(1.0, (power_limit_watts or device.power_watts) / device.power_watts)
+    limit = 1.0 if power_limit_watts is None else xp.minimum(1.0, power_limit_watts / device.power_watts)
     clocks = {kind: found.clock_under(limit, found.busy[kind]) for kind in set(map(KIND_OF.__getitem__, phase_s))}
     seconds = _seconds(found, {name: xp.maximum(value, 0.0) for name, value in phase_s.items()}, clocks)
     watts = {
@@ -97,7 +99,20 @@ def step_power(
     step_s = sum(seconds.values())
     joules = sum(seconds[name] * watts[name] for name in phase_s)
     clock = sum(seconds[name] * clocks[KIND_OF[name]] for name in phase_s) / step_s
-    return StepPower(joules / step_s, joules, step_s, clock, seconds, watts, found.source)
+    number = float if is_numpy(xp) else _as_it_is
+    return StepPower(
+        watts=number(joules / step_s),
+        joules=number(joules),
+        step_s=number(step_s),
+        clock=number(clock),
+        phase_s={name: number(value) for name, value in seconds.items()},
+        phase_watts={name: number(value) for name, value in watts.items()},
+        source=found.source,
+    )
+
+
+def _as_it_is(value: Values) -> Values:
+    return value
 
 
 def _seconds(law: PowerLaw, phase_s: Mapping[str, Values], clocks: Mapping[str, Values]) -> dict[str, Values]:
