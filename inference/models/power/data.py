@@ -31,6 +31,7 @@ COLUMNS = (
     Column("power_limit_watts", ("power_limit_w", "power_limit", "limit_w"), positive=True),
     *(Column(name, (), text=True) for name in SETTINGS),
 )
+KIND = ("device", "workload", "instruction")  # series that agree in these lose as much to a lower clock
 MOST_SERIES = 2000
 FEWEST_ROWS = 2  # of a series: the top and another
 
@@ -41,9 +42,9 @@ class PowerData:
 
     Attributes:
         devices: names, in the order of `device`.
-        workloads: names, in the order of `workload`.
+        kinds: device, workload and instruction of series that are alike, in the order of `kind`.
         series: what each series is, for people.
-        device, workload: of each series, [series].
+        device, kind: of each series, [series].
         is_limit: whether power limits were varied, not clocks, [series].
         top: the highest limit, of the device's highest; 1 of clocks, [series].
         top_power: watts at the top, of the device's highest limit (of clocks: of the highest power met), [series].
@@ -55,19 +56,19 @@ class PowerData:
 
     AXES: ClassVar[Mapping[str, str]] = {
         "device": "devices reference_watts",
-        "workload": "workloads",
+        "kind": "kinds",
         "series": "series is_limit top top_power",
         "series -> device": "device",
-        "series -> workload": "workload",
+        "series -> kind": "kind",
         "row -> series": "of",
         "row": "control log_time log_power",
     }
 
     devices: tuple[str, ...]
-    workloads: tuple[str, ...]
+    kinds: tuple[str, ...]
     series: tuple[str, ...]
     device: np.ndarray
-    workload: np.ndarray
+    kind: np.ndarray
     is_limit: np.ndarray
     top: np.ndarray
     top_power: np.ndarray
@@ -97,7 +98,8 @@ def from_frame(frame: pd.DataFrame) -> PowerData:
         raise DataError(f"more than {MOST_SERIES:,} series. Are the columns what they should be?")
     tops = pd.DataFrame([rows.iloc[0] for _, rows in found])
     devices = tuple(sorted(set(tops["device"])))
-    workloads = tuple(sorted(set(tops["workload"])))
+    alike = [" ".join(str(tops[name].iloc[at]) for name in KIND if name in tops) for at in range(len(tops))]
+    kinds = tuple(sorted(set(alike)))
     device = np.array([devices.index(name) for name in tops["device"]])
     is_limit = tops["is_limit"].to_numpy(dtype=bool)
     reference = _references(table, devices)
@@ -107,10 +109,10 @@ def from_frame(frame: pd.DataFrame) -> PowerData:
     scale = np.where(is_limit, reference[device], tops["control"].to_numpy(dtype=float))
     return PowerData(
         devices=devices,
-        workloads=workloads,
+        kinds=kinds,
         series=tuple(" ".join(str(part) for part in name[:-1] if pd.notna(part)) for name, _ in found),
         device=device,
-        workload=np.array([workloads.index(name) for name in tops["workload"]]),
+        kind=np.array([kinds.index(name) for name in alike]),
         is_limit=is_limit,
         top=tops["control"].to_numpy(dtype=float) / scale,
         top_power=tops["power_watts"].to_numpy(dtype=float) / reference[device],

@@ -47,13 +47,13 @@ class Power:
         return from_frame(frame)
 
     def program(self, data: PowerData) -> None:
-        """Devices around a population, series around their device, both non-centred; Student's errors of log ratios."""
-        n_device, n_series = len(data.devices), len(data.series)
+        """Devices around a population, kinds of series around their device, both non-centred; Student's errors of log ratios."""
+        n_device, n_kind = len(data.devices), len(data.kinds)
         site: dict[str, Any] = {
             name: numpyro.sample(name, dist.Normal(*prior)) for name, prior in POPULATION.items()
         }
         site["deviation"] = numpyro.sample("deviation", dist.Normal().expand([n_device, len(DEVICE_SITES)]).to_event(2))
-        shift = SHIFT_SD * jnp.asarray(numpyro.sample("shift", dist.Normal().expand([n_series]).to_event(1)))
+        shift = SHIFT_SD * jnp.asarray(numpyro.sample("shift", dist.Normal().expand([n_kind]).to_event(1)))
         duty, reach = (
             numpyro.sample(name, dist.LogNormal(np.log(median), sd)) for name, median, sd in DUTY_AND_REACH
         )
@@ -79,7 +79,7 @@ class Power:
         return {
             **{name: np.asarray(mean) for name, (mean, _) in POPULATION.items()},
             "deviation": np.zeros((len(data.devices), len(DEVICE_SITES))),
-            "shift": np.zeros(len(data.series)),
+            "shift": np.zeros(len(data.kinds)),
             **{name: np.asarray(median) for name, median, _ in DUTY_AND_REACH},
             "noise_time": np.full(2, NOISE[0]),
             "noise_power": np.full(2, NOISE[0]),

@@ -54,7 +54,7 @@ def predicted(data: PowerData, draws: Draws, frame: pd.DataFrame) -> Predicted:
     site = _device_sites(data, draws, new.devices) | {
         name: jnp.asarray(np.mean(draws[name])) for name in ("duty", "reach")
     }
-    log_time, log_power = log_ratios(new, site | {"shift": jnp.zeros(len(new.series))})
+    log_time, log_power = log_ratios(new, site | {"shift": jnp.zeros(len(new.kinds))})
     return Predicted(new, np.exp(np.asarray(log_time) - new.log_time), np.exp(np.asarray(log_power) - new.log_power))
 
 
