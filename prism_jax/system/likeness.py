@@ -45,7 +45,7 @@ def device_like(
 
     Example:
         >>> round(device_like("h100-sxm", power_watts=500).peak("bf16") / 1e12)
-        884
+        881
     """
     base = catalog.device(like) if isinstance(like, str) else like
     power = figures.get("power_watts", base.power_watts)

@@ -40,7 +40,8 @@ class Predicted:
 
 
 def law_of(data: PowerData, draws: Draws, device: str) -> PowerLaw:
-    """The law of a device of a fit at the posterior mean; of any other name the population's."""
+    """The law of a device of a fit at the posterior mean, of any other name the population's; clocks are relative to that which
+    the device holds at its limit."""
     site = _device_sites(data, draws, (device,))
     return PowerLaw(
         *(float(site[name][0]) for name in ("idle", "exponent", "floor")), busy={}, bound={}, source="fitted"

@@ -23,6 +23,7 @@ from .data import PowerData
 LOWEST_CLOCK = 0.05
 LEAST = 1e-9
 MOST_WANTED = 3.0  # power that work would draw without a limit, of TDP
+EDGE, ROUND = 0.02, 12.0  # how sharply shares stop at 0, of TDP, and at 1: derivatives have no jumps
 
 
 def log_ratios(data: PowerData, site: Mapping[str, Any]) -> tuple[Array, Array]:
@@ -63,9 +64,10 @@ def _of_limits(
     of = jnp.asarray(data.of)
     idle, m = by_row["idle"], by_row["limit_sharpness"]
     limit, top_limit = jnp.asarray(data.control), jnp.asarray(data.top)[of]
-    dynamic = jnp.maximum(jnp.asarray(data.top_power)[of] - idle, 0.01)
-    computes = jnp.clip(dynamic / jnp.maximum(site["reach"] * top_limit - idle, 0.01), 0.01, 1.0) ** site["duty"]
-    at_top = jnp.minimum(idle + dynamic / computes, 0.995 * top_limit)
+    dynamic = EDGE * jax.nn.softplus((jnp.asarray(data.top_power)[of] - idle) / EDGE)
+    most = EDGE * jax.nn.softplus((site["reach"] * top_limit - idle) / EDGE)
+    computes = smooth_minimum(dynamic / most, 1.0, ROUND) ** site["duty"]
+    at_top = smooth_minimum(idle + dynamic / computes, top_limit, 4.0 * ROUND)
     wanted = _without_limit(at_top, top_limit, m)
     drawn = smooth_minimum(wanted, limit, m)
     busy = (wanted - idle) / (1.0 - idle)
@@ -83,7 +85,8 @@ def smooth_minimum(a: Any, b: Any, m: Any) -> Array:
 
 def _without_limit(drawn: Array, limit: Array, m: Array) -> Array:
     """What makes a smooth minimum with `limit` be `drawn`."""
-    return jnp.minimum(limit * jnp.maximum((drawn / limit) ** -m - 1.0, LEAST) ** (-1.0 / m), MOST_WANTED)
+    free = limit * jnp.maximum((drawn / limit) ** -m - 1.0, LEAST) ** (-1.0 / m)
+    return smooth_minimum(free, MOST_WANTED, ROUND)
 
 
 def _logit(share: Array) -> Array:
