@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Power of whole training jobs from the power of nodes, with runs of a system and benchmark left out.
 
     node watts / 8 = host + training (1 - start / duration) + idle start / duration,    start = seconds x log2(1 + nodes)
@@ -66,5 +69,9 @@ def _gpu_watts(runs: pd.DataFrame, start_s: float, training: float) -> np.ndarra
 def _fitted(runs: pd.DataFrame, watts: np.ndarray) -> np.ndarray:
     """Seconds of a start, and watts in training: least robust logarithmic error."""
     return least_squares(
-        lambda at: np.log(_gpu_watts(runs, *at) / watts), [5.0, 600.0], bounds=([0.0, 50.0], [60.0, 1000.0]), loss="soft_l1", f_scale=0.05
+        lambda at: np.log(_gpu_watts(runs, *at) / watts),
+        [5.0, 600.0],
+        bounds=([0.0, 50.0], [60.0, 1000.0]),
+        loss="soft_l1",
+        f_scale=0.05,
     ).x

@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Power and seconds against clocks and power limits, and power of whole jobs, on what was left out; and the shipped presets.
 
 python experiments/power/run.py [--data FOLDER] [--check] [--update] [--presets]
@@ -25,7 +28,7 @@ from inference.models.power.predict import Predicted, law_of, predicted, trivial
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[1] / ".." / "shared" / "data"
 SEED = 0
-TOLERANCES = {name: 0.01 for name in ("time_p90", "power_p90", "energy_p90", "time_most", "power_most", "energy_most")}
+TOLERANCES = dict.fromkeys(("time_p90", "power_p90", "energy_p90", "time_most", "power_most", "energy_most"), 0.01)
 
 
 def fitted(table: pd.DataFrame) -> inference.Fit:
@@ -93,7 +96,9 @@ def presets(data: Path) -> None:
     fit = fitted(both)
     for device in (*fit.data.devices, "population"):
         law = law_of(fit.data, fit.draws, device)
-        print(f"{device}: idle_share {law.idle_share:.3f} exponent {law.exponent:.2f} floor_clock {law.floor_clock:.3f}")
+        print(
+            f"{device}: idle_share {law.idle_share:.3f} exponent {law.exponent:.2f} floor_clock {law.floor_clock:.3f}"
+        )
 
 
 def main() -> int:

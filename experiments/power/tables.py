@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Measured power as tables that `inference.fit(..., model="power")` reads."""
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ def clock_sweeps(data: Path) -> pd.DataFrame:
     found = []
     for file, (device, workload) in SWEEPS.items():
         rows = pd.read_csv(data / "scaling" / "stage_sweeps" / file)
-        alike = rows.groupby(["stage", "instruction"])["energy"].transform(lambda column: tuple(column.round(6))[0])
+        alike = rows.groupby(["stage", "instruction"])["energy"].transform("first").round(6)
         rows = rows.assign(first=alike).drop_duplicates(["first", "instruction", "frequency"]).drop(columns="first")
         rows = rows.rename(columns={"frequency": "clock_mhz", "time": "duration_s", "energy": "energy_joules"})
         found.append(rows.assign(device=device, workload=workload, stage=rows["stage"].astype(str)))

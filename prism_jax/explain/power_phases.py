@@ -1,6 +1,6 @@
-"""Phases of a step as `power.step_power` takes them: where the time goes, with compute split by what draws how much.
+"""Phases of a step as `power.step_power` takes them: where the time goes, compute split by what draws how much.
 
-Compute is split by kernel class, and what it loses to communication beside it (multiprocessors and memory bandwidth) stands alone:
+Compute is split by kernel class, and what it loses to communication beside it (multiprocessors, memory bandwidth) stands alone:
 then fewer products per second are made, and less is drawn. Shares are those of the noise-free cost of all chunks.
 """
 

@@ -1,14 +1,15 @@
-"""PowerLaw: watts of one GPU against its clock and what it does, the clock that a power limit allows, and what that costs in time.
+"""PowerLaw: watts of one GPU against clock and work, the clock that a power limit allows, and what that costs in time.
 
     P(c) = TDP (idle + (1 - idle) busy g(c))        c: clock / top clock
     g(c) = c^k                    c >= floor        voltage falls with the clock
          = floor^(k-1) c          below             voltage is at its least, so that a slower step takes more energy
     t(c) = t(1) (1 - bound + bound / c)             bound: share of the seconds that follow the clock
 
-Powers are shares of the device's own limit (TDP), so that one law serves a generation. Inputs may be JAX arrays.
+Powers are shares of the device's own limit (TDP), so that one law serves a generation; the top clock is the one that matrix
+products hold there. Inputs may be JAX arrays.
 
-Source: dynamic power C V^2 f; sweeps of 38 and 60 clocks of A100 and A40 (Perseus, arXiv 2312.06902), power limits of V100, A40 and
-RTX 6000 (Zeus, NSDI 2023); see `experiments/power`.
+Source: dynamic power C V^2 f; sweeps of 38 and 60 clocks of A100 and A40 (Perseus, arXiv 2312.06902), power limits of V100, A40
+and RTX 6000 (Zeus, NSDI 2023); see `experiments/power`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class PowerLaw:
         SpecError: a figure is out of its range.
     """
 
-    idle_share: float
-    exponent: float
-    floor_clock: float
-    busy: Mapping[str, float]
-    bound: Mapping[str, float]
+    idle_share: Values
+    exponent: Values
+    floor_clock: Values
+    busy: Mapping[str, Values]
+    bound: Mapping[str, Values]
     lowest_clock: float = LOWEST_CLOCK
     source: str = ""
 
@@ -100,6 +101,6 @@ def slowdown(bound: Values, clock: Values) -> Values:
     return 1.0 - bound + bound / clock
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
+def _check(name: str, value: Values, least: float, most: float) -> None:
     if not is_traced(value) and not least <= value <= most:
         raise SpecError.of(Problem(name, f"{value}, but it must be between {least:g} and {most:g}"), "power law")

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from .law import PowerLaw
 
+_PACKAGE = __name__.rpartition(".")[0]
+
 
 class GpuKind(Protocol):
     """What decides which law holds; `system.Device` is one.
@@ -49,4 +51,4 @@ def _law(generation: str) -> PowerLaw:
 def _presets() -> dict[str, Any]:
     import tomllib  # only needed when a preset is asked for
 
-    return tomllib.loads((files(__package__) / "presets" / "power.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files(_PACKAGE) / "presets" / "power.toml").read_text(encoding="utf-8"))

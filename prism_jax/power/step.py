@@ -72,8 +72,8 @@ def step_power(
     """Watts and joules per GPU of a step whose phases take `phase_s`.
 
     Args:
-        phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention`, `memory` and `slowed` (what
-            they lose to communication beside them; `explain.power_phases` splits them); exposed
+        phase_s: phase -> seconds of an average GPU without a limit: `compute`, or `gemm`, `attention`, `memory` and `slowed`
+            (what they lose to communication beside them; `explain.power_phases` splits them); exposed
             `tp_comm`, `cp_comm`, `ep_comm`, `dp_comm`, `pp_comm`; `bubble`, `waiting_for_stragglers`, `stalls`.
         device: whose `power_watts` is TDP.
         law: of its power; None: the preset's.

@@ -1,8 +1,8 @@
 """A device that is like a known one: stated figures replace its own, the rest is taken over; and how far that may err.
 
 A power limit below that of the known device lowers the clock of its matrix products, as its law of power says
-(`power.PowerLaw.clock_under`), and their peaks with it; memory keeps its own clock and rate. A preset with a lower limit of its own
-(h100-pcie) has peaks of its own, and is scaled from these. Exponents of measured GPUs lie between 2 and 4 or so, which is why the
+(`power.PowerLaw.clock_under`), and their peaks with it; memory keeps its own clock and rate. A preset with a lower limit of its
+own (h100-pcie) has peaks of its own, and is scaled from these. Exponents of measured GPUs lie between 2 and 4 or so, which is why the
 clock is uncertain.
 """
 
@@ -45,7 +45,7 @@ def device_like(
 
     Example:
         >>> round(device_like("h100-sxm", power_watts=500).peak("bf16") / 1e12)
-        881
+        882
     """
     base = catalog.device(like) if isinstance(like, str) else like
     power = figures.get("power_watts", base.power_watts)

@@ -93,7 +93,9 @@ def from_frame(frame: pd.DataFrame) -> PowerData:
         if len(rows) >= FEWEST_ROWS
     ]
     if not found:
-        raise DataError("no workload was measured at two clocks or power limits. Give device, workload and all settings.")
+        raise DataError(
+            "no workload was measured at two clocks or power limits. Give device, workload and all settings."
+        )
     if len(found) > MOST_SERIES:
         raise DataError(f"more than {MOST_SERIES:,} series. Are the columns what they should be?")
     tops = pd.DataFrame([rows.iloc[0] for _, rows in found])

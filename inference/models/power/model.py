@@ -49,23 +49,17 @@ class Power:
     def program(self, data: PowerData) -> None:
         """Devices around a population, kinds of series around their device, both non-centred; Student's errors of log ratios."""
         n_device, n_kind = len(data.devices), len(data.kinds)
-        site: dict[str, Any] = {
-            name: numpyro.sample(name, dist.Normal(*prior)) for name, prior in POPULATION.items()
-        }
+        site: dict[str, Any] = {name: numpyro.sample(name, dist.Normal(*prior)) for name, prior in POPULATION.items()}
         site["deviation"] = numpyro.sample("deviation", dist.Normal().expand([n_device, len(DEVICE_SITES)]).to_event(2))
         shift = SHIFT_SD * jnp.asarray(numpyro.sample("shift", dist.Normal().expand([n_kind]).to_event(1)))
-        duty, reach = (
-            numpyro.sample(name, dist.LogNormal(np.log(median), sd)) for name, median, sd in DUTY_AND_REACH
-        )
+        duty, reach = (numpyro.sample(name, dist.LogNormal(np.log(median), sd)) for name, median, sd in DUTY_AND_REACH)
         noise = {
             name: jnp.asarray(
                 numpyro.sample(name, dist.LogNormal(np.log(NOISE[0]), np.log(NOISE[1])).expand([2]).to_event(1))
             )
             for name in ("noise_time", "noise_power")
         }
-        log_time, log_power = log_ratios(
-            data, device_values(site) | {"shift": shift, "duty": duty, "reach": reach}
-        )
+        log_time, log_power = log_ratios(data, device_values(site) | {"shift": shift, "duty": duty, "reach": reach})
         sort = jnp.asarray(data.is_limit)[jnp.asarray(data.of)].astype(int)
         for name, mean, measured in (
             ("noise_time", log_time, data.log_time),

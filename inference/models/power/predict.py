@@ -40,8 +40,10 @@ class Predicted:
 
 
 def law_of(data: PowerData, draws: Draws, device: str) -> PowerLaw:
-    """The law of a device of a fit at the posterior mean, of any other name the population's; clocks are relative to that which
-    the device holds at its limit."""
+    """The law of a device of a fit at the posterior mean, of any other name the population's.
+
+    Clocks are relative to the one that the device holds at its limit.
+    """
     site = _device_sites(data, draws, (device,))
     return PowerLaw(
         *(float(site[name][0]) for name in ("idle", "exponent", "floor")), busy={}, bound={}, source="fitted"
@@ -107,9 +109,7 @@ def _device_sites(data: PowerData, draws: Draws, devices: tuple[str, ...]) -> di
 def _same_references(data: PowerData, new: PowerData) -> PowerData:
     """With powers as shares of what the fit's are shares of."""
     known = dict(zip(data.devices, data.reference_watts, strict=True))
-    factor = np.array(
-        [old / known.get(name, old) for name, old in zip(new.devices, new.reference_watts, strict=True)]
-    )
+    factor = np.array([old / known.get(name, old) for name, old in zip(new.devices, new.reference_watts, strict=True)])
     by_series = factor[new.device]
     limits = np.where(new.is_limit, by_series, 1.0)
     return replace(

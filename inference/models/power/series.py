@@ -36,9 +36,7 @@ def log_ratios(data: PowerData, site: Mapping[str, Any]) -> tuple[Array, Array]:
     """
     of, device = jnp.asarray(data.of), jnp.asarray(data.device)
     by_row = {name: jnp.asarray(site[name])[device][of] for name in DEVICE_SITES}
-    law = PowerLaw(
-        by_row["idle"], by_row["exponent"], by_row["floor"], busy={}, bound={}, lowest_clock=LOWEST_CLOCK
-    )
+    law = PowerLaw(by_row["idle"], by_row["exponent"], by_row["floor"], busy={}, bound={}, lowest_clock=LOWEST_CLOCK)
     bound = 1.0 - jax.nn.sigmoid(_logit(by_row["unbound"]) + jnp.asarray(site["shift"])[jnp.asarray(data.kind)[of]])
     clocks = _of_clocks(data, law, by_row, bound)
     limits = _of_limits(data, law, by_row, bound, site)

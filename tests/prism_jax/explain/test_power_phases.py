@@ -10,7 +10,14 @@ from prism_jax.system import cluster
 from prism_jax.variability.catalog import preset
 from prism_jax.workload.catalog import model
 
-BREAKDOWN = {"compute": 1.0, "tp_comm": 0.05, "dp_comm": 0.1, "bubble": 0.2, "stalls": 0.0, "waiting_for_stragglers": 0.02}
+BREAKDOWN = {
+    "compute": 1.0,
+    "tp_comm": 0.05,
+    "dp_comm": 0.1,
+    "bubble": 0.2,
+    "stalls": 0.0,
+    "waiting_for_stragglers": 0.02,
+}
 
 
 def job(n_devices: int) -> Job:

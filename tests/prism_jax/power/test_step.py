@@ -1,5 +1,6 @@
 """Power of a step: sums, limits, derivatives, published anchors, and phases that are refused."""
 
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -45,8 +46,8 @@ def test_power_and_seconds_of_a_step_scale_with_its_length() -> None:
 
 def test_a_lower_limit_never_takes_less_time_nor_more_power() -> None:
     found = [power(PHASES, power_limit_watts=watts) for watts in range(150, 900, 25)]
-    assert all(a.step_s >= b.step_s for a, b in zip(found, found[1:], strict=False))
-    assert all(a.watts <= b.watts for a, b in zip(found, found[1:], strict=False))
+    assert all(a.step_s >= b.step_s for a, b in pairwise(found))
+    assert all(a.watts <= b.watts for a, b in pairwise(found))
     assert found[-1] == power(PHASES)
     assert all(watts <= 400.0 * (1 + 1e-9) for watts in power(PHASES, power_limit_watts=400.0).phase_watts.values())
 
@@ -94,7 +95,9 @@ def test_every_kind_of_work_has_figures_and_rounding_below_zero_is_none() -> Non
     assert law is not None
     assert set(KIND_OF.values()) <= set(law.busy)
     assert set(KIND_OF.values()) <= set(law.bound)
-    assert power({"compute": 1.0, "waiting_for_stragglers": -1e-9}).watts == pytest.approx(power({"compute": 1.0}).watts)
+    assert power({"compute": 1.0, "waiting_for_stragglers": -1e-9}).watts == pytest.approx(
+        power({"compute": 1.0}).watts
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def test_every_kind_of_work_has_figures_and_rounding_below_zero_is_none() -> Non
         ({"compute": 1.0}, {"power_limit_watts": float("nan")}, "power_limit_watts = nan"),
     ],
 )
-def test_impossible_steps_are_refused(phases: dict[str, float], options: dict[str, float], message: str) -> None:
+def test_impossible_steps_are_refused(phases: dict[str, float], options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         step_power(phases, H100, **options)
 
