@@ -122,7 +122,8 @@ def _read_device(document: Document, base: Cluster | None, found: list[Mistake])
         return attempt(lambda: device_like(start, **given), document, path, found)
     limited = given.get("power_watts", start.power_watts) < start.power_watts and "peak_flops_per_s" not in given
     if limited:  # its clock follows
-        return attempt(lambda: device_like(start, **({"name": start.name} | given)), document, path, found)
+        given.setdefault("name", start.name)
+        return attempt(lambda: device_like(start, **given), document, path, found)
     return replace(start, **given)
 
 
