@@ -55,5 +55,6 @@ COMMANDS = (
     _fit("failures", "failures.csv"),
     _fit("repairs", "repairs.csv", "--method", "map"),
     _fit("checkpoints", "checkpoints.csv"),
+    _fit("power", "power.csv", "--method", "map"),
     Writes("fit report", "fit report kept.npz --plot fit.png"),
 )

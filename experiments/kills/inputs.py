@@ -50,6 +50,7 @@ def write_inputs(folder: Path, seed: int) -> None:
         "failures.csv": _failures(rng),
         "repairs.csv": _repairs(rng),
         "checkpoints.csv": _checkpoints(rng),
+        "power.csv": _power(rng),
     }
     for name, table in tables.items():
         table.to_csv(folder / name, index=False)
@@ -130,3 +131,13 @@ def _checkpoints(rng: np.random.Generator) -> pd.DataFrame:
     log_s = np.log(size / 0.1e9) + 0.2 * rng.standard_normal(8)[source] + 0.1 * rng.standard_normal(len(source))
     names = [f"s{index}" for index in source]
     return pd.DataFrame({"source": names, "ckpt_GB": size / 1e9, "storage": "NFS", "save_total_s": np.exp(log_s)})
+
+
+def _power(rng: np.random.Generator) -> pd.DataFrame:
+    """A device of 400 W at twenty clocks, nine tenths of whose work follow the clock."""
+    clock = np.linspace(0.5, 1.0, 20)
+    noise = np.exp(0.002 * rng.standard_normal((2, 20)))
+    table = {"clock_mhz": 1400.0 * clock, "duration_s": (0.1 + 0.9 / clock) * noise[0]}
+    return pd.DataFrame({**table, "power_watts": 400.0 * (0.15 + 0.85 * clock**2.5) * noise[1]}).assign(
+        device="gpu", workload="a"
+    )

@@ -213,6 +213,9 @@ GEMM = "op,m,n,k,dtype,gpu,time_us\n" + "".join(
 OVERLAP = "kernel,duration_us,overlapped_us,overlap_ratio,dram_throughput_percent\n" + "".join(
     f"k{n},{100 + n},{120 + 3 * n},{0.5 + n / 20},{40 + n}\n" for n in range(6)
 )
+POWER = "device,workload,clock_mhz,epoch_s,power_w\n" + "".join(
+    f"gpu,a,{1400 - 50 * n},{1 + n / 20},{400 - 16 * n}\n" for n in range(10)
+)
 WATCHED = "step,step_time_s\n" + "".join(f"{n},{0.4 + 0.002 * (n % 5) + 0.1 * (n > 40)}\n" for n in range(60))
 
 READERS = (
@@ -246,6 +249,7 @@ READERS = (
     Reader("checkpoints", "checkpoints.csv", _texts(SAVES), _fitted("checkpoints")),
     Reader("kernel efficiency", "gemm.csv", _texts(GEMM), _fitted("kernels")),
     Reader("overlap", "overlap.csv", _texts(OVERLAP), _measured(model_named("overlap").columns)),
+    Reader("power", "power.csv", _texts(POWER), _fitted("power")),
     Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
 )  # fmt: skip
