@@ -1,8 +1,8 @@
 """Event simulation of a cluster: jobs arrive, start, are interrupted, and finish.
 
 Ranks of waiting jobs change at events alone, and so do those of running jobs but for one drift common to all: heaps hold them,
-one of the waiting jobs per number of GPUs (one in all where nobody overtakes) and one of the running jobs, the first to be displaced on top. Entries of jobs that
-have moved on are passed over. An event costs O(log jobs + sizes).
+one of the waiting jobs per number of GPUs (one in all where nobody overtakes) and one of the running jobs, the first to be
+displaced on top. Entries of jobs that have moved on are passed over. An event costs O(log jobs + sizes).
 """
 
 from __future__ import annotations
