@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
+    from .app.studies.scale import scale_job as scale_job
+    from .app.studies.sweep import sweep_jobs as sweep_jobs
     from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .app.trace.predict import predict_trace as predict_trace
     from .app.trace.watch import watch_steps as watch_steps
@@ -97,6 +99,7 @@ _HOME = {
     "presets": "",
     "replay_trace": "app.trace.info",
     "report_fit": "app.fit",
+    "scale_job": "app.studies.scale",
     "schedule_trace": "app.horizon.schedule",
     "search_plans": "app.search",
     "search_sizes": "app.search",
@@ -106,6 +109,7 @@ _HOME = {
     "step_time": "simulate",
     "stragglers": "recorded.edits.what_if",
     "suggest_runs": "app.calibrate",
+    "sweep_jobs": "app.studies.sweep",
     "validate_memory": "app.validate",
     "validate_steps": "app.validate",
     "watch_steps": "app.trace.watch",

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         search_plans as search_plans,
         search_sizes as search_sizes,
     )
+    from .studies.scale import run_scaling as run_scaling, scale_job as scale_job
+    from .studies.sweep import run_sweep as run_sweep, sweep_jobs as sweep_jobs
     from .trace.export import export_trace as export_trace
     from .trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .trace.predict import (
@@ -95,11 +97,14 @@ _HOME = {
     "run_horizon": "horizon.run",
     "run_placement": "place",
     "run_prediction": "predict",
+    "run_scaling": "studies.scale",
     "run_search": "search",
     "run_steps_validation": "validate",
+    "run_sweep": "studies.sweep",
     "run_trace_prediction": "trace.predict",
     "run_what_if": "trace.what_if",
     "run_watch": "trace.watch",
+    "scale_job": "studies.scale",
     "schedule_trace": "horizon.schedule",
     "search_plans": "search",
     "search_sizes": "search",
@@ -107,6 +112,7 @@ _HOME = {
     "show_catalogue": "catalogue",
     "show_entry": "catalogue",
     "suggest_runs": "calibrate",
+    "sweep_jobs": "studies.sweep",
     "validate_memory": "validate",
     "validate_steps": "validate",
     "watch_steps": "trace.watch",

@@ -23,6 +23,8 @@ MODULES = (
     "horizon.run",
     "horizon.watch",
     "site",
+    "studies.scaling",
+    "studies.sweep",
     "study",
     "trace",
     "validation",

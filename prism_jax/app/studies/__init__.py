@@ -1,0 +1,1 @@
+"""Use cases about many jobs: sweeps, scaling, comparisons, capacity."""

@@ -1,0 +1,1 @@
+"""Reports about many jobs, as lines of plain text."""

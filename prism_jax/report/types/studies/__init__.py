@@ -1,0 +1,1 @@
+"""Types of reports about many jobs."""

@@ -1,0 +1,9 @@
+"""Studies: a grid of jobs, what is measured of each, one table; they resume, and run on several processes.
+
+axes.py       "plan.tp=1,2,4" -> a grid of points
+figures.py    what is measured of one job, as plain numbers; measure.py makes them
+run.py        tasks -> figures, on this process or several; finished ones are kept (journal.py)
+table.py      rows beside the best one: ratios, ties
+sizes.py      a job on other numbers of GPUs, weak or strong scaling
+onset.py      the size at which communication stops hiding, in closed form
+"""

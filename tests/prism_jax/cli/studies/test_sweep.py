@@ -1,0 +1,70 @@
+"""`prism-jax sweep`: one table on every way out, impossible jobs told, wrong options refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from prism_jax.cli.app import main
+from prism_jax.report.types.studies.sweep import SweepReport
+from tests.support.job_texts import JOB
+
+FEW = ["--samples", "64"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    (tmp_path / "job.yaml").write_text(JOB)
+    return str(tmp_path / "job.yaml")
+
+
+def test_text_json_csv_and_markdown_tell_the_same(job: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "table.csv"
+    arguments = ["sweep", job, "--set", "plan.micro_batch=1,2,5", "--resume", str(tmp_path / "study.npz"), *FEW]
+    assert main([*arguments, "--csv", str(file), "--json"]) == 0
+    report = SweepReport.from_dict(json.loads(capsys.readouterr().out))
+    rows = list(csv.DictReader(file.open()))
+    assert [row["plan.micro_batch"] for row in rows] == ["1", "2", "5"]
+    assert report.rows[2].figures is None
+    assert "micro_batch" in report.rows[2].problem
+    for told, written in zip(report.rows[:2], rows, strict=False):
+        assert told.figures is not None
+        assert float(written["p95_s"]) == told.figures.p95_s
+    assert main([*arguments]) == 0
+    text = capsys.readouterr().out
+    assert "impossible: micro_batch 5" in text
+    assert text.count("1.00") >= 1
+    assert main([*arguments, "--markdown"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("| --- | ---")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "nothing varies"),
+        (["--set", "plan.tp=1,1"], "twice"),
+        (["--gpus", "8:"], "--gpus"),
+        (["--set", "plan.tp=1,2", "--objective", "cost_per_mtoken"], "--price"),
+        (["--set", "plan.tp=1,2", "--price", "-1"], "--price"),
+        (["--set", "plan.micro_batch=3,5"], "no job of the grid is possible"),
+        (["--set", "plan.tp=1,2", "--fit", "absent.npz"], "absent.npz"),
+        (["--set", "plan.tp=1,2", "--csv", "/proc/x.csv"], "/proc/x.csv"),
+    ],
+)
+def test_wrong_options_are_one_line(job: str, arguments: list[str], told: str, capsys) -> None:
+    assert main(["sweep", job, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_the_table(job: str, tmp_path: Path) -> None:
+    files = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for file, workers in zip(files, ("1", "2"), strict=True):
+        arguments = ["--set", "plan.micro_batch=1,2", "--set", "plan.tp=1,2", "--set", "plan.dp=8"]
+        assert main(["sweep", job, *arguments, "--workers", workers, "--csv", str(file), *FEW, "-q"]) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
