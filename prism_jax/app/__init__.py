@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         search_plans as search_plans,
         search_sizes as search_sizes,
     )
+    from .studies.compare import compare_jobs as compare_jobs, run_comparison as run_comparison
     from .studies.scale import run_scaling as run_scaling, scale_job as scale_job
     from .studies.sweep import run_sweep as run_sweep, sweep_jobs as sweep_jobs
     from .trace.export import export_trace as export_trace
@@ -77,6 +78,7 @@ _HOME = {
     "calibrate_site": "calibrate",
     "check_job": "check",
     "check_method": "search",
+    "compare_jobs": "studies.compare",
     "describe_trace": "trace.info",
     "explain_step": "predict",
     "export_trace": "trace.export",
@@ -93,6 +95,7 @@ _HOME = {
     "replay_trace": "trace.info",
     "report_fit": "fit",
     "run_calibration": "calibrate",
+    "run_comparison": "studies.compare",
     "run_fit": "fit",
     "run_horizon": "horizon.run",
     "run_placement": "place",

@@ -26,6 +26,7 @@ SHIPPED = (
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("sweep", "sweep:sweep", "Predict a grid of jobs and compare them."),
     ("scale", "scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),
+    ("compare", "compare:compare", "Compare jobs, and tell how probable it is that one beats another."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     (
         "schedule",

@@ -23,6 +23,7 @@ MODULES = (
     "horizon.run",
     "horizon.watch",
     "site",
+    "studies.comparison",
     "studies.scaling",
     "studies.sweep",
     "study",

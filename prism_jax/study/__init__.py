@@ -3,6 +3,8 @@
 axes.py       "plan.tp=1,2,4" -> a grid of points
 figures.py    what is measured of one job, as plain numbers; measure.py makes them
 run.py        tasks -> figures, on this process or several; finished ones are kept (journal.py)
+paired.py     how often one job beats another, given what the cost model does not know of both; comparison.py
+prices.py     of a GPU-hour, by device
 table.py      rows beside the best one: ratios, ties
 sizes.py      a job on other numbers of GPUs, weak or strong scaling
 onset.py      the size at which communication stops hiding, in closed form
