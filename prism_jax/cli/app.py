@@ -27,6 +27,7 @@ SHIPPED = (
     ("sweep", "sweep:sweep", "Predict a grid of jobs and compare them."),
     ("scale", "scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),
     ("compare", "compare:compare", "Compare jobs, and tell how probable it is that one beats another."),
+    ("plan", "plan:plan", "Plan capacity: what fleets make of a job in tokens, days and money."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     (
         "schedule",

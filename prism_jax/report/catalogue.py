@@ -23,6 +23,7 @@ MODULES = (
     "horizon.run",
     "horizon.watch",
     "site",
+    "studies.capacity",
     "studies.comparison",
     "studies.scaling",
     "studies.sweep",
