@@ -42,6 +42,8 @@ FASTER = {  # start of a command -> options that make it small
     " --set plan.virtual_stages=1 --set plan.dp=2 --set plan.global_batch=2 --samples 8 --force",
     "validate steps many_runs.csv": "--deterministic",
     "job": "--worlds 200",
+    "sweep": "--samples 64",
+    "scale": "--samples 64",
     "search": "--space space.yaml",
     "place": "--set plan.dp=2 --set plan.global_batch=32",
 }
