@@ -20,16 +20,16 @@ from ...report.types.record import RunRecord
 from ...report.types.studies.capacity import CapacityReport, FleetFacts
 from ...report.types.study import PlanFacts
 from ...search.plans.space import PlanSpace
-from ...study.fleets import Fleet, cluster_of, fleets_of, job_on
-from ...study.prices import Prices, checked, price_of
+from ...study.fleets.fleet import Fleet, cluster_of, fleets_of, job_on
+from ...study.fleets.prices import Prices, checked, price_of
 from ..fitted.load_fits import FitFiles, load_fits
 from ..horizon.run import run_horizon
 from ..jobs import JobSource, loaded, source_of
 from ..search import run_search
 
 if TYPE_CHECKING:
-    from ...study.capacity import Capacities, Span
     from ...study.figures import Figures
+    from ...study.fleets.capacity import Capacities, Span
 
 DAYS = 30.0
 MOST_DAYS = 36_525.0
@@ -100,33 +100,18 @@ def run_capacity(
     moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
     if "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
         _check_prices(prices, moved)
-    from ...study.capacity import Span, capacities  # needs JAX, which mistakes above do not wait for
-    from ...study.paired import paired_factors
+    from ...study.fleets.capacity import Span  # needs JAX, which mistakes above do not wait for
 
-    started = time.perf_counter()
-    span = Span(days, tokens)
+    started, span = time.perf_counter(), Span(days, tokens)
     found = []
     for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
         progress(number / len(wanted), f"searching plans of {fleet.text}")
         searched = _best(fleet, one, space, objective, prices, n_samples, seed)
         found.append(searched if searched.figures is None else _with_goodput(searched, span, reliability, seed))
-    possible = [one for one in found if one.figures is not None]
-    if not possible:
-        raise DataError(f"no fleet can run the job; {found[0].fleet.text}: {found[0].problem}")
-    made = capacities(
-        [one.figures for one in possible if one.figures is not None],
-        [one.goodput for one in possible],
-        [price_of(prices, one.job.cluster.device.name) or nan for one in possible],
-        paired_factors([one.job for one in possible], seed),
-        span,
-        seed,
-    )
+    made = _capacities(found, prices, span, seed)
     inputs = {"job": source_of(job), "fleet": list(fleets), "set": list(overrides), "days": days, "tokens": tokens}
     inputs |= {"space": space, "objective": objective, "price": price_per_gpu_hour, "reliability": reliability}
     record = from_plain(RunRecord, run_record(inputs | {"fit": list(fits), "samples": n_samples}, seed))
-    notes = tuple(dict.fromkeys((*_batches(own, found), *(text for one in found for text in one.assumed))))
-    if reliability is None:
-        notes += ("nothing is said of failures: state --reliability (`prism-jax show reliability`)",)
     return CapacityReport(
         job=source_of(job),
         model=own.model.name,
@@ -138,10 +123,35 @@ def run_capacity(
         fleets=_facts(found, made),
         prob_faster=made.prob_faster,
         prob_cheaper=made.prob_cheaper,
-        notes=notes,
+        notes=_notes(own, found, reliability),
         elapsed_s=time.perf_counter() - started,
         record=record,
     )
+
+
+def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) -> Capacities:
+    """Of the fleets that can run the job."""
+    from ...study.fleets.capacity import capacities
+    from ...study.paired import paired_factors
+
+    possible = [(one, one.figures) for one in found if one.figures is not None]
+    if not possible:
+        raise DataError(f"no fleet can run the job; {found[0].fleet.text}: {found[0].problem}")
+    return capacities(
+        [figures for _, figures in possible],
+        [one.goodput for one, _ in possible],
+        [price_of(prices, one.job.cluster.device.name) or nan for one, _ in possible],
+        paired_factors([one.job for one, _ in possible], seed),
+        span,
+        seed,
+    )
+
+
+def _notes(job: Job, found: Sequence[_Found], reliability: str | Path | None) -> tuple[str, ...]:
+    """What was assumed, and what nothing is said of."""
+    silent_of = ["nothing is said of failures: state --reliability (`prism-jax show reliability`)"]
+    told = (*_batches(job, found), *(text for one in found for text in one.assumed))
+    return tuple(dict.fromkeys((*told, *(silent_of if reliability is None else []))))
 
 
 def _batches(job: Job, found: Sequence[_Found]) -> list[str]:

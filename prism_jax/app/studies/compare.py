@@ -16,7 +16,7 @@ from ...progress import Progress, silent
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.studies.comparison import ComparedJob, ComparisonReport
-from ...study.prices import Prices, checked, price_of
+from ...study.fleets.prices import Prices, checked, price_of
 from ..fitted.load_fits import FitFiles, load_fits
 from ..jobs import JobSource, loaded, source_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -60,7 +61,7 @@ def plot_probabilities(found: Comparison, labels: Sequence[str], *, ax: Axes | N
     ax = new_axes() if ax is None else ax
     probs = np.array(found.prob_less)
     ax.imshow(np.where(np.eye(len(labels)) > 0, np.nan, probs), cmap="Purples", vmin=0.0, vmax=1.0, aspect="auto")
-    for row, column in zip(*np.nonzero(~np.eye(len(labels), dtype=bool)), strict=True):
+    for row, column in permutations(range(len(labels)), 2):
         prob = probs[row, column]
         ax.text(column, row, f"{prob:.0%}", ha="center", va="center", color="white" if prob > DARK else "black")
     ax.set_xticks(range(len(labels)), labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isfinite
 
-from ....study.capacity import Capacity
+from ....study.fleets.capacity import Capacity
 from ....units import format_bytes, format_s
 from ...quantity import with_error
 from ...table import Table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ....study.capacity import Capacity
 from ....study.figures import Figures
+from ....study.fleets.capacity import Capacity
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord

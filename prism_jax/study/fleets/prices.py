@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TypeAlias
 
-from ..errors import DataError
-from ..system import catalog
+from ...errors import DataError
+from ...system import catalog
 
 Prices: TypeAlias = float | Mapping[str, float] | None  # of all devices, by name of the device, or not known
 FORM = "Write --price 2.5, or --price h200=2.5 for one device."

@@ -13,9 +13,9 @@ from math import nan
 
 import numpy as np
 
-from .._typing import Floats
-from .figures import Figures
-from .paired import paired_values, prob_least, prob_less
+from ..._typing import Floats
+from ..figures import Figures
+from ..paired import paired_values, prob_least, prob_less
 
 DAY_S, DAY_H = 86_400.0, 24.0
 SURE = 0.95
@@ -108,14 +108,22 @@ def _capacity(
 ) -> Capacity:
     middle_s, slow_s = (float(x) for x in np.quantile(measured_s, (0.5, SURE)))
     if span.tokens is None:
-        days = (span.days or nan,) * 2
-        tokens = tuple(days[0] * DAY_S / s for s in (middle_s, slow_s))
+        days = slow_days = span.days or nan
+        tokens, sure_tokens = days * DAY_S / middle_s, days * DAY_S / slow_s
     else:
-        tokens = (span.tokens,) * 2
-        days = tuple(span.tokens * s / DAY_S for s in (middle_s, slow_s))
-    money = (own.n_devices * price * DAY_H * each for each in days)
+        tokens = sure_tokens = span.tokens
+        days, slow_days = tokens * middle_s / DAY_S, tokens * slow_s / DAY_S
+    hours = own.n_devices * DAY_H  # of devices, a day
     return Capacity(
-        goodput, DAY_S / per_token_s, *tokens, *days, *money, own.gpu_watts * own.n_devices / 1e3 * DAY_H * days[0]
+        goodput=goodput,
+        tokens_per_day=DAY_S / per_token_s,
+        tokens_p50=tokens,
+        tokens_p95=sure_tokens,
+        days_p50=days,
+        days_p95=slow_days,
+        money_p50=hours * price * days,
+        money_p95=hours * price * slow_days,
+        energy_kwh_p50=own.gpu_watts / 1e3 * hours * days,
     )
 
 

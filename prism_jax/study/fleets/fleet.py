@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import DataError, SpecError
-from ..job import Job
-from ..system import catalog
-from ..system.hardware import Cluster
-from ..variability.catalog import default_for, preset
+from ...errors import DataError, SpecError
+from ...job import Job
+from ...system import catalog
+from ...system.hardware import Cluster
+from ...variability.catalog import default_for, preset
 
 MOST_FLEETS = 26
 _FORM = re.compile(r"(?P<count>[0-9]{1,9}) ?[xX*] ?(?P<name>\S.{0,99})")
@@ -46,7 +46,7 @@ def fleets_of(texts: Sequence[str]) -> tuple[Fleet, ...]:
 
 
 def cluster_of(fleet: Fleet, job: Job) -> Cluster:
-    """The cluster of a fleet: the job's own network where the device is the job's, else a preset or the device's reference design.
+    """The cluster of a fleet: the job's own network where the device is the job's, else a preset, or the device's usual one.
 
     Raises:
         SpecError: no device or cluster of that name; or the network cannot have that size.

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ... import app
-from ...study.prices import prices_of
-from ..objective_option import ObjectiveName
-from ..options import Fits, Force, JobFile, Json, Overrides, Seed
-from ..progress import working
-from ..result import emit
+from .... import app
+from ....study.fleets.prices import prices_of
+from ...objective_option import ObjectiveName
+from ...options import Fits, Force, JobFile, Json, Overrides, Seed
+from ...progress import working
+from ...result import emit
+from ..job import ReliabilitySource, Tokens, count_of
 from .compare import Prices
-from .job import ReliabilitySource, Tokens, count_of
 from .sweep import Samples
 
 Fleets = Annotated[

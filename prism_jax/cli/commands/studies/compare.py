@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ... import app
-from ...study.prices import prices_of
-from ..objective_option import ObjectiveName
-from ..options import Fits, Force, Json, Overrides, Plot, Seed
-from ..output import print_lines
-from ..pictures import check_picture
-from ..progress import working
-from ..result import emit
+from .... import app
+from ....study.fleets.prices import prices_of
+from ...objective_option import ObjectiveName
+from ...options import Fits, Force, Json, Overrides, Plot, Seed
+from ...output import print_lines
+from ...pictures import check_picture
+from ...progress import working
+from ...result import emit
 from .sweep import Markdown, Samples
 
 Jobs = Annotated[
@@ -57,7 +57,7 @@ def compare(
         )
 
     def print_markdown() -> None:
-        from ...report.text.studies.comparison import markdown as tables
+        from ....report.text.studies.comparison import markdown as tables
 
         print_lines(tables(run.report))
 
