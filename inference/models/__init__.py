@@ -19,6 +19,7 @@ _CLASSES = {
     "failures": "Failures",
     "repairs": "Repairs",
     "checkpoints": "Checkpoints",
+    "power": "Power",
 }
 MODELS = tuple(_CLASSES)
 

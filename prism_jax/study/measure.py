@@ -12,10 +12,12 @@ from .._typing import Floats
 from ..calibration.band import model_factors
 from ..cost.step_cost import StepCost
 from ..explain.breakdown import breakdown
+from ..explain.power_phases import power_phases
 from ..job import Job
 from ..kernels import COMM_AXES
 from ..metrics import hfu, mfu
 from ..objective import plan_objective
+from ..power import step_power
 from ..result import StepTimeDistribution
 from ..simulate.predict import predict
 from ..simulate.program import lower
@@ -67,7 +69,7 @@ def figures_of(job: Job, asked: Asked) -> Figures:
     value, error = _objective(job, distribution, asked)
     price = np.nan if asked.price_per_gpu_hour is None else asked.price_per_gpu_hour
     low, high = np.quantile(factors, BAND)
-    memory, target = job.memory, asked.target
+    memory, target, where_s = job.memory, asked.target, breakdown(program, distribution)
     return Figures(
         n_devices=float(n),
         value=value,
@@ -81,7 +83,8 @@ def figures_of(job: Job, asked: Asked) -> Figures:
         hfu=hfu(program.cost.hardware_flops, times["p50"], job.cluster, n, plan.dtype),
         memory_bytes=float(memory.total_bytes),
         fits=float(memory.fits),
-        **_where(breakdown(program, distribution)),
+        **_where(where_s),
+        **_power(job, where_s, n_tokens),
         **_hidden(program.cost, plan.n_micro_batch, plan.pp),
         money_per_mtoken=times["mean"] * n / S_PER_HOUR / n_tokens * MILLION * price,
         target_prob=np.nan if target is None else target.prob((times | rates)[target.name], factors),
@@ -103,6 +106,17 @@ def _where(seconds: Mapping[str, float]) -> dict[str, float]:
     comm = {f"exposed_{axis}_s": seconds[f"{axis}_comm"] for axis in (*COMM_AXES, "pp")}
     rest = {"waiting_s": seconds["waiting_for_stragglers"]}
     return comm | rest | {f"{name}_s": seconds[name] for name in ("compute", "bubble", "stalls")}
+
+
+def _power(job: Job, where_s: Mapping[str, float], n_tokens: float) -> dict[str, float]:
+    """Mean watts of a GPU, and joules of all GPUs per token; nothing of devices whose power no law is known of."""
+    found = step_power(power_phases(job, where_s), job.cluster.device)
+    if found is None:
+        return {}
+    return {
+        "gpu_watts": float(found.watts),
+        "joules_per_token": float(found.joules) * job.plan.n_devices / n_tokens,
+    }
 
 
 def _hidden(cost: StepCost, n_micro_batch: int, n_stage: int) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """A device that is like a known one: stated figures replace its own, the rest is taken over; and how far that may err.
 
-A lower power limit lowers the clock, and with it the rate of matrix products. Above the knee of its voltage curve a chip draws
-P ~ c f^3 (voltage rises with the clock), so at a limit that holds it back f ~ P^(1/3); memory keeps its own clock. Source:
-dynamic power C V^2 f with V ~ f; stage sweeps of A100 under 38 clocks (Perseus, arXiv 2312.06902) follow exponent 3, those of A40
-exponents 1 to 2, which is why the exponent is uncertain.
+A power limit below that of the known device lowers the clock of its matrix products, as its law of power says
+(`power.PowerLaw.clock_under`), and their peaks with it; memory keeps its own clock and rate. A preset with a lower limit of its
+own (h100-pcie) has peaks of its own, and is scaled from these. Exponents of measured GPUs lie between 2 and 4 or so, which is why
+the clock is uncertain.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from math import exp, hypot, log
 from typing import Any
 
+from ..power import population_law, power_law
 from . import catalog
 from .hardware import Device
 
-POWER_EXPONENT = 1 / 3
 # Logarithmic standard deviations of the step time.
 # SAME_KIND: what matrix products of devices of one generation were expected to differ by before any run (`gemm` at level `device`
 #     in inference/cost_model/step_times_terms.py).
@@ -45,7 +45,7 @@ def device_like(
 
     Example:
         >>> round(device_like("h100-sxm", power_watts=500).peak("bf16") / 1e12)
-        884
+        882
     """
     base = catalog.device(like) if isinstance(like, str) else like
     power = figures.get("power_watts", base.power_watts)
@@ -73,8 +73,16 @@ def _peaks(base: Device, stated: Mapping[str, float] | None, power: float) -> di
         ratios = [log(peak / base.peak_flops_per_s[dtype]) for dtype, peak in stated.items() if _has(base, dtype, peak)]
         scale = exp(sum(ratios) / len(ratios)) if ratios else 1.0
     else:
-        scale = min(1.0, power / base.power_watts) ** POWER_EXPONENT if power > 0 else 1.0
+        scale = _clock(base, power)
     return {dtype: peak * scale for dtype, peak in base.peak_flops_per_s.items()} | dict(stated or {})
+
+
+def _clock(base: Device, power: float) -> float:
+    """Of matrix products at a power limit, of that at the limit of `base`."""
+    if not 0 < power < base.power_watts:
+        return 1.0
+    law = power_law(base) or population_law()
+    return float(law.clock_under(power / base.power_watts, law.busy["gemm"]))
 
 
 def _has(base: Device, dtype: str, peak: float) -> bool:

@@ -36,6 +36,7 @@ HELP = {
     "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
     "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
     "checkpoints": "Fit the seconds that checkpoints take to save and load.",
+    "power": "Fit watts and seconds against clocks and power limits.",
 }
 
 Files = Annotated[

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from prism_jax.errors import SpecError
+from prism_jax.power import population_law, power_law
 from prism_jax.system import device
 from prism_jax.system.likeness import POWER_SD, SAME_KIND, SHARE_SD, device_like, device_notes
 
@@ -18,12 +19,22 @@ def test_stated_figures_replace_and_the_rest_is_taken_over() -> None:
     assert found.likeness_sd == SAME_KIND  # memory size costs no time
 
 
-def test_power_falls_with_the_third_power_of_the_clock() -> None:
-    base, found = device("h100-sxm"), device_like("h100-sxm", power_watts=700 / 8)
+def test_a_lower_limit_scales_the_peaks_by_the_clock_that_the_law_allows() -> None:
+    base, found = device("h100-sxm"), device_like("h100-sxm", power_watts=500)
+    law = power_law(base)
+    assert law is not None
+    clock = law.clock_under(500 / 700, law.busy["gemm"])
+    assert 0.8 < clock < 0.95
     for dtype, peak in base.peak_flops_per_s.items():
-        assert found.peak(dtype) == pytest.approx(peak / 2)
+        assert found.peak(dtype) == pytest.approx(peak * clock)
     assert found.hbm_bytes_per_s == base.hbm_bytes_per_s
-    assert found.likeness_sd == pytest.approx(hypot(SAME_KIND, POWER_SD * log(8)))
+    assert found.likeness_sd == pytest.approx(hypot(SAME_KIND, POWER_SD * log(7 / 5)))
+
+
+def test_a_device_without_a_law_takes_that_of_all_gpus() -> None:
+    base, found = device("gaudi3"), device_like("gaudi3", power_watts=0.6 * device("gaudi3").power_watts)
+    clock = population_law().clock_under(0.6, 1.0)
+    assert found.peak("bf16") == pytest.approx(base.peak("bf16") * clock)
 
 
 def test_a_higher_limit_gives_no_more_than_the_datasheet() -> None:

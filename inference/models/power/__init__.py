@@ -1,0 +1,1 @@
+"""Power of GPUs against clock and power limit."""
