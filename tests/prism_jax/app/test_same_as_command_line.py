@@ -71,6 +71,22 @@ def cases() -> dict[str, Case]:
             ["search", "job.yaml", "--gpus", "8", "--gpus", "16", "--price", "2.5"],
             lambda: pj.search_sizes("job.yaml", [8, 16], price_per_hour=2.5),
         ),
+        "sweep": Case(
+            ["sweep", "job.yaml", "--set", "plan.micro_batch=1,2", "--samples", "64"],
+            lambda: pj.sweep_jobs("job.yaml", ["plan.micro_batch=1,2"], n_samples=64),
+        ),
+        "scaling": Case(
+            ["scale", "job.yaml", "--gpus", "8,16", "--samples", "64"],
+            lambda: pj.scale_job("job.yaml", "8,16", n_samples=64),
+        ),
+        "comparison": Case(
+            ["compare", "job.yaml", "small.yaml", "--samples", "64"],
+            lambda: pj.compare_jobs(["job.yaml", "small.yaml"], n_samples=64),
+        ),
+        "capacity": Case(
+            ["plan", "job.yaml", "--fleet", "8xa100-80gb", "--days", "3", "--samples", "64"],
+            lambda: pj.plan_capacity("job.yaml", ["8xa100-80gb"], days=3.0, n_samples=64),
+        ),
         "placement": Case(
             ["place", "job.yaml", "--set", "plan.dp=16", "--slowdowns", "nodes.csv", "--spares", "1"],
             lambda: pj.place_nodes("job.yaml", "nodes.csv", overrides=["plan.dp=16"], spares=1),
@@ -121,6 +137,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that the commands read."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "job.yaml").write_text(JOB)
+    (folder / "small.yaml").write_text(JOB.replace("dp: 8", "dp: 4"))
     write_table(folder / "gpus.csv", [{"gpu": 0, "slowdown": 1.1}, {"gpu": 3, "slowdown": 1.05}])
     write_table(folder / "nodes.csv", [{"node": i, "slowdown": 1 + 0.02 * i} for i in range(3)])
     write_table(folder / "queue.csv", [{"submit_s": 9 * i, "gpus": 1 + i % 3, "duration_s": 50 - i} for i in range(20)])
