@@ -13,6 +13,7 @@ from math import nan
 
 import numpy as np
 
+from ..._core.content import ByContent
 from ..._typing import Floats
 from ..figures import Figures
 from ..paired import paired_values, prob_least, prob_less
@@ -29,8 +30,8 @@ class Span:
     tokens: float | None = None
 
 
-@dataclass(frozen=True)
-class Capacity:
+@dataclass(frozen=True, eq=False)
+class Capacity(ByContent):
     """One fleet; NaN where nothing is known.
 
     Attributes:
@@ -48,9 +49,9 @@ class Capacity:
     tokens_p95: float
     days_p50: float
     days_p95: float
-    money_p50: float
-    money_p95: float
-    energy_kwh_p50: float
+    money_p50: float = nan
+    money_p95: float = nan
+    energy_kwh_p50: float = nan
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 from typing import Annotated, ClassVar
 
+from ...._core.content import ByContent
 from ....study.figures import Figures
 from ....study.fleets.capacity import Capacity
 from ...codec import INLINE
@@ -13,8 +15,8 @@ from ..record import RunRecord
 from ..study import PlanFacts
 
 
-@dataclass(frozen=True)
-class FleetFacts:
+@dataclass(frozen=True, eq=False)
+class FleetFacts(ByContent):
     """One fleet.
 
     Attributes:
@@ -32,9 +34,9 @@ class FleetFacts:
     plan: PlanFacts | None
     figures: Figures | None
     capacity: Capacity | None
-    prob_fastest: float
-    prob_cheapest: float
     problem: str
+    prob_fastest: float
+    prob_cheapest: float = nan
 
 
 @dataclass(frozen=True)

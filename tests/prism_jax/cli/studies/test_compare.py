@@ -37,7 +37,7 @@ def test_text_json_markdown_and_picture_tell_the_same(jobs: list[str], tmp_path:
     report = ComparisonReport.from_dict(json.loads(capsys.readouterr().out))
     first, better, again = report.jobs
     assert better.is_best
-    assert repr(first.figures) == repr(again.figures)
+    assert first.figures == again.figures
     assert first.figures.money_per_mtoken < better.figures.money_per_mtoken  # 10 % faster at 1.5 times the price
     assert report.prob_less[1][0] > 0.6
     assert report.prob_less[1][0] == pytest.approx(report.prob_less[1][2])
