@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from experiments.slow_phases.logs import Log, step_logs
 from prism_jax.horizon.slow_phases.act_or_wait import least_s, paid_s
@@ -120,6 +121,16 @@ def line(name: str, table: pd.DataFrame) -> str:
     return f"{name:<34}{len(table):>6}{table.steps.sum():>10,}{rates}{found}"
 
 
+def limit(chosen: Sequence[Window], per_step: float = 1e-5) -> float:
+    """Share of the shifts that the best test of a known level finds in time, if steps were independent normal ones.
+
+    Args:
+        per_step: false alarms.
+    """
+    size = np.log([window.factor for window in chosen]) / np.maximum([window.log.spread for window in chosen], 1e-3)
+    return float(norm.sf(norm.isf(per_step) - size * IN_TIME**0.5).mean())
+
+
 def bloom(data: Path) -> list[str]:
     """The lines that the chronicle of BLOOM quotes, in their order."""
     quoted = pd.read_csv(data / "reliability" / "bloom_step_samples.csv")
@@ -170,6 +181,9 @@ def main() -> None:
     for settings in CURVE if asked.curve else ():
         said = ", ".join(f"{name} {value:g}" for name, value in settings.items())
         print(line(f"watch, {said}", score(chosen, ours(**settings))), flush=True)
+    print(
+        f"limit: {limit(chosen):.1%} within {IN_TIME} steps at 1 false alarm per 1e5 steps, normal steps, known level"
+    )
     print("BLOOM-176B, quoted lines:", "; ".join(bloom(asked.data)) or "not found")
     print(f"act or wait: at most {ski_rental(rng):.4f} times the best decision in hindsight, 10,000 phases")
 

@@ -115,7 +115,7 @@ def _matches(column: Column, candidate: str, header: Sequence[str]) -> list[str]
     suffix = family(column)
     sought = understand(candidate, suffix)
     same, other_unit = [], []
-    for name in header:
+    for name in filter(plain, header):  # a column without a name is none of ours
         own = understand(name, suffix)
         if own.plain == sought.plain and (own.unit in SPELLINGS.get(suffix, {}).values() or not own.unit or not suffix):
             same.append(name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from .reliability import of_mtbf
 from .run import TrainingRun
 from .steps import StepSum
+from .two_levels import two_level_time_s
 
 MTBF_H = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAST_SHARE = 1e-3  # of the expected time; less is not worth a line
@@ -35,6 +36,7 @@ def changes(run: TrainingRun) -> list[Change]:
     """What would shorten the run, most first; changes are alone, so that savings do not add up."""
     now_s = float(run.expected_s())
     found = [Change(what, now_s - float(other.expected_s())) for what, other in _others(run)]
+    found += [Change(what, now_s - expected_s) for what, expected_s in _with_a_copy_in_memory(run)]
     return sorted((one for one in found if one.saves_s >= LEAST_SHARE * now_s), key=lambda one: -one.saves_s)
 
 
@@ -76,6 +78,15 @@ def _others(run: TrainingRun) -> Iterator[tuple[str, TrainingRun]]:
         yield "no stragglers: every step without variability", replace(run, steps=StepSum.fixed(run.steps.noise_free_s))
     if recovery.planned:
         yield "no planned stops", replace(run, recovery=replace(recovery, planned=()))
+
+
+def _with_a_copy_in_memory(run: TrainingRun) -> Iterator[tuple[str, float]]:
+    """Restart from memory where no node is lost, as far as it is known what a copy takes."""
+    told = two_level_time_s(run)
+    if told is not None:
+        expected_s, interval_s, k = told
+        every = f"every {interval_s:,.0f} s, to storage every {k:,}th" if k > 1 else f"every {interval_s:,.0f} s"
+        yield f"load from memory where no node is lost: copy {every}", expected_s
 
 
 def response(run: TrainingRun, mtbf_h: Sequence[float] = MTBF_H) -> list[Response]:

@@ -62,6 +62,7 @@ class Checkpoint:
         load_s: to load it.
         interval_s: of work between two; None: the best one by the exact form.
         source: where the seconds are from.
+        memory_s: to copy one into the memory of the nodes, and to load it from there; None: not known.
 
     Raises:
         SpecError: seconds are negative, or the interval is not positive.
@@ -72,10 +73,11 @@ class Checkpoint:
     load_s: float = 0.0
     interval_s: float | None = None
     source: str = "stated"
+    memory_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("blocking_s", "background_s", "load_s"):
-            if not 0.0 <= getattr(self, name) < float("inf"):
+        for name in ("blocking_s", "background_s", "load_s", "memory_s"):
+            if not 0.0 <= (getattr(self, name) or 0.0) < float("inf"):
                 problem = Problem(name, f"{getattr(self, name):g}, but it must be finite and at least 0")
                 raise SpecError.of(problem, "checkpoint")
         if self.interval_s is not None and not 0.0 < self.interval_s < float("inf"):
@@ -98,7 +100,9 @@ class Checkpoint:
         waits = sum(s for s, tier in zip(seconds, tiers, strict=True) if tier.waits)
         words = ", then ".join(tier.name for tier in tiers)
         source = f"{n_bytes / GB:,.0f} GB from {n_writer:,} nodes to {words}"
-        return cls(waits, sum(seconds) - waits, seconds[-1], interval_s, source)
+        return cls(
+            waits, sum(seconds) - waits, seconds[-1], interval_s, source, memory_s=MEMORY.seconds(n_bytes, n_writer)
+        )
 
 
 def checkpoint_bytes(job: Job) -> float:

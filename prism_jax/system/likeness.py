@@ -2,7 +2,7 @@
 
 A power limit below that of the known device lowers the clock of its matrix products, as its law of power says
 (`power.PowerLaw.clock_under`), and their peaks with it; memory keeps its own clock and rate. A preset with a lower limit of its
-own (h100-pcie) has peaks of its own, and is scaled from these. Exponents of measured GPUs lie between 2 and 4 or so, which is why
+own (h100-pcie) has peaks of its own, and is scaled from these. Exponents of measured GPUs lie between 2 and 4, which is why
 the clock is uncertain.
 """
 

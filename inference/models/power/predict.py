@@ -40,7 +40,7 @@ class Predicted:
 
 
 def law_of(data: PowerData, draws: Draws, device: str) -> PowerLaw:
-    """The law of a device of a fit at the posterior mean, of any other name the population's.
+    """The law of a device of a fit at the posterior median, of any other name the population's.
 
     Clocks are relative to the one that the device holds at its limit.
     """
@@ -54,10 +54,10 @@ def predicted(data: PowerData, draws: Draws, frame: pd.DataFrame) -> Predicted:
     """Series of `frame`, of which the fit sees the top rows alone; devices may be new, too."""
     new = from_frame(frame)
     new = _same_references(data, new)
-    site = _device_sites(data, draws, new.devices) | {
-        name: jnp.asarray(np.mean(draws[name])) for name in ("duty", "reach")
-    }
-    log_time, log_power = log_ratios(new, site | {"shift": jnp.zeros(len(new.kinds))})
+    with jax.enable_x64(True):
+        site = _device_sites(data, draws, new.devices)
+        site |= {name: jnp.asarray(np.median(draws[name])) for name in ("duty", "reach")}
+        log_time, log_power = log_ratios(new, site | {"shift": jnp.zeros(len(new.kinds))})
     return Predicted(new, np.exp(np.asarray(log_time) - new.log_time), np.exp(np.asarray(log_power) - new.log_power))
 
 
@@ -97,11 +97,11 @@ def trivial(data: PowerData) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _device_sites(data: PowerData, draws: Draws, devices: tuple[str, ...]) -> dict[str, jnp.ndarray]:
-    """Parameters [device] at the posterior mean, in the order of `devices`."""
-    mean = {name: jnp.asarray(np.mean(draws[name], axis=0)) for name in (*POPULATION, "deviation")}
+    """Parameters [device] at the posterior median, in the order of `devices`."""
     known = {name: place for place, name in enumerate(data.devices)}
-    zero = jnp.zeros(len(DEVICE_SITES))
-    mean["deviation"] = jnp.stack([mean["deviation"][known[name]] if name in known else zero for name in devices])
+    deviation, zero = np.median(draws["deviation"], axis=0), np.zeros(len(DEVICE_SITES))
+    mean = {name: np.median(draws[name]) for name in POPULATION}
+    mean["deviation"] = np.stack([deviation[known[name]] if name in known else zero for name in devices])
     with jax.enable_x64(True):
         return dict(device_values(mean))
 

@@ -83,8 +83,9 @@ def smooth_minimum(a: Any, b: Any, m: Any) -> Array:
 
 def _without_limit(drawn: Array, limit: Array, m: Array) -> Array:
     """What makes a smooth minimum with `limit` be `drawn`."""
-    free = limit * jnp.maximum((drawn / limit) ** -m - 1.0, LEAST) ** (-1.0 / m)
-    return smooth_minimum(free, MOST_WANTED, ROUND)
+    below = jnp.maximum(m * jnp.log(limit / drawn), LEAST)
+    log_free = jnp.log(limit) - (below + jnp.log(-jnp.expm1(-below))) / m
+    return smooth_minimum(jnp.exp(log_free), MOST_WANTED, ROUND)
 
 
 def _logit(share: Array) -> Array:

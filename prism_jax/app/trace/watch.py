@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import DataError
+from ...horizon.remaining.time_left import MOST_STEPS, TimeLeft, time_left
 from ...horizon.slow_phases.detector import SlowPhaseDetector
 from ...horizon.slow_phases.phases import SlowPhase, Watched, watch
 from ...horizon.slow_phases.rank import slow_rank
@@ -18,7 +19,7 @@ from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
-from ...report.types.horizon.watch import SlowPhaseFacts, SlowRankFacts, WatchReport
+from ...report.types.horizon.watch import SlowPhaseFacts, SlowRankFacts, TimeLeftFacts, WatchReport
 from ...report.types.record import RunRecord
 from .facts import trace_facts
 from .source import TraceSource, named, recorded
@@ -65,6 +66,7 @@ def run_watch(
     n_learn: int = N_LEARN,
     skip: int | None = None,
     unit: str | None = None,
+    remaining: int | None = None,
 ) -> WatchRun:
     """Finds lasting changes of the step time, one step after the other, as they would have been found while the job ran.
 
@@ -76,11 +78,12 @@ def run_watch(
         n_learn: first steps, from which the usual time and its spread are learnt.
         skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
         unit: of step times whose name does not say it: s, ms, us or ns.
+        remaining: steps to come, whose time is told; None: it is not.
 
     Raises:
         DataError, ConfigError: it cannot be read, is too short, or an option is out of range.
     """
-    _check(restart_cost_s, smallest, n_learn)
+    _check(restart_cost_s, smallest, n_learn, remaining)
     recording, n_left_out = without_warm_up(recorded(source, meta, unit), skip)
     detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
     step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
@@ -93,6 +96,7 @@ def run_watch(
     restarted = np.diff(np.asarray(recording.steps), prepend=recording.steps[0]) < 0
     watched = watch(step_s, lengths, restarted, restart_cost_s, detector)
     assert watched.noise is not None  # there are more steps than are learnt from
+    left = None if remaining is None else _time_left(time_left(step_s, lengths, remaining))
     told = {
         "file": named(source),
         "meta": meta,
@@ -101,6 +105,7 @@ def run_watch(
         "learn": n_learn,
         "skip": skip,
         "unit": unit,
+        "remaining": remaining,
     }
     steps = np.asarray(recording.steps)
     report = WatchReport(
@@ -114,11 +119,12 @@ def run_watch(
         faster_steps=tuple(steps[list(watched.faster)].tolist()),
         settled_steps=tuple(steps[list(watched.settled)].tolist()),
         record=from_plain(RunRecord, run_record(told, None)),
+        time_left=left,
     )
     return WatchRun(report, recording, watched)
 
 
-def _check(restart_cost_s: float, smallest: float, n_learn: int) -> None:
+def _check(restart_cost_s: float, smallest: float, n_learn: int, remaining: int | None) -> None:
     """Raises:
     DataError: an option is out of range.
     """
@@ -128,6 +134,23 @@ def _check(restart_cost_s: float, smallest: float, n_learn: int) -> None:
         raise DataError(f"--smallest {smallest:g}: it must be a share of the step from 0.005 to 1")
     if not FEWEST_LEARNT <= n_learn <= 100_000:
         raise DataError(f"--learn {n_learn}: it must be from {FEWEST_LEARNT} to 100,000 steps")
+    if remaining is not None and not 1 <= remaining <= MOST_STEPS:
+        raise DataError(f"--remaining {remaining}: it must be from 1 to {MOST_STEPS:,} steps")
+
+
+def _time_left(left: TimeLeft) -> TimeLeftFacts:
+    p5_s, p50_s, p95_s = left.quantile_s(np.array([0.05, 0.5, 0.95])).tolist()
+    whole = sum(left.variances)
+    return TimeLeftFacts(
+        n_steps=left.n_steps,
+        p5_s=p5_s,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        variance_shares={name: float(part / whole) for name, part in left.variances._asdict().items()},
+        independent_p5_s=float(left.independent_quantile_s(0.05)),
+        independent_p95_s=float(left.independent_quantile_s(0.95)),
+        law=left.law.source,
+    )
 
 
 def _facts(phase: SlowPhase, recording: Trace | StepLog, n_per_entry: float, cost_s: float) -> SlowPhaseFacts:

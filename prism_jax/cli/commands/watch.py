@@ -29,6 +29,10 @@ Smallest = Annotated[
 Learn = Annotated[
     int, typer.Option("--learn", metavar="N", help="First steps, from which the usual time and its spread are learnt.")
 ]
+Remaining = Annotated[
+    int | None,
+    typer.Option("--remaining", metavar="N", help="Steps to come: tell how long they take (p5, p50, p95)."),
+]
 
 
 def watch(
@@ -39,10 +43,11 @@ def watch(
     learn: Learn = 20,
     skip: Skip = None,
     unit: Unit = None,
+    remaining: Remaining = None,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Find slow phases in a step log: onset, size, rank, and whether to act or to wait."""
+    """Find slow phases in a step log: onset, size, rank, whether to act or to wait; and what is left to run."""
     check_picture(plot)
     try:
         restart_cost_s = parse(restart_cost, "time")
@@ -57,5 +62,6 @@ def watch(
             n_learn=learn,
             skip=skip,
             unit=unit,
+            remaining=remaining,
         )
     emit(run.report, json, plot=plot, figure=run.figure)

@@ -1,8 +1,8 @@
 """Event simulation of a cluster: jobs arrive, start, are interrupted, and finish.
 
 Ranks of waiting jobs change at events alone, and so do those of running jobs but for one drift common to all: heaps hold them,
-one of the waiting jobs per number of GPUs and one of the running jobs, the first to be displaced on top. Entries of jobs that
-have moved on are passed over. An event costs O(log jobs + sizes).
+one of the waiting jobs per number of GPUs (one in all where nobody overtakes) and one of the running jobs, the first to be
+displaced on top. Entries of jobs that have moved on are passed over. An event costs O(log jobs + sizes).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Run:
         self.slow, self.start_s, self.mark_s = [1.0] * n, [0.0] * n, [0.0] * n
         self.end_s, self.used_s, self.n_stops = [inf] * n, [0.0] * n, [0] * n
         self.events: list[tuple[float, int, int, bool]] = []  # when, job, stamp, whether it is the end
-        self.waiting: dict[int, list[tuple[float, int, int]]] = {}  # GPUs -> heap of rank, job, stamp
+        self.waiting: dict[int, list[tuple[float, int, int]]] = {}  # `line` -> heap of rank, job, stamp
         self.sizes: list[int] = []
         self.running: list[tuple[float, int, int]] = []  # heap of minus the rank at time zero, minus job, stamp
 
@@ -100,7 +100,7 @@ class _Run:
 
     def wait(self, job: int) -> None:
         """`job` enters the queue."""
-        size, stamp, view = self.gpus[job], self.stamp[job], self.view
+        size, stamp, view = self.line(job), self.stamp[job], self.view
         if size not in self.waiting:
             self.waiting[size] = []
             insort(self.sizes, size)
@@ -118,47 +118,55 @@ class _Run:
                 return
             rank, job, _ = best
             size = self.gpus[job]
-            heappop(self.waiting[size])
-            if size <= len(pool) or (policy.preempts and self.displace(rank, size - len(pool))):
+            missing = size - len(pool)
+            displaced = self.displaced(rank, missing) if missing > 0 else []
+            if displaced is not None:
+                heappop(self.waiting[self.line(job)])
+                for other in displaced:
+                    self.stop(other)
                 self.start(job)
                 continue
-            heappush(self.waiting[size], best)
             if not policy.backfills:
                 return
             most = size - 1 if policy.preempts else len(pool)
 
+    def line(self, job: int) -> int:
+        """Key of the heap in which `job` waits: its GPUs; one for all where nobody overtakes."""
+        return self.gpus[job] if self.policy.backfills else 0
+
     def first_waiting(self, most: float) -> tuple[float, int, int] | None:
-        """Entry of the first waiting job of at most `most` GPUs."""
-        best = None
+        """Entry of the first waiting job of at most `most` GPUs, which stays on top of its heap."""
+        best, stamp = None, self.stamp
         for size in self.sizes:
             if size > most:
                 break
             heap = self.waiting[size]
-            while heap and heap[0][2] != self.stamp[heap[0][1]]:
+            while heap and heap[0][2] != stamp[heap[0][1]]:
                 heappop(heap)
             if heap and (best is None or heap[0] < best):
                 best = heap[0]
         return best
 
-    def displace(self, rank: float, n_gpus: int) -> bool:
-        """Whether running jobs of larger rank made room for `n_gpus` more; stops them if so."""
+    def displaced(self, rank: float, n_gpus: int) -> list[int] | None:
+        """Running jobs of larger rank that make room for `n_gpus` more, the largest first; None if they do not suffice."""
+        if not self.policy.preempts:
+            return None
         running, stamp, limit = self.running, self.stamp, rank - self.policy.drift * self.view.now_s
         chosen = []
         while n_gpus > 0 and running:
-            entry = heappop(running)
-            if entry[2] != stamp[-entry[1]]:
+            top = running[0]
+            if top[2] != stamp[-top[1]]:
+                heappop(running)
                 continue
-            chosen.append(entry)
-            if -entry[0] <= limit:
+            if -top[0] <= limit:
                 break
-            n_gpus -= self.gpus[-entry[1]]
+            chosen.append(heappop(running))
+            n_gpus -= self.gpus[-top[1]]
         if n_gpus > 0:
             for entry in chosen:
                 heappush(running, entry)
-            return False
-        for entry in chosen:
-            self.stop(-entry[1])
-        return True
+            return None
+        return [-entry[1] for entry in chosen]
 
     def start(self, job: int) -> None:
         """`job` runs from now on."""

@@ -116,9 +116,15 @@ def _read_device(document: Document, base: Cluster | None, found: list[Mistake])
     if checked is None or (start is None and source):
         return None
     given = fields_of(checked, DEVICE_NAMES)
-    if source == "like" and start is not None:
+    if start is None:
+        return Device(**given)
+    if source == "like":
         return attempt(lambda: device_like(start, **given), document, path, found)
-    return Device(**given) if start is None else replace(start, **given)
+    limited = given.get("power_watts", start.power_watts) < start.power_watts and "peak_flops_per_s" not in given
+    if limited:  # its clock follows
+        given.setdefault("name", start.name)
+        return attempt(lambda: device_like(start, **given), document, path, found)
+    return replace(start, **given)
 
 
 def _has_tiers(kind: NetworkKind | None) -> bool:

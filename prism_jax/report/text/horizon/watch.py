@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....units import format_s
-from ...types.horizon.watch import SlowPhaseFacts, WatchReport
+from ...types.horizon.watch import SlowPhaseFacts, TimeLeftFacts, WatchReport
 from ..trace.shared import counted, headline, notes, step_lines
+from .run import duration
 
 MOST_NAMED = 5  # steps in a line
+LEAST_SHARE = 0.01  # of the variance that is named
+VARIANCES = {
+    "drift": "drift of a run's level",
+    "steps": "scatter of steps",
+    "stalls": "stalls that may go on or not",
+    "change": "a change within the log",
+}
 CLEARLY = 2.0  # times the growth of the others, from which a worker is blamed
 
 
@@ -30,7 +38,22 @@ def lines(report: WatchReport) -> list[str]:
             f"note: {counted(len(report.settled_steps), 'step')} after a restart, an evaluation or a checkpoint off by a few "
             f"percent (step {_named(report.settled_steps)}): compilation and caches, no alarm"
         )
+    if report.time_left is not None:
+        found += _time_left(report.time_left)
     return found + notes(report.info)
+
+
+def _time_left(left: TimeLeftFacts) -> Iterator[str]:
+    yield ""
+    yield (
+        f"left: {counted(left.n_steps, 'step')} take p50 {duration(left.p50_s)}, p5 {duration(left.p5_s)}, "
+        f"p95 {duration(left.p95_s)} ({left.p5_s / left.p50_s - 1.0:+.2%}, {left.p95_s / left.p50_s - 1.0:+.2%}); "
+        "interruptions and evaluations are not in it"
+    )
+    shares = sorted(left.variance_shares.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{VARIANCES[name]} {share:.0%}" for name, share in shares if share >= LEAST_SHARE)
+    half = 0.5 * (left.independent_p95_s - left.independent_p5_s)
+    yield f"  the interval is made of {named}; independent steps would say only +-{half / left.p50_s:.2%}"
 
 
 def _phase(phase: SlowPhaseFacts, cost_s: float) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -59,6 +60,29 @@ class SlowPhaseFacts:
 
 
 @dataclass(frozen=True)
+class TimeLeftFacts:
+    """Seconds of the steps to come; interruptions and evaluations are not in it.
+
+    Attributes:
+        n_steps: steps to come.
+        p5_s, p50_s, p95_s: quantiles.
+        variance_shares: what the interval is made of: drift (of a run's level), steps (their scatter), stalls, change (between
+            the halves of the log); sums to one.
+        independent_p5_s, independent_p95_s: if steps were independent draws, which is too narrow.
+        law: where the drift is from.
+    """
+
+    n_steps: int
+    p5_s: float
+    p50_s: float
+    p95_s: float
+    variance_shares: Mapping[str, float]
+    independent_p5_s: float
+    independent_p95_s: float
+    law: str
+
+
+@dataclass(frozen=True)
 class WatchReport(Report):
     """Slow phases of a log: onset, size, rank, and whether to act.
 
@@ -71,6 +95,7 @@ class WatchReport(Report):
         phases: in the order of the log.
         faster_steps: steps from which on the job was faster than all before.
         settled_steps: steps after a restart, an evaluation or a checkpoint that were off; they raise no alarm.
+        time_left: absent if no remaining steps were asked for.
     """
 
     kind: ClassVar[str] = "watch"
@@ -86,3 +111,4 @@ class WatchReport(Report):
     faster_steps: tuple[int, ...]
     settled_steps: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
+    time_left: Annotated[TimeLeftFacts | None, WHERE_KNOWN] = None

@@ -41,6 +41,18 @@ def test_json_and_picture(slow_log: Path, capsys: pytest.CaptureFixture[str]) ->
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_is_left_is_told_on_request(slow_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(slow_log), "--remaining", "900"]) == 0
+    assert "left: 900 steps take p50 3" in capsys.readouterr().out  # minutes: 900 steps of 2 to 2.3 s
+    assert main(["watch", str(slow_log), "--json"]) == 0
+    assert "time_left" not in json.loads(capsys.readouterr().out)
+    assert main(["watch", str(slow_log), "--remaining", "900", "--json"]) == 0
+    left = json.loads(capsys.readouterr().out)["time_left"]
+    assert left["p5_s"] < left["p50_s"] < left["p95_s"]
+    assert left["p95_s"] - left["p5_s"] > 5.0 * (left["independent_p95_s"] - left["independent_p5_s"])
+    assert left["variance_shares"]["change"] > 0.5  # the log holds a slow phase that lasts
+
+
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["watch", *arguments]) == 2
     captured = capsys.readouterr()
@@ -69,6 +81,8 @@ def test_broken_logs_and_traces_are_refused_in_one_line(
         (["--learn", "2"], "--learn 2"),
         (["--learn", "119"], "120 steps, but 119 are learnt from"),
         (["--skip", "500"], "--skip 500"),
+        (["--remaining", "0"], "--remaining 0"),
+        (["--remaining", "10000000000000"], "--remaining 10000000000000"),
         (["--plot", "picture.gif"], "--plot"),
     ],
 )

@@ -31,8 +31,15 @@ def test_a_file_makes_the_device_that_python_makes(tmp_path: Path) -> None:
 
 
 def test_a_changed_preset_is_no_likeness(tmp_path: Path) -> None:
-    found = load_job(written(tmp_path, "{device: {preset: h100, power: 500 W}}")).cluster.device
+    found = load_job(written(tmp_path, "{device: {preset: h100, hbm: 96 GB, power: 800 W}}")).cluster.device
     assert (found.likeness_sd, found.peak("bf16")) == (0.0, device("h100").peak("bf16"))
+
+
+def test_a_power_limit_of_a_preset_lowers_its_clock(tmp_path: Path) -> None:
+    for text in ("{device: {preset: h100, power: 500 W}}", "{preset: llama3-h100, device: {power: 500 W}}"):
+        found = load_job(written(tmp_path, text)).cluster.device
+        assert found == device_like("h100-sxm", name="h100-sxm", power_watts=500.0)
+        assert found.peak("bf16") < device("h100").peak("bf16")
 
 
 @pytest.mark.parametrize("sd", [{}, {"likeness_sd": 0.0}])
