@@ -53,24 +53,9 @@ class Case(NamedTuple):
     call: Callable[[], Report]
 
 
-def cases() -> dict[str, Case]:
-    """By kind of report; files lie in the current folder."""
-    few = {"n_draw": 400}
+def of_studies() -> dict[str, Case]:
+    """Those of many jobs."""
     return {
-        "check": Case(["check", "job.yaml"], lambda: pj.check_job("job.yaml")),
-        "prediction": Case(
-            ["predict", "job.yaml", "--samples", "64", "--slowdowns", "gpus.csv"],
-            lambda: pj.explain_step("job.yaml", n_samples=64, slowdowns="gpus.csv"),
-        ),
-        "run": Case(
-            ["job", "job.yaml", "--steps", "100000", "--mtbf", "30h", "--worlds", "200"],
-            lambda: pj.predict_run("job.yaml", n_steps=100_000, mtbf_h=30.0, n_worlds=200),
-        ),
-        "study": Case(["search", "job.yaml", "--top", "2"], lambda: pj.search_plans("job.yaml", top=2)),
-        "sizes": Case(
-            ["search", "job.yaml", "--gpus", "8", "--gpus", "16", "--price", "2.5"],
-            lambda: pj.search_sizes("job.yaml", [8, 16], price_per_hour=2.5),
-        ),
         "sweep": Case(
             ["sweep", "job.yaml", "--set", "plan.micro_batch=1,2", "--samples", "64"],
             lambda: pj.sweep_jobs("job.yaml", ["plan.micro_batch=1,2"], n_samples=64),
@@ -86,6 +71,27 @@ def cases() -> dict[str, Case]:
         "capacity": Case(
             ["plan", "job.yaml", "--fleet", "8xa100-80gb", "--days", "3", "--samples", "64"],
             lambda: pj.plan_capacity("job.yaml", ["8xa100-80gb"], days=3.0, n_samples=64),
+        ),
+    }
+
+
+def cases() -> dict[str, Case]:
+    """By kind of report; files lie in the current folder."""
+    few = {"n_draw": 400}
+    return of_studies() | {
+        "check": Case(["check", "job.yaml"], lambda: pj.check_job("job.yaml")),
+        "prediction": Case(
+            ["predict", "job.yaml", "--samples", "64", "--slowdowns", "gpus.csv"],
+            lambda: pj.explain_step("job.yaml", n_samples=64, slowdowns="gpus.csv"),
+        ),
+        "run": Case(
+            ["job", "job.yaml", "--steps", "100000", "--mtbf", "30h", "--worlds", "200"],
+            lambda: pj.predict_run("job.yaml", n_steps=100_000, mtbf_h=30.0, n_worlds=200),
+        ),
+        "study": Case(["search", "job.yaml", "--top", "2"], lambda: pj.search_plans("job.yaml", top=2)),
+        "sizes": Case(
+            ["search", "job.yaml", "--gpus", "8", "--gpus", "16", "--price", "2.5"],
+            lambda: pj.search_sizes("job.yaml", [8, 16], price_per_hour=2.5),
         ),
         "placement": Case(
             ["place", "job.yaml", "--set", "plan.dp=16", "--slowdowns", "nodes.csv", "--spares", "1"],
