@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from .printable import printable
+from .printable import printable, shortened
 
 Path = tuple[str | int, ...]  # of a field: keys of mappings and indices of lists, outermost first
 
@@ -39,7 +39,7 @@ class PrismError(Exception):
     """
 
     def __init__(self, message: str = "", path: Path = (), text: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(shortened(message))
         self.path = path
         self.text = message if text is None else text
 
@@ -131,9 +131,10 @@ class Mistake:
 
     def __str__(self) -> str:
         if self.mark is None:
-            return printable(self.text)
+            return shortened(printable(self.text))
         told = not self.path or self.mark.option == self.path
-        return printable(f"{self.mark}: {self.text}" if told else f"{self.mark} {dotted(self.path)}: {self.text}")
+        place = f"{self.mark}" if told else f"{self.mark} {dotted(self.path)}"
+        return shortened(printable(f"{place}: {self.text}"))
 
     @property
     def place(self) -> tuple[bool, int, int]:

@@ -25,9 +25,9 @@ from inference.cost_model.site.calibrate_site import calibrate_site
 from inference.cost_model.site.curve import bands, errors, predicted_s
 from inference.cost_model.site.runs import SiteRuns, some_of
 from inference.cost_model.site.suggest import unalike
-from inference.cost_model.step_folds import without
+from inference.cost_model.step_folds import few_rows, without
 from inference.cost_model.step_rows import row_data, usable
-from inference.cost_model.step_thin import thinned
+from inference.cost_model.step_thin import rows_of
 from inference.cost_model.step_times_data import StepTimesData
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
@@ -139,10 +139,14 @@ def by_chance(population: Calibration, runs: SiteRuns, key: jax.Array) -> dict[s
     return found
 
 
-def study(data: StepTimesData) -> Iterator[tuple[Site, dict[str, Any], dict[str, Scored]]]:
-    """Per site: its record, and the scores of its rows that were not picked."""
+def study(data: StepTimesData, few: NDArray[np.intp]) -> Iterator[tuple[Site, dict[str, Any], dict[str, Scored]]]:
+    """Per site: its record, and the scores of its rows that were not picked.
+
+    Args:
+        few: rows that are fitted to, of large sources not all.
+    """
     key = jax.random.key(SEED)
-    thin = thinned(data)
+    thin = rows_of(data, few)
     names = np.array(thin.names["site"])[thin.site]
     calibrator = Calibrator(thin)
     population: dict[str, Calibration] = {}
@@ -210,13 +214,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="keep the figures, as expected.json has them")
     given = parser.parse_args()
-    data = row_data(usable(read_step_rows(given.data)))
+    rows = usable(read_step_rows(given.data))
+    data = row_data(rows)
     if not given.json:
         print(f"{'':<66}  median absolute error                 90th percentile   coverage of 90 %")
         print(f"{'site (rows scored)':<66}   before   factor    after  unalike" + "  " + 2 * "   before    after")
     records: dict[str, Any] = {}
     scores = []
-    for site, record, found in study(data):
+    for site, record, found in study(data, few_rows(rows)):
         name = f"{site.source.split(' (')[0]}, {site.generation}, {site.framework}"
         records[name] = record
         scores.append(found)

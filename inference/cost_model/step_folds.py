@@ -9,6 +9,7 @@ mode of all rows would have seen what it must not know.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -77,8 +78,24 @@ def step_folds(
 
 
 def thinned_rows(rows: Sequence[StepRow], most: int = MOST) -> list[StepRow]:
-    """At most `most` rows of every source, by chance, in the order given."""
-    return [rows[index] for index in few_of_each(np.array([row.source for row in rows]), most)]
+    """At most `most` rows of every source, in the order given; which ones does not depend on it."""
+    return [rows[index] for index in few_rows(rows, most)]
+
+
+def few_rows(rows: Sequence[StepRow], most: int = MOST) -> NDArray[np.intp]:
+    """Places of the rows of `thinned_rows`: by chance from those of a source in the order of their ids.
+
+    Rows of one id are in the order of what they say. So the choice is that from a table sorted by its ids.
+    """
+    times = Counter(row.id for row in rows)
+
+    def key(index: int) -> tuple[str, str, float]:
+        row = rows[index]
+        return row.id, content_hash(*row.job) if times[row.id] > 1 else "", row.measured_s or 0.0
+
+    order = np.array(sorted(range(len(rows)), key=key), dtype=np.intp)
+    owner = np.array([rows[index].source for index in order])
+    return np.sort(order[few_of_each(owner, most)])
 
 
 def in_one_order(rows: Sequence[StepRow]) -> list[StepRow]:

@@ -35,13 +35,11 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
     return replace(data, **arrays | {"weight": np.minimum(1.0, MAX_ROWS / count)}, names=names)
 
 
-def thinned(data: StepTimesData, most: int = MOST, seed: int = 0) -> StepTimesData:
-    """At most `most` rows of every site, by chance."""
-    return rows_of(data, few_of_each(data.site, most, seed))
-
-
 def few_of_each(owner: NDArray[Any], most: int = MOST, seed: int = 0) -> NDArray[np.intp]:
-    """Rows, in order, of which no owner [row] has more than `most`; those of larger ones by chance."""
+    """Rows, in order, of which no owner [row] has more than `most`; those of larger ones by chance.
+
+    Which ones depends on the order of the owner's rows; `step_folds.few_rows` gives them one order.
+    """
     rng = np.random.default_rng(seed)
     kept = [_some(np.flatnonzero(owner == name), most, rng) for name in np.unique(owner)]
     return np.sort(np.concatenate(kept)) if kept else np.zeros(0, dtype=np.intp)

@@ -1,7 +1,8 @@
 """Files that are whole or absent: the one way in which every command writes.
 
 A temporary file beside the target is filled, flushed to disk and renamed. A link is written through, an existing file keeps its
-mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it.
+mode, and what is no regular file (a pipe, a device, a folder) is refused, since the rename would replace it. What a killed
+process left of its temporary file is removed by the next one that writes the same target (`temporary.py`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import DataError
+from .temporary import temporary_file
 
 FAULTS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -26,10 +27,6 @@ KINDS = (
     (stat.S_ISCHR, "that is a device, which writing would replace by a file"),
     (stat.S_ISBLK, "that is a device, which writing would replace by a file"),
 )
-STEM, ENDING = (
-    40,
-    20,
-)  # characters of the target's name in that of the temporary file, which must not be too long for the disk
 
 
 @contextmanager
@@ -43,14 +40,10 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         OSError: the disk is full or failed, with the name of `path`.
     """
     target, mode = _target(Path(path))
-    with _naming(path):
-        temporary = _temporary(Path(path), target)
-        try:
-            yield temporary
-            _settle(temporary, mode)
-            temporary.replace(target)
-        finally:  # Ctrl-C included
-            temporary.unlink(missing_ok=True)
+    with _naming(path), _temporary(Path(path), target) as temporary:
+        yield temporary
+        _settle(temporary, mode)
+        temporary.replace(target)
     _sync(target.parent)
 
 
@@ -63,8 +56,8 @@ def check_target(path: str | Path) -> None:
         OSError: the disk is full or failed.
     """
     target, _ = _target(Path(path))
-    with _naming(path):
-        _temporary(Path(path), target).unlink()
+    with _naming(path), _temporary(Path(path), target):
+        pass
 
 
 def _target(path: Path) -> tuple[Path, int | None]:
@@ -87,18 +80,17 @@ def _target(path: Path) -> tuple[Path, int | None]:
     return target, None if found is None else stat.S_IMODE(found.st_mode)
 
 
-def _temporary(path: Path, target: Path) -> Path:
-    """A new empty file beside `target`."""
-    try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem[:STEM]}.", suffix=target.suffix[-ENDING:], dir=target.parent
-        )
-    except OSError as error:
-        if error.errno in FAULTS:
-            raise
-        raise _refused(path, error) from None
-    os.close(handle)
-    return Path(name)
+@contextmanager
+def _temporary(path: Path, target: Path) -> Iterator[Path]:
+    """A new empty file beside `target`; what the user called it is `path`."""
+    with ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(temporary_file(target))
+        except OSError as error:
+            if error.errno in FAULTS:
+                raise
+            raise _refused(path, error) from None
+        yield temporary
 
 
 def _refused(path: Path, error: OSError | ValueError) -> DataError:

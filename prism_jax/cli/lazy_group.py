@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from .._core.registry import Registry
 from ..errors import SpecError
-from ..printable import printable
+from ..printable import printable, shortened
 from .verbosity import with_verbosity
 
 
@@ -80,7 +80,7 @@ def _spelt_out() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message"):  # of click, or of the copy of click in typer
-            vars(error)["message"] = printable(str(vars(error).get("message", "")))
+            vars(error)["message"] = shortened(printable(str(vars(error).get("message", ""))))
         raise
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..printable import printable
+from ..printable import printable, shortened
 
 
 @dataclass
@@ -37,11 +37,14 @@ _OPTIONS: dict[str, Any] = {
 
 
 def say(text: str, *, always: bool = False, detail: bool = False) -> None:
-    """One line to stderr, what is in it spelt out where it would steer the terminal; `always` even when quiet, `detail` only
-    when verbose.
+    """One line to stderr, spelt out where it would steer the terminal, and no longer than people read.
+
+    Args:
+        always: even when quiet.
+        detail: only when verbose.
     """
     if always or (not VERBOSITY.quiet and (VERBOSITY.verbose or not detail)):
-        print(printable(text), file=sys.stderr)
+        print(shortened(printable(text)), file=sys.stderr)
 
 
 def with_verbosity(command: Callable[..., None]) -> Callable[..., None]:

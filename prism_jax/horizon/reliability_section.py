@@ -2,12 +2,13 @@
 
 A cause is stated by its rates (`per_gpu_h`, `per_node_h`, `per_job_h`, events per hour) or by what was counted (`events` on
 `per: gpu | node | job`, over what `observed` says). Counts know how well they know a rate: the logarithm of a rate from n events
-has the standard deviation 1/√n.
+has the standard deviation 1/√n. Every mistake is found, not the first alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any
@@ -41,60 +42,100 @@ class Observed:
         return counts[per] * self.hours
 
 
-def reliability_from_dict(data: Mapping[str, Any], path: Path = (), name: str = "reliability") -> Reliability:
+def reliability_from_dict(data: Mapping[str, Any], name: str = "reliability") -> Reliability:
     """The `Reliability` that plain data describes.
 
     Args:
-        path: where the data stand in their file, for errors.
         name: where the data give none.
 
     Raises:
-        SpecError: with the path of the field that is wrong, and what to write instead.
+        SpecError: the first mistake, with the path of the field that is wrong, and what to write instead.
     """
-    _check_fields(data, TOP, path)
-    observed = _observed(data["observed"], (*path, "observed")) if "observed" in data else None
-    hazards = [_hazard(one, observed, at) for at, one in _list(data, "hazards", path)]
-    slow = [_slow_phase(one, observed, at) for at, one in _list(data, "slow_phases", path)]
-    if not hazards and not slow:
-        raise _wrong((*path, "hazards"), "is missing. State at least one cause of interruptions.")
-    name, source = (_text(data, key, path, default) for key, default in (("name", name), ("source", "")))
+    found: list[SpecError] = []
+    described = described_reliability(data, found, name)
+    if described is None:
+        raise found[0]
+    return described
+
+
+def described_reliability(data: Any, found: list[SpecError], name: str = "reliability") -> Reliability | None:
+    """The same, or None after adding every mistake to `found`."""
+    n_before = len(found)
+    if not _are_fields(data, TOP, (), found):
+        return None
+    observed = _observed(data["observed"], ("observed",), found) if "observed" in data else None
+    hazards = [_hazard(one, observed, at, found) for at, one in _list(data, "hazards", found)]
+    slow_phases = [_slow_phase(one, observed, at, found) for at, one in _list(data, "slow_phases", found)]
+    if len(found) == n_before and not hazards and not slow_phases:
+        found.append(_wrong(("hazards",), "is missing. State at least one cause of interruptions."))
+    said = {"name": name, "source": ""}
+    for key in said:
+        with _noted(found):
+            said[key] = _text(data, key, (), said[key])
+    made = None
+    with _noted(found):
+        made = Reliability(tuple(filter(None, hazards)), tuple(filter(None, slow_phases)), **said)
+    return made if len(found) == n_before else None
+
+
+@contextmanager
+def _noted(found: list[SpecError]) -> Iterator[None]:
+    """A mistake inside is added to `found`, and what is read next goes on."""
     try:
-        return Reliability(tuple(hazards), tuple(slow), name, source)
-    except PrismError as error:
-        raise _wrong((*path, *error.path), error.text) from None
+        yield
+    except SpecError as error:
+        found.append(error)
 
 
-def _hazard(data: Mapping[str, Any], observed: Observed | None, path: Path) -> Hazard:
-    values = _cause(data, HAZARD, observed, path)
-    return _built(Hazard, values, path)
+def _hazard(data: Any, observed: Observed | None, path: Path, found: list[SpecError]) -> Hazard | None:
+    values = _cause(data, HAZARD, observed, path, found)
+    return None if values is None else _built(Hazard, values, path, found)
 
 
-def _slow_phase(data: Mapping[str, Any], observed: Observed | None, path: Path) -> SlowPhase:
-    values = _cause(data, SLOW, observed, path)
+def _slow_phase(data: Any, observed: Observed | None, path: Path, found: list[SpecError]) -> SlowPhase | None:
+    values = _cause(data, SLOW, observed, path, found)
+    if values is None:
+        return None
     values.pop("log_sd", None)
-    return _built(SlowPhase, values, path)
+    return _built(SlowPhase, values, path, found)
 
 
-def _built(kind: Any, values: dict[str, Any], path: Path) -> Any:
-    try:
-        return kind(**values)
-    except PrismError as error:
-        raise _wrong((*path, *error.path), error.text) from None
+def _built(kind: Any, values: dict[str, Any], path: Path, found: list[SpecError]) -> Any:
+    """A cause; None where a value is out of its range: of each such value one mistake."""
+    values, is_good = dict(values), bool(values["cause"])
+    while True:
+        try:
+            made = kind(**values)
+        except PrismError as error:
+            found.append(_wrong((*path, *error.path), error.text))
+            is_good = False
+            if not error.path or values.pop(str(error.path[0]), None) is None:
+                return None
+        else:
+            return made if is_good else None
 
 
-def _cause(data: Mapping[str, Any], known: tuple[str, ...], observed: Observed | None, path: Path) -> dict[str, Any]:
-    """Keyword arguments of a hazard or slow phase."""
-    _check_fields(data, known, path)
-    values: dict[str, Any] = {"cause": _text(data, "cause", path)}
+def _cause(
+    data: Any, known: tuple[str, ...], observed: Observed | None, path: Path, found: list[SpecError]
+) -> dict[str, Any] | None:
+    """Keyword arguments of a hazard or slow phase; wrong ones are left out, a wrong name is empty. None: it has no fields."""
+    if not _are_fields(data, known, path, found):
+        return None
+    values: dict[str, Any] = {"cause": ""}
+    with _noted(found):
+        values["cause"] = _text(data, "cause", path)
     for key, value in data.items():
-        if key in TIMES:
-            values[TIMES[key]] = _seconds(value, (*path, key))
-        elif key not in ("cause", "events", "per"):
-            values[key] = _number(value, (*path, key))
-    if "events" in data or "per" in data:
-        values |= _counted(data, observed, path, "log_sd" in data)
-    elif not any(rate in data for rate in RATES):
-        raise _wrong(path, f"has no rate. Write one of {', '.join(RATES)}, or events and per.")
+        if key in known and key not in ("cause", "events", "per"):
+            with _noted(found):
+                if key in TIMES:
+                    values[TIMES[key]] = _seconds(value, (*path, key))
+                else:
+                    values[key] = _number(value, (*path, key))
+    with _noted(found):
+        if "events" in data or "per" in data:
+            values |= _counted(data, observed, path, "log_sd" in data)
+        elif not any(rate in data for rate in RATES):
+            raise _wrong(path, f"has no rate. Write one of {', '.join(RATES)}, or events and per.")
     return values
 
 
@@ -110,39 +151,45 @@ def _counted(data: Mapping[str, Any], observed: Observed | None, path: Path, has
         raise _wrong((*path, "events"), "needs the section observed (n_gpus, node_size, hours) that it was counted on")
     events, per = _number(data["events"], (*path, "events")), data["per"]
     if per not in PER:
-        raise _wrong((*path, "per"), f"{per!r} must be one of {', '.join(PER)}{did_you_mean(per, PER, '')}")
+        raise _wrong((*path, "per"), f"{per!r:.60} must be one of {', '.join(PER)}{did_you_mean(per, PER, '')}")
     if not events > 0.0:
         raise _wrong((*path, "events"), f"{events:g}, but it must be above 0")
     rate = {f"per_{per}_h": events / observed.exposure_h(per)}
     return rate if has_sd else rate | {"log_sd": events**-0.5}
 
 
-def _observed(data: Any, path: Path) -> Observed:
-    _check_fields(data, OBSERVED, path)
-    values = {key: _number(data[key], (*path, key)) for key in OBSERVED if key in data}
-    for key in OBSERVED:
-        if key not in values:
-            raise _wrong((*path, key), "is missing")
-        if not values[key] > 0.0:
-            raise _wrong((*path, key), f"{values[key]:g}, but it must be above 0")
+def _observed(data: Any, path: Path, found: list[SpecError]) -> Observed:
+    """Ones where values are wrong, so that no cause is blamed for them."""
+    values = dict.fromkeys(OBSERVED, 1.0)
+    if _are_fields(data, OBSERVED, path, found):
+        for key in OBSERVED:
+            with _noted(found):
+                if key not in data:
+                    raise _wrong((*path, key), "is missing")
+                value = _number(data[key], (*path, key))
+                if not value > 0.0:
+                    raise _wrong((*path, key), f"{value:g}, but it must be above 0")
+                values[key] = value
     return Observed(**values)
 
 
-def _list(data: Mapping[str, Any], key: str, path: Path) -> list[tuple[Path, Any]]:
-    found = data.get(key, [])
-    if not isinstance(found, (list, tuple)):
-        raise _wrong((*path, key), f"{type(found).__name__}, but it must be a list of causes")
-    if len(found) > MOST_CAUSES:
-        raise _wrong((*path, key), f"{len(found)} causes, but at most {MOST_CAUSES} are simulated. Join some.")
-    return [((*path, key, i), one) for i, one in enumerate(found)]
+def _list(data: Mapping[str, Any], key: str, found: list[SpecError]) -> list[tuple[Path, Any]]:
+    listed = data.get(key, [])
+    if not isinstance(listed, (list, tuple)):
+        found.append(_wrong((key,), f"{type(listed).__name__}, but it must be a list of causes"))
+        return []
+    if len(listed) > MOST_CAUSES:
+        found.append(_wrong((key,), f"{len(listed)} causes, but at most {MOST_CAUSES} are simulated. Join some."))
+    return [((key, index), one) for index, one in enumerate(listed[:MOST_CAUSES])]
 
 
-def _check_fields(data: Any, known: tuple[str, ...], path: Path) -> None:
+def _are_fields(data: Any, known: tuple[str, ...], path: Path, found: list[SpecError]) -> bool:
+    """Whether `data` is a mapping; fields that are not `known` are added to `found`."""
     if not isinstance(data, Mapping):
-        raise _wrong(path, f"{type(data).__name__}, but it must be a mapping of fields")
-    for key in data:
-        if key not in known:
-            raise _wrong((*path, key), f"unknown field{did_you_mean(key, known)}")
+        found.append(_wrong(path, f"{type(data).__name__}, but it must be a mapping of fields"))
+        return False
+    found += [_wrong((*path, key), f"unknown field{did_you_mean(key, known)}") for key in data if key not in known]
+    return True
 
 
 def _text(data: Mapping[str, Any], key: str, path: Path, default: str | None = None) -> str:

@@ -8,7 +8,7 @@ from .._core.input_file import read_text
 from ..errors import ConfigError, DataError, SpecError
 from ..horizon.catalog import known_preset, preset
 from ..horizon.reliability import Reliability
-from ..horizon.reliability_section import reliability_from_dict
+from ..horizon.reliability_section import described_reliability
 from .job.document import Document
 from .job.read_toml import read_toml
 from .job.read_yaml import read_yaml
@@ -21,7 +21,7 @@ def load_reliability(source: str | Path) -> Reliability:
     """The preset of that name, or what a file says.
 
     Raises:
-        ConfigError: a file that cannot be read or is wrong, with line, field and remedy.
+        ConfigError: a file that cannot be read, or everything that is wrong in it, one line per mistake: line, field, remedy.
         SpecError: neither a preset nor a file.
     """
     text = str(source)
@@ -30,10 +30,12 @@ def load_reliability(source: str | Path) -> Reliability:
     if not text or (Path(text).suffix == "" and not Path(text).exists()):
         return preset(text)  # says which presets there are
     document = _document(text)
-    try:
-        return reliability_from_dict(document.data, name=Path(text).stem)
-    except SpecError as error:
-        raise ConfigError([document.mistake(error.path, error.text)]) from None
+    found: list[SpecError] = []
+    described = described_reliability(document.data, found, name=Path(text).stem)
+    if described is None:
+        mistakes = [document.mistake(error.path, error.text) for error in found]
+        raise ConfigError(sorted(mistakes, key=lambda mistake: mistake.place))
+    return described
 
 
 def _document(name: str) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Figure
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure as Figure
 from ..errors import DataError
 
 FORMATS = ("png", "pdf", "svg", "jpg", "webp")
+UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # else no two files of one picture are alike
 
 
 def new_axes(width_in: float = 7.0, height_in: float = 4.2) -> Axes:
@@ -21,7 +23,7 @@ def new_axes(width_in: float = 7.0, height_in: float = 4.2) -> Axes:
 
 
 def figure_bytes(figure: Figure, suffix: str) -> bytes:
-    """The picture in the format of a file ending (".png", ".pdf", ".svg", ".jpg", ".webp").
+    """The picture in the format of a file ending (".png", ".pdf", ".svg", ".jpg", ".webp"); the same bytes for the same picture.
 
     Raises:
         DataError: no such format.
@@ -30,5 +32,6 @@ def figure_bytes(figure: Figure, suffix: str) -> bytes:
     if kind not in FORMATS:
         raise DataError(f"picture format {suffix!r} is unknown. Name a file that ends in .{', .'.join(FORMATS)}.")
     buffer = BytesIO()
-    figure.savefig(buffer, format=kind)
+    with rc_context({"svg.hashsalt": "prism-jax"}):
+        figure.savefig(buffer, format=kind, metadata=UNDATED.get(kind))
     return buffer.getvalue()

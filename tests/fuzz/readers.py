@@ -12,13 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import prism_jax
+from inference import measured
 from inference.cost_model.site.read_runs import read_site_runs
 from inference.data import read_measurements
+from inference.data.measurements import naming
+from inference.models import model_named
+from prism_jax.app import watch_steps
 from prism_jax.io.job.load_job import load_job
+from prism_jax.io.reliability import load_reliability
 from prism_jax.io.space import read_space
 from prism_jax.io.tables.memory_table import read_memory_table
+from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.io.tables.slowdowns import read_slowdowns
 from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.traces.meta import read_meta
@@ -91,12 +99,14 @@ class Reader:
         file: its name.
         seeds: valid contents.
         use: reads the file and does what follows at once.
+        share: of the usual number of damaged files; less where each takes long.
     """
 
     name: str
     file: str
     seeds: tuple[bytes, ...]
     use: Callable[[Path], Any]
+    share: float = 1.0
 
 
 def _texts(*texts: str) -> tuple[bytes, ...]:
@@ -143,6 +153,23 @@ def _measured(columns: Any, beside: str = "", text: str = "") -> Callable[[Path]
     return use
 
 
+def _fitted(model: str) -> Callable[[Path], None]:
+    """Everything of a fit but the fit."""
+
+    def use(path: Path) -> None:
+        found = measured([path], model)
+        with naming(found.sources):
+            model_named(model).prepare(found.frame)
+
+    return use
+
+
+def _queue_parquet() -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"submit_s": [0.0, 60.0], "n_gpus": [1, 8], "run_s": [90, 30], "vc": ["a", "b"]}), file)
+    return file.getvalue()
+
+
 def _straggler_bytes() -> bytes:
     file = io.BytesIO()
     straggler(file)  # type: ignore[arg-type] - pyarrow writes to a buffer, too
@@ -158,6 +185,38 @@ RUNS = _table({"job": "job.yaml", "set": "plan.micro_batch=2", "measured_step_ti
     "job": "job.yaml", "set": "plan.tp=4 plan.dp=4", "measured_step_time_s": "0.03"})  # fmt: skip
 STEPS_JSON = json.dumps([REFERENCE], indent=1)
 TIMED = "run,step,duration_s\n" + "".join(f"a,{n},{seconds}\n" for n, seconds in enumerate(STEP_S))
+QUEUE = "submit_s,gpus,duration_s,deadline_s,vc\n0,8,600,900,a\n60,1,60,500,b\n60,16,3600,9000,a\n"
+RELIABILITY = """\
+name: mine
+observed: {n_gpus: 1000, node_size: 8, hours: 500}
+hazards:
+  - {cause: GPU, events: 25, per: gpu, repair: 2 h, repair_log_sd: 1, shape: 0.9}
+  - {cause: hang, per_job_h: 0.01, nodes_lost: 0, noticed: 30 min, log_sd: 0.5}
+slow_phases:
+  - {cause: hot, events: 4, per: node, slowdown: 1.2, duration: 1 h}
+"""
+RELIABILITY_TOML = 'hazards = [{ cause = "x", per_gpu_h = 1e-5, repair = "2 h" }]\n'
+FAILURES = "cluster,gpus,nodes,hours,count,kind,cause\na,1000,125,100,3,gpu,x\nb,2000,250,200,9,gpu,x\nb,2000,250,200,1,job,y\n"
+REPAIRS = "system,node,start,end,nodes_total,observed_from,observed_until\n" + "".join(
+    f"s,n{n % 3},2024-01-0{n} 10:00Z,{f'2024-01-0{n} 12:30Z' if n < 5 else ''},4,2024-01-01 00:00Z,2024-01-09 00:00Z\n"
+    for n in range(1, 6)
+)
+SAVES = """\
+source,params_B,ckpt_GB,accelerators,storage,method,mode,save_block_s,save_total_s,load_s
+a,7,98,64,GPFS on NVMe,x,synchronous,10,10,20
+b,70,,512,"host memory, then NAS about 100 MB/s",y,asynchronous,2,120,
+b,70,980,512,S3 mount,y,asynchronous,3,90,60
+"""
+GEMM = "op,m,n,k,dtype,gpu,time_us\n" + "".join(
+    f"gemm,{m},4096,4096,bf16,h100-sxm,{m / 16:g}\n" for m in (512, 1024, 2048, 4096, 8192, 16384)
+)
+OVERLAP = "kernel,duration_us,overlapped_us,overlap_ratio,dram_throughput_percent\n" + "".join(
+    f"k{n},{100 + n},{120 + 3 * n},{0.5 + n / 20},{40 + n}\n" for n in range(6)
+)
+POWER = "device,workload,clock_mhz,epoch_s,power_w\n" + "".join(
+    f"gpu,a,{1400 - 50 * n},{1 + n / 20},{400 - 16 * n}\n" for n in range(10)
+)
+WATCHED = "step,step_time_s\n" + "".join(f"{n},{0.4 + 0.002 * (n % 5) + 0.1 * (n > 40)}\n" for n in range(60))
 
 READERS = (
     Reader("job", "job.yaml", _texts(JOB, JOB.replace(PRESET_CLUSTER, INLINE_CLUSTER), *_examples()), _check),
@@ -181,5 +240,16 @@ READERS = (
     Reader("nvidia-smi", "smi.csv", _texts(SMI), _measured(FLEET, "times.csv", TIMES)),
     Reader("dcgmi", "dcgm.log", _texts(DCGM), _measured(FLEET, "times.csv", TIMES.replace("GPU-a", "0").replace("GPU-b", "1"))),
     Reader("timed steps", "steps.csv", _texts(TIMED), _measured(STEPS)),
+    Reader("queue trace", "queue.csv", _texts(QUEUE), read_queue_trace),
+    Reader("queue trace in parquet", "queue.parquet", (_queue_parquet(),), read_queue_trace),
+    Reader("reliability", "mine.yaml", _texts(RELIABILITY), load_reliability),
+    Reader("reliability in TOML", "mine.toml", _texts(RELIABILITY_TOML), load_reliability),
+    Reader("failures", "failures.csv", _texts(FAILURES), _fitted("failures")),
+    Reader("repairs", "repairs.csv", _texts(REPAIRS), _fitted("repairs"), 0.1),
+    Reader("checkpoints", "checkpoints.csv", _texts(SAVES), _fitted("checkpoints")),
+    Reader("kernel efficiency", "gemm.csv", _texts(GEMM), _fitted("kernels")),
+    Reader("overlap", "overlap.csv", _texts(OVERLAP), _measured(model_named("overlap").columns)),
+    Reader("power", "power.csv", _texts(POWER), _fitted("power")),
+    Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
 )  # fmt: skip

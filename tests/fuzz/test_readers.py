@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prism_jax.errors import PrismError
+from prism_jax.printable import MOST_LINE
 from tests.fuzz.changes import changed
 from tests.fuzz.readers import READERS, Reader
 
-N_FAST, N_SLOW = 200, 20_000  # of each reader; of all together
+N_FAST, N_SLOW = 150, 20_000  # of each reader; of all together
 MOST_S = 10.0
 MOST_BYTES = 2e9
 QUIET = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -27,13 +28,14 @@ def ends_well(reader: Reader, file: Path, content: bytes) -> None:
             reader.use(file)
     except PrismError as error:
         assert any(one.name in str(error) for one in file.parent.iterdir()), f"no file: {error}"
+        assert all(len(line) <= MOST_LINE for line in str(error).split("\n"))
 
 
 def fuzz(reader: Reader, folder: Path, n: int) -> None:
     whole = st.sampled_from(reader.seeds).flatmap(changed)
 
     @settings(
-        max_examples=n,
+        max_examples=max(1, round(n * reader.share)),
         derandomize=True,
         database=None,
         deadline=1000.0 * MOST_S,

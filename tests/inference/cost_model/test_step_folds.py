@@ -13,7 +13,7 @@ import pytest
 from inference.cost_model.calibrate import Calibrator, calibrate
 from inference.cost_model.step_folds import step_folds, thinned_rows, without
 from inference.cost_model.step_rows import row_data
-from inference.cost_model.step_thin import rows_of
+from inference.cost_model.step_thin import few_of_each, rows_of
 from inference.cost_model.step_times import seen_members
 from inference.cost_model.step_times_data import StepTimesData
 from prism_jax.calibration.calibration import Calibration, shipped
@@ -97,6 +97,26 @@ def test_large_sources_are_thinned_once_and_for_all(fitted: dict[str, StepTimesD
     assert kept == thinned_rows(many, 5)
     assert thinned_rows(ROWS) == ROWS
     assert thinned_rows([]) == []
+
+
+def test_which_rows_are_kept_does_not_depend_on_their_order():
+    many = [
+        replace(row, id=f"{row.id} {k % 2}", measured_s=(row.measured_s or 0.0) + 1e-3 * k)
+        for row in ROWS
+        for k in range(4)
+    ]
+    for ids_repeat in (False, True):
+        rows = many if ids_repeat else [replace(row, id=f"{n:03d}") for n, row in enumerate(many)]
+        kept = {(row.id, row.measured_s) for row in thinned_rows(rows, 5)}
+        mixed = [rows[index] for index in np.random.default_rng(0).permutation(len(rows))]
+        assert {(row.id, row.measured_s) for row in thinned_rows(mixed, 5)} == kept
+        assert [row for row in mixed if (row.id, row.measured_s) in kept] == thinned_rows(mixed, 5)
+
+
+def test_the_choice_is_that_from_a_table_sorted_by_its_ids():
+    rows = [replace(row, id=f"{n:03d}", source="one") for n, row in enumerate([*ROWS, *ROWS])]
+    expected = few_of_each(np.array(["one"] * len(rows)), 5)
+    assert [int(row.id) for row in thinned_rows(rows, 5)] == expected.tolist()
 
 
 def test_one_group_alone_leaves_nothing_to_fit(fitted: dict[str, StepTimesData]):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inference.cost_model.calibrate import calibrate
-from inference.cost_model.step_thin import rows_of, thinned
+from inference.cost_model.step_thin import few_of_each, rows_of
 from inference.cost_model.step_times_data import StepTimesData, step_times_data
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
@@ -100,5 +100,5 @@ def test_large_sites_count_as_no_more_than_they_may(data: StepTimesData) -> None
         ["one"] * 80,
     )
     assert twice.weight.sum() == pytest.approx(60.0)
-    assert thinned(twice, 10).weight.sum() == pytest.approx(10.0)
+    assert rows_of(twice, few_of_each(twice.site, 10)).weight.sum() == pytest.approx(10.0)
     assert twice.names["style"] == ()

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from inference.data import Column, tidy
+from inference.data import Column, read_measurements, tidy
 from inference.data.names import understand
+from inference.models import model_named
 from prism_jax.errors import DataError
 
 from .tables import FLEET, fleet_frame, read_text, values
@@ -118,3 +119,9 @@ def test_labels_are_text_and_whole_numbers_have_no_point(tmp_path: Path) -> None
 def test_columns_without_a_value_are_left_out() -> None:
     frame = fleet_frame().assign(temp_c=float("nan"))
     assert "temp_c" not in tidy(frame, FLEET).frame
+
+
+def test_a_column_without_a_name_is_none_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "gemm.csv").write_text(",m,n,k,dtype,gpu,time_us\nx,512,512,512,bf16,h100-sxm,32\n")
+    found = read_measurements([tmp_path / "gemm.csv"], model_named("kernels").columns)  # "s", its alias, is a unit too
+    assert "seq_len" not in found.frame

@@ -30,7 +30,7 @@ def refusal(path: Path, limit: int = 100) -> str:
     reader.start()
     reader.join(WAIT_S)
     assert found, "still waiting, or read"
-    assert str(path) in str(found[0])
+    assert str(path)[:300] in str(found[0])  # names beyond what a message shows are cut
     return found[0].text
 
 

@@ -88,3 +88,39 @@ def test_unknown_names_get_a_hint():
         load_reliability("llama3")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_reliability("nothing.yaml")
+
+
+MANY = """\
+observed: {n_gpus: 0, node_size: x, hour: 3}
+name: 7
+hazards:
+  - {cause: GPU, events: 3, per: gpus, repair: 2 GB, nodes_lost: -1, shape: 0, log_sd: -2}
+  - {per_gpu_h: .nan, colour: red, nodes_lost: -1}
+  - 3
+  - {cause: same, per_job_h: 1}
+slow_phases:
+  - {cause: same, per_job_h: 1}
+  - {cause: hot, events: 4, per: node, slowdown: 0.5, duration: soon}
+"""
+
+
+def test_all_mistakes_are_reported_in_the_order_of_the_file(tmp_path):
+    file = tmp_path / "many.yaml"
+    file.write_text(MANY)
+    with pytest.raises(ConfigError) as error:
+        load_reliability(file)
+    found = [
+        (mistake.mark.line if mistake.mark else 0, ".".join(map(str, mistake.path))) for mistake in error.value.mistakes
+    ]
+    assert found == sorted(found, key=lambda one: one[0])
+    assert sorted(found) == sorted(
+        [
+            *((1, f"observed.{name}") for name in ("n_gpus", "node_size", "hours", "hour")),
+            (2, "name"),
+            (3, "hazards"),  # same: stated twice
+            *((4, f"hazards.0.{name}") for name in ("per", "repair", "nodes_lost", "shape", "log_sd")),
+            *((5, f"hazards.1.{name}") for name in ("cause", "per_gpu_h", "colour", "nodes_lost")),
+            (6, "hazards.2"),
+            *((10, f"slow_phases.1.{name}") for name in ("slowdown", "duration")),
+        ]
+    )

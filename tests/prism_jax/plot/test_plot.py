@@ -146,9 +146,12 @@ def test_nothing_varies_is_said_instead_of_drawn():
 @pytest.mark.parametrize(("suffix", "signature"), SIGNATURES.items())
 def test_figures_become_bytes_of_the_format_of_the_name(suffix: str, signature: bytes):
     with style():
-        figure = plot_step_time(distribution()).figure
+        figure, again = (plot_step_time(distribution()).figure for _ in range(2))
     assert isinstance(figure, Figure)
-    assert figure_bytes(figure, suffix).startswith(signature)
+    assert isinstance(again, Figure)
+    data = figure_bytes(figure, suffix)
+    assert data.startswith(signature)
+    assert data == figure_bytes(again, suffix)
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones():

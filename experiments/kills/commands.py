@@ -1,0 +1,60 @@
+"""Every command that writes, with the options that make it write."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Writes(NamedTuple):
+    """A command.
+
+    Attributes:
+        name: for the table.
+        line: what is typed after `prism-jax`.
+        resumed: files that a killed run may leave on purpose, since the next one goes on from them.
+    """
+
+    name: str
+    line: str
+    resumed: tuple[str, ...] = ()
+
+
+def _fit(model: str, file: str, *options: str) -> Writes:
+    line = " ".join(("fit", model, file, *options, "-o", f"{model}.npz"))
+    return Writes(" ".join(("fit", model, *options)), line, (f"{model}.npz.partial",))
+
+
+COMMANDS = (
+    Writes("init", "init new.yaml --force"),
+    Writes("predict", "predict job.yaml --plot step.png --trace step.json.gz"),
+    Writes("job", "job job.yaml --steps 1000 --mtbf 3h --worlds 500 --plot run.png"),
+    Writes(
+        "search",
+        "search job.yaml --space space.yaml --resume search.npz -o best.yaml --plot front.png",
+        ("search.npz",),
+    ),
+    Writes(
+        "sweep",
+        "sweep job.yaml --set plan.micro_batch=1,2 --samples 64 --resume study.npz --csv table.csv --plot sweep.png",
+        ("study.npz",),
+    ),
+    Writes("scale", "scale job.yaml --gpus 8,16 --samples 64 --resume study.npz --plot scale.png", ("study.npz",)),
+    Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
+    Writes("calibrate", "calibrate runs.csv -o calibration.npz"),
+    Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),
+    Writes("trace predict", "trace predict local_cluster --draws 500 --plot steps.png"),
+    Writes("trace what-if", "trace what-if local_cluster --plot workers.png"),
+    Writes("trace export", "trace export local_cluster --perfetto steps.json.gz"),
+    Writes("watch", "watch log.csv --plot phases.png"),
+    _fit("fleet", "times.csv"),
+    _fit("fleet", "times.csv", "--method", "map"),
+    _fit("steps", "steps.csv"),
+    _fit("collectives", "all_reduce.log", "--method", "map"),
+    _fit("kernels", "gemm.csv"),
+    _fit("overlap", "overlap.csv", "--method", "map"),
+    _fit("failures", "failures.csv"),
+    _fit("repairs", "repairs.csv", "--method", "map"),
+    _fit("checkpoints", "checkpoints.csv"),
+    _fit("power", "power.csv", "--method", "map"),
+    Writes("fit report", "fit report kept.npz --plot fit.png"),
+)

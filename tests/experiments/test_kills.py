@@ -1,0 +1,48 @@
+"""Kill -9 of commands that write: a small version of experiments/kills, and that no command has been forgotten."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.kills.commands import COMMANDS
+from prism_jax.cli.app import COMMANDS as SHIPPED
+
+ROOT = Path(__file__).resolve().parents[2]
+WRITING = {"--out", "--output", "--plot", "--resume", "--trace", "--perfetto", "--hostfile", "--rankfile", "--csv"}
+
+
+def options() -> dict[str, set[str]]:
+    """Full name of every command -> its options."""
+    found = {}
+    for name in SHIPPED.names:
+        command = SHIPPED.named(name).load()
+        parts = getattr(command, "commands", {"": command})
+        for part, one in parts.items():
+            found[f"{name} {part}".strip()] = {option for parameter in one.params for option in parameter.opts}
+    return found
+
+
+def test_every_option_that_names_a_file_to_write_is_measured():
+    found = options()
+    assert len(found) > 20
+    for name, known in found.items():
+        used = {word for one in COMMANDS if one.line.startswith(f"{name} ") for word in one.line.split()}
+        used |= {"--out", "--output"} if "-o" in used else set()
+        assert known & WRITING <= used, name
+
+
+@pytest.mark.slow
+def test_what_is_killed_leaves_nothing_half_done(tmp_path: Path):
+    command = [sys.executable, str(ROOT / "experiments/kills/run.py"), "--check", "--kills", "3"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--only", "init", "trace export"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("as expected\n")
