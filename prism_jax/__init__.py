@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .app.place import place_nodes as place_nodes
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
+    from .app.studies.capacity import plan_capacity as plan_capacity
+    from .app.studies.compare import compare_jobs as compare_jobs
     from .app.studies.scale import scale_job as scale_job
     from .app.studies.sweep import sweep_jobs as sweep_jobs
     from .app.trace.info import describe_trace as describe_trace, replay_trace as replay_trace
@@ -78,6 +80,7 @@ _HOME = {
     "calibrate_site": "app.calibrate",
     "match_moments": "recorded.moments",
     "check_job": "app.check",
+    "compare_jobs": "app.studies.compare",
     "describe_trace": "app.trace.info",
     "explain_step": "app.predict",
     "fit": "_inference_loader",
@@ -91,6 +94,7 @@ _HOME = {
     "open_trace": "io.traces.open_trace",
     "peak_memory": "app.check",
     "place_nodes": "app.place",
+    "plan_capacity": "app.studies.capacity",
     "predict": "app.predict",
     "predict_many": "app.predict",
     "predict_job": "recorded.unseen_steps",

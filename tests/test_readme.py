@@ -44,6 +44,8 @@ FASTER = {  # start of a command -> options that make it small
     "job": "--worlds 200",
     "sweep": "--samples 64",
     "scale": "--samples 64",
+    "compare": "--samples 64",
+    "plan": "--space space.yaml --samples 64",
     "search": "--space space.yaml",
     "place": "--set plan.dp=2 --set plan.global_batch=32",
 }

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         search_plans as search_plans,
         search_sizes as search_sizes,
     )
+    from .studies.capacity import plan_capacity as plan_capacity, run_capacity as run_capacity
+    from .studies.compare import compare_jobs as compare_jobs, run_comparison as run_comparison
     from .studies.scale import run_scaling as run_scaling, scale_job as scale_job
     from .studies.sweep import run_sweep as run_sweep, sweep_jobs as sweep_jobs
     from .trace.export import export_trace as export_trace
@@ -77,6 +79,7 @@ _HOME = {
     "calibrate_site": "calibrate",
     "check_job": "check",
     "check_method": "search",
+    "compare_jobs": "studies.compare",
     "describe_trace": "trace.info",
     "explain_step": "predict",
     "export_trace": "trace.export",
@@ -85,6 +88,7 @@ _HOME = {
     "load_fits": "fitted.load_fits",
     "peak_memory": "check",
     "place_nodes": "place",
+    "plan_capacity": "studies.capacity",
     "predict": "predict",
     "predict_many": "predict",
     "predict_trace": "trace.predict",
@@ -93,6 +97,8 @@ _HOME = {
     "replay_trace": "trace.info",
     "report_fit": "fit",
     "run_calibration": "calibrate",
+    "run_capacity": "studies.capacity",
+    "run_comparison": "studies.compare",
     "run_fit": "fit",
     "run_horizon": "horizon.run",
     "run_placement": "place",

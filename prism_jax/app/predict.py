@@ -14,8 +14,9 @@ from ..errors import DataError, SpecError
 from ..io.tables.slowdowns import SlowdownTable, read_slowdowns
 from ..io.write import run_record
 from ..job import Job
+from ..objective.money import MILLION, S_PER_HOUR
 from ..progress import Progress, silent
-from ..report.types.prediction import PredictionReport
+from ..report.types.prediction import MoneyFacts, PredictionReport
 from ..result import StepTimeDistribution
 from ..start_jax import keep_programs
 from .fitted.load_fits import FitFiles, calibrated_job, load_fits, with_variability
@@ -162,6 +163,7 @@ def run_prediction(
     method: str = "symmetric",
     n_samples: int | None = None,
     explained: bool = True,
+    price_per_gpu_hour: float | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> PredictionRun:
@@ -178,6 +180,7 @@ def run_prediction(
         method: "symmetric" or "brute-force".
         n_samples: replica columns (symmetric) or steps (brute force).
         explained: whether to say where the time goes and what owns the tail, which takes half of the time.
+        price_per_gpu_hour: for money per step and per million tokens.
         seed: same seed, same answer.
         progress: told what is being done.
 
@@ -190,6 +193,8 @@ def run_prediction(
     keep_programs()
     if method not in METHODS:
         raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
+    if price_per_gpu_hour is not None and not 0.0 < price_per_gpu_hour < float("inf"):
+        raise DataError(f"--price: {price_per_gpu_hour:g}, but a price must be positive and finite")
     own, rest = calibrated_job(loaded(job, overrides), fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
     known = None if slowdowns is None else _known(own, slowdowns)
@@ -210,9 +215,18 @@ def run_prediction(
         "method": METHODS[method],
         "samples": asked.count,
         "explained": explained,
+        "price": price_per_gpu_hour,
     }
     report, distribution, explanation = simulated(fitted, asked, run_record(inputs, seed), progress)
+    if price_per_gpu_hour is not None:
+        report = replace(report, money=_money(report, price_per_gpu_hour))
     return PredictionRun(report, fitted.job, distribution, explanation)
+
+
+def _money(report: PredictionReport, price_per_gpu_hour: float) -> MoneyFacts:
+    """What the mean step costs."""
+    per_step = report.step_time_s.mean / S_PER_HOUR * report.job.n_devices * price_per_gpu_hour
+    return MoneyFacts(price_per_gpu_hour, per_step, per_step / report.job.tokens_per_step * MILLION)
 
 
 def _known(job: Job, slowdowns: Slowdowns) -> SlowdownTable:

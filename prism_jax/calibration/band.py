@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from .calibration import Calibration
 from .key import CalibrationKey
 from .measured_spread import table_factors
 from .open_fields import OpenField
-from .residual_gp import SHARED, alike, sensitivities
 from .surrogate import StepSurrogate, stack, surrogate_of, surrogate_seconds
 
 
@@ -60,14 +60,13 @@ def outline_factors(
     open_fields: Sequence[OpenField] = (),
 ) -> Floats:
     """[draw] the same of a step whose outline is at hand: stacked, one row."""
-    unsaid = _unsaid(open_fields, calibration.n_draw, seed)
-    return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(unsaid)
+    left = unsaid(open_fields, calibration.n_draw, seed)
+    return row_factors(one, setting, [has_experts], calibration, seed)[:, 0] * np.exp(left)
 
 
-def _unsaid(open_fields: Sequence[OpenField], n_draw: int, seed: int) -> Floats:
+def unsaid(open_fields: Sequence[OpenField], n_draw: int, seed: int) -> Floats:
     """[draw] log factors of what is left unsaid, to its mean."""
-    rng = np.random.default_rng([seed, 3])
-    return sum((each.drawn(n_draw, rng) for each in open_fields), np.zeros(n_draw))
+    return sum((each.drawn(n_draw, seed) for each in open_fields), np.zeros(n_draw))
 
 
 def row_factors(
@@ -79,7 +78,7 @@ def row_factors(
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
     own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
-    return _corrected(rows, setting, calibration, seed) * np.exp(own)
+    return corrected(rows, setting, calibration, seed) * np.exp(own)
 
 
 def repeated_factors(
@@ -101,42 +100,18 @@ def repeated_factors(
         open_fields: [row] what each leaves unsaid; nothing if empty.
     """
     own = [calibration.deviations(has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
-    unsaid = [_unsaid(given, len(own[0]), at) for given, at in zip(open_fields or ((),) * len(own), seeds, strict=True)]
-    repeats = [_corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
-    return np.concatenate(repeats) * np.exp(np.stack(own, axis=-1) + np.stack(unsaid, axis=-1))
+    left = [unsaid(given, len(own[0]), at) for given, at in zip(open_fields or ((),) * len(own), seeds, strict=True)]
+    repeats = [corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
+    return np.concatenate(repeats) * np.exp(np.stack(own, axis=-1) + np.stack(left, axis=-1))
 
 
-def plan_factors(
-    model: Workload,
-    cluster: Cluster,
-    plans: Sequence[ParallelPlan],
-    calibration: Calibration,
-    framework: str | Framework,
-    seed: int = 0,
+def corrected(
+    rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration, seed: int, device: str = ""
 ) -> Floats:
-    """[draw, plan] the same of plans of one job at one site: what they have in common cancels in their ratios.
-
-    Of a draw they share the correction and the site. Their own deviations are as much alike as the parts that their steps
-    are made of (`residual_gp.py`); those of equal plans are equal.
-
-    Raises:
-        SpecError: no constants for the device.
-    """
-    setting = CalibrationKey.of(cluster.device, framework, plans[0].software)  # plans of one job share their software
-    eff = calibration.constants(setting.generation)
-    rows = stack([surrogate_of(model, cluster, plan, eff) for plan in plans])
-    parts = sensitivities(rows, calibration.correction(setting))
-    equal = np.array([[plan == other for other in plans] for plan in plans])
-    correlation = np.where(equal, 1.0, SHARED * alike(parts, parts))
-    own = calibration.joint_deviations(correlation, model.has_experts, seed)
-    of_tables = table_factors(model, cluster, plans, rows, calibration, setting)
-    return _corrected(rows, setting, calibration, seed) * np.exp(own) * of_tables
-
-
-def _corrected(rows: StepSurrogate, setting: CalibrationKey, calibration: Calibration, seed: int) -> Floats:
     """[draw, row] seconds under every draw of the correction, over those under the one that predictions use.
 
-    A device that is only like a known one is off by a factor of its own on top, the same for all rows.
+    A device that is only like a known one is off by a factor of its own on top, the same for all rows; `device` names it where
+    there are several.
     """
     drawn = calibration.corrections(setting, seed)
     wide: dict[str, Any] = {
@@ -144,14 +119,15 @@ def _corrected(rows: StepSurrogate, setting: CalibrationKey, calibration: Calibr
     }
     seconds = surrogate_seconds(rows, CostCorrection(**wide))
     return (
-        likeness(setting, calibration, seed)[:, None]
+        likeness(setting, calibration, seed, device)[:, None]
         * seconds
         / surrogate_seconds(rows, calibration.correction(setting))
     )
 
 
-def likeness(setting: CalibrationKey, calibration: Calibration, seed: int = 0) -> Floats:
+def likeness(setting: CalibrationKey, calibration: Calibration, seed: int = 0, device: str = "") -> Floats:
     """[draw] factors by which a device that is only alike may differ; 1 where its own site was measured, or nothing is drawn."""
     if setting.likeness_sd == 0.0 or calibration.site is not None or calibration.n_draw == 1:
         return np.ones(calibration.n_draw)
-    return np.exp(setting.likeness_sd * np.random.default_rng([seed, 4]).normal(size=calibration.n_draw))
+    rng = np.random.default_rng([seed, 4, crc32(device.encode())])
+    return np.exp(setting.likeness_sd * rng.normal(size=calibration.n_draw))

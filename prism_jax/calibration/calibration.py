@@ -12,11 +12,12 @@ The shipped calibration is `presets/calibration.json`, made by `experiments/cali
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -96,9 +97,8 @@ class Calibration(ByContent):
         return len(self.site_sd)
 
     def corrections(self, setting: CalibrationKey, seed: int = 0) -> CostCorrection:
-        """Draws of the correction: every field an array [draw]."""
-        rng = np.random.default_rng(seed)
-        return self._linked(self._summed(setting, rng))
+        """Draws of the correction: every field an array [draw]; settings that share an unseen member share its draws."""
+        return self._linked(self._summed(setting, seed))
 
     def correction(self, setting: CalibrationKey) -> CostCorrection:
         """Correction at the posterior mean of the link's scale: what predictions use."""
@@ -150,14 +150,15 @@ class Calibration(ByContent):
         site, scale = self._site_and_scale(has_experts, rng, n_repeat)
         return site + scale * rng.standard_t(DEGREES, size=n_repeat * self.n_draw)
 
-    def joint_deviations(self, correlation: Floats, has_experts: bool, seed: int = 0) -> Floats:
+    def joint_deviations(self, correlation: Floats, has_experts: Sequence[bool], seed: int = 0) -> Floats:
         """[draw, row] the same of configurations of one site whose own deviations have that `correlation` [row, row]."""
         rng = np.random.default_rng([seed, 2])
-        site, scale = self._site_and_scale(has_experts, rng)
+        site, scale = self._site_and_scale(False, rng)
         value, vector = np.linalg.eigh(correlation)
         normal = rng.normal(size=(self.n_draw, len(value))) @ (vector * np.sqrt(np.maximum(value, 0.0))).T
         own = normal / np.sqrt(rng.chisquare(DEGREES, size=(self.n_draw, 1)) / DEGREES)
-        return site[:, None] + scale[:, None] * own
+        wider = np.where(has_experts, self.expert_misfit, 1.0)
+        return site[:, None] + scale[:, None] * wider * own
 
     def _site_and_scale(self, has_experts: bool, rng: np.random.Generator, n_repeat: int = 1) -> tuple[Floats, Floats]:
         """([n_repeat * draw], the same) log factor of the site, and scale of a configuration's own."""
@@ -172,21 +173,21 @@ class Calibration(ByContent):
         """Those whose runs were measured."""
         return tuple(sorted({name for term in self.terms if term.level == Level.FRAMEWORK for name in term.names}))
 
-    def _summed(self, setting: CalibrationKey, rng: np.random.Generator | None) -> dict[str, Floats]:
-        """Knob -> [draw] on the link's scale; without `rng` unseen members do not deviate.
+    def _summed(self, setting: CalibrationKey, seed: int | None) -> dict[str, Floats]:
+        """Knob -> [draw] on the link's scale; without `seed` unseen members do not deviate.
 
-        A framework that is not stated is one of those that were measured: another one in every draw, their mean without `rng`.
+        A framework that is not stated is one of those that were measured: another one in every draw, their mean without `seed`.
         """
         if setting.framework or setting.style or not self._frameworks:
-            return self._summed_of(setting, rng)
-        each = [self._summed_of(setting._replace(framework=name, style=None), rng) for name in self._frameworks]
+            return self._summed_of(setting, seed)
+        each = [self._summed_of(setting._replace(framework=name, style=None), seed) for name in self._frameworks]
         stacked = {knob: np.stack([own[knob] for own in each]) for knob in KNOBS}
-        if rng is None:
+        if seed is None:
             return {knob: value.mean(axis=0) for knob, value in stacked.items()}
-        which = rng.integers(len(each), size=self.n_draw)
+        which = np.random.default_rng([seed, 5]).integers(len(each), size=self.n_draw)
         return {knob: value[which, np.arange(self.n_draw)] for knob, value in stacked.items()}
 
-    def _summed_of(self, setting: CalibrationKey, rng: np.random.Generator | None) -> dict[str, Floats]:
+    def _summed_of(self, setting: CalibrationKey, seed: int | None) -> dict[str, Floats]:
         """The same of a framework that is stated."""
         own = setting.members()
         total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
@@ -196,7 +197,8 @@ class Calibration(ByContent):
                 continue
             if own[term.level] in term.names:
                 total[term.knob] = total[term.knob] + term.value[:, term.names.index(own[term.level])]
-            elif rng is not None and (own[term.level] or term.level not in USED_OR_NOT):
+            elif seed is not None and (own[term.level] or term.level not in USED_OR_NOT):
+                rng = np.random.default_rng([seed, crc32(f"{term.knob} {term.level} {own[term.level]}".encode())])
                 total[term.knob] = total[term.knob] + term.sd * rng.normal(size=self.n_draw)
         return total
 

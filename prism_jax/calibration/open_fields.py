@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -55,9 +56,16 @@ class OpenField:
         """Standard deviation of that logarithm."""
         return float(np.sqrt(np.dot(self.odds, (np.array(self.log_ratio) - self.mean) ** 2)))
 
-    def drawn(self, n_draw: int, rng: np.random.Generator) -> Floats:
-        """[draw] log ratios to the mean, of values drawn by their odds."""
-        return np.array(self.log_ratio)[rng.choice(len(self.odds), n_draw, p=self.odds)] - self.mean
+    def drawn(self, n_draw: int, seed: int) -> Floats:
+        """[draw] log ratios to the mean, of values drawn by their odds; fields of one name and the same odds draw alike."""
+        named = sorted(
+            (repr(value), odds, ratio)
+            for value, odds, ratio in zip(self.values, self.odds, self.log_ratio, strict=True)
+        )
+        what = " ".join((self.name, *(f"{value} {odds:.6f}" for value, odds, _ in named)))
+        rng = np.random.default_rng([seed, 3, crc32(what.encode())])
+        which = rng.choice(len(named), n_draw, p=[odds for _, odds, _ in named])
+        return np.array([ratio for _, _, ratio in named])[which] - self.mean
 
 
 def doubtful(name: str, sd: float) -> OpenField:

@@ -24,8 +24,10 @@ SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
     ("job", "job:job", "Predict when a training run is done: failures, checkpoints, slow phases, deadline."),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
-    ("sweep", "sweep:sweep", "Predict a grid of jobs and compare them."),
-    ("scale", "scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),
+    ("sweep", "studies.sweep:sweep", "Predict a grid of jobs and compare them."),
+    ("scale", "studies.scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),
+    ("compare", "studies.compare:compare", "Compare jobs, and tell how probable it is that one beats another."),
+    ("plan", "studies.plan:plan", "Plan capacity: what fleets make of a job in tokens, days and money."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     (
         "schedule",

@@ -9,6 +9,7 @@ from .placement import plot_placement as plot_placement
 from .prediction import plot_prediction as plot_prediction
 from .run import plot_run as plot_run, plot_unknown_run as plot_unknown_run
 from .step_time import plot_step_time as plot_step_time
+from .studies.comparison import plot_comparison as plot_comparison
 from .studies.scaling import plot_scaling as plot_scaling
 from .studies.sweep import plot_sweep as plot_sweep
 from .study import plot_study as plot_study

@@ -23,6 +23,8 @@ MODULES = (
     "horizon.run",
     "horizon.watch",
     "site",
+    "studies.capacity",
+    "studies.comparison",
     "studies.scaling",
     "studies.sweep",
     "study",

@@ -2,7 +2,7 @@
 
 A field may say how it stands in JSON: `Annotated[float, Key("S")]` is called S there, the fields of an
 `Annotated[RunRecord, INLINE]` stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where
-it is None. Numbers that JSON lacks, NaN and infinity, are written as null.
+it is None. Numbers that JSON lacks, NaN and infinity, are written as null; a field whose default is NaN may be.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class FieldSpec:
         hint: type, without what is said of it.
         is_inline: its own fields stand beside those of the whole.
         is_required: whether it is always there; else it is left out where it is None.
+        is_unknown: whether it may be null: a number whose default is NaN.
     """
 
     name: str
@@ -52,13 +53,14 @@ class FieldSpec:
     hint: Any
     is_inline: bool
     is_required: bool
+    is_unknown: bool
 
 
 @functools.cache
 def fields_of(kind: type) -> tuple[FieldSpec, ...]:
     """Fields of a dataclass, in order."""
     hints = get_type_hints(kind, include_extras=True)
-    return tuple(_spec(item.name, hints[item.name]) for item in fields(kind))
+    return tuple(_spec(item.name, hints[item.name], item.default != item.default) for item in fields(kind))
 
 
 def optional_part(hint: Any) -> Any:
@@ -95,10 +97,10 @@ def from_plain(kind: type[T], data: Any) -> T:
     return _read(kind, data)
 
 
-def _spec(name: str, hint: Any) -> FieldSpec:
+def _spec(name: str, hint: Any, is_unknown: bool) -> FieldSpec:
     inner, *said = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     key = next((item.name for item in said if isinstance(item, Key)), name)
-    return FieldSpec(name, key, inner, INLINE in said, WHERE_KNOWN not in said)
+    return FieldSpec(name, key, inner, INLINE in said, WHERE_KNOWN not in said, is_unknown)
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:

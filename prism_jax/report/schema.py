@@ -39,7 +39,8 @@ def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
             properties |= beside["properties"]
             required += beside["required"] if spec.is_required else []
             continue
-        properties[spec.key] = _of(stated, definitions)
+        own = _of(stated, definitions)
+        properties[spec.key] = {"anyOf": [own, {"type": "null"}]} if spec.is_unknown else own
         required += [spec.key] if spec.is_required else []
     return {"type": "object", "properties": properties, "required": required}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._typing import Floats
-from ..calibration.band import plan_factors
+from ..calibration.joint import case_of, joint_factors
 from ..job import Job
 from ..plan.plan import ParallelPlan
 
@@ -17,10 +17,9 @@ N_BOOTSTRAP = 4000
 
 def model_errors(job: Job, plans: Sequence[ParallelPlan], seed: int) -> Floats:
     """[draw, plan] factors between measured and predicted step times of plans of `job`."""
-    calibration, software = job.effective_calibration, job.framework
-    return np.concatenate([
-        plan_factors(job.model, job.cluster, plans, calibration, software, seed + k) for k in range(N_REPEAT)
-    ])  # fmt: skip
+    calibration = job.effective_calibration
+    cases = [case_of(job.model, job.cluster, plan, calibration, job.framework) for plan in plans]
+    return joint_factors(cases, calibration, seed, N_REPEAT)
 
 
 def prob_best(values: Floats, factors: Floats, seed: int) -> Floats:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import nan
 
+from .._core.content import ByContent
 
-@dataclass(frozen=True)
-class Figures:
+
+@dataclass(frozen=True, eq=False)
+class Figures(ByContent):
     """One job; seconds are per step and of an average GPU.
 
     Attributes:

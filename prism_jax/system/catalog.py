@@ -62,6 +62,11 @@ def known_device(text: str) -> str | None:
     return _device_table().known(text)
 
 
+def known_cluster(text: str) -> str | None:
+    """Canonical name of the preset cluster that `text` names; None if there is none."""
+    return _cluster_table().known(text)
+
+
 def is_called(name: str, wanted: Device) -> bool:
     """Whether a table's name of a GPU means that device."""
     try:

@@ -99,7 +99,7 @@ def job(
         run = app.run_horizon(
             job,
             n_steps=steps,
-            n_tokens=None if tokens is None else _count(tokens),
+            n_tokens=None if tokens is None else count_of(tokens),
             overrides=overrides or (),
             reliability=reliability,
             mtbf_h=None if mtbf_s is None else mtbf_s / 3600.0,
@@ -126,7 +126,7 @@ def _time(option: str, text: str | None) -> float | None:
         raise DataError(f"{option}: {error}") from None
 
 
-def _count(text: str) -> float:
+def count_of(text: str) -> float:
     """Tokens from "15.6T"; T is 1e12, B is 1e9."""
     unit = text[-1:].upper() if text[-1:].upper() in COUNTS else ""
     try:

@@ -45,6 +45,7 @@ Level = Annotated[
 ]
 
 
+Price = Annotated[float | None, typer.Option("--price", help="Price per GPU-hour, for money per million tokens.")]
 Fast = Annotated[
     bool, typer.Option("--fast", help="The distribution alone: no parts of the step, no owners of its tail.")
 ]
@@ -61,6 +62,7 @@ def predict(
     force: Force = False,
     level: Level = True,
     fast: Fast = False,
+    price: Price = None,
     plot: Plot = None,
     trace: Trace = None,
     ignore_memory: IgnoreMemory = False,
@@ -80,6 +82,7 @@ def predict(
             method=method,
             n_samples=samples,
             explained=not fast,
+            price_per_gpu_hour=price,
             seed=seed,
             progress=progress,
         )

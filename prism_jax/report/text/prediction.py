@@ -25,7 +25,7 @@ def lines(report: PredictionReport) -> list[str]:
     blocks = [
         _headline(report),
         _quantiles(report),
-        _rates(report),
+        [*_rates(report), *_money(report)],
         _memory(report),
         _breakdown(report),
         _owners(report),
@@ -136,6 +136,16 @@ def _rates(report: PredictionReport) -> list[str]:
     rates = f"{report.tflops_per_gpu:.0f} TFLOP/s per GPU, {report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU"
     recompute = f" (HFU {report.hfu:.1%})" if report.hfu > 1.001 * report.mfu else ""
     return [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
+
+
+def _money(report: PredictionReport) -> list[str]:
+    """What the mean step costs."""
+    own = report.money
+    if own is None:
+        return []
+    unit = report.job.sample_unit
+    told = f"money {own.per_step:.4g} per step, {own.per_mtoken:.4g} per million {unit}"
+    return [f"{told}, at {own.price_per_gpu_hour:g} per GPU-hour"]
 
 
 def _memory(report: PredictionReport) -> list[str]:

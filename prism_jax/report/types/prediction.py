@@ -112,6 +112,15 @@ class LevelFacts:
 
 
 @dataclass(frozen=True)
+class MoneyFacts:
+    """What the mean step costs, in the currency of the price of a GPU-hour; `per_mtoken`: of a million tokens (samples)."""
+
+    price_per_gpu_hour: float
+    per_step: float
+    per_mtoken: float
+
+
+@dataclass(frozen=True)
 class GuaranteeFacts:
     """With probability `confidence`, a fraction `p` of steps takes at most `bound_s`."""
 
@@ -170,6 +179,7 @@ class PredictionReport(Report):
         tail_columns: effective number of samples beyond the p95.
         level: of the job by its own log; absent where none was used.
         open_fields: what the job leaves unsaid, the field that widens `model_band_s` most in front.
+        money: absent without a price.
         epistemic_s: what applied fits leave open; absent without fits of variability.
     """
 
@@ -201,5 +211,6 @@ class PredictionReport(Report):
     elapsed_s: Elapsed
     record: RunRecord
     level: Annotated[LevelFacts | None, WHERE_KNOWN] = None
+    money: Annotated[MoneyFacts | None, WHERE_KNOWN] = None
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
     open_fields: tuple[OpenFieldFacts, ...] = ()

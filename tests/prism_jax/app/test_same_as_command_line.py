@@ -53,10 +53,32 @@ class Case(NamedTuple):
     call: Callable[[], Report]
 
 
+def of_studies() -> dict[str, Case]:
+    """Those of many jobs."""
+    return {
+        "sweep": Case(
+            ["sweep", "job.yaml", "--set", "plan.micro_batch=1,2", "--samples", "64"],
+            lambda: pj.sweep_jobs("job.yaml", ["plan.micro_batch=1,2"], n_samples=64),
+        ),
+        "scaling": Case(
+            ["scale", "job.yaml", "--gpus", "8,16", "--samples", "64"],
+            lambda: pj.scale_job("job.yaml", "8,16", n_samples=64),
+        ),
+        "comparison": Case(
+            ["compare", "job.yaml", "small.yaml", "--samples", "64"],
+            lambda: pj.compare_jobs(["job.yaml", "small.yaml"], n_samples=64),
+        ),
+        "capacity": Case(
+            ["plan", "job.yaml", "--fleet", "8xa100-80gb", "--days", "3", "--samples", "64"],
+            lambda: pj.plan_capacity("job.yaml", ["8xa100-80gb"], days=3.0, n_samples=64),
+        ),
+    }
+
+
 def cases() -> dict[str, Case]:
     """By kind of report; files lie in the current folder."""
     few = {"n_draw": 400}
-    return {
+    return of_studies() | {
         "check": Case(["check", "job.yaml"], lambda: pj.check_job("job.yaml")),
         "prediction": Case(
             ["predict", "job.yaml", "--samples", "64", "--slowdowns", "gpus.csv"],
@@ -121,6 +143,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that the commands read."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "job.yaml").write_text(JOB)
+    (folder / "small.yaml").write_text(JOB.replace("dp: 8", "dp: 4"))
     write_table(folder / "gpus.csv", [{"gpu": 0, "slowdown": 1.1}, {"gpu": 3, "slowdown": 1.05}])
     write_table(folder / "nodes.csv", [{"node": i, "slowdown": 1 + 0.02 * i} for i in range(3)])
     write_table(folder / "queue.csv", [{"submit_s": 9 * i, "gpus": 1 + i % 3, "duration_s": 50 - i} for i in range(20)])

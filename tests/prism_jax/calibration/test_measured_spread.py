@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.calibration.band import model_factors, plan_factors
+from prism_jax.calibration.band import model_factors
 from prism_jax.calibration.calibration import Calibration, Term, uncalibrated
+from prism_jax.calibration.joint import case_of, joint_factors
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import efficiency
@@ -79,7 +80,7 @@ def test_the_band_is_the_outline_under_every_draw_of_the_tables():
 
 def test_plans_of_a_search_move_with_the_same_draws():
     tables = four_draws(measured(0.8, 0.9, 1.1, 1.2))
-    found = plan_factors(*JOB[:2], [PLAN, PLAN], tables, "fsdp")
+    found = joint_factors([case_of(*JOB, tables, "fsdp")] * 2, tables)
     assert found[:, 0] == pytest.approx(found[:, 1])
     assert found[:, 0] == pytest.approx(model_factors(*JOB, tables, "fsdp"), rel=1e-12)
 

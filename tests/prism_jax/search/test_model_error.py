@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.calibration.band import model_factors, plan_factors
+from prism_jax.calibration.band import model_factors
 from prism_jax.calibration.calibration import shipped, uncalibrated
+from prism_jax.calibration.joint import case_of, joint_factors
 from prism_jax.search import search
 from prism_jax.search.model_error import model_errors, prob_best
 
@@ -20,8 +21,8 @@ def plans(job):
 
 
 def factors(job, plans, n):
-    of = (job.model, job.cluster)
-    return np.concatenate([plan_factors(*of, plans, shipped(), job.framework, seed) for seed in range(n)])
+    cases = [case_of(job.model, job.cluster, plan, shipped(), job.framework) for plan in plans]
+    return joint_factors(cases, shipped(), n_repeat=n)
 
 
 def test_each_plan_is_as_uncertain_as_its_prediction(job, plans):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Sequence
 
-from ....study.figures import Figures
-from ....units import format_bytes, format_s
 from ...quantity import with_error
 from ...table import Table
 from ...types.studies.sweep import SweepReport, SweepRow
+from .columns import Column, markdown_table, shown_columns
 
 MOST_REASONS = 4  # of impossible jobs that are told
 SIZE = "cluster.n_devices"
@@ -27,46 +24,18 @@ def lines(report: SweepReport) -> list[str]:
 
 def markdown(report: SweepReport) -> list[str]:
     """The table alone, as Markdown."""
-    table = _table(report)
-    rule = ["---:" if table.is_numeric(k) else "---" for k in range(len(table.columns))]
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (table.columns, rule, *table.rows)]
-    return [f"| {' | '.join(row)} |" for row in cells]
+    return markdown_table(_table(report))
 
 
 def _table(report: SweepReport) -> Table:
     known = [row.figures for row in report.rows if row.figures is not None]
-    shown = [column for column in COLUMNS if any(column.is_known(own) for own in known)]
-    shown = [column for column in shown if column.name != "GPUs" or SIZE not in report.axes]
+    shown = [column for column in shown_columns(known) if column.name != "GPUs" or SIZE not in report.axes]
     columns = ("", *map(short, report.axes), *(column.name for column in shown), "relative")
     title = f"{report.job}: {len(report.rows):,} jobs, by {report.objective}"
     return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A figure of the table; `is_known` tells whether a job has it."""
-
-    name: str
-    text: Callable[[Figures], str]
-    is_known: Callable[[Figures], bool] = lambda _: True
-
-
-COLUMNS = (
-    _Column("GPUs", lambda own: f"{own.n_devices:,.0f}"),
-    _Column("p50", lambda own: format_s(own.p50_s)),
-    _Column("p95", lambda own: "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s))),
-    _Column("p99", lambda own: format_s(own.p99_s)),
-    _Column("90 % model interval", lambda own: f"{own.p50_s * own.model_low:.3g}-{own.p50_s * own.model_high:.3g} s"),
-    _Column("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
-    _Column("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
-    _Column("memory", lambda own: format_bytes(own.memory_bytes, 3)),
-    _Column("W/GPU", lambda own: f"{own.gpu_watts:.0f}", lambda own: isfinite(own.gpu_watts)),
-    _Column("J/token", lambda own: f"{own.joules_per_token:.3g}", lambda own: isfinite(own.joules_per_token)),
-    _Column("money/Mtoken", lambda own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
-)
-
-
-def _cells(row: SweepRow, shown: Sequence[_Column], axes: Sequence[str]) -> tuple[str, ...]:
+def _cells(row: SweepRow, shown: Sequence[Column], axes: Sequence[str]) -> tuple[str, ...]:
     own, labels = row.figures, tuple(row.settings.get(axis, "") for axis in axes)
     if own is None:
         return ("", *labels, *("" for _ in shown), "impossible")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Annotated, ClassVar
 
+from ...._core.content import ByContent
 from ....study.figures import Figures
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
 
 
-@dataclass(frozen=True)
-class ScalingRow:
+@dataclass(frozen=True, eq=False)
+class ScalingRow(ByContent):
     """One number of GPUs.
 
     Attributes:
@@ -29,9 +31,9 @@ class ScalingRow:
     settings: Mapping[str, str]
     figures: Figures | None
     problem: str
-    per_gpu_change: float
-    marginal_return: float
-    energy_change: float
+    per_gpu_change: float = nan
+    marginal_return: float = nan
+    energy_change: float = nan
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ class OnsetFacts:
     name: str
     window_s: float
     comm_s: float
-    ring: float
-    tree: float
-    law: float
+    ring: float = nan
+    tree: float = nan
+    law: float = nan
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ... import app
-from ..objective_option import ObjectiveName
-from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
-from ..pictures import check_picture
-from ..progress import working
-from ..result import emit
+from .... import app
+from ...objective_option import ObjectiveName
+from ...options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
+from ...pictures import check_picture
+from ...progress import working
+from ...result import emit
 from .sweep import Price, Resume, Samples, Workers
 
 Sizes = Annotated[str, typer.Option("--gpus", metavar="N,N|N:N", help="Numbers of GPUs; 8:65536: all doublings.")]

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
-from ... import app
-from ..._core.files import check_target
-from ...io.write import write_text
-from ..objective_option import ObjectiveName
-from ..options import Fits, Force, JobFile, Json, Plot, Seed
-from ..output import print_lines
-from ..pictures import check_picture
-from ..progress import working
-from ..result import emit
-from ..verbosity import say
+from .... import app
+from ...._core.files import check_target
+from ....io.write import write_text
+from ...objective_option import ObjectiveName
+from ...options import Fits, Force, JobFile, Json, Plot, Seed
+from ...output import print_lines
+from ...pictures import check_picture
+from ...progress import working
+from ...result import emit
+from ...verbosity import say
+from ..predict import Price
 
 Settings = Annotated[
     list[str] | None,
@@ -27,7 +28,6 @@ Sizes = Annotated[
     str | None,
     typer.Option("--gpus", metavar="N,N|N:N", help="Numbers of GPUs; 8:1024: all doublings. dp fills the cluster."),
 ]
-Price = Annotated[float | None, typer.Option("--price", help="Price per GPU-hour, for money per million tokens.")]
 Samples = Annotated[
     int | None, typer.Option("--samples", min=64, max=1 << 20, help="Replica columns per job; 2048 by default.")
 ]
@@ -82,7 +82,7 @@ def sweep(
             say(f"wrote {csv}")
 
     def print_markdown() -> None:
-        from ...report.text.studies.sweep import markdown as table
+        from ....report.text.studies.sweep import markdown as table
 
         print_lines(table(run.report))
 

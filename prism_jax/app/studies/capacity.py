@@ -1,0 +1,243 @@
+"""Fleets compared for a job: tokens, days, money; what `prism-jax plan` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, isfinite, nan
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DataError, PlanError, SpecError
+from ...io.write import run_record
+from ...job import Job
+from ...objective import OBJECTIVES
+from ...progress import Progress, silent
+from ...report.codec import from_plain
+from ...report.types.record import RunRecord
+from ...report.types.studies.capacity import CapacityReport, FleetFacts
+from ...report.types.study import PlanFacts
+from ...search.plans.space import PlanSpace
+from ...study.fleets.fleet import Fleet, cluster_of, fleets_of, job_on
+from ...study.fleets.prices import Prices, checked, price_of
+from ..fitted.load_fits import FitFiles, load_fits
+from ..horizon.run import run_horizon
+from ..jobs import JobSource, loaded, source_of
+from ..search import run_search
+
+if TYPE_CHECKING:
+    from ...study.figures import Figures
+    from ...study.fleets.capacity import Capacities, Span
+
+DAYS = 30.0
+MOST_DAYS = 36_525.0
+WORLDS = 1000  # of the run whose exact form gives the goodput
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The best plan of a fleet, or why there is none."""
+
+    fleet: Fleet
+    job: Job
+    plan: PlanFacts | None = None
+    figures: Figures | None = None
+    goodput: float = 1.0
+    problem: str = ""
+    assumed: tuple[str, ...] = ()
+
+
+def plan_capacity(job: JobSource, fleets: Sequence[str], **options: Any) -> CapacityReport:
+    """What fleets make of a job; arguments as those of `run_capacity`.
+
+    Example:
+        >>> plan_capacity("llama3_405b_8192", ["8192xh200", "6144xb200"], days=30).prob_faster  # doctest: +SKIP
+    """
+    return run_capacity(job, fleets, **options)
+
+
+def run_capacity(
+    job: JobSource,
+    fleets: Sequence[str],
+    *,
+    days: float | None = None,
+    tokens: float | None = None,
+    overrides: Sequence[str] = (),
+    space: str | Path | PlanSpace | None = None,
+    objective: str = "mean",
+    price_per_gpu_hour: Prices = None,
+    reliability: str | Path | None = None,
+    fits: FitFiles = (),
+    force: bool = False,
+    n_samples: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> CapacityReport:
+    """Searches the best plan of every fleet and tells what it makes of some days, or how long it takes for some tokens.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
+        fleets: "512xh200": devices of a kind, on the reference design of the device, or "512xaws-p5": on a preset cluster. A
+            fleet of the job's own device has the job's network.
+        days, tokens: one of both; 30 days if neither is given.
+        overrides: "section.field=value" texts that replace a field of the file.
+        space: as in `run_search`.
+        objective: by which the best plan of a fleet is chosen.
+        price_per_gpu_hour: of every device, or by the name of the device.
+        reliability: what interrupts the job, as in `run_horizon`; None: nothing is said of failures.
+        fits, force: as in `run_prediction`; they apply on all fleets.
+        n_samples: replica columns.
+        seed: of the draws, which all fleets share.
+
+    Raises:
+        ConfigError, DataError, FitError, SpecError: a file or an option is wrong, or no fleet can run the job.
+    """
+    days = _check_span(days, tokens)
+    wanted, prices = fleets_of(fleets), checked(price_per_gpu_hour)
+    own = load_fits(loaded(job, overrides), fits, seed=seed, force=force).job
+    moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
+    if "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
+        _check_prices(prices, moved)
+    from ...study.fleets.capacity import Span  # needs JAX, which mistakes above do not wait for
+
+    started, span = time.perf_counter(), Span(days, tokens)
+    found = []
+    for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
+        progress(number / len(wanted), f"searching plans of {fleet.text}")
+        searched = _best(fleet, one, space, objective, prices, n_samples, seed)
+        found.append(searched if searched.figures is None else _with_goodput(searched, span, reliability, seed))
+    made = _capacities(found, prices, span, seed)
+    inputs = {"job": source_of(job), "fleet": list(fleets), "set": list(overrides), "days": days, "tokens": tokens}
+    inputs |= {"space": space, "objective": objective, "price": price_per_gpu_hour, "reliability": reliability}
+    record = from_plain(RunRecord, run_record(inputs | {"fit": list(fits), "samples": n_samples}, seed))
+    return CapacityReport(
+        job=source_of(job),
+        model=own.model.name,
+        sample_unit=own.model.sample_unit,
+        objective=objective,
+        days=days,
+        tokens=tokens,
+        reliability=None if reliability is None else str(reliability),
+        fleets=_facts(found, made),
+        prob_faster=made.prob_faster,
+        prob_cheaper=made.prob_cheaper,
+        notes=_notes(own, found, reliability),
+        elapsed_s=time.perf_counter() - started,
+        record=record,
+    )
+
+
+def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) -> Capacities:
+    """Of the fleets that can run the job."""
+    from ...study.fleets.capacity import capacities
+    from ...study.paired import paired_factors
+
+    possible = [(one, one.figures) for one in found if one.figures is not None]
+    if not possible:
+        raise DataError(f"no fleet can run the job; {found[0].fleet.text}: {found[0].problem}")
+    return capacities(
+        [figures for _, figures in possible],
+        [one.goodput for one, _ in possible],
+        [price_of(prices, one.job.cluster.device.name) or nan for one, _ in possible],
+        paired_factors([one.job for one, _ in possible], seed),
+        span,
+        seed,
+    )
+
+
+def _notes(job: Job, found: Sequence[_Found], reliability: str | Path | None) -> tuple[str, ...]:
+    """What was assumed, and what nothing is said of."""
+    silent_of = ["nothing is said of failures: state --reliability (`prism-jax show reliability`)"]
+    told = (*_batches(job, found), *(text for one in found for text in one.assumed))
+    return tuple(dict.fromkeys((*told, *(silent_of if reliability is None else []))))
+
+
+def _batches(job: Job, found: Sequence[_Found]) -> list[str]:
+    """Fleets whose batch is not the job's."""
+    told = job.plan.global_batch
+    others = ((one.fleet, one.job.plan.global_batch) for one in found if one.job.plan.global_batch != told)
+    return [
+        f"{fleet.text}: batch of {batch:,} instead of {told:,}, which its {fleet.n_devices:,} devices cannot share; state "
+        f"--set plan.global_batch=N for another one"
+        for fleet, batch in others
+    ]
+
+
+def _check_span(days: float | None, tokens: float | None) -> float | None:
+    """The days that are asked for; None where tokens are."""
+    if days is not None and tokens is not None:
+        raise DataError("--days and --tokens: both say how much is to be done. Keep one.")
+    if tokens is not None:
+        if not 0.0 < tokens < float("inf"):
+            raise DataError(f"--tokens: {tokens:g}, but it must be finite and above 0")
+        return None
+    days = DAYS if days is None else days
+    if not 0.0 < days <= MOST_DAYS:
+        raise DataError(f"--days: {days:g}, but it must be above 0 and at most {MOST_DAYS:,.0f}")
+    return days
+
+
+def _check_prices(prices: Prices, jobs: Sequence[Job]) -> None:
+    unknown = [job.cluster.device.name for job in jobs if price_of(prices, job.cluster.device.name) is None]
+    if unknown:
+        raise DataError(f"the objective needs the price of a GPU-hour of {unknown[0]}: --price {unknown[0]}=2.5")
+
+
+def _best(
+    fleet: Fleet,
+    job: Job,
+    space: str | Path | PlanSpace | None,
+    objective: str,
+    prices: Prices,
+    n_samples: int | None,
+    seed: int,
+) -> _Found:
+    """The best plan of a fleet with its figures."""
+    from ...study.measure import DEFAULT_SAMPLES, Asked, figures_of
+
+    price = price_of(prices, job.cluster.device.name)
+    try:
+        run = run_search(job, space=space, objective=objective, price_per_gpu_hour=price, top=1, seed=seed)
+        best = replace(job, plan=run.study.best.plan)
+        asked = Asked("mean", price, None, n_samples or DEFAULT_SAMPLES, seed)
+        return _Found(fleet, best, run.report.best.plan, figures_of(best, asked))
+    except (PlanError, SpecError) as error:
+        return _Found(fleet, job, problem=" ".join(str(error).split()))
+
+
+def _with_goodput(found: _Found, span: Span, reliability: str | Path | None, seed: int) -> _Found:
+    """The same with the share of the time that goes into steps, by the exact form."""
+    if reliability is None or found.figures is None:
+        return found
+    own, step_s = found.figures, found.figures.mean_s
+    n_steps = (span.days or 0.0) * 86_400.0 / step_s if span.tokens is None else span.tokens / own.tokens_per_step
+    made = run_horizon(found.job, n_steps=max(ceil(n_steps), 1), reliability=reliability, n_worlds=WORLDS, seed=seed)
+    run = made.run
+    share = float(run.n_steps * run.steps.mean_s / run.expected_s())
+    return replace(found, goodput=share if isfinite(share) else nan, assumed=made.report.assumed)
+
+
+def _facts(found: Sequence[_Found], made: Capacities) -> tuple[FleetFacts, ...]:
+    told, at = [], 0
+    for label, one in zip(ascii_uppercase, found, strict=False):
+        cluster = one.job.cluster
+        possible = one.figures is not None
+        told.append(
+            FleetFacts(
+                label=label,
+                fleet=one.fleet.text,
+                cluster=cluster.name,
+                device=cluster.device.name,
+                n_devices=cluster.n_devices,
+                plan=one.plan,
+                figures=one.figures,
+                capacity=made.fleets[at] if possible else None,
+                prob_fastest=made.prob_fastest[at] if possible else 0.0,
+                prob_cheapest=made.prob_cheapest[at] if possible and made.prob_cheapest else nan,
+                problem=one.problem,
+            )
+        )
+        at += possible
+    return tuple(told)

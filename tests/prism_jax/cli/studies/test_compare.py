@@ -1,0 +1,85 @@
+"""`prism-jax compare`: one answer on every way out, wrong options refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from prism_jax.cli.app import main
+from prism_jax.report.text.studies.comparison import markdown
+from prism_jax.report.types.studies.comparison import ComparisonReport
+
+FEW = ["--samples", "64"]
+JOB = """\
+model: {n_layers: 2, hidden: 4096, n_heads: 32, ffn_hidden: 16384, vocab: 1000}
+cluster: dgx-h100
+plan: {micro_batch: 1, global_batch: 16, seq_len: 4096, dp: 8}
+variability: none
+framework: megatron-core
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> list[str]:
+    """The same job, and it on devices that are better in every figure."""
+    texts = {"h100": JOB, "h200": JOB.replace("dgx-h100", "h200")}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return [str(tmp_path / f"{name}.yaml") for name in texts]
+
+
+def test_text_json_markdown_and_picture_tell_the_same(jobs: list[str], tmp_path: Path, capsys) -> None:
+    picture = tmp_path / "jobs.svg"
+    arguments = ["compare", *jobs, jobs[0], "--price", "h100-sxm=2", "--price", "h200=3", *FEW]
+    assert main([*arguments, "--json", "--plot", str(picture)]) == 0
+    report = ComparisonReport.from_dict(json.loads(capsys.readouterr().out))
+    first, better, again = report.jobs
+    assert better.is_best
+    assert first.figures == again.figures
+    assert first.figures.money_per_mtoken < better.figures.money_per_mtoken  # 10 % faster at 1.5 times the price
+    assert report.prob_less[1][0] > 0.6
+    assert report.prob_less[1][0] == pytest.approx(report.prob_less[1][2])
+    assert report.prob_less[0][1] + report.prob_less[1][0] == pytest.approx(1.0)
+    assert first.ratio_low < first.relative < first.ratio_high
+    assert picture.stat().st_size > 1000
+    text = "\n".join(report.lines())
+    assert "Probability that the job of the row" in text
+    assert f"{100 * report.prob_less[1][0]:.0f}%" in text
+    assert markdown(report)[0].startswith("|  | job |")
+
+
+def test_overrides_apply_to_all_and_unlike_batches_compare_per_token(jobs: list[str], tmp_path: Path, capsys) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(JOB.replace("batch: 16", "batch: 32").replace("n_layers: 2", "n_layers: 3"))
+    assert main(["compare", jobs[0], str(other), "--set", "plan.seq_len=1024", "--json", *FEW]) == 0
+    report = ComparisonReport.from_dict(json.loads(capsys.readouterr().out))
+    assert report.objective == "p95 GPU-hours per million tokens"
+    assert [job.figures.tokens_per_step for job in report.jobs] == [16 * 1024, 32 * 1024]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["absent.yaml"], "absent.yaml"),
+        (["--set", "plan.micro_batch=5"], "micro_batch"),
+        (["--price", "0"], "--price"),
+        (["--price", "nan"], "--price"),
+        (["--price", "2", "--price", "3"], "names no device"),
+        (["--price", "h200=2", "--price", "H200=3"], "two prices"),
+        (["--price", "tpu=2"], "unknown device"),
+        (["--objective", "cost_per_mtoken"], "--price 2.5"),
+        (["--objective", "cost_per_mtoken", "--price", "h200=3"], "h100-sxm"),
+    ],
+)
+def test_wrong_options_are_one_line(jobs: list[str], arguments: list[str], told: str, capsys) -> None:
+    assert main(["compare", *jobs, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_one_job_is_no_comparison(jobs: list[str], capsys) -> None:
+    assert main(["compare", jobs[0]]) == 2
+    assert "2 to 26" in capsys.readouterr().err
