@@ -7,6 +7,8 @@ seed, so that the table is the same to the last bit however many processes share
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import astuple, dataclass, fields
@@ -91,7 +93,7 @@ def _results(
         yield from ((number, *one(tasks[number])) for number in left)
         return
     context = multiprocessing.get_context("spawn")  # a fork of a process that has started JAX may hang
-    with ProcessPoolExecutor(min(n_workers, len(left)), mp_context=context, initializer=start_jax) as pool:
+    with ProcessPoolExecutor(min(n_workers, len(left)), mp_context=context, initializer=_start_worker) as pool:
         waiting = {pool.submit(one, tasks[number]): number for number in left}
         try:
             for future in as_completed(waiting):
@@ -99,6 +101,19 @@ def _results(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _start_worker() -> None:
+    """JAX as on the command line; a process whose parent was killed ends, too."""
+    start_jax()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _measured(task: Task, *, load: Callable[[Task], Job], asked: Asked) -> tuple[np.ndarray | None, str]:

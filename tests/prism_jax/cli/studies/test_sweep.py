@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +73,28 @@ def test_workers_do_not_change_the_table(job: str, tmp_path: Path) -> None:
         arguments = ["--set", "plan.micro_batch=1,2", "--set", "plan.tp=1,2", "--set", "plan.dp=8"]
         assert main(["sweep", job, *arguments, "--workers", workers, "--csv", str(file), *FEW, "-q"]) == 0
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists processes by /proc")
+def test_workers_end_with_a_command_that_is_killed(job: str) -> None:
+    command = [sys.executable, "-m", "prism_jax", "sweep", job, "--workers", "2", *FEW, "-q"]
+    values = ",".join(f"{gb} GB/s" for gb in range(10, 90))
+    with subprocess.Popen([*command, "--set", f"cluster.tiers.infiniband.bandwidth={values}"]) as process:
+        workers = wait_for(lambda: children(process.pid) if len(children(process.pid)) >= 3 else [])
+        process.kill()
+    assert wait_for(lambda: [True] if not any(Path(f"/proc/{pid}/stat").exists() for pid in workers) else [])
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started and that run: its workers, and the tracker of their resources."""
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(text) for text in found.read_text().split()] if found.exists() else []
+
+
+def wait_for(found: Callable[[], list[Any]]) -> list[Any]:
+    for _ in range(600):
+        if result := found():
+            return result
+        time.sleep(0.1)
+    return []
