@@ -83,3 +83,16 @@ def test_wrong_options_are_one_line(jobs: list[str], arguments: list[str], told:
 def test_one_job_is_no_comparison(jobs: list[str], capsys) -> None:
     assert main(["compare", jobs[0]]) == 2
     assert "2 to 26" in capsys.readouterr().err
+
+
+def test_a_prediction_tells_money_where_a_price_is_given(jobs: list[str], capsys) -> None:
+    assert main(["predict", jobs[0], "--price", "2", "--fast", "--json", *FEW]) == 0
+    told = json.loads(capsys.readouterr().out)
+    per_step = told["step_time_s"]["mean"] / 3600 * 8 * 2.0
+    assert told["money"] == {
+        "price_per_gpu_hour": 2.0,
+        "per_step": pytest.approx(per_step),
+        "per_mtoken": pytest.approx(per_step / (16 * 4096) * 1e6),
+    }
+    assert main(["predict", jobs[0], "--price", "inf"]) == 2
+    assert "--price" in capsys.readouterr().err
