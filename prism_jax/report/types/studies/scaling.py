@@ -88,9 +88,9 @@ class ScalingReport(Report):
     rows: tuple[ScalingRow, ...]
     stop_size: int | None
     onsets: tuple[OnsetFacts, ...]
-    onset_step: float
     knee: int | None
     target: TargetFacts | None
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+    onset_step: float = nan

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Annotated, ClassVar
 
+from ...._core.content import ByContent
 from ....study.figures import Figures
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
 
 
-@dataclass(frozen=True)
-class SweepRow:
+@dataclass(frozen=True, eq=False)
+class SweepRow(ByContent):
     """One job of the grid.
 
     Attributes:
@@ -27,10 +29,10 @@ class SweepRow:
     settings: Mapping[str, str]
     figures: Figures | None
     problem: str
-    relative: float
-    relative_error: float
-    is_best: bool
-    is_tied: bool
+    relative: float = nan
+    relative_error: float = nan
+    is_best: bool = False
+    is_tied: bool = False
 
 
 @dataclass(frozen=True)
