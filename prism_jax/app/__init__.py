@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .studies.scale import run_scaling as run_scaling, scale_job as scale_job
     from .studies.sweep import run_sweep as run_sweep, sweep_jobs as sweep_jobs
     from .trace.export import export_trace as export_trace
+    from .trace.host import host_of_trace as host_of_trace
     from .trace.info import describe_trace as describe_trace, replay_trace as replay_trace
     from .trace.predict import (
         Check as Check,
@@ -84,6 +85,7 @@ _HOME = {
     "explain_step": "predict",
     "export_trace": "trace.export",
     "fit_variability": "fit",
+    "host_of_trace": "trace.host",
     "job_section": "catalogue",
     "load_fits": "fitted.load_fits",
     "peak_memory": "check",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .types.horizon.queue import QueueReport as QueueReport
     from .types.horizon.run import RunReport as RunReport
     from .types.horizon.watch import WatchReport as WatchReport
+    from .types.host import HostReport as HostReport
     from .types.placement import PlacementReport as PlacementReport
     from .types.prediction import PredictionReport as PredictionReport
     from .types.site import SiteReport as SiteReport, SuggestionReport as SuggestionReport
@@ -35,6 +36,7 @@ _HOME = {
     "CheckReport": "types.check",
     "EntryReport": "types.catalogue",
     "FitReport": "types.fit",
+    "HostReport": "types.host",
     "KeptFitReport": "types.fit",
     "MemoryValidationReport": "types.validation",
     "PlacementReport": "types.placement",

@@ -17,6 +17,7 @@ MODULES = (
     "catalogue",
     "check",
     "fit",
+    "host",
     "placement",
     "prediction",
     "horizon.queue",

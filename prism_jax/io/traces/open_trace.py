@@ -41,8 +41,7 @@ def open_trace(path: str | Path, meta: str | Path | None = None, unit: str | Non
         ConfigError: the metadata is wrong.
     """
     job = read_meta(meta) if meta is not None else None
-    path = _named(path)
-    paths = _paths(path)
+    paths = files_of(path)
     known = _one_format(paths)
     found = known.read(paths) if unit is None else _read_in_unit(known, paths, unit)
     if isinstance(found, StepLog):
@@ -113,8 +112,13 @@ def _highest(table: OpTable, path: Path) -> JobShape:
     return JobShape(path.name.split(".")[0], **degrees, virtual_stages=max(int(table.chunk.max()) + 1, 1))
 
 
-def _paths(path: str | Path) -> list[Path]:
-    """The file, the traces of the folder, or all that match the pattern."""
+def files_of(path: str | Path) -> list[Path]:
+    """The file, the traces of the folder, or all that match the pattern.
+
+    Raises:
+        DataError: not a usable name, nothing matches, or too many files.
+    """
+    path = _named(path)
     file = Path(path)
     try:
         if file.is_dir():

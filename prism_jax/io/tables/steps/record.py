@@ -6,7 +6,6 @@ optionally gzipped). Counts are integers, times seconds, throughputs per GPU as 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Any
 from ...._core.strict_json import parse_json
 from ....errors import DataError
 from ...job.document import short
-from ...numbers import number_of
-from ..counts import largest, whole_number
+from ..counts import largest
 from ..csv_rows import MAX_ROWS, CsvTable, Seen
+from ..fields import boolean_field, integer_field, number_field, seconds_field
 from ..packed import read_packed_text
 
 MAX_JSON_CHARACTERS = 1 << 24  # what is made of them takes 30 times as many bytes
@@ -50,7 +49,6 @@ _JSON_INTEGERS = {
     "mbs": "micro_batch", "zero": "zero_stage",
 }  # fmt: skip
 COUNTS = tuple(dict.fromkeys((*_CSV_INTEGERS.values(), *_JSON_INTEGERS.values())))
-_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def _json_record(row: Any, where: str) -> StepRecord:
     if not isinstance(row, Mapping):
         raise DataError(f"{where}: {short(row)} is not an object with fields such as id, h, L, tp and measured_s")
     where = f"{where} ({_text(row, 'id', where) or 'no id'})"
-    integers: dict[str, Any] = {field: _integer(row.get(key), key, where) for key, field in _JSON_INTEGERS.items()}
+    integers: dict[str, Any] = {field: integer_field(row.get(key), key, where) for key, field in _JSON_INTEGERS.items()}
     missing = [key for key in ("id", "h", "L", "heads", "gpus", "measured_s") if row.get(key) in (None, "")]
     if missing:
         raise DataError(f"{where}: field {missing[0]} is missing; a reference row needs it")
@@ -168,14 +166,14 @@ def _json_record(row: Any, where: str) -> StepRecord:
         source=_text(row, "src", where),
         model_name=_text(row, "model", where),
         gpu=_text(row, "sys", where),
-        gated=_boolean(row.get("gated"), "gated", where),
-        sequence_parallel=_boolean(row.get("sp"), "sp", where),
+        gated=boolean_field(row.get("gated"), "gated", where),
+        sequence_parallel=boolean_field(row.get("sp"), "sp", where),
         recompute=_text(row, "recompute", where),
         sharding=_text(row, "sharding", where),
         precision=_text(row, "dtype", where),
-        measured_s=_seconds(row["measured_s"], "measured_s", where),
+        measured_s=seconds_field(row["measured_s"], "measured_s", where),
         measured_range=_range(row.get("measured_range"), where),
-        tflops_per_gpu=_number(row.get("tf_gpu"), "tf_gpu", where),
+        tflops_per_gpu=number_field(row.get("tf_gpu"), "tf_gpu", where),
         notes=_text(row, "measured_kind", where),
         **integers,
     )
@@ -193,7 +191,7 @@ def _range(value: Any, where: str) -> tuple[float, float] | None:
         return None
     if not isinstance(value, list) or len(value) != 2:
         raise DataError(f"{where}: measured_range = {short(value)}, but it must be [low, high] in seconds")
-    low, high = (_seconds(bound, "measured_range", where) for bound in value)
+    low, high = (seconds_field(bound, "measured_range", where) for bound in value)
     if low is None or high is None or low > high:
         raise DataError(f"{where}: measured_range = {short(value)}, but it must be [low, high] in seconds")
     return low, high
@@ -220,61 +218,9 @@ def _csv_records(text: str, name: str) -> list[StepRecord]:
 def _csv_record(row: Mapping[str, Any], where: str) -> StepRecord:
     where = f"{where} ({row['id'] or 'no id'})"
     fields: dict[str, Any] = {}
-    fields |= {field: _integer(row.get(column), column, where) for column, field in _CSV_INTEGERS.items()}
-    fields |= {field: _number(row.get(column), column, where) for column, field in _CSV_FLOATS.items()}
-    fields["measured_s"] = _seconds(row.get(MEASURED), MEASURED, where)
+    fields |= {field: integer_field(row.get(column), column, where) for column, field in _CSV_INTEGERS.items()}
+    fields |= {field: number_field(row.get(column), column, where) for column, field in _CSV_FLOATS.items()}
+    fields["measured_s"] = seconds_field(row.get(MEASURED), MEASURED, where)
     fields |= {field: row.get(column, "") for column, field in _CSV_TEXTS.items()}
-    fields["sequence_parallel"] = _boolean(row.get("seq_parallel"), "seq_parallel", where)
+    fields["sequence_parallel"] = boolean_field(row.get("seq_parallel"), "seq_parallel", where)
     return StepRecord(id=row["id"], source=row["source"], **fields)
-
-
-# --- fields ---
-
-
-def _number(value: Any, field: str, where: str) -> float | None:
-    """A number that is not negative, or None for blank."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    number = _parsed(value)
-    if math.isnan(number):
-        raise DataError(f"{where}: {field} = {short(value)} is not a number. Leave it blank if it is unknown.")
-    if not 0.0 <= number < math.inf:
-        raise DataError(f"{where}: {field} = {short(value)}, but it must be finite and not negative")
-    return number
-
-
-def _seconds(value: Any, field: str, where: str) -> float | None:
-    """Seconds of a step, or None for blank."""
-    number = _number(value, field, where)
-    if number == 0.0:
-        raise DataError(
-            f"{where}: {field} = {short(value)}, but no step takes no time. Leave it blank if it is unknown."
-        )
-    return number
-
-
-def _integer(value: Any, field: str, where: str) -> int | None:
-    if _number(value, field, where) is None:
-        return None
-    return whole_number(_parsed(value), value, None, f"{where}: {field}")
-
-
-def _parsed(value: Any) -> float:
-    """A number, or a text that spells one; NaN for what is neither."""
-    if isinstance(value, str):
-        return number_of(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _boolean(value: Any, field: str, where: str) -> bool | None:
-    if value is None or value == "":
-        return None
-    told = str(value).strip().lower() if isinstance(value, (str, bool)) else ""
-    if told not in _BOOLEANS:
-        raise DataError(f"{where}: {field} = {short(value)}, but it must be true or false")
-    return _BOOLEANS[told]

@@ -6,7 +6,7 @@ Rows that cannot be turned into a job stay in the list and say why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ....software.usual import Odds, usual_dtypes
 from ....system.hardware import RATE_OF, Cluster
 from ....workload.base import Workload
 from ....workload.transformer.spec import TransformerSpec
+from ..csv_rows import CsvTable
 from ..job_table import MeasuredRun, is_job_table, read_job_table
 from ..packed import read_packed_text
 from .assumed import Assumption, Peers, completed, peers_of, rates_disagree
@@ -33,6 +34,8 @@ from .model import model_of_record
 from .peers import slower_than_peers
 from .plan import plan_of_record
 from .record import WHAT, StepRecord, records_of
+from .samples.jobs import benchmark_of_record, measured_s_of, plan_of_samples
+from .samples.record import is_samples_table, sample_records
 from .siblings import fill_virtual_stages
 
 # Sources whose TFLOP/s count the recomputed forward pass.
@@ -124,6 +127,8 @@ def step_rows_of(text: str, name: str) -> list[StepRow]:
     Raises:
         DataError: a row is malformed; names row and field.
     """
+    if (samples := _samples_table(text, name)) is not None:
+        return [_sample_row(record) for record in sample_records(samples)]
     records = records_of(text, name)
     used = [record for record in records if not _left_out(record)]
     filled = fill_virtual_stages(used)
@@ -135,6 +140,14 @@ def step_rows_of(text: str, name: str) -> list[StepRow]:
         else next(rows)
         for record in records
     ]
+
+
+def _samples_table(text: str, name: str) -> CsvTable | None:
+    """The table if its columns state samples per second of benchmarks; None for other tables."""
+    if text.lstrip()[:1] in ("[", "{"):
+        return None
+    table = CsvTable(text, name)
+    return table if is_samples_table(table.columns) else None
 
 
 def _left_out(record: StepRecord) -> str:
@@ -169,21 +182,53 @@ def _row(record: StepRecord, beside_peers: str, peers: Peers) -> StepRow:
         defect=defect_of_record(record, beside_peers=beside_peers),
         framework=framework_of_record(record),
     )
+    return _or_refused(known, lambda: _with_job(known, record, beside_peers, peers))
+
+
+def _or_refused(known: StepRow, with_job: Callable[[], StepRow]) -> StepRow:
+    """The row with its job, or with the reason why there is none."""
     try:
-        refuse_other_kinds(record)
-        record, assumed = completed(record, peers)
-        cluster, plan = cluster_of_record(record), plan_of_record(record)
-        model = replace(model_of_record(record), adapters=adapters_of_record(record))
-        plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
-        split = framework_of(known.framework).layer_split
-        if split is not None and not plan.layer_split:
-            plan = replace(plan, layer_split=split(model, plan.pp))
-        measured_s = _measured_s(record, model, plan)
-        _check(model, cluster, plan)
+        return with_job()
     except UnsupportedRowError as reason:
         return replace(known, unsupported=str(reason))
     except PrismError as error:
         return replace(known, unsupported=f"impossible: {error}")
+
+
+def _sample_row(record: StepRecord) -> StepRow:
+    """The row of a record that states samples per second of a benchmark."""
+    known = StepRow(record.id, record.source, record.measured_s)
+    if reason := _left_out(record):
+        return replace(known, unsupported=reason)
+
+    def with_job() -> StepRow:
+        benchmark, model = benchmark_of_record(record)
+        cluster = cluster_of_record(record)
+        plan = plan_of_samples(record, benchmark, cluster)
+        check_plan(plan, model, cluster)
+        return replace(
+            known,
+            measured_s=measured_s_of(record, plan),
+            model=model,
+            cluster=cluster,
+            plan=plan,
+            framework=benchmark.framework,
+        )
+
+    return _or_refused(known, with_job)
+
+
+def _with_job(known: StepRow, record: StepRecord, beside_peers: str, peers: Peers) -> StepRow:
+    refuse_other_kinds(record)
+    record, assumed = completed(record, peers)
+    cluster, plan = cluster_of_record(record), plan_of_record(record)
+    model = replace(model_of_record(record), adapters=adapters_of_record(record))
+    plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
+    split = framework_of(known.framework).layer_split
+    if split is not None and not plan.layer_split:
+        plan = replace(plan, layer_split=split(model, plan.pp))
+    measured_s = _measured_s(record, model, plan)
+    _check(model, cluster, plan)
     defect = defect_of_record(record, cluster, beside_peers) or (rates_disagree(record, model) if assumed else "")
     is_open = not record.precision and "fp32 by default" not in record.notes
     open_dtype = usual_dtypes(cluster.device) if is_open else ()

@@ -1,0 +1,67 @@
+"""HostReport: recorded steps run again as calls of the host, work on two streams, and meetings of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..codec import INLINE
+from ..report import Report
+from .record import RunRecord
+
+
+@dataclass(frozen=True)
+class RankSteps:
+    """One rank; seconds.
+
+    Attributes:
+        step_s, traversed_s: the recorded step, and the same by traversal.
+        error: of the latter, relative.
+        waited_s: in collectives, for the rank that comes last.
+        gpu_active_s: all work on the device, without waiting, as if nothing overlapped.
+        naive_sum_s: host and device one after another.
+    """
+
+    name: str
+    step_s: float
+    traversed_s: float
+    error: float
+    waited_s: float
+    gpu_active_s: float
+    naive_sum_s: float
+
+
+@dataclass(frozen=True)
+class HostOverhead:
+    """One kind of overhead over all operators.
+
+    Attributes:
+        mean_s: without outliers.
+        n: values.
+        share: of the host's time in the step.
+    """
+
+    about: str
+    mean_s: float
+    n: int
+    share: float
+
+
+@dataclass(frozen=True)
+class HostReport(Report):
+    """Ranks in the order of the files.
+
+    Attributes:
+        host_bound: the device is busy in less than half of the step of the median rank.
+        overheads: T1 to T5.
+    """
+
+    kind: ClassVar[str] = "host"
+    renderer: ClassVar[str] = "trace.host"
+
+    ranks: tuple[RankSteps, ...]
+    host_bound: bool
+    overheads: Mapping[str, HostOverhead]
+    notes: tuple[str, ...]
+    record: Annotated[RunRecord, INLINE]
