@@ -1,21 +1,21 @@
 """What no assignment can beat: even work, the largest piece, even traffic.
 
-In a part of the step the slowest rank takes at least the mean over ranks, and at least what the longest piece takes. A piece may be
-held in the way that is least work: whole it is one rank's, spread by rows or copied it is every rank's. A table may be cut into
-the number of columns that is least work, and, for the longest piece, into the shortest pieces. An exchange is fastest if all ranks send
-equally much. Which tables leave the exchange (rows, copies) is a trade, bounded from below table by table: every table pays the
-least of its work per rank plus its traffic at the exchange's cheapest rate.
+In a part of the step the slowest rank takes at least the mean over ranks, and at least what the longest piece takes. A piece
+may be held in the way that is least work: whole it is one rank's, spread by rows or copied it is every rank's. A table may be
+cut into the number of columns that is least work, and, for the longest piece, into the shortest pieces. An exchange is fastest
+if all ranks send equally much. Which tables leave the exchange (rows, copies) is a trade, bounded from below table by table:
+every table pays the least of its work per rank plus its traffic at the exchange's cheapest rate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
 from ..._typing import Floats
-from .task import ROWS, ShardingTask
+from .task import COPIES, ROWS, ShardingTask
 
 RATES = np.logspace(-6, 0, 61)  # shares of the traffic at which the exchange's rate is looked at
 
@@ -51,10 +51,12 @@ def _open(task: ShardingTask, seconds_s: Floats) -> Float[np.ndarray, "part reso
     return (seconds_s + np.where(task.allowed, 0.0, np.inf)[:, None, None, :, None]).min(axis=0)
 
 
-def _by_table(task: ShardingTask, of_piece: Floats, joined: np.ufunc) -> Float[np.ndarray, "part resource table sample"]:
+def _by_table(
+    task: ShardingTask, of_piece: Floats, joined: np.ufunc
+) -> Float[np.ndarray, "part resource table sample"]:
     """Pieces of a table joined."""
     found = np.zeros((*of_piece.shape[:2], len(task.pieces.tables), of_piece.shape[-1]))
-    joined.at(found, (slice(None), slice(None), task.pieces.table), of_piece)
+    joined.at(found.swapaxes(0, 2), task.pieces.table, of_piece.swapaxes(0, 2))
     return found
 
 
@@ -71,13 +73,22 @@ def _shown_s(task: ShardingTask, total_bytes: float) -> float:
 
 def _trades(tasks: Sequence[ShardingTask]) -> Float[np.ndarray, " sample"]:
     """Every table held in its cheapest way: work per rank, its collectives, and its traffic at the cheapest rate."""
-    total = _traffic(tasks[0])
-    rate = min(_shown_s(tasks[0], total * share) / (total * share) for share in RATES)
-    found = []
+    first, found = tasks[0], []
+    rates = [
+        _cheapest(lambda n_bytes: _shown_s(first, n_bytes), _traffic(first)),
+        *(
+            _cheapest(lambda n_bytes, law=law: float(law(np.array([n_bytes]))[0]), float(first.joint_bytes[way].sum()))
+            for way, law in zip((ROWS, COPIES), first.joint_laws, strict=True)
+        ),
+    ]
     for task in tasks:
-        extra = task.joint_s.copy()
-        extra[0] += rate * task.sent_bytes
+        extra = np.array(rates)[:, None] * np.stack([task.sent_bytes, *task.joint_bytes[ROWS:]])
         refused = np.where(task.allowed, extra, np.inf)
         paid = (_work(task).sum(axis=1) + refused[:, None, :, None]).min(axis=0)
         found.append(_by_table(task, paid[None], np.add)[0])
-    return np.minimum.reduce(found).sum(axis=1).max(axis=0) + sum(tasks[0].start_s)
+    return np.minimum.reduce(found).sum(axis=1).max(axis=0) + sum(first.start_s)
+
+
+def _cheapest(seconds: Callable[[float], float], most_bytes: float) -> float:
+    """Least seconds per byte of any traffic up to `most_bytes`."""
+    return min(seconds(most_bytes * share) / (most_bytes * share) for share in RATES) if most_bytes > 0.0 else 0.0

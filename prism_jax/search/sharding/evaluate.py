@@ -1,7 +1,7 @@
 """Thousands of assignments at once: seconds of the step, memory, and an objective that memory masks.
 
-Assignments are columns [piece, candidate] of codes (`task`). Loads of ranks are sums over pieces: with one sample a weighted count,
-with many a product of a 0-1 matrix [candidate rank, piece] and seconds [piece, part sample], in blocks of bounded memory.
+Assignments are columns [piece, candidate] of codes (`task`). Loads of ranks are sums over pieces: with one sample a weighted
+count, with many a product of a 0-1 matrix [candidate rank, piece] and seconds [piece, part sample], in blocks of bounded memory.
 """
 
 from __future__ import annotations
@@ -58,11 +58,13 @@ def loads(task: ShardingTask, codes: Int[np.ndarray, "piece candidate"]) -> Load
     by_rank, by_all = _sums(codes, n, columns)
     busy = (by_rank + by_all[:, None]).reshape(n_candidate, n, n_part, n_resource, n_sample).max(axis=3)
     seconds = busy + np.where(busy > 0.0, np.array(task.start_s)[:, None], 0.0)
-    other = np.stack([_of_way(task.sent_bytes, WHOLE), task.held_bytes, task.joint_s], axis=-1)
-    sums, joint = _sums(codes, n, other)
+    joint = [_of_way(task.joint_bytes[way], way) for way in (ROWS, COPIES)]
+    sums, shared = _sums(codes, n, np.stack([_of_way(task.sent_bytes, WHOLE), task.held_bytes, *joint], axis=-1))
     one = task.exchange.seconds(sums[..., 0])
     exchanges = np.stack([np.maximum(one, beside) - beside for beside in task.beside_s], axis=-1)
-    return Loads(seconds, exchanges, sums[..., 0], joint[:, 2], sums[..., 1] + joint[:, None, 1])
+    by_rows, by_copies = task.joint_laws
+    joint_s = by_rows(shared[:, 2]) + by_copies(shared[:, 3])
+    return Loads(seconds, exchanges, sums[..., 0], joint_s, sums[..., 1] + shared[:, None, 1])
 
 
 def _of_way(of_piece: Floats, way: int) -> Floats:
@@ -73,7 +75,7 @@ def _of_way(of_piece: Floats, way: int) -> Floats:
 
 
 def _sums(codes: Int[np.ndarray, "piece candidate"], n: int, columns: Floats) -> tuple[Floats, Floats]:
-    """Sums over the pieces that each rank holds whole [candidate, rank, column], and over those that all hold [candidate, column].
+    """Sums of whole pieces by rank [candidate, rank, column], and of those that all ranks hold [candidate, column].
 
     Args:
         columns: [way, piece, column].
@@ -122,8 +124,7 @@ def _values(
     if uneven:
         value = value * (1.0 + uneven * found.unevenness())
     excess = np.maximum(found.held_bytes / task.capacity_bytes - 1.0, 0.0).sum(axis=-1)
-    way = task.codes_of_way(codes)
-    refused = (~task.allowed[way, np.arange(len(codes))[:, None]]).sum(axis=0)
+    refused = task.refused(codes)
     return np.where((excess > 0.0) | (refused > 0), NO_ROOM * (1.0 + excess + refused), value)
 
 

@@ -27,12 +27,14 @@ class Start:
     Attributes:
         codes: [piece] the best assignment.
         value: its objective, with a little for unevenness.
-        wide: whether all pieces are touched, as those of critical ranks no longer help.
+        last: whether the search ends where no neighbour is better; else it then touches all pieces.
+        wide: whether all pieces are touched.
         done: whether no neighbour is better.
     """
 
     codes: Int[np.ndarray, " piece"]
     value: float
+    last: bool = False
     wide: bool = False
     done: bool = False
 
@@ -43,15 +45,17 @@ def descend(
     objective: Objective,
     rng: np.random.Generator,
     most_rounds: int = 200,
+    widen: bool = True,
 ) -> list[Start]:
     """Local optima, one per start, best first.
 
     Args:
         starts: assignments, as columns.
         most_rounds: bounds the time; a round improves every start once.
+        widen: whether to touch all pieces where those of critical ranks no longer help.
     """
     value = values(task, starts, objective, UNEVEN)
-    search = [Start(starts[:, i].copy(), float(value[i])) for i in range(starts.shape[1])]
+    search = [Start(starts[:, i].copy(), float(value[i]), not widen) for i in range(starts.shape[1])]
     choices = task.choices()
     for _ in range(most_rounds):
         active = [start for start in search if not start.done]
@@ -70,10 +74,10 @@ def _step(start: Start, block: Int[np.ndarray, "piece neighbour"], own: Floats) 
     best = int(np.argmin(own)) if len(own) else -1
     if best >= 0 and own[best] < start.value * (1.0 - LEAST_GAIN):
         start.codes, start.value = block[:, best].copy(), float(own[best])
-    elif start.wide:
+    elif start.last:
         start.done = True
     else:
-        start.wide = True
+        start.last = start.wide = True
 
 
 def _neighbours(
@@ -82,28 +86,23 @@ def _neighbours(
     """Moves and swaps of one start."""
     codes = start.codes
     touched = np.arange(len(codes)) if start.wide else _critical(task, codes)
-    moves = [(piece, code) for piece in touched.tolist() for code in choices[piece].tolist() if code != codes[piece]]
-    swaps = [
-        (piece, other)
-        for piece in touched.tolist()
-        for other in range(len(codes))
-        if codes[other] != codes[piece] and (other > piece or other not in touched)
-    ]
-    n = len(moves) + len(swaps)
+    moved = np.array([(piece, code) for piece in touched.tolist() for code in choices[piece] if code != codes[piece]])
+    first, second = np.meshgrid(touched, np.arange(len(codes)), indexing="ij")
+    is_swap = (codes[first] != codes[second]) & ((second > first) | ~np.isin(second, touched))
+    swaps = np.stack([first[is_swap], second[is_swap]], axis=-1)
+    n_move, n = len(moved), len(moved) + len(swaps)
     chosen = np.arange(n) if n <= MOST_NEIGHBOURS else np.sort(rng.choice(n, MOST_NEIGHBOURS, replace=False))
+    moves, pairs = chosen[chosen < n_move], swaps[chosen[chosen >= n_move] - n_move]
     block = np.repeat(codes[:, None], len(chosen), axis=1)
-    for column, index in enumerate(chosen.tolist()):
-        if index < len(moves):
-            piece, code = moves[index]
-            block[piece, column] = code
-        else:
-            piece, other = swaps[index - len(moves)]
-            block[[piece, other], column] = codes[[other, piece]]
+    if len(moves):
+        block[moved[moves, 0], np.arange(len(moves))] = moved[moves, 1]
+    at = len(moves) + np.arange(len(pairs))
+    block[pairs[:, 0], at], block[pairs[:, 1], at] = codes[pairs[:, 1]], codes[pairs[:, 0]]
     return block
 
 
 def _critical(task: ShardingTask, codes: Int[np.ndarray, " piece"]) -> Int[np.ndarray, " piece"]:
-    """Pieces whose place decides the step: on the slowest rank of a part, on the rank that sends or holds most, or held by all."""
+    """Pieces on the slowest rank of a part, on the rank that sends or holds most, and those that all ranks hold."""
     found = loads(task, codes[:, None])
     mean = found.seconds_s[0].mean(axis=-1)
     sent = np.bincount(codes, task.sent_bytes, task.n_ranks + 2)[: task.n_ranks]

@@ -1,6 +1,7 @@
 """Sharders by name: those that ship with the package and those that a caller adds.
 
-Source of the first seven: the sharders of the universal performance model (arXiv 2404.12674) and of DreamShard (arXiv 2210.02023).
+Source of the first seven: the sharders of the universal performance model (arXiv 2404.12674) and of DreamShard (arXiv
+2210.02023).
 """
 
 from __future__ import annotations

@@ -52,18 +52,31 @@ class Greedy:
         return greedy(task, self.costs(task))
 
 
-def greedy(task: ShardingTask, cost: Floats) -> Int[np.ndarray, " piece"]:
-    """The greedy rule for costs [piece]. Pieces that fit nowhere are spread by rows where they may be, else over-fill a rank."""
-    codes = np.zeros(len(cost), np.int64)
-    load, held = np.zeros(task.n_ranks), np.zeros(task.n_ranks)
+def greedy(
+    task: ShardingTask, cost: Floats, fixed: Int[np.ndarray, " piece"] | None = None
+) -> Int[np.ndarray, " piece"]:
+    """The greedy rule. Pieces that fit nowhere are spread by rows where they may be, else over-fill a rank.
+
+    Args:
+        cost: [piece].
+        fixed: codes of pieces that have their place, -1 for the others.
+    """
+    codes = np.full(len(cost), -1) if fixed is None else np.array(fixed)
+    shared = codes >= task.n_ranks
+    on_rank = np.where(shared | (codes < 0), task.n_ranks, codes)
+    load = np.bincount(on_rank, cost, task.n_ranks + 1)[:-1]
+    held = np.bincount(on_rank, task.held_bytes[WHOLE], task.n_ranks + 1)[:-1]
+    held = held + task.held_bytes[task.codes_of_way(codes), np.arange(len(cost))][shared].sum()
     for piece in np.argsort(-cost, kind="stable"):
-        size = task.held_bytes[WHOLE, piece]
+        if codes[piece] >= 0:
+            continue
+        size, siblings = task.held_bytes[WHOLE, piece], codes[task.pieces.table == task.pieces.table[piece]]
         has_room = held + size <= task.capacity_bytes
         if not (task.allowed[WHOLE, piece] and has_room.any()) and task.allowed[ROWS, piece]:
             codes[piece] = task.rows_code
             held += task.held_bytes[ROWS, piece]
             continue
-        rank = np.lexsort((held, load, ~has_room))[0]
+        rank = np.lexsort((held, load, ~has_room, np.isin(np.arange(task.n_ranks), siblings)))[0]
         codes[piece] = rank
         load[rank] += cost[piece]
         held[rank] += size
