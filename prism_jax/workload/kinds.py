@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from .._core.registry import Registry
 from .base import Workload
+from .cnn.presets import CNN_PRESETS
+from .cnn.spec import CnnSpec
 from .transformer.spec import TransformerSpec
 
 
@@ -27,7 +29,8 @@ class WorkloadKind:
 
 
 TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transformer: dense, GQA, MLA, MoE")
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER,))
+CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images, data parallel", CNN_PRESETS)
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, CNN))
 
 
 def preset_of_kinds(name: str) -> Workload | None:
