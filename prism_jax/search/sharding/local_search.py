@@ -105,6 +105,5 @@ def _critical(task: ShardingTask, codes: Int[np.ndarray, " piece"]) -> Int[np.nd
     """Pieces on the slowest rank of a part, on the rank that sends or holds most, and those that all ranks hold."""
     found = loads(task, codes[:, None])
     mean = found.seconds_s[0].mean(axis=-1)
-    sent = np.bincount(codes, task.sent_bytes, task.n_ranks + 2)[: task.n_ranks]
-    ranks = {*mean.argmax(axis=0).tolist(), int(sent.argmax()), int(found.held_bytes[0].argmax())}
+    ranks = {*mean.argmax(axis=0).tolist(), int(found.sent_bytes[0].argmax()), int(found.held_bytes[0].argmax())}
     return np.flatnonzero(np.isin(codes, [*ranks, task.rows_code, task.copies_code]))

@@ -18,11 +18,12 @@ from ...objective import PlanObjective
 from ...progress import Progress, silent
 from .assignment import Assignment
 from .bound import lower_bound
-from .cuts import cut_further, first_cuts
+from .cut import Cut
+from .cut_search import cut_further, first_cuts
 from .evaluate import NO_ROOM, loads, steps, values
 from .local_search import descend
 from .lookups import lookup_factors
-from .problem import Cut, ShardingProblem
+from .problem import ShardingProblem
 from .result import OPTIMISED, OWN, RankLoad, ShardingResult
 from .sharders import SHARDERS
 from .task import ShardingTask

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Int
 
 from .assignment import Assignment, recut
+from .cut import Cut
 from .evaluate import Objective, loads, values
 from .local_search import descend
-from .problem import Cut, ShardingProblem
+from .problem import ShardingProblem
 from .sharders.base import greedy
 from .sharders.lpt import predicted_s
 from .task import WHOLE, ShardingTask

@@ -1,0 +1,42 @@
+"""Cut: into how many equal parts a table is cut, and the parts of all tables with what they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...workload.dlrm.table import EmbeddingTable
+from .task import Pieces
+
+LEAST_DIM = 4  # columns of a part: 16 bytes, what a thread reads at once
+
+
+class Cut(NamedTuple):
+    """Equal parts of a table; one of the two is 1."""
+
+    rows: int = 1
+    columns: int = 1
+
+    def finer(self, table: EmbeddingTable, n_ranks: int) -> Cut | None:
+        """Twice as many columns; None where they are too narrow, or more than there are ranks."""
+        n = 2 * self.columns
+        fits = self.rows == 1 and n <= n_ranks and table.dim % n == 0 and table.dim // n >= LEAST_DIM
+        return Cut(1, n) if fits else None
+
+
+def pieces_of(tables: Sequence[EmbeddingTable], cuts: Sequence[Cut]) -> Pieces:
+    """Parts of all tables, in the order of tables."""
+    n_part = np.array([cut.rows * cut.columns for cut in cuts])
+    table = np.repeat(np.arange(len(cuts)), n_part)
+    cut = np.array(cuts, dtype=float)[table]
+    own = np.array([(one.rows, one.dim, one.pooling) for one in tables], dtype=float)[table]
+    return Pieces(
+        tuple(one.name for one in tables),
+        table,
+        n_part[table],
+        np.maximum(own[:, 0] / cut[:, 0], 1.0),
+        own[:, 1] / cut[:, 1],
+        own[:, 2] / cut[:, 0],
+    )
