@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from .._core.registry import Registry
 from .base import Workload
+from .dlrm.presets import PRESETS as DLRMS, WORDS as DLRM_WORDS
+from .dlrm.spec import DLRMSpec
 from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
 from .encoder.spec import EncoderSpec
 from .transformer.spec import TransformerSpec
@@ -22,6 +24,7 @@ class WorkloadKind:
         about: what it is, in a line.
         presets: models that a job file may name.
         words: what those of its fields are that transformers do not have, for the page of job fields.
+        is_whole_batch: a job file may leave micro_batch out: a device takes its share of the batch at once.
     """
 
     name: str
@@ -29,13 +32,22 @@ class WorkloadKind:
     about: str
     presets: tuple[Workload, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
+    is_whole_batch: bool = False
 
 
 TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transformer: dense, GQA, MLA, MoE")
 ENCODER = WorkloadKind(
     "encoder", EncoderSpec, "encoder of text with a masked-token loss: BERT, RoBERTa", ENCODERS, words=ENCODER_WORDS
 )
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER))
+DLRM = WorkloadKind(
+    "dlrm",
+    DLRMSpec,
+    "recommendation model: embedding tables, dense layers, their interaction (DLRM, DCNv2)",
+    DLRMS,
+    DLRM_WORDS,
+    is_whole_batch=True,
+)
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, DLRM))
 
 
 def preset_of_kinds(name: str) -> Workload | None:
