@@ -30,6 +30,11 @@ TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transfo
 KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER,))
 
 
+def kind_of(model: Workload) -> WorkloadKind | None:
+    """The kind of a model; None where its class is no kind that job files know."""
+    return next((kind for kind in KINDS if type(model) is kind.spec), None)
+
+
 def preset_of_kinds(name: str) -> Workload | None:
     """The preset called `name` of any kind."""
     return next((model for kind in KINDS for model in kind.presets if model.name == name), None)
