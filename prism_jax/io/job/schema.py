@@ -157,6 +157,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "qk_norm_weight": one_of(QK_NORM_WEIGHTS),
         "source": str,
     },
+    "EncoderSpec": {"norm": one_of(NORMS), "position": one_of(POSITIONS), "source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
