@@ -100,6 +100,7 @@ _OF_WORKLOADS = (  # how far kernels of models that are not transformers are fro
     Assumed("overlap_window", Level.WORKLOAD, 0.5),
     Assumed("optimizer", Level.WORKLOAD, 0.30),
     Assumed("step_s", Level.WORKLOAD, 1.0),
+    Assumed("network_step_s", Level.WORKLOAD, 1.5),
 )
 TERMS = (
     *(
