@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from .._core.registry import Registry
 from .base import Workload
+from .cnn.presets import PRESETS as CNNS, WORDS as CNN_WORDS
+from .cnn.spec import CnnSpec
 from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
 from .encoder.spec import EncoderSpec
 from .transformer.spec import TransformerSpec
@@ -35,7 +37,8 @@ TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transfo
 ENCODER = WorkloadKind(
     "encoder", EncoderSpec, "encoder of text with a masked-token loss: BERT, RoBERTa", ENCODERS, words=ENCODER_WORDS
 )
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER))
+CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, CNN))
 
 
 def kind_of(model: Workload) -> WorkloadKind | None:
