@@ -48,11 +48,16 @@ class Benchmark:
 
 
 # Results of MLPerf Training are tuned by the vendor of the device. NVIDIA's code, which most submitters run, starts whole steps as
-# CUDA graphs in HugeCTR, MXNet and, of BERT, in PyTorch, which runs in 8 bits from H100 on (README files of its submissions, rounds
-# 2.0 to 3.0).
+# CUDA graphs in HugeCTR, MXNet and, of BERT, in PyTorch, which runs in 8 bits from H100 on (README files of its submissions,
+# rounds 2.0 to 3.0).
 _TRANSFORMER_ENGINE = ("hopper", "blackwell")
 _GRAPHS = {"tuning": "vendor", "cuda_graphs": "step"}
-_BERT = _GRAPHS | {"attention": "flash3", "norm": "fused", "activation": "fused", "cross_entropy": "fused"}  # apex, cuDNN
+_BERT = _GRAPHS | {
+    "attention": "flash3",
+    "norm": "fused",
+    "activation": "fused",
+    "cross_entropy": "fused",
+}  # apex, cuDNN
 BENCHMARKS = (
     # MXNet's `BatchNormAddRelu` is one kernel.
     Benchmark(r"resnet-?50", "resnet-50", software=_GRAPHS | {"norm": "fused"}),
