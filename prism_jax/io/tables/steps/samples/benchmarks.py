@@ -47,7 +47,7 @@ class Benchmark:
             return None
 
 
-# Results of MLPerf Training are tuned by the vendor of the device. NVIDIA's code, which most submitters run, starts whole steps as
+# Results of MLPerf Training are tuned by the vendor of the device. NVIDIA's code, which most submitters run, starts steps as
 # CUDA graphs in HugeCTR, MXNet and, of BERT, in PyTorch, which runs in 8 bits from H100 on (README files of its submissions,
 # rounds 2.0 to 3.0).
 _TRANSFORMER_ENGINE = ("hopper", "blackwell")
