@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 from .._core.registry import Registry
 from .base import Workload
+from .cnn.presets import PRESETS as CNNS, WORDS as CNN_WORDS
+from .cnn.spec import CnnSpec
 from .dlrm.presets import PRESETS as DLRMS, WORDS as DLRM_WORDS
 from .dlrm.spec import DLRMSpec
 from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
 from .encoder.spec import EncoderSpec
+from .encoder_decoder.presets import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS
+from .encoder_decoder.spec import EncoderDecoderSpec
 from .transformer.spec import TransformerSpec
 
 
@@ -47,7 +51,20 @@ DLRM = WorkloadKind(
     DLRM_WORDS,
     is_whole_batch=True,
 )
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, DLRM))
+ENCODER_DECODER = WorkloadKind(
+    "encoder_decoder",
+    EncoderDecoderSpec,
+    "encoder-decoder of text with cross attention: T5",
+    ENCODER_DECODERS,
+    words=ENCODER_DECODER_WORDS,
+)
+CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, CNN, DLRM))
+
+
+def kind_of(model: Workload) -> WorkloadKind | None:
+    """The kind of a model; None where its class is no kind that job files know."""
+    return next((kind for kind in KINDS if type(model) is kind.spec), None)
 
 
 def preset_of_kinds(name: str) -> Workload | None:

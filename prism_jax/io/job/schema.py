@@ -27,9 +27,11 @@ from ...plan.table_sharding import parse_sharding
 from ...schedule import SCHEDULES
 from ...software.choices import SOFTWARE_VALUES, Software
 from ...system.hardware import Device, Tier
+from ...workload.cnn.architectures import ARCHITECTURES
 from ...workload.dlrm.reuse import parse_reuse
 from ...workload.dlrm.sizes import INTERACTIONS
 from ...workload.dlrm.traffic import OPTIMIZERS
+from ...workload.encoder_decoder.spec import DECODER_POSITIONS
 from ...workload.transformer.adapter_spec import KINDS as ADAPTER_KINDS, QUANTISED_BYTES, TARGETS
 from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
 from ...workload.transformer.window import REACHES
@@ -189,6 +191,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "EmbeddingTable": {"reuse": read_by(parse_reuse, "uniform, zipf(a) or 17 shares")},
     "CrossSpec": {"rank": CountOrZero},
+    "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
+    "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
