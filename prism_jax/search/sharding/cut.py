@@ -19,11 +19,15 @@ class Cut(NamedTuple):
     rows: int = 1
     columns: int = 1
 
-    def finer(self, table: EmbeddingTable, n_ranks: int) -> Cut | None:
-        """Twice as many columns; None where they are too narrow, or more than there are ranks."""
-        n = 2 * self.columns
-        fits = self.rows == 1 and n <= n_ranks and table.dim % n == 0 and table.dim // n >= LEAST_DIM
-        return Cut(1, n) if fits else None
+    def finer(self, table: EmbeddingTable, n_ranks: int) -> list[Cut]:
+        """Twice as many columns, and twice as many rows, where there are as many and no more parts than ranks."""
+        found = []
+        columns, rows = 2 * self.columns, 2 * self.rows
+        if self.rows == 1 and columns <= n_ranks and table.dim % columns == 0 and table.dim // columns >= LEAST_DIM:
+            found.append(Cut(1, columns))
+        if self.columns == 1 and rows < n_ranks and rows <= table.rows:
+            found.append(Cut(rows, 1))
+        return found
 
 
 def pieces_of(tables: Sequence[EmbeddingTable], cuts: Sequence[Cut]) -> Pieces:

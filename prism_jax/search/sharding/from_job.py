@@ -54,16 +54,18 @@ def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> 
     eff, n = job.efficiency, plan.dp
     probes = _probes(model, plan)
     rest, factor = _rest(job, model, eff, probes)
+    capacity_bytes, copy_bytes = _memory(job, model, probes)
     problem = ShardingProblem(
         model.tables,
         n,
         plan.micro_batch * n,
         lookup_law(job.cluster.device, eff.cache_bytes),
-        *_memory(job, model, probes),
-        rest=rest,
+        capacity_bytes,
+        rest,
         optimizer=model.optimizer,
         output_bytes=plan.element_bytes,
         kernel_factor=factor,
+        copy_bytes=copy_bytes,
         spread=tuple(_spread(table.spread, spread) for table in model.tables),
         split=split,
     )

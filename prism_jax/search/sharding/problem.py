@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -23,9 +22,10 @@ from jaxtyping import Bool, Float
 from ..._typing import Floats
 from ...workload.dlrm.law import LookupLaw
 from ...workload.dlrm.table import EmbeddingTable
-from ...workload.dlrm.traffic import Lookups, Traffic, traffic
+from ...workload.dlrm.traffic import state_bytes
+from .curves import between, part_curves
 from .cut import Cut, pieces_of
-from .task import WHOLE, Pieces, ShardingTask, StepRest
+from .task import Pieces, ShardingTask, StepRest
 
 FACTORS = np.exp(np.linspace(-2.5, 2.5, 21))  # of look-ups, where seconds are computed
 
@@ -60,7 +60,7 @@ class ShardingProblem:
     copy_bytes: float = 16.0
     spread: tuple[float, ...] = ()
     split: bool = True
-    _known: dict[tuple[Cut, ...], Floats] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[int, Cut, int], Floats] = field(default_factory=dict, repr=False)
 
     @property
     def uncut(self) -> tuple[Cut, ...]:
@@ -72,28 +72,26 @@ class ShardingProblem:
         """Whether look-ups vary from step to step."""
         return any(spread > 0.0 for spread in self.spread)
 
-    @cached_property
-    def factors(self) -> Float[np.ndarray, " factor"]:
-        """Where seconds are computed; the job's own look-ups alone if they do not vary."""
-        return FACTORS if self.varies else np.ones(1)
-
     def with_spread(self, spread: float) -> ShardingProblem:
         """The same with that spread of the look-ups of every table."""
         return replace(self, spread=(spread,) * len(self.tables), _known={})
 
-    def finer(self, table: int, cut: Cut) -> Cut | None:
-        """The table cut into twice as many columns; None where it cannot be."""
-        return cut.finer(self.tables[table], self.n_ranks) if self.split else None
+    def finer(self, table: int, cut: Cut) -> list[Cut]:
+        """The table cut into twice as many columns, or rows; nothing where it cannot be."""
+        return cut.finer(self.tables[table], self.n_ranks) if self.split else []
 
     def even_cuts(self) -> list[tuple[Cut, ...]]:
-        """All tables cut into 1, 2, 4, ... columns as far as each can be: between them lie all cuts by columns."""
+        """All tables cut into 1, 2, 4, ... columns or rows, each as far as it can be."""
         found = [self.uncut]
-        while True:
-            last = found[-1]
-            finer = tuple(self.finer(table, cut) or cut for table, cut in enumerate(last))
-            if finer == last:
-                return found
-            found.append(finer)
+        for by_rows in (False, True):
+            last = self.uncut
+            while True:
+                options = [[c for c in self.finer(t, cut) if (c.rows > 1) == by_rows] for t, cut in enumerate(last)]
+                if not any(options):
+                    break
+                last = tuple(own[0] if own else cut for own, cut in zip(options, last, strict=True))
+                found.append(last)
+        return found
 
     def task(self, cuts: Sequence[Cut], lookups: Float[np.ndarray, "table sample"] | None = None) -> ShardingTask:
         """What assignments of the parts of `cuts` cost; noise-free, or under factors of the look-ups.
@@ -103,11 +101,12 @@ class ShardingProblem:
             lookups: factor of every table's look-ups in every step that is drawn.
         """
         pieces = pieces_of(self.tables, cuts)
-        curves = self._curves(tuple(cuts), pieces)
         if lookups is None:
-            seconds = curves[..., len(self.factors) // 2, None]
+            seconds = self._curves(cuts, pieces, np.ones(1))
         else:
-            seconds = _between(curves, self.factors, lookups[pieces.table])
+            seconds = between(self._curves(cuts, pieces, FACTORS), FACTORS, lookups[pieces.table])
+        if (seconds[:, :, 1] <= seconds[:, :, 0]).all():  # the cache never decides: half of the sums
+            seconds = seconds[:, :, :1]
         sent, joint = self._moved(pieces, np.array([cut.rows for cut in cuts])[pieces.table])
         allowed = self._allowed(pieces)
         return ShardingTask(
@@ -136,52 +135,19 @@ class ShardingProblem:
 
     def _held(self, pieces: Pieces) -> Float[np.ndarray, "way piece"]:
         """Bytes of rows and optimizer state of every way."""
-        whole = self._traffic(pieces, 1.0, 1.0, 1.0).held_bytes
+        row = pieces.dims * self._element_bytes(pieces) + state_bytes(pieces.dims, self.optimizer)
+        whole = pieces.rows * row
         return np.stack([whole, whole / self.n_ranks, self.copy_bytes * pieces.rows * pieces.dims])
 
-    def _traffic(self, pieces: Pieces, rows: float, batch: float, factor: float) -> Traffic:
-        """Bytes of the pieces where a rank has that share of their rows, and of the batch."""
-        reuse = tuple(self.tables[table].reuse for table in pieces.table)
-        samples, own_rows = np.full(len(pieces), self.batch * batch), np.maximum(pieces.rows * rows, 1.0)
-        pooling = pieces.pooling * rows * factor
-        own = Lookups(own_rows, pieces.dims, pooling, samples, self._element_bytes(pieces), reuse)
-        return traffic(own, self.law, self.optimizer, self.output_bytes)
-
-    def _curves(self, cuts: tuple[Cut, ...], pieces: Pieces) -> Float[np.ndarray, "way part resource piece factor"]:
-        """Seconds of every piece at every factor; made once per cut."""
-        if cuts not in self._known:
-            n = self.n_ranks
-            shares = ((1.0, 1.0), (1.0 / n, 1.0), (1.0, 1.0 / n))  # of the rows and of the batch, of every way
-            found = np.zeros((len(shares), 2, 2, len(pieces), len(self.factors)))
-            for way, (rows, batch) in enumerate(shares):
-                if way == WHOLE or self.split:
-                    for at, factor in enumerate(self.factors):
-                        found[way, ..., at] = self._seconds(pieces, rows, batch, float(factor))
-            self._known[cuts] = found
-        return self._known[cuts]
-
-    def _seconds(
-        self, pieces: Pieces, rows: float, batch: float, factor: float
-    ) -> Float[np.ndarray, "part resource piece"]:
-        """Of lookup and update, over device memory and cache."""
-        moved = self._traffic(pieces, rows, batch, factor)
-        dram, cache = float(self.law.dram_bytes_per_s), self.law.cache_bytes_per_s
-        forward = [moved.forward_dram / dram, moved.forward_cache / cache]
-        backward = [moved.backward_dram / dram, moved.backward_cache / cache]
-        return self.kernel_factor * np.array([forward, backward])
-
-
-def _between(
-    curves: Float[np.ndarray, "way part resource piece factor"],
-    factors: Float[np.ndarray, " factor"],
-    lookups: Float[np.ndarray, "piece sample"],
-) -> Float[np.ndarray, "way part resource piece sample"]:
-    """Curves at the given factors, linear between those that were computed."""
-    if len(factors) == 1:
-        return np.repeat(curves, lookups.shape[1], axis=-1)
-    at = np.clip(lookups, factors[0], factors[-1])
-    low = np.clip(np.searchsorted(factors, at) - 1, 0, len(factors) - 2)
-    share = (at - factors[low]) / (factors[low + 1] - factors[low])
-    index = np.broadcast_to(low, (*curves.shape[:3], *low.shape))
-    first, second = (np.take_along_axis(curves, index + step, axis=-1) for step in (0, 1))
-    return first + (second - first) * share
+    def _curves(
+        self, cuts: Sequence[Cut], pieces: Pieces, factors: Floats
+    ) -> Float[np.ndarray, "way part resource piece factor"]:
+        """Seconds of every piece at every factor; made once per table and cut."""
+        known = self._known
+        for table, cut in enumerate(cuts):
+            if (key := (table, cut, len(factors))) not in known:
+                n, batch, own = self.n_ranks, self.batch, self.tables[table]
+                curves = part_curves(own, cut, n, batch, self.law, factors, self.optimizer, self.output_bytes)
+                known[key] = self.kernel_factor * curves
+        found = [known[table, cut, len(factors)] for table, cut in enumerate(cuts)]
+        return np.stack([found[table] for table in pieces.table], axis=3)
