@@ -148,7 +148,7 @@ def _rest(job: Job, model: DLRMSpec, eff: Efficiency, probes: list[Probe]) -> tu
     tables_s = [
         factor * float(kernel_of(model, plan, phase).seconds(cluster.device, eff.cache_bytes)) for phase in ("F", "B")
     ]
-    compute_s, launches = (sum(np.asarray(getattr(b, name)) for b in both) for name in ("compute_s", "n_launch"))
+    compute_s, launches = (np.sum([getattr(b, name) for b in both], axis=0) for name in ("compute_s", "n_launch"))
     other = [float(compute_s[list(rows)].sum()) - own for rows, own in zip((FORWARD, BACKWARD), tables_s, strict=True)]
     host = [float(launches[list(rows)].sum()) * eff.host_launch_s * eff.correction.host for rows in (FORWARD, BACKWARD)]
     start_s = factor * lookup_law(cluster.device, eff.cache_bytes).start_s
