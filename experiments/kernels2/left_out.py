@@ -1,4 +1,4 @@
-"""Each GPU left out: kernels fitted on the others, its own predicted from its datasheet; errors and coverage of 90 % intervals."""
+"""Each GPU left out: kernels fitted on the others, its own predicted from its datasheet; errors, coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of NeuSight (sitar-lab/NeuSight, true fp32 kernels) with the columns of a kernels fit, and rooflines of their rows."""
+"""The tables of NeuSight (sitar-lab/NeuSight, true fp32 kernels) with the columns of a kernels fit, and their rooflines."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ from scipy.optimize import least_squares
 
 from prism_jax._typing import Floats
 from prism_jax.cost.compute import gemm_s, stream_s
+from prism_jax.cost.efficiency import Efficiency
+from prism_jax.cost.laws.convolution import Convolution, convolution_s
 from prism_jax.cost.laws.cuda_cores import (
     convolution_ways,
     cuda_core_efficiency,
     relative_flop_joules,
     vector_constants,
 )
-from prism_jax.cost.efficiency import Efficiency
-from prism_jax.cost.laws.convolution import Convolution, convolution_s
 from prism_jax.cost.laws.vector import VECTOR_OPS, vector_s
 from prism_jax.system.hardware import Device
 
