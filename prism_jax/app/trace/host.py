@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ...errors import DataError
 from ...host.overheads import ABOUT, Overhead, OverheadTable, overheads, recorded_calls
-from ...host.program import HostProgram, host_program
+from ...host.program import Action, HostProgram, host_program
 from ...io.traces.kineto.calls import RankCalls, read_rank_calls
 from ...io.traces.open_trace import files_of
 from ...io.write import run_record
@@ -17,17 +18,17 @@ from ...report.codec import from_plain
 from ...report.types.host import HostOverhead, HostReport, RankSteps
 from ...report.types.record import RunRecord
 
-BUSY = 0.5  # share of the step below which the host decides
+HALF = 0.5  # share of the step that a host without time would save, from which on the host decides
 
 
 def host_of_trace(source: str | Path) -> HostReport:
-    """What the hosts of profiled ranks do in their first step, run again with waits between ranks.
+    """What the hosts of profiled ranks do in their recorded steps, run again with waits between ranks.
 
     Args:
         source: a PyTorch profile with CPU and CUDA activities, a folder of them (one for each rank), or a pattern.
 
     Raises:
-        DataError: cannot be read, no calls of the CUDA driver, or ranks with different collectives.
+        DataError: cannot be read, no calls of the CUDA driver, or ranks with different steps or collectives.
 
     Example:
         >>> host_of_trace("profiles").host_bound  # doctest: +SKIP
@@ -38,20 +39,25 @@ def host_of_trace(source: str | Path) -> HostReport:
     program = _program(ranks)
     from ...host.traverse import traverse  # needs JAX, which mistakes above do not wait for
 
-    found = traverse(program)
+    found, bare = traverse(program), traverse(program.without_host)
     facts = _facts(files, ranks, program, np.asarray(found.end_s), np.asarray(found.waited_s))
-    busy = np.median([one.gpu_active_s / one.step_s for one in facts])
+    host_share = _host_share(facts, ranks[0].n_step, float(bare.step_s))
     return HostReport(
+        n_step=ranks[0].n_step,
         ranks=facts,
-        host_bound=bool(busy < BUSY),
+        host_share=host_share,
+        host_bound=host_share >= HALF,
         overheads=_overheads(ranks, table),
-        notes=_notes(ranks),
+        notes=_notes(ranks, program),
         record=from_plain(RunRecord, run_record({"file": str(source)}, None)),
     )
 
 
 def _program(ranks: Sequence[RankCalls]) -> HostProgram:
     """All ranks on one clock from the first start; a collective takes what it takes on the rank that comes last."""
+    if len({rank.n_step for rank in ranks}) > 1:
+        steps = ", ".join(str(rank.n_step) for rank in ranks)
+        raise DataError(f"the ranks recorded {steps} steps. Give the same steps of every rank.")
     zero_ns = ranks[0].clock_ns
     start_s = np.array([rank.start_s + 1e-9 * (rank.clock_ns - zero_ns) for rank in ranks])
     calls = [recorded_calls(rank.operators, rank.start_s, rank.end_s) for rank in ranks]
@@ -62,12 +68,19 @@ def _program(ranks: Sequence[RankCalls]) -> HostProgram:
 def _facts(
     files: Sequence[Path], ranks: Sequence[RankCalls], program: HostProgram, end_s: np.ndarray, waited_s: np.ndarray
 ) -> tuple[RankSteps, ...]:
-    step_s = np.array([rank.end_s - rank.start_s for rank in ranks])
-    own_s = end_s - program.start_s
-    columns = (step_s, own_s, own_s / step_s - 1.0, waited_s, program.gpu_active_s, program.naive_sum_s)
+    """Means over the recorded steps."""
+    step_s = np.array([rank.done_s - rank.start_s for rank in ranks])
+    columns = (step_s, end_s - program.start_s, waited_s, program.gpu_active_s, program.naive_sum_s)
+    rows = np.stack(columns, axis=1) / ranks[0].n_step
     return tuple(
-        RankSteps(file.name, *map(float, row)) for file, row in zip(files, np.stack(columns, axis=1), strict=True)
+        RankSteps(file.name, *row[:2], float(row[1] / row[0] - 1.0), *row[2:])
+        for file, row in zip(files, rows.tolist(), strict=True)
     )
+
+
+def _host_share(facts: Sequence[RankSteps], n_step: int, bare_s: float) -> float:
+    """Share of the step of the median rank that is gone where hosts take no time."""
+    return max(1.0 - bare_s / n_step / float(np.median([one.traversed_s for one in facts])), 0.0)
 
 
 def _overheads(ranks: Sequence[RankCalls], table: OverheadTable) -> dict[str, HostOverhead]:
@@ -80,7 +93,7 @@ def _overheads(ranks: Sequence[RankCalls], table: OverheadTable) -> dict[str, Ho
     }
 
 
-def _notes(ranks: Sequence[RankCalls]) -> tuple[str, ...]:
-    if len(ranks) > 1:
+def _notes(ranks: Sequence[RankCalls], program: HostProgram) -> tuple[str, ...]:
+    if len(ranks) > 1 or not (program.action == Action.COLLECTIVE).any():
         return ()
     return ("One rank: its collectives keep the time that it waited in them. Give the profiles of all ranks.",)

@@ -16,7 +16,7 @@ class RankSteps:
     """One rank; seconds.
 
     Attributes:
-        step_s, traversed_s: the recorded step, and the same by traversal.
+        step_s, traversed_s: the recorded step until its work is done, and the same by traversal; means over the steps.
         error: of the latter, relative.
         waited_s: in collectives, for the rank that comes last.
         gpu_active_s: all work on the device, without waiting, as if nothing overlapped.
@@ -53,14 +53,18 @@ class HostReport(Report):
     """Ranks in the order of the files.
 
     Attributes:
-        host_bound: the device is busy in less than half of the step of the median rank.
+        n_step: recorded steps, which are run again one after another.
+        host_share: of the step of the median rank that would be gone if hosts took no time and all ranks started together.
+        host_bound: whether that is half or more.
         overheads: T1 to T5.
     """
 
     kind: ClassVar[str] = "host"
     renderer: ClassVar[str] = "trace.host"
 
+    n_step: int
     ranks: tuple[RankSteps, ...]
+    host_share: float
     host_bound: bool
     overheads: Mapping[str, HostOverhead]
     notes: tuple[str, ...]

@@ -11,7 +11,7 @@ def lines(report: HostReport) -> list[str]:
     """A row for each rank, T1 to T5, and what decides."""
     width = max(len(_HEAD[0]), *(len(one.name) for one in report.ranks))
     lines = [
-        "milliseconds of the step of every rank",
+        "milliseconds of the step of every rank" + (f", mean of {report.n_step}" if report.n_step > 1 else ""),
         f"  {_HEAD[0]:<{width}}" + "".join(f"{name:>13}" for name in _HEAD[1:]),
     ]
     for one in report.ranks:
@@ -26,9 +26,7 @@ def lines(report: HostReport) -> list[str]:
 
 
 def _verdict(report: HostReport) -> str:
+    gone = f"if it took no time, the step would be {report.host_share:.0%} shorter"
     if report.host_bound:
-        return (
-            "The host decides: the device is busy in less than half of the step. CUDA graphs, larger batches or fewer, fused "
-            "operators shorten it; a faster device does not."
-        )
-    return "The device decides: the host runs ahead of it in most of the step."
+        return f"The host decides: {gone}. CUDA graphs, larger batches or fewer, fused operators help more than a faster device."
+    return f"The device decides: the host runs ahead of it, or waits; {gone}."
