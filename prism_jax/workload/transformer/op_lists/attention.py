@@ -1,9 +1,9 @@
 """Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain it replaced.
 
-Flash: FLOPs of the causal half, or of the window of it that a layer sees; traffic of queries, keys, values and output; the
-backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22):
-two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout with a one-byte mask; every
-pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
+Flash: FLOPs of the causal half, of the window of it that a layer sees, or of the whole square without a mask; traffic of queries,
+keys, values and output; the backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691).
+Unfused (Megatron-LM 2021-22): two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout
+with a one-byte mask; every pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
 Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`.
 """
 
@@ -13,7 +13,6 @@ from ....plan.plan import ParallelPlan
 from ...kernels import Kernel
 from ..shard import Shard, stream
 from ..sizes import TransformerSizes
-from ..window import mean_keys
 
 # What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
 CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
@@ -32,7 +31,7 @@ def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int
     width = model.qk_head_dim + model.v_head_dim
     kv_heads = plan.micro_batch * max(model.kv_heads / shard.tp, 1.0)
     # causal: a query sees (s + 1) / 2 keys on average, in a window fewer; context parallelism splits the area evenly
-    flops = 2.0 * heads * rows * mean_keys(keys, model.window, layer) * width
+    flops = 2.0 * heads * rows * model.mean_keys(keys, layer) * width
     traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
     forward = Kernel("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
     forward = forward._replace(variant=plan.attention_kernel)
