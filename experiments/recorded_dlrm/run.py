@@ -59,8 +59,8 @@ def recorded_error(ranks: list[RankCalls]) -> float:
     own_s, step_s = np.asarray(found.end_s) - program.start_s, measured(ranks)
     error = own_s / step_s - 1.0
     print("hosts and work as recorded, waits between ranks by traversal (ms)")
-    rows = zip(step_s, own_s, error, np.asarray(found.waited_s), program.gpu_active_s, program.naive_sum_s, strict=True)
-    print("  rank  step  traversed  error  in waiting  busy device  naive sum")
+    rows = zip(step_s, own_s, error, np.asarray(found.waited_s), program.work_s, program.naive_sum_s, strict=True)
+    print("  rank  step  traversed  error  in waiting  device work  naive sum")
     for rank, row in enumerate(rows):
         step, own, off, *others = row
         print(

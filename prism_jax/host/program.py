@@ -76,7 +76,7 @@ class HostProgram(ByContent):
         return len(self.start_s)
 
     @property
-    def gpu_active_s(self) -> Floats:
+    def work_s(self) -> Floats:
         """[rank] seconds of all work on the streams, as if nothing overlapped: without host and without waiting."""
         return self.busy_s.sum(axis=1)
 
@@ -85,6 +85,11 @@ class HostProgram(ByContent):
         """The same work where hosts take no time and all ranks start together."""
         nothing = np.zeros_like(self.gap_s)
         return replace(self, gap_s=nothing, call_s=nothing, start_s=np.zeros_like(self.start_s))
+
+    @property
+    def without_work(self) -> HostProgram:
+        """The same hosts where devices take no time."""
+        return replace(self, busy_s=np.zeros_like(self.busy_s))
 
     @property
     def met_busy_s(self) -> Floats:

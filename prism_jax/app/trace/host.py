@@ -18,8 +18,6 @@ from ...report.codec import from_plain
 from ...report.types.host import HostOverhead, HostReport, RankSteps
 from ...report.types.record import RunRecord
 
-HALF = 0.5  # share of the step that a host without time would save, from which on the host decides
-
 
 def host_of_trace(source: str | Path) -> HostReport:
     """What the hosts of profiled ranks do in their recorded steps, run again with waits between ranks.
@@ -39,14 +37,15 @@ def host_of_trace(source: str | Path) -> HostReport:
     program = _program(ranks)
     from ...host.traverse import traverse  # needs JAX, which mistakes above do not wait for
 
-    found, bare = traverse(program), traverse(program.without_host)
+    found, device, host = (traverse(own) for own in (program, program.without_host, program.without_work))
     facts = _facts(files, ranks, program, np.asarray(found.end_s), np.asarray(found.waited_s))
-    host_share = _host_share(facts, ranks[0].n_step, float(bare.step_s))
+    device_s, host_s = (float(one.step_s) / ranks[0].n_step for one in (device, host))
     return HostReport(
         n_step=ranks[0].n_step,
         ranks=facts,
-        host_share=host_share,
-        host_bound=host_share >= HALF,
+        device_alone_s=device_s,
+        host_alone_s=host_s,
+        host_bound=host_s > device_s,
         overheads=_overheads(ranks, table),
         notes=_notes(ranks, program),
         record=from_plain(RunRecord, run_record({"file": str(source)}, None)),
@@ -70,17 +69,12 @@ def _facts(
 ) -> tuple[RankSteps, ...]:
     """Means over the recorded steps."""
     step_s = np.array([rank.done_s - rank.start_s for rank in ranks])
-    columns = (step_s, end_s - program.start_s, waited_s, program.gpu_active_s, program.naive_sum_s)
+    columns = (step_s, end_s - program.start_s, waited_s, program.work_s, program.naive_sum_s)
     rows = np.stack(columns, axis=1) / ranks[0].n_step
     return tuple(
         RankSteps(file.name, *row[:2], float(row[1] / row[0] - 1.0), *row[2:])
         for file, row in zip(files, rows.tolist(), strict=True)
     )
-
-
-def _host_share(facts: Sequence[RankSteps], n_step: int, bare_s: float) -> float:
-    """Share of the step of the median rank that is gone where hosts take no time."""
-    return max(1.0 - bare_s / n_step / float(np.median([one.traversed_s for one in facts])), 0.0)
 
 
 def _overheads(ranks: Sequence[RankCalls], table: OverheadTable) -> dict[str, HostOverhead]:

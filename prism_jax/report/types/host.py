@@ -19,7 +19,7 @@ class RankSteps:
         step_s, traversed_s: the recorded step until its work is done, and the same by traversal; means over the steps.
         error: of the latter, relative.
         waited_s: in collectives, for the rank that comes last.
-        gpu_active_s: all work on the device, without waiting, as if nothing overlapped.
+        device_work_s: all work on the device, without waiting, as if nothing overlapped.
         naive_sum_s: host and device one after another.
     """
 
@@ -28,7 +28,7 @@ class RankSteps:
     traversed_s: float
     error: float
     waited_s: float
-    gpu_active_s: float
+    device_work_s: float
     naive_sum_s: float
 
 
@@ -54,8 +54,9 @@ class HostReport(Report):
 
     Attributes:
         n_step: recorded steps, which are run again one after another.
-        host_share: of the step of the median rank that would be gone if hosts took no time and all ranks started together.
-        host_bound: whether that is half or more.
+        device_alone_s: the step if hosts took no time and all ranks started together.
+        host_alone_s: the step if devices took no time, from the start of the first rank.
+        host_bound: whether the latter is longer.
         overheads: T1 to T5.
     """
 
@@ -64,7 +65,8 @@ class HostReport(Report):
 
     n_step: int
     ranks: tuple[RankSteps, ...]
-    host_share: float
+    device_alone_s: float
+    host_alone_s: float
     host_bound: bool
     overheads: Mapping[str, HostOverhead]
     notes: tuple[str, ...]

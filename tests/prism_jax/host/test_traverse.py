@@ -96,7 +96,7 @@ def test_longer_work_never_ends_earlier():
 def test_the_naive_sum_holds_host_and_device():
     program = host_program([[Call(Action.KERNEL, gap_s=1.0, call_s=2.0, busy_s=3.0)]])
     assert program.naive_sum_s == pytest.approx([6.0])
-    assert program.gpu_active_s == pytest.approx([3.0])
+    assert program.work_s == pytest.approx([3.0])
 
 
 def test_ranks_must_have_the_same_collectives():
