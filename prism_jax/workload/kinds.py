@@ -11,6 +11,8 @@ from .cnn.presets import PRESETS as CNNS, WORDS as CNN_WORDS
 from .cnn.spec import CnnSpec
 from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
 from .encoder.spec import EncoderSpec
+from .encoder_decoder.presets import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS
+from .encoder_decoder.spec import EncoderDecoderSpec
 from .transformer.spec import TransformerSpec
 
 
@@ -37,8 +39,20 @@ TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transfo
 ENCODER = WorkloadKind(
     "encoder", EncoderSpec, "encoder of text with a masked-token loss: BERT, RoBERTa", ENCODERS, words=ENCODER_WORDS
 )
+ENCODER_DECODER = WorkloadKind(
+    "encoder_decoder",
+    EncoderDecoderSpec,
+    "encoder-decoder of text with cross attention: T5",
+    ENCODER_DECODERS,
+    words=ENCODER_DECODER_WORDS,
+)
 CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, CNN))
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, CNN))
+
+
+def kind_of(model: Workload) -> WorkloadKind | None:
+    """The kind of a model; None where its class is no kind that job files know."""
+    return next((kind for kind in KINDS if type(model) is kind.spec), None)
 
 
 def preset_of_kinds(name: str) -> Workload | None:

@@ -87,7 +87,9 @@ class _Rank:
         return meeting
 
 
-def simulated_ends(ranks: Sequence[Sequence[Call]], starts: Sequence[float], launch_s: float) -> np.ndarray:
+def simulated_ends(
+    ranks: Sequence[Sequence[Call]], starts: Sequence[float] | np.ndarray, launch_s: float
+) -> np.ndarray:
     """[rank] seconds when host and streams of each rank are done."""
     events, last = Events(), []
     meetings: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

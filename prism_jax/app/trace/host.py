@@ -69,18 +69,19 @@ def _facts(
 ) -> tuple[RankSteps, ...]:
     """Means over the recorded steps."""
     step_s = np.array([rank.done_s - rank.start_s for rank in ranks])
-    columns = (step_s, end_s - program.start_s, waited_s, program.work_s, program.naive_sum_s)
-    rows = np.stack(columns, axis=1) / ranks[0].n_step
-    return tuple(
-        RankSteps(file.name, *row[:2], float(row[1] / row[0] - 1.0), *row[2:])
-        for file, row in zip(files, rows.tolist(), strict=True)
-    )
+    if not step_s.min() > 0.0:
+        raise DataError(f"{files[int(step_s.argmin())]}: its steps take no time. Profile steps that start work.")
+    own_s = end_s - program.start_s
+    columns = (step_s, own_s, waited_s, program.work_s, program.naive_sum_s)
+    step, own, waited, work, naive = (column / ranks[0].n_step for column in columns)
+    rows = np.stack((step, own, own / step - 1.0, waited, work, naive), axis=1).tolist()
+    return tuple(RankSteps(file.name, *row) for file, row in zip(files, rows, strict=True))
 
 
 def _overheads(ranks: Sequence[RankCalls], table: OverheadTable) -> dict[str, HostOverhead]:
     """T1 to T5 over all operators."""
     total = {kind: table.of(kind, "") * table.n.get((kind, ""), 0) for kind in Overhead}
-    host_s = sum(total.values())
+    host_s = sum(total.values()) or 1.0
     return {
         kind.value: HostOverhead(ABOUT[kind], table.of(kind, ""), table.n.get((kind, ""), 0), total[kind] / host_s)
         for kind in Overhead

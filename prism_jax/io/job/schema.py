@@ -27,6 +27,7 @@ from ...schedule import SCHEDULES
 from ...software.choices import SOFTWARE_VALUES, Software
 from ...system.hardware import Device, Tier
 from ...workload.cnn.architectures import ARCHITECTURES
+from ...workload.encoder_decoder.spec import DECODER_POSITIONS
 from ...workload.transformer.adapter_spec import KINDS as ADAPTER_KINDS, QUANTISED_BYTES, TARGETS
 from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
 from ...workload.transformer.window import REACHES
@@ -160,6 +161,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "EncoderSpec": {"norm": one_of(NORMS), "position": one_of(POSITIONS), "source": str},
     "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
+    "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},

@@ -120,6 +120,7 @@ class TransformerSizes:
     attention_sinks: bool = False  # a learned logit per head beside the scores (gpt-oss)
     adapters: AdapterSpec | None = None  # what is trained; None: all parameters
     left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
+    dropout: bool | None = None  # None: as the recipe of such layers has it, see `shard.has_dropout`
     causal: bool = True  # a token sees those before it; false: all of the sequence (masked diffusion language models)
 
     def __post_init__(self) -> None:

@@ -96,6 +96,7 @@ ABOUT: dict[str, str] = {
     "model.qk_norm_weight": "weights of qk_norm: one per column of a head, of all heads, or none",
     "model.attention_sinks": "a learned logit per head beside the scores (gpt-oss)",
     "model.left_out": "what the published model has beside this",
+    "model.dropout": "masks of dropout are kept; by default as LayerNorm, plain MLPs and learned positions say",
     "model.causal": "a token sees those before it; false: all of its sequence",
     "cluster": "what it runs on: a preset, a device in its reference design, or all tiers",
     "cluster.preset": "a shipped cluster; the other fields change it",

@@ -25,6 +25,7 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 DRIVER = ("cuda_runtime", "cuda_driver")
 WAIT_S = 3e-6  # a synchronisation with nothing to wait for
 MAX_EVENTS = 2_000_000
+MAX_CLOCK_NS = 2**63
 _US = 1e-6
 _NONE = -1
 
@@ -83,7 +84,7 @@ def read_rank_calls(path: Path) -> RankCalls:
         if (own := _event(event, args)) is not None:
             found.append(own)
     zero = header.values.get("baseTimeNanoseconds")
-    return rank_calls(found, str(path))._replace(clock_ns=zero if type(zero) is int else 0)
+    return rank_calls(found, str(path))._replace(clock_ns=zero if type(zero) is int and abs(zero) < MAX_CLOCK_NS else 0)
 
 
 def _event(event: Mapping[str, Any], args: Mapping[str, Any]) -> Event | None:

@@ -14,8 +14,18 @@ from .base import Architecture
 _WIDTHS = (64, 128, 256, 512, 512)
 
 
-def _plain(tape: Tape, x: Tensor, width: int, kernel: int = 3, stride: int = 1, padding: int | None = None) -> Tensor:
-    return tape.act(tape.conv(x, width, kernel, stride, padding, bias=True))
+def _plain(
+    tape: Tape,
+    x: Tensor,
+    width: int,
+    kernel: int = 3,
+    stride: int = 1,
+    padding: int | None = None,
+    *,
+    has_norm: bool = False,
+) -> Tensor:
+    y = tape.conv(x, width, kernel, stride, padding, bias=True)
+    return tape.act(tape.norm(y) if has_norm else y)
 
 
 def _classifier(tape: Tape, x: Tensor, size: int, n_classes: int, drops_first: bool) -> None:
@@ -30,13 +40,13 @@ def _classifier(tape: Tape, x: Tensor, size: int, n_classes: int, drops_first: b
         tape.loss(tape.linear(x, n_classes))
 
 
-def _vgg(depths: tuple[int, ...], image_size: int, n_classes: int) -> Network:
+def _vgg(depths: tuple[int, ...], has_norm: bool, image_size: int, n_classes: int) -> Network:
     tape = Tape(image_size)
     x = tape.image
     for stage, (width, depth) in enumerate(zip(_WIDTHS, depths, strict=True)):
         for number in range(depth):
             with tape.block(f"stage{stage + 1}.{number}", "first" if stage == number == 0 else "body"):
-                x = _plain(tape, x, width)
+                x = _plain(tape, x, width, has_norm=has_norm)
                 if number == depth - 1:
                     x = tape.pool(x, 2, 2)
     _classifier(tape, x, 7, n_classes, drops_first=False)
@@ -59,10 +69,9 @@ def _alexnet(image_size: int, n_classes: int) -> Network:
 
 
 _SOURCE = "arXiv 1409.1556; torchvision"
+_DEPTHS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 VGGS = (
-    Architecture("vgg-11", partial(_vgg, (1, 1, 2, 2, 2)), source=_SOURCE),
-    Architecture("vgg-13", partial(_vgg, (2, 2, 2, 2, 2)), source=_SOURCE),
-    Architecture("vgg-16", partial(_vgg, (2, 2, 3, 3, 3)), source=_SOURCE),
-    Architecture("vgg-19", partial(_vgg, (2, 2, 4, 4, 4)), source=_SOURCE),
+    *(Architecture(f"vgg-{depth}", partial(_vgg, each, False), source=_SOURCE) for depth, each in _DEPTHS.items()),
+    *(Architecture(f"vgg-{depth}-bn", partial(_vgg, each, True), source=_SOURCE) for depth, each in _DEPTHS.items()),
     Architecture("alexnet", _alexnet, source="arXiv 1404.5997; torchvision"),
 )
