@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from prism_jax.host.program import COMPUTE, Action, Call, HostProgram, host_program
 from prism_jax.host.traverse import LAUNCH_S, traverse
-from tests.support.host_events import padded, random_ranks, simulated_ends
+from tests.prism_jax.host.events import padded, random_ranks, simulated_ends
 
 BAR = 1e-9  # relative
 N_RANK, N_LAYER, N_DRAW = 128, 100, 512

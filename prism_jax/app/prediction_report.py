@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..calibration.band import model_factors
-from ..cost.busy_time import busy_time
 from ..cost.step_cost import StepCost
 from ..errors import DataError
+from ..host.busy_time import busy_time
 from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu

@@ -7,7 +7,7 @@ import pytest
 from prism_jax.errors import DataError
 from prism_jax.host.program import COMPUTE, SIDE, Action, Call, host_program
 from prism_jax.host.traverse import LAUNCH_S, traverse
-from tests.support.host_events import padded, random_ranks, simulated_ends
+from tests.prism_jax.host.events import padded, random_ranks, simulated_ends
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.cost.busy_time import busy_time
 from prism_jax.cost.step import step_cost
+from prism_jax.host.busy_time import busy_time
 from tests.support.jobs import make_job, stated
 
 
