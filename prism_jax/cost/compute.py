@@ -22,6 +22,7 @@ from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.precision import QUANTISED
 from ..system.hardware import Device
 from ..workload.kernels import Kernel, KernelTable
+from .cuda_core_convolution import cuda_core_constants, gain, is_left_out, is_on_cuda_cores
 from .efficiency import Efficiency
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
@@ -129,6 +130,10 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
+    on_cores = np.array([is_on_cuda_cores(op, name) for op, name in zip(table.ops, dtypes, strict=True)])
+    if on_cores.any():
+        gains = np.array([gain(op) for op in table.ops])
+        product = xp.where(on_cores, gemm_s(m, n, k, batch, peak, device, cuda_core_constants(eff)) / gains, product)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     slower = dict(eff.attention_kernels)
     fused = fused * np.array([slower.get(op.variant, 1.0) for op in table.ops])
@@ -141,7 +146,8 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
     once = xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
-    return once * table.column("count")
+    runs = np.array([not is_left_out(op, name) for op, name in zip(table.ops, dtypes, strict=True)])
+    return once * (table.column("count") * runs)
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
