@@ -1,8 +1,9 @@
 """CNNs of the tables: ResNet and its kin of DeepLearningExamples, DLPerf and Sia, and torchvision's networks in timm.
 
 What a framework does with batch norm and the order of tensors follows from its name: MXNet of NVIDIA's containers and OneFlow
-fuse norm, sum and ReLU; XLA fuses what follows the norm; PyTorch fuses nothing. In fp32 channels come first everywhere (the default of
-these frameworks, and of the examples); in 16 bits they come last where the scripts say so, which DLPerf's of PyTorch do not.
+fuse norm, sum and ReLU; XLA fuses what follows the norm; PyTorch fuses nothing. In fp32 channels come first everywhere (the
+default of these frameworks, and of the examples); in 16 bits they come last where the scripts say so, which DLPerf's of PyTorch
+do not.
 """
 
 from __future__ import annotations
