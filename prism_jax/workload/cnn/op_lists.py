@@ -117,7 +117,7 @@ def _product(layer: Layer, batch: Batch) -> list[Kernel]:
 
 
 def _variant(layer: Layer) -> str:
-    """Convolutions of 3 x 3 at stride 1 may run by Winograd's algorithm; see `cost.cuda_core_convolution`."""
+    """Convolutions of 3 x 3 at stride 1 may run by Winograd's algorithm; see `cost.compute`."""
     if layer.op == "linear":
         return ""
     return WINOGRAD if (layer.kernel, layer.stride) == ((3, 3), 1) else CONVOLUTION
