@@ -152,9 +152,17 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    once = xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
+    alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
     runs = np.array([op.variant != TENSOR_CORES or name != "fp32" for op, name in zip(table.ops, dtypes, strict=True)])
-    return once * (table.column("count") * runs)
+    return (alone / eff.in_step + launches * eff.launch_s) * (table.column("count") * runs)
+
+
+def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:
+    """[op] `seconds`, and for ops with a law of their own what it says."""
+    if all(op.law is None for op in table.ops):
+        return seconds
+    own = [0.0 if op.law is None else op.law.seconds(device, eff.cache_bytes) for op in table.ops]
+    return xp.where(np.array([op.law is None for op in table.ops]), seconds, xp.asarray(own, dtype=float))
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
