@@ -21,6 +21,7 @@ from .bound import lower_bound
 from .cut import Cut
 from .cut_search import cut_further, first_cuts
 from .evaluate import NO_ROOM, loads, steps, values
+from .linear_bound import linear_bound
 from .local_search import descend
 from .lookups import lookup_factors
 from .problem import ShardingProblem
@@ -182,7 +183,8 @@ def _bound(
 ) -> tuple[float, float]:
     """What no assignment is below: of the noise-free step, and of the objective on the first of the fresh draws."""
     cuts = list(dict.fromkeys([*problem.even_cuts(), *(one.cuts for one in methods.values())]))
-    free = float(lower_bound([problem.task(own) for own in cuts])[0])
+    plain = [problem.task(own) for own in cuts]
+    free = max(float(lower_bound(plain)[0]), linear_bound(plain))
     drawn = lower_bound([_drawn(problem, own, N_FRESH, seed, "fresh 0") for own in cuts])
     return free, float(objective.of(drawn))
 
