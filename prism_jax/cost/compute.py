@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.arrays import Values, namespace
+from .._core.arrays import Values, is_traced, namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.precision import QUANTISED
@@ -52,8 +52,11 @@ def gemm_s(
     per_sm = per_sm.reshape(*([1] * (2 + len(ways) - per_sm.ndim)), *per_sm.shape)
     rows, columns, relative = np.array(eff.gemm_tiles).T.reshape(3, -1, 1, *ways)
     parts = np.array(SPLITS, dtype=np.float64).reshape(1, -1, *ways)
-    n_wave = np.ceil(np.ceil(m / rows) * np.ceil(n / columns) * batch * parts / device.n_sm)
+    n_tile = np.ceil(m / rows) * np.ceil(n / columns) * batch
+    n_wave = np.ceil(n_tile * parts / device.n_sm)
     tiled = n_wave * 2.0 * rows * columns * (k / parts + eff.gemm_k_half) / (per_sm * relative)
+    if is_traced(eff.flop_joules) or eff.flop_joules:
+        tiled = xp.maximum(tiled, n_tile * 2.0 * rows * columns * k * eff.flop_joules / device.power_watts)
     added = parts * 4.0 * m * n * batch / (device.hbm_bytes_per_s * eff.memory) + eff.launch_s
     best = (tiled + xp.where(parts > 1.0, added, 0.0)).min(axis=(0, 1))
     odd = (np.mod(n, ALIGNED) > 0.0) | (np.mod(k, ALIGNED) > 0.0)
@@ -140,8 +143,16 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    once = xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
-    return once * table.column("count")
+    alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
+    return (alone / eff.in_step + launches * eff.launch_s) * table.column("count")
+
+
+def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:
+    """[op] `seconds`, and for ops with a law of their own what it says."""
+    if all(op.law is None for op in table.ops):
+        return seconds
+    own = [0.0 if op.law is None else op.law.seconds(device, eff.cache_bytes) for op in table.ops]
+    return xp.where(np.array([op.law is None for op in table.ops]), seconds, xp.asarray(own, dtype=float))
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:

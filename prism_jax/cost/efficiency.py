@@ -37,6 +37,8 @@ class Efficiency:
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
         overlap_slowdown: extra time of compute per second of communication beside it.
+        flop_joules: energy of one FLOP of a product, padding included, at the clock where the board meets its power limit; 0: the
+            limit is taken to be in `gemm_max`.
         correction: what measured training steps say on top of all this; neutral in the presets.
     """
 
@@ -59,6 +61,7 @@ class Efficiency:
     host_launch_s: float
     in_step: float
     overlap_slowdown: float
+    flop_joules: float = 0.0
     correction: CostCorrection = NEUTRAL
 
 
