@@ -27,6 +27,10 @@ class KernelLaw(Protocol):
         ...
 
 
+# Variants of products and what goes with them: a convolution, one that Winograd's algorithm can do, what only tensor cores need.
+CONVOLUTION, WINOGRAD, TENSOR_CORES = "convolution", "winograd", "tensor_cores"
+
+
 class Kernel(NamedTuple):
     """One kernel signature.
 
@@ -38,7 +42,7 @@ class Kernel(NamedTuple):
         n_launch: kernels started, each time.
         count: how often it runs; a share where only some of the layers run it (recomputation by layer).
         flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
-        variant: attention only: which of `software.FLASH_ATTENTION` it is.
+        variant: of attention: which of `software.FLASH_ATTENTION` it is; of others: `CONVOLUTION`, `WINOGRAD`, `TENSOR_CORES`.
         host_share: host time of starting one of its kernels, over that of a kernel on the lists of `cost/presets`.
         law: its seconds, where they do not follow from its sizes; the class still says how it varies.
         dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).

@@ -40,7 +40,7 @@ class DLRMSizes:
             through a cross network).
         top: widths of the layers over what the interaction gives; the last is 1 per prediction.
         dcn: of interaction dcn.
-        optimizer: of the tables: one of `traffic.OPTIMIZERS`; dense layers have their own, as the plan has it.
+        optimizer: one of `traffic.OPTIMIZERS`; dense layers have Adagrad where it is not sgd.
         source: where the sizes are published.
     """
 
