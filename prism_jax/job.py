@@ -74,7 +74,7 @@ class Job(ByContent):
             return ()
 
         def efficiency_of(software: Software) -> Efficiency:
-            return calibration.efficiency(CalibrationKey.of(self.cluster.device, self.framework, software))
+            return calibration.efficiency(CalibrationKey.of(self.cluster.device, self.framework, software, self.model))
 
         return open_fields(
             self.model, self.cluster, self.plan, self.open_software, self.framework, efficiency_of, self.open_plan

@@ -14,6 +14,8 @@ from prism_jax.schedule import make_schedule
 
 # devices, tokens per step, billion parameters; sources in the files
 SIZES = {
+    "t5_11b_256": (256, 2048 * 512, 11.3),
+    "bert_large_1024": (1024, 8192 * 512, 0.336),
     "deepseek_v3_2048": (2048, 15360 * 4096, 671),
     "gpt3_175b_1024": (1024, 1536 * 2048, 175),
     "llama2_7b_fsdp_64": (64, 128 * 4096, 6.7),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from prism_jax.io.job.reference.fields import job_fields
+from prism_jax.io.job.reference.fields import fields_of_kind, job_fields
 from prism_jax.io.job.reference.page import page
+from prism_jax.workload.kinds import KINDS, TRANSFORMER
 from tests.conftest import ROOT
 
 
@@ -19,3 +20,10 @@ def test_every_field_has_a_row():
 def _place(field):
     order = ["model", "cluster", "plan", "software", "variability"]
     return 0 if len(field.path) == 1 else 1 + order.index(field.path[0])
+
+
+def test_fields_of_every_kind_of_model_are_explained():
+    for kind in KINDS:
+        fields = fields_of_kind(kind)
+        assert all(field.about for field in fields), [field.name for field in fields if not field.about]
+        assert kind is TRANSFORMER or f"kind: {kind.name}, ..." in page()

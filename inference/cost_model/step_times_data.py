@@ -29,8 +29,8 @@ class StepTimesData(StepSurrogate):
         weight: how many independent rows it counts for, at most one.
         open_mean, open_sd: of the logarithm of the step over the one that the row's assumptions give; see `open_fields`.
         has_experts: 1 where the model has experts.
-        all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, site: [row] index
-            into `names` of that level; one past the last name where the row has none.
+        all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, workload, site:
+            [row] index into `names` of that level; one past the last name where the row has none.
         names: level -> names of its members.
     """
 
@@ -51,6 +51,7 @@ class StepTimesData(StepSurrogate):
     compile: Index
     graphs: Index
     tuning: Index
+    workload: Index
     site: Index
     names: Mapping[str, tuple[str, ...]]
 

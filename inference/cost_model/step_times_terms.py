@@ -89,6 +89,19 @@ _OF_SOFTWARE = (  # how far kernels are from what their bytes, launches and spee
     Assumed("overlap_window", Level.TUNING, 0.15),
     Assumed("step_s", Level.TUNING, 0.25),
 )
+_OF_WORKLOADS = (  # how far kernels of models that are not transformers are from the laws of those of transformers
+    Assumed("gemm", Level.WORKLOAD, 0.25),  # convolutions run as other products, small layers as none that was measured
+    Assumed("attention", Level.WORKLOAD, 0.15),
+    Assumed("memory", Level.WORKLOAD, 0.25),
+    Assumed("host", Level.WORKLOAD, 0.40),
+    Assumed("scale_up", Level.WORKLOAD, 0.20),
+    Assumed("network", Level.WORKLOAD, 0.20),
+    Assumed("network_call_s", Level.WORKLOAD, 0.7),
+    Assumed("overlap_window", Level.WORKLOAD, 0.5),
+    Assumed("optimizer", Level.WORKLOAD, 0.30),
+    Assumed("step_s", Level.WORKLOAD, 1.0),
+    Assumed("network_step_s", Level.WORKLOAD, 1.5),
+)
 TERMS = (
     *(
         Assumed(knob, level, sd, _UNMEASURED.get((knob, level), 0.0))
@@ -97,6 +110,7 @@ TERMS = (
         if sd > 0.0
     ),
     *_OF_SOFTWARE,
+    *_OF_WORKLOADS,
 )
 # Graphs leave the host nothing to do between micro-batches; of a step, the loader and what is logged remain.
 SHIFT = {

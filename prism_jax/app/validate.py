@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..plot.figure import Figure
     from ..validation import Validation
 
-WAYS = ("source", "gpu", "model", "framework")
+WAYS = ("source", "gpu", "model", "framework", "scale")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def run_steps_validation(
     Args:
         files: JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job; scored and, where
             groups are left out, fitted together.
-        leave_out: "source", "gpu", "model" or "framework": predict every such group by a calibration fitted to the other rows.
+        leave_out: "source", "gpu", "model", "framework" or "scale" (number of devices): predict every such group by a
+            calibration fitted to the other rows.
         fit: a file of `prism-jax calibrate` to predict with instead of the shipped calibration.
         deterministic: leave variability out of the prediction.
         seed: same seed, same answer.

@@ -45,7 +45,7 @@ def model_factors(
     Raises:
         SpecError: no constants for the device.
     """
-    setting = CalibrationKey.of(cluster.device, framework, plan.software)
+    setting = CalibrationKey.of(cluster.device, framework, plan.software, model)
     one = stack([surrogate_of(model, cluster, plan, calibration.constants(setting.generation))])
     of_tables = table_factors(model, cluster, [plan], one, calibration, setting)[:, 0]
     return outline_factors(one, setting, model.has_experts, calibration, seed, open_fields) * of_tables

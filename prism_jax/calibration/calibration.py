@@ -136,7 +136,7 @@ class Calibration(ByContent):
             SpecError: no constants for the device.
             PlanError: `layer_split` does not fit.
         """
-        eff = self.efficiency(CalibrationKey.of(cluster.device, framework, plan.software))
+        eff = self.efficiency(CalibrationKey.of(cluster.device, framework, plan.software, model))
         if self.nearby is None:
             return eff
         carried = self.nearby.log_residual(

@@ -63,7 +63,7 @@ def case_of(
         SpecError: no constants for the device.
         PlanError: `layer_split` does not fit.
     """
-    setting = CalibrationKey.of(cluster.device, framework, plan.software)
+    setting = CalibrationKey.of(cluster.device, framework, plan.software, model)
     one = surrogate_of(model, cluster, plan, calibration.constants(setting.generation))
     tables = None
     if calibration.measured is not None:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from ..framework import Framework, framework_of, style_of
 from ..software.choices import Software
 from ..system.hardware import Device
+from ..workload.base import Workload
+from ..workload.kinds import TRANSFORMER, kind_of
 
 
 class Level(StrEnum):
@@ -24,14 +26,22 @@ class Level(StrEnum):
     COMPILE = "compile"
     GRAPHS = "cuda graphs"
     TUNING = "tuning"
+    WORKLOAD = "workload"
 
 
 LEVELS = tuple(Level)
-USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS)  # a job without a member does not use it: nothing deviates
+# A job without a member does not use it: nothing deviates.
+USED_OR_NOT = (Level.NORM, Level.COMPILE, Level.GRAPHS, Level.WORKLOAD)
 NOTHING_STATED = Software()
 # What tables measured on the hardware replace: how it differs from presets, and how its kernels do.
 OF_HARDWARE = (Level.GENERATION, Level.DEVICE, Level.GENERATION_STYLE, Level.ATTENTION)
 UNLIKE_DEVICES = ("tpu",)  # generations whose name stands for a line of different chips; elsewhere devices share one
+
+
+def workload_of(model: Workload) -> str:
+    """What the calibration calls a kind of model: empty for transformers, "other" for one that job files do not know."""
+    kind = kind_of(model)
+    return "" if kind is TRANSFORMER else kind.name if kind else "other"
 
 
 class CalibrationKey(NamedTuple):
@@ -44,6 +54,7 @@ class CalibrationKey(NamedTuple):
         style: of the framework; None: as the framework of that name has it.
         software: which kernels run.
         likeness_sd: of a device that is only like the known one named `device`: log standard deviation of its step times.
+        workload: kind of model; empty for transformers, which all other levels speak of.
     """
 
     generation: str
@@ -52,16 +63,25 @@ class CalibrationKey(NamedTuple):
     style: str | None = None
     software: Software = Software()
     likeness_sd: float = 0.0
+    workload: str = ""
 
     @classmethod
-    def of(cls, device: Device, framework: str | Framework = "", software: Software = NOTHING_STATED) -> CalibrationKey:
-        """The setting of a device, a framework and what is known of its kernels; an empty framework is an unknown one.
+    def of(
+        cls,
+        device: Device,
+        framework: str | Framework = "",
+        software: Software = NOTHING_STATED,
+        model: Workload | None = None,
+    ) -> CalibrationKey:
+        """The setting of a device, a framework, what is known of its kernels, and a model; an empty framework is an unknown one.
 
         Raises:
             SpecError: no framework has that name.
         """
         own = framework_of(framework)
-        return cls(device.generation, own.name, device.like or device.name, own.style, software, device.likeness_sd)
+        of_device = device.like or device.name
+        workload = "" if model is None else workload_of(model)
+        return cls(device.generation, own.name, of_device, own.style, software, device.likeness_sd, workload)
 
     def members(self) -> dict[str, str]:
         """The member of every level that it belongs to; empty where that is not known, or where a level has no members.
@@ -73,7 +93,7 @@ class CalibrationKey(NamedTuple):
         both = f"{self.generation} {style}" if style else ""
         device = self.device if self.generation in UNLIKE_DEVICES else ""
         named = ("all", self.generation, device, style, both, self.framework)
-        return dict(zip(LEVELS, (*named, *self._features()), strict=True))
+        return dict(zip(LEVELS, (*named, *self._features(), self.workload), strict=True))
 
     def _features(self) -> tuple[str, ...]:
         """Members of the levels of the software: kernels are a matter of the generation, too."""

@@ -19,7 +19,7 @@ from .._typing import Floats
 from ..job import Job
 from ..objective import Objective, PlanObjective, plan_objective
 from ..progress import Progress, part_of, silent
-from .batches import mean_and_error
+from ..result.batches import mean_and_error
 from .draws import N_SHARED, Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of

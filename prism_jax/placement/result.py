@@ -9,30 +9,14 @@ import numpy as np
 from jaxtyping import Float
 
 from ..objective import OBJECTIVES, PlanObjective
+from ..result.batches import Gain as Gain, mean_and_error, paired_gain
 from ..result.html_table import html_table
-from .batches import fresh_interval, mean_and_error
 from .splits.splits import Splits
 
 OPTIMISED, AS_GIVEN = "optimised", "as_given"
 EVEN_SPLITS, SPLITS = "even_splits", "splits"
 REPORTED = ("p50", "p95", "p99", "cvar95")  # objectives that are reported whatever was minimised
 BASELINES = (AS_GIVEN, "random_best_of_1000", "sorted", "annealed")
-
-
-@dataclass(frozen=True)
-class Gain:
-    """By how much the objective falls, in its unit.
-
-    Attributes:
-        value_s: on these draws.
-        error_s: its standard error.
-        low_s, high_s: between which 90 % of estimates from as many fresh draws fall.
-    """
-
-    value_s: float
-    error_s: float
-    low_s: float
-    high_s: float
 
 
 @dataclass(frozen=True)
@@ -89,9 +73,7 @@ class PlacementResult:
 
     def gain_over(self, method: str, chosen: str = OPTIMISED) -> Gain:
         """What the choice is worth against `method`, from paired steps."""
-        fall = self.objective.of(self.batches_s[method]) - self.objective.of(self.batches_s[chosen])
-        value, error = mean_and_error(fall)
-        return Gain(value, error, *fresh_interval(value, error, len(fall)))
+        return paired_gain(self.objective.of(self.batches_s[method]), self.objective.of(self.batches_s[chosen]))
 
     @property
     def gain(self) -> Gain:

@@ -89,7 +89,7 @@ def efficiency_of_plans(job: Job) -> Efficiency:
     Raises:
         SpecError: no constants for the device.
     """
-    setting = CalibrationKey.of(job.cluster.device, job.framework, job.plan.software)
+    setting = CalibrationKey.of(job.cluster.device, job.framework, job.plan.software, job.model)
     return job.at_mean_of_open(job.effective_calibration.efficiency(setting))
 
 

@@ -41,7 +41,8 @@ class CostedJob:
     @property
     def setting(self) -> CalibrationKey:
         """What its calibration depends on."""
-        return CalibrationKey.of(self.job.cluster.device, self.job.framework, self.job.plan.software)
+        job = self.job
+        return CalibrationKey.of(job.cluster.device, job.framework, job.plan.software, job.model)
 
 
 def job_of_row(row: MeasuredRow, calibration: Calibration | None = None, *, deterministic: bool = False) -> Job:

@@ -1,4 +1,4 @@
-"""Groups of rows that are left out together: a source, a device, a model, a framework."""
+"""Groups of rows that are left out together: a source, a device, a model, a framework, a number of devices."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ GROUPS: dict[str, Callable[[MeasuredRow], str]] = {
     "gpu": lambda row: row.job[1].device.name,
     "model": lambda row: row.job[0].name,
     "framework": lambda row: row.framework or "not stated",
+    "scale": lambda row: f"{row.job[2].n_devices} devices",
 }
 
 

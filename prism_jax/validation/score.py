@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ class Validation:
     """Outcome of all rows.
 
     Attributes:
-        overall, by_source, sources: over rows without a known defect.
+        overall, by_source, by_model, sources: over rows without a known defect; rows without a prediction have no model.
         overall_with_defects: over all rows that have a prediction.
         overall_baseline: over the rows of `overall`, what the other groups' typical utilisation says; None where no group was
             left out.
@@ -67,6 +67,7 @@ class Validation:
     overall_with_defects: Score
     overall_baseline: Score | None
     by_source: dict[str, Score]
+    by_model: dict[str, Score]
     sources: SourceScore
     rows: tuple[RowResult, ...]
 
@@ -74,16 +75,24 @@ class Validation:
 def validation_of(rows: Sequence[RowResult]) -> Validation:
     """The outcome that these rows amount to."""
     has_baseline = any(row.baseline_error is not None for row in rows)
-    sources = dict.fromkeys(row.source for row in rows)
-    by_source = {name: score(row for row in rows if row.source == name) for name in sources}
+    by_source = _scores(rows, lambda row: row.source)
     return Validation(
         overall=score(rows),
         overall_with_defects=score(rows, with_defects=True),
         overall_baseline=score(rows, baseline=True) if has_baseline else None,
         by_source=by_source,
+        by_model=_scores([row for row in rows if row.model], lambda row: row.model),
         sources=source_score(by_source.values()),
         rows=tuple(rows),
     )
+
+
+def _scores(rows: Sequence[RowResult], name_of: Callable[[RowResult], str]) -> dict[str, Score]:
+    """Figures over the rows of every name, in the order in which names appear."""
+    groups: dict[str, list[RowResult]] = {}
+    for row in rows:
+        groups.setdefault(name_of(row), []).append(row)
+    return {name: score(own) for name, own in groups.items()}
 
 
 def source_score(scores: Iterable[Score]) -> SourceScore:

@@ -7,12 +7,14 @@ the calibration of the cost model leaves open. Errors are relative: predicted / 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ..calibration.calibration import Calibration
+from ..calibration.key import workload_of
 from ..errors import PrismError
 from ..job import Job
 from ..metrics import mfu
@@ -47,7 +49,7 @@ def validate_steps(
         rows: measured rows.
         calibration_of: the calibration a supported row is predicted with; None is the shipped one. A `PrismError` of it makes
             the row unsupported.
-        left_out: by what rows were grouped when the calibrations were fitted without them: source, gpu, model, or nothing.
+        left_out: by what rows were grouped when the calibrations were fitted without them: a key of `groups.GROUPS`, or nothing.
         deterministic_only: leave variability out, so that the share of waiting for the slowest shows.
         seed: of the predictions.
         progress: called with the share of the work that is done.
@@ -65,12 +67,21 @@ def validate_steps(
             found.append(_result(row, one, outcome, left_out, deterministic_only))
         else:
             found.append(_refused(row, str(outcome)))
-    if left_out:
-        kinds = [
-            "" if one.error is None else row.job[1].device.generation for one, row in zip(found, rows, strict=True)
-        ]
-        found = with_baseline(found, kinds)
-    return validation_of(found)
+    return validation_of(_with_baselines(found, rows) if left_out else found)
+
+
+def _with_baselines(found: Sequence[RowResult], rows: Sequence[MeasuredRow]) -> list[RowResult]:
+    """Results with the trivial prediction beside them: typical is what models of the same kind reach."""
+    done = list(found)
+    by_kind: dict[str, list[int]] = defaultdict(list)
+    for index, (one, row) in enumerate(zip(found, rows, strict=True)):
+        if one.error is not None:
+            by_kind[workload_of(row.job[0])].append(index)
+    for members in by_kind.values():
+        own = with_baseline([found[i] for i in members], [rows[i].job[1].device.generation for i in members])
+        for index, one in zip(members, own, strict=True):
+            done[index] = one
+    return done
 
 
 class _Prediction(NamedTuple):

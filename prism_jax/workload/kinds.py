@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from .._core.registry import Registry
 from .base import Workload
+from .cnn.presets import PRESETS as CNNS, WORDS as CNN_WORDS
+from .cnn.spec import CnnSpec
+from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
+from .encoder.spec import EncoderSpec
+from .encoder_decoder.presets import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS
+from .encoder_decoder.spec import EncoderDecoderSpec
 from .transformer.spec import TransformerSpec
 
 
@@ -18,16 +25,34 @@ class WorkloadKind:
         spec: frozen dataclass that is a `Workload`; the fields of the section are its fields.
         about: what it is, in a line.
         presets: models that a job file may name.
+        words: what those of its fields are that transformers do not have, for the page of job fields.
     """
 
     name: str
     spec: type
     about: str
     presets: tuple[Workload, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transformer: dense, GQA, MLA, MoE")
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER,))
+ENCODER = WorkloadKind(
+    "encoder", EncoderSpec, "encoder of text with a masked-token loss: BERT, RoBERTa", ENCODERS, words=ENCODER_WORDS
+)
+ENCODER_DECODER = WorkloadKind(
+    "encoder_decoder",
+    EncoderDecoderSpec,
+    "encoder-decoder of text with cross attention: T5",
+    ENCODER_DECODERS,
+    words=ENCODER_DECODER_WORDS,
+)
+CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
+KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, CNN))
+
+
+def kind_of(model: Workload) -> WorkloadKind | None:
+    """The kind of a model; None where its class is no kind that job files know."""
+    return next((kind for kind in KINDS if type(model) is kind.spec), None)
 
 
 def preset_of_kinds(name: str) -> Workload | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prism_jax._core.content import content_hash
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
-from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.key import CalibrationKey, workload_of
 from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
 from prism_jax.errors import DataError
 from prism_jax.framework import FRAMEWORKS, Framework
@@ -64,11 +64,12 @@ def site_runs(
         progress: called with the share that is done.
 
     Raises:
-        DataError: no runs, or runs of two device generations or two frameworks.
+        DataError: no runs, or runs of two device generations, frameworks or kinds of model.
     """
     if not runs:
         raise DataError("no runs to calibrate with. Give at least one measured step; three to five tell much.")
     generation = _only(runs, lambda run: run.job.cluster.device.generation, "device generations")
+    _only(runs, lambda run: workload_of(run.job.model) or "transformer", "kinds of model")
     devices = {run.job.cluster.device.name for run in runs}
     software = _framework(runs, framework)
     own = software if isinstance(software, str) else software.name
@@ -76,7 +77,9 @@ def site_runs(
     of_site = replace(calibration, site=np.zeros(calibration.n_draw)) if calibration.site is None else calibration
     told = [replace(run.job, framework=software, calibration=of_site) for run in runs]
     device = devices.pop() if len(devices) == 1 else ""
-    setting = CalibrationKey(generation, own, device, software=told[0].plan.software)
+    setting = CalibrationKey(
+        generation, own, device, software=told[0].plan.software, workload=workload_of(told[0].model)
+    )
     jobs = [costed(job) for job in told]
     outlines = stack([one.outline for one in jobs])
     if left_out is None:

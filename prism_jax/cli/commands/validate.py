@@ -29,7 +29,7 @@ LeaveOut = Annotated[
     str | None,
     typer.Option(
         "--leave-out",
-        metavar="source|gpu|model|framework",
+        metavar="source|gpu|model|framework|scale",
         help="Score blindly: predict the rows of every such group by a calibration fitted to the other rows.",
     ),
 ]

@@ -26,6 +26,8 @@ from ...plan.state_dtypes import STATE_DTYPE_VALUES
 from ...schedule import SCHEDULES
 from ...software.choices import SOFTWARE_VALUES, Software
 from ...system.hardware import Device, Tier
+from ...workload.cnn.architectures import ARCHITECTURES
+from ...workload.encoder_decoder.spec import DECODER_POSITIONS
 from ...workload.transformer.adapter_spec import KINDS as ADAPTER_KINDS, QUANTISED_BYTES, TARGETS
 from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
 from ...workload.transformer.window import REACHES
@@ -157,6 +159,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "qk_norm_weight": one_of(QK_NORM_WEIGHTS),
         "source": str,
     },
+    "EncoderSpec": {"norm": one_of(NORMS), "position": one_of(POSITIONS), "source": str},
+    "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
+    "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},

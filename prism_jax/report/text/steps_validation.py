@@ -9,6 +9,7 @@ from ..table import Table
 from ..types.validation import RowFacts, ScoreFacts, SourcesFacts, StepsValidationReport
 
 WORST_ROWS = 40
+FEW_MODELS = 12
 NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
 FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %")
 
@@ -29,9 +30,17 @@ def tables(report: StepsValidationReport) -> list[Table]:
         *_unsupported(report.rows),
         *_assumed(report.rows),
         Table("by source", ("source", *FIGURES), [_score(*group) for group in by_source]),
+        *_models(report),
         Table("overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
         _sources(report.sources),
     ]
+
+
+def _models(report: StepsValidationReport) -> list[Table]:
+    """Scores by model where they are few enough to read."""
+    if not 1 < len(report.by_model) <= FEW_MODELS:
+        return []
+    return [Table("by model", ("model", *FIGURES), [_score(*group) for group in sorted(report.by_model.items())])]
 
 
 def _sources(found: SourcesFacts) -> Table:

@@ -107,7 +107,7 @@ class StepsValidationReport(Report):
     """Predicted against measured step times.
 
     Attributes:
-        overall, by_source, sources: over rows without a known defect.
+        overall, by_source, by_model, sources: over rows without a known defect; rows without a prediction have no model.
         overall_with_defects: over all rows that have a prediction.
         overall_baseline: what the other groups' typical utilisation says; None where no group was left out.
         rows: in the order of the table.
@@ -119,6 +119,7 @@ class StepsValidationReport(Report):
     overall_with_defects: ScoreFacts
     overall_baseline: ScoreFacts | None
     by_source: Mapping[str, ScoreFacts]
+    by_model: Mapping[str, ScoreFacts]
     sources: SourcesFacts
     rows: tuple[RowFacts, ...]
     record: Annotated[RunRecord, INLINE]

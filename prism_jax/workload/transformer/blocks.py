@@ -6,6 +6,7 @@ occurs is a kind of block of its own (`moe_layer`, `sliding_dense_layer`), and t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -14,7 +15,7 @@ from ...framework.memory_options import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ...plan.recomputation import layers_per_checkpoint
 from ..base import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
-from ..kernels import KernelTable
+from ..kernels import Kernel, KernelTable
 from .adapter_spec import QUANTISED_BYTES
 from .adapters.ops import product_of, without_unneeded_gradients
 from .adapters.targets import adapter_params
@@ -183,9 +184,26 @@ class LayerBlock:
     @property
     def kernels(self) -> KernelTable:
         """Kernels of the layer; what is recomputed runs again in B."""
-        ops, again, layers = layer_ops(self.model, self.plan, self.layer), self._again, self._recomputing
+        ops = layer_ops(self.model, self.plan, self.layer) + KernelTable.of(self.other_ops())
+        again, layers = self._again, self._recomputing
         repeated = ops.repeated_in_backward(lambda name: layers * again.kernel_share(product_of(name)))
         return self._needed(ops) + repeated
+
+    def other_ops(self) -> Sequence[Kernel]:
+        """Kernels of what a layer of this kind has beside attention and MLP."""
+        return ()
+
+    def other_comms(self) -> Sequence[Comm]:
+        """Communication of the same."""
+        return ()
+
+    def other_params(self) -> float:
+        """Parameters of the same, on one device."""
+        return 0.0
+
+    def other_saved(self, rules: MemoryOptions) -> Sequence[SavedTensor]:
+        """Tensors that the same saves."""
+        return ()
 
     def _needed(self, ops: KernelTable) -> KernelTable:
         """Without input gradients that nothing reads; a checkpoint wants that of its input in any case."""
@@ -197,7 +215,7 @@ class LayerBlock:
     @property
     def comms(self) -> list[Comm]:
         """Tensor, context and expert parallel communication; what recomputation repeats of the forward's stands in B again."""
-        comms = layer_comms(self.model, self.plan, self.layer)
+        comms = [*layer_comms(self.model, self.plan, self.layer), *self.other_comms()]
         shares = [self._recomputing * self._again.comm_share(comm) for comm in comms]
         repeated = zip(comms, shares, strict=True)
         return comms + [
@@ -212,7 +230,8 @@ class LayerBlock:
         if self.model.adapters is not None:
             return self._with_adapters()
         own, tp = layer_params(self.model, self.layer), self.plan.tp
-        dense = Parameters(DENSE, (own.attention + own.mlp + own.shared) / tp + own.norms + own.router)
+        sharded = (own.attention + own.mlp + own.shared) / tp
+        dense = Parameters(DENSE, sharded + own.norms + own.router + self.other_params())
         return (dense, Parameters(EXPERT, own.experts / (tp * self.plan.ep))) if self.is_moe else (dense,)
 
     def _with_adapters(self) -> tuple[Parameters, ...]:
@@ -237,7 +256,12 @@ class LayerBlock:
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """What autograd keeps; the layer's input alone under full recomputation."""
-        return layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules)
+        return self._saved(rules, None)
+
+    def _saved(self, rules: MemoryOptions, again: Again | None) -> tuple[SavedTensor, ...]:
+        return layer_saved_tensors(
+            self.model, self.plan, is_moe=self.is_moe, options=rules, again=again, beside=self.other_saved(rules)
+        )
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:
         """Nothing beside what is saved."""
@@ -255,10 +279,7 @@ class LayerBlock:
         """What recomputation brings back, one checkpoint at a time."""
         if self.plan.recompute == "none":
             return 0.0
-        whole = total_bytes(
-            layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=NOTHING)
-        )
-        left = layer_saved_tensors(self.model, self.plan, is_moe=self.is_moe, options=rules, again=self._again)
+        whole, left = total_bytes(self._saved(rules, NOTHING)), self._saved(rules, self._again)
         n_layer = layers_per_checkpoint(self.plan)
         return max(0.0, n_layer * whole - total_bytes(left))
 

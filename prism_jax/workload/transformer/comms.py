@@ -82,6 +82,11 @@ def _tensor_parallel(model: TransformerSizes, plan: ParallelPlan, n_block: float
     return [comm._replace(count=n_block) for comm in comms]
 
 
+def cross_comms(model: TransformerSizes, plan: ParallelPlan, memory: ParallelPlan) -> list[Comm]:
+    """Attention to another sequence, whose length `memory` has: one tensor-parallel block more, keys and values of all ranks."""
+    return _tensor_parallel(model, plan, 1.0) + _context_parallel(model, memory)
+
+
 def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
     """Keys and values go once around the ring, with their gradients on the way back, under the attention of the part at hand."""
     if plan.cp == 1:

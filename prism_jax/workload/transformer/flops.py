@@ -16,7 +16,6 @@ from ...plan.recomputation import recomputed_modules, share_of_layers
 from .adapters.targets import is_on_experts, targets_of
 from .params import attention_out_params, attention_qkv_params
 from .sizes import TransformerSizes
-from .window import mean_keys
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool, layer: int)
         A token attends to `seq_len` keys, causal to (seq_len + 1) / 2 on average, in a window to fewer; each costs 2 FLOPs per
         head and dimension of the query-key product and of the value product. Megatron's papers count causal = False.
     """
-    keys = mean_keys(seq_len, spec.window, layer) if causal else seq_len
+    keys = spec.mean_keys(seq_len, layer) if causal else seq_len
     return 2.0 * keys * spec.n_heads * (spec.qk_head_dim + spec.v_head_dim)
 
 

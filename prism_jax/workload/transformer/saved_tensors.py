@@ -9,6 +9,7 @@ term and keeps one fp32 log-sum-exp per row instead. Gated MLP, GQA, MLA and MoE
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...framework.memory_options import MEGATRON, MemoryOptions
@@ -48,16 +49,16 @@ def _head_dim(model: TransformerSizes) -> int:
     return model.head_dim or model.hidden // model.n_heads
 
 
-def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
+def _attention_core(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, keys: float) -> list[SavedTensor]:
     """Scores of unfused attention (5 a s^2 b bytes with dropout), or the log-sum-exp of FlashAttention."""
     rows = lay.tokens * model.n_heads / lay.tp
     if plan.is_flash:
         return [SavedTensor("attention log-sum-exp", _FP32_BYTES * rows)]
-    scores = lay.element_bytes * rows * plan.seq_len
+    scores = lay.element_bytes * rows * keys
     saved = [SavedTensor("softmax output", scores)]
     if lay.dropout:
         saved += [
-            SavedTensor("softmax dropout mask", rows * plan.seq_len),
+            SavedTensor("softmax dropout mask", rows * keys),
             SavedTensor("softmax dropout output", scores),
         ]
     return saved
@@ -96,7 +97,7 @@ def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> lis
         SavedTensor("attention norm input", hidden),
         SavedTensor("qkv projection input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
         *qkv,
-        *_attention_core(model, plan, lay),
+        *_attention_core(model, plan, lay, plan.seq_len),
     ]
     if lay.dropout:
         saved.append(SavedTensor("attention dropout mask", lay.local_tokens * model.hidden))
@@ -156,12 +157,14 @@ def layer_saved_tensors(
     is_moe: bool = False,
     options: MemoryOptions = MEGATRON,
     again: Again | None = None,
+    beside: Sequence[SavedTensor] = (),
 ) -> tuple[SavedTensor, ...]:
     """The tensors one layer saves per micro-batch on one device, in the mean over the layers of its kind.
 
     Args:
         is_moe: the layer has experts in place of the dense MLP.
         again: what the layer recomputes; None: as the plan says, for the share of the layers that recompute.
+        beside: tensors of what else the layer has.
 
     Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
     """
@@ -170,9 +173,33 @@ def layer_saved_tensors(
     again = recomputed(model, plan, is_moe) if again is None else again
     mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
     tensors = adapted_saved_tensors(model, plan, lay, is_moe, _attention(model, plan, lay) + mlp)
+    tensors = [*tensors, *beside]
     kept = [(tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in tensors]
     kept += [(_added(name, model, plan, lay), share) for name in again.added]
     return tuple(SavedTensor(name, part * size) for (name, size), part in kept if part)
+
+
+def cross_saved_tensors(
+    model: TransformerSizes, plan: ParallelPlan, memory: ParallelPlan, options: MemoryOptions = MEGATRON
+) -> tuple[SavedTensor, ...]:
+    """What attention to another sequence saves beside a layer's own; `memory` is the plan with the length of that sequence.
+
+    Notes:
+        The states that are attended to are the same for all layers, and saved by the stack that made them.
+    """
+    lay, other = _Layout.under(model, plan, options), _Layout.under(model, memory, options)
+    hidden = lay.element_bytes * lay.local_tokens * model.hidden
+    q = lay.element_bytes * lay.tokens * model.q_dim / lay.tp
+    kv = lay.element_bytes * other.tokens * model.qk_head_dim * max(model.kv_heads / lay.tp, 1.0)
+    saved = [
+        SavedTensor("cross norm input", hidden),
+        SavedTensor("cross query projection input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("cross query", q),
+        SavedTensor("cross key and value", 2.0 * kv),
+        *_attention_core(model, plan, lay, memory.seq_len),
+        SavedTensor("cross attention output", q),
+    ]
+    return (*saved, SavedTensor("cross dropout mask", lay.local_tokens * model.hidden)) if lay.dropout else tuple(saved)
 
 
 def _added(name: str, model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> SavedTensor:

@@ -88,6 +88,8 @@ class Shard:
 
 def has_dropout(model: TransformerSizes) -> bool:
     """The GPT recipe (LayerNorm, plain MLP, learned positions) has dropout, Llama-style models do not."""
+    if model.dropout is not None:
+        return model.dropout
     return model.norm == "layer" and not model.gated and model.position == "learned"
 
 

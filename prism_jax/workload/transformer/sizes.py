@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
 from ...errors import SpecError
 from .adapter_spec import AdapterSpec
-from .window import FULL, WindowSpec
+from .window import FULL, WindowSpec, mean_keys
 
 NORMS = ("layer", "rms", "layer_no_bias")
 POSITIONS = ("learned", "rope", "alibi", "none")
@@ -120,6 +120,8 @@ class TransformerSizes:
     attention_sinks: bool = False  # a learned logit per head beside the scores (gpt-oss)
     adapters: AdapterSpec | None = None  # what is trained; None: all parameters
     left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
+    dropout: bool | None = None  # None: as the recipe of such layers has it, see `shard.has_dropout`
+    causal: bool = True  # a token sees those before it; false: all of the sequence (masked diffusion language models)
 
     def __post_init__(self) -> None:
         owner = f"model {self.name}"
@@ -142,6 +144,10 @@ class TransformerSizes:
                 raise SpecError(
                     f"{owner}: {field} = {getattr(self, field)!r} is unknown. Use one of {', '.join(known)}."
                 )
+        if self.window is not None and not self.causal:
+            raise SpecError(
+                f"{owner}: causal = False, but windows are modelled for causal attention only. Drop `window`."
+            )
         self._check_moe(owner)
 
     def _check_moe(self, owner: str) -> None:
@@ -238,6 +244,10 @@ class TransformerSizes:
     def is_moe_layer(self, layer: int) -> bool:
         """Whether layer `layer` (0 is nearest to the embedding) has experts."""
         return self.moe is not None and self.moe.is_in_layer(layer)
+
+    def mean_keys(self, seq_len: int, layer: int) -> float:
+        """Keys that a query of layer `layer` sees, averaged over a sequence of `seq_len` tokens."""
+        return mean_keys(seq_len, self.window, layer) if self.causal else float(seq_len)
 
     def reach(self, layer: int) -> str:
         """What layer `layer` attends to: full | sliding | chunked."""

@@ -55,8 +55,7 @@ class TransformerSpec(TransformerSizes):
 
         Optional in a `Workload`: one without it leaves all choices to the software.
         """
-        rotary = {} if self.position == "rope" else {"rope": FUSED}
-        return rotary | ({} if self.norm == "rms" else {"norm": FUSED})
+        return sure_software(self)
 
     @property
     def has_experts(self) -> bool:
@@ -90,7 +89,7 @@ class TransformerSpec(TransformerSizes):
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """FLOPs of a step on all devices, see `model_flops_per_token`; unfused attention computes the whole square of scores."""
-        causal = plan.is_flash
+        causal = plan.is_flash  # means nothing where all tokens see all others
         per_token = self.model_flops_per_token(plan.seq_len, causal)
         again = flops.recomputed_flops_per_token(self, plan, causal) if recomputed else 0.0
         return float(self.units_per_step(plan)) * (per_token + again)
@@ -213,6 +212,12 @@ class TransformerSpec(TransformerSizes):
         """
         matrices = self.n_params_active() - self.embedding_params() - self.head_params()
         return 6.0 * (matrices + self.vocab * self.hidden)
+
+
+def sure_software(sizes: TransformerSizes) -> dict[str, str]:
+    """Choices that layers of these sizes leave no room for."""
+    rotary = {} if sizes.position == "rope" else {"rope": FUSED}
+    return rotary | ({} if sizes.norm == "rms" else {"norm": FUSED})
 
 
 @lru_cache(maxsize=1024)

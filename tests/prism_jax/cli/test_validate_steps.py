@@ -93,7 +93,7 @@ def test_rows_that_shaped_the_calibration_are_no_blind_score(tmp_path: Path, cap
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--leave-out", "souce"), "known are source, gpu, model, framework, did you mean source?"),
+        (("--leave-out", "souce"), "known are source, gpu, model, framework, scale, did you mean source?"),
         (("--leave-out", "source", "--fit", "x.npz"), "Give one of them"),
         (("--plot", "x.txt"), "the name must end in .png"),
         (("--fit", "absent.npz"), "no such file"),

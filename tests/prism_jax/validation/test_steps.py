@@ -129,4 +129,4 @@ def test_groups_and_the_baseline_appear_where_groups_are_left_out():
     assert outcome.overall_baseline is not None
     assert outcome.overall_baseline.n == len(FEW)
     assert outcome.overall.n_defect == 1
-    assert set(GROUPS) == {"source", "gpu", "model", "framework"}
+    assert set(GROUPS) == {"source", "gpu", "model", "framework", "scale"}

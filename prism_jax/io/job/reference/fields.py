@@ -6,7 +6,7 @@ Names come from the schema and defaults from the dataclasses that the schema is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,6 +16,7 @@ from ....software.choices import Software
 from ....system.hardware import Cluster, Device, Tier
 from ....variability.config import OWN_FIELDS
 from ....variability.tree import PARTS, Stall, Variability
+from ....workload.kinds import WorkloadKind
 from ....workload.transformer.spec import TransformerSpec
 from ..cluster_section import DEVICE_FILLED_IN, DEVICE_SOURCES
 from ..load_job import job_sections
@@ -117,6 +118,12 @@ def _model() -> Iterator[JobField]:
         yield _field(("model", name), None, None)
     section = model_section(TransformerSpec, False)
     yield from _of_dataclass(("model",), TransformerSpec, section, {}, MODEL_FILLED_IN)
+
+
+def fields_of_kind(kind: WorkloadKind) -> tuple[JobField, ...]:
+    """Fields of `model: {kind: ...}` for one kind of model; those that transformers have, too, mean the same."""
+    found = _of_dataclass(("model",), kind.spec, model_section(kind.spec, False), {}, MODEL_FILLED_IN)
+    return tuple(replace(one, about=kind.words.get(".".join(one.path[1:]), one.about)) for one in found)
 
 
 def _cluster() -> Iterator[JobField]:

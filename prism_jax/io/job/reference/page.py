@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....variability.config import OWN_FIELDS, section_fields
 from ....variability.families import FAMILIES, family_fields
-from .fields import CLASS, NEEDED, JobField, job_fields
+from ....workload.kinds import KINDS, TRANSFORMER, WorkloadKind
+from .fields import CLASS, NEEDED, JobField, fields_of_kind, job_fields
 
 HEAD = """\
 # The fields of a job file
@@ -46,7 +47,16 @@ def page() -> str:
     classes = [name for name in section_fields() if name not in OWN_FIELDS]
     blocks.append(f"`{CLASS}` is one of {', '.join(f'`{name}`' for name in classes)}, or a kernel class of your own.\n")
     blocks += ["### Families\n", _families()]
+    blocks += [text for kind in KINDS if kind is not TRANSFORMER for text in _kind(kind)]
     return "\n".join(blocks)
+
+
+def _kind(kind: WorkloadKind) -> Iterator[str]:
+    """Heading and table of the models of one kind."""
+    yield f"## `model: {{kind: {kind.name}, ...}}`\n"
+    names = ", ".join(f"`{preset.name}`" for preset in kind.presets)
+    yield f"{kind.about[:1].upper()}{kind.about[1:]}.{f' Presets: {names}.' if names else ''}\n"
+    yield _table(fields_of_kind(kind))
 
 
 def _table(rows: Iterable[JobField]) -> str:

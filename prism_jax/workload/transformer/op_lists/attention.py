@@ -1,9 +1,9 @@
 """Ops of the attention core (scores, softmax, values) on one device: one fused kernel, or the chain it replaced.
 
-Flash: FLOPs of the causal half, or of the window of it that a layer sees; traffic of queries, keys, values and output; the
-backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691). Unfused (Megatron-LM 2021-22):
-two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout with a one-byte mask; every
-pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
+Flash: FLOPs of the causal half, of the window of it that a layer sees, or of the whole square without a mask; traffic of queries,
+keys, values and output; the backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691).
+Unfused (Megatron-LM 2021-22): two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout
+with a one-byte mask; every pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
 Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`.
 """
 
@@ -13,26 +13,33 @@ from ....plan.plan import ParallelPlan
 from ...kernels import Kernel
 from ..shard import Shard, stream
 from ..sizes import TransformerSizes
-from ..window import mean_keys
 
 # What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
 CORE = frozenset({"scores", "softmax", "attention_dropout", "values", "flash"})
 
 
-def attention_core(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int) -> list[Kernel]:
-    """Ops between the projections, for layer `layer` and one micro-batch."""
+def attention_core(
+    model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int, memory: float = 0.0
+) -> list[Kernel]:
+    """Ops between the projections, for layer `layer` and one micro-batch.
+
+    Args:
+        memory: tokens of another sequence whose keys are read (cross attention); 0: the sequence's own.
+    """
     if not plan.is_flash:
-        return _unfused(model, plan, shard)
-    return _flash(model, plan, shard, layer)
+        return _unfused(model, plan, shard, memory or float(plan.seq_len))
+    if memory:
+        return _flash(model, plan, shard, memory, memory)
+    return _flash(model, plan, shard, plan.seq_len, model.mean_keys(plan.seq_len, layer))
 
 
-def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int) -> list[Kernel]:
-    rows, keys = plan.seq_len / plan.cp, plan.seq_len
+def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, keys: float, seen: float) -> list[Kernel]:
+    rows = plan.seq_len / plan.cp
     heads = plan.micro_batch * model.n_heads / shard.tp
     width = model.qk_head_dim + model.v_head_dim
     kv_heads = plan.micro_batch * max(model.kv_heads / shard.tp, 1.0)
     # causal: a query sees (s + 1) / 2 keys on average, in a window fewer; context parallelism splits the area evenly
-    flops = 2.0 * heads * rows * mean_keys(keys, model.window, layer) * width
+    flops = 2.0 * heads * rows * seen * width
     traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
     forward = Kernel("flash", "F", "attention", flops, traffic, 1.0, rows, keys, width / 2, heads, dtype="bf16")
     forward = forward._replace(variant=plan.attention_kernel)
@@ -43,8 +50,8 @@ def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, layer: int
     return [forward, backward]
 
 
-def _unfused(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> list[Kernel]:
-    rows, keys = plan.seq_len / plan.cp, float(plan.seq_len)
+def _unfused(model: TransformerSizes, plan: ParallelPlan, shard: Shard, keys: float) -> list[Kernel]:
+    rows = plan.seq_len / plan.cp
     heads = plan.micro_batch * model.n_heads / shard.tp
     n_score = heads * rows * keys
     element = shard.element_bytes

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .....errors import SpecError
+from .....system.hardware import Device
 from .....workload import catalog
 from .....workload.base import Workload
 
@@ -20,6 +21,7 @@ class Benchmark:
         preset: model that a job file may name.
         seq_len: tokens of a sample; 0: samples are no sequences.
         dtype: that submissions run.
+        has_fp8: whether they run products in 8 bits where the device has tensor cores for a transformer engine.
         software: what submissions have in common.
         framework: that they run on; empty: several.
     """
@@ -28,8 +30,13 @@ class Benchmark:
     preset: str
     seq_len: int = 0
     dtype: str = "fp16"
+    has_fp8: bool = False
     software: dict[str, Any] = field(default_factory=dict)
     framework: str = ""
+
+    def dtype_on(self, device: Device) -> str:
+        """What submissions run on a device."""
+        return "fp8" if self.has_fp8 and device.generation in _TRANSFORMER_ENGINE else self.dtype
 
     @property
     def model(self) -> Workload | None:
@@ -40,13 +47,21 @@ class Benchmark:
             return None
 
 
-# Results of MLPerf Training are tuned by the vendor of the device. HugeCTR and MXNet start whole steps as CUDA graphs (notes of
-# NVIDIA's submissions, rounds 2.0 and 3.0).
-_TUNED = {"tuning": "vendor"}
-_GRAPHS = _TUNED | {"cuda_graphs": "step"}
+# Results of MLPerf Training are tuned by the vendor of the device. NVIDIA's code, which most submitters run, starts steps as
+# CUDA graphs in HugeCTR, MXNet and, of BERT, in PyTorch, which runs in 8 bits from H100 on (README files of its submissions,
+# rounds 2.0 to 3.0).
+_TRANSFORMER_ENGINE = ("hopper", "blackwell")
+_GRAPHS = {"tuning": "vendor", "cuda_graphs": "step"}
+_BERT = _GRAPHS | {
+    "attention": "flash3",
+    "norm": "fused",
+    "activation": "fused",
+    "cross_entropy": "fused",
+}  # apex, cuDNN
 BENCHMARKS = (
-    Benchmark(r"resnet-?50", "resnet-50", software=_GRAPHS),
-    Benchmark(r"bert-large \(mlperf\)", "bert-large-mlperf", 512, software=_TUNED),
+    # MXNet's `BatchNormAddRelu` is one kernel.
+    Benchmark(r"resnet-?50", "resnet-50", software=_GRAPHS | {"norm": "fused"}),
+    Benchmark(r"bert-large \(mlperf\)", "bert-large-mlperf", 512, has_fp8=True, software=_BERT),
     Benchmark(r"dlrm-dcnv2", "dlrm-dcnv2", software=_GRAPHS),
     Benchmark(r"dlrm \(criteo 1tb\)|dlrm mlperf", "dlrm-criteo1tb", software=_GRAPHS),
 )

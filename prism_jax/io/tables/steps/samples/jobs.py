@@ -46,7 +46,7 @@ def plan_of_samples(record: StepRecord, benchmark: Benchmark, cluster: Cluster) 
         global_batch=n_micro_batch * each,
         seq_len=benchmark.seq_len,
         dp=cluster.n_devices,
-        dtype=record.precision or benchmark.dtype,
+        dtype=record.precision or benchmark.dtype_on(cluster.device),
         software=Software(**benchmark.software, date=record.date),
     )
 

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.stats import t as student_t
 
 from .._typing import Floats
 
 CONFIDENCE = 0.9
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much the objective falls, in its unit.
+
+    Attributes:
+        value_s: on these draws.
+        error_s: its standard error.
+        low_s, high_s: between which 90 % of estimates from as many fresh draws fall.
+    """
+
+    value_s: float
+    error_s: float
+    low_s: float
+    high_s: float
 
 
 def mean_and_error(of_batch: Floats) -> tuple[float, float]:
@@ -23,3 +41,9 @@ def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, 
     """Where 90 % of estimates from as many fresh draws fall: both they and this estimate err."""
     half = float(student_t.ppf(0.5 + 0.5 * CONFIDENCE, n_batch - 1)) * np.sqrt(2.0) * error
     return float(estimate - half), float(estimate + half)
+
+
+def paired_gain(before: Floats, after: Floats) -> Gain:
+    """By how much the objective [batch] falls from one method to another, on the same draws."""
+    value, error = mean_and_error(before - after)
+    return Gain(value, error, *fresh_interval(value, error, len(before)))

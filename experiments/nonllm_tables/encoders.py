@@ -1,0 +1,50 @@
+"""Encoders of the tables: BERT of DeepLearningExamples, DLPerf and Sia.
+
+DeepLearningExamples trains BERT-large, on 128 tokens (20 of them predicted) and on 512 (80); its rows of fine-tuning are no jobs.
+DLPerf trains BERT-base on 128 tokens, 20 predicted. Sia fine-tunes BERT-base on SQuAD with 384 tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.nonllm_tables.row import TableRow
+from experiments.nonllm_tables.rule import Made, ModelOf
+from prism_jax.workload.catalog import workload
+from prism_jax.workload.encoder.spec import EncoderSpec
+
+FAMILY = "encoder"
+_PREDICTED = {128: 20, 512: 80}  # `max_predictions_per_seq` of the examples
+_SQUAD_TOKENS = 384
+
+
+def _dle(row: TableRow) -> Made | None:
+    if row.seq_len not in _PREDICTED or "re-training" not in row.task:
+        return None
+    return Made(FAMILY, _predicting("bert-large", row.seq_len), row.seq_len)
+
+
+def _dlperf(row: TableRow) -> Made:
+    return Made(FAMILY, _predicting("bert-base", 128), 128)
+
+
+def _sia(row: TableRow) -> Made:
+    one_token = replace(_encoder("bert-base"), predicted=1.0 / _SQUAD_TOKENS)
+    return Made(FAMILY, one_token, _SQUAD_TOKENS)
+
+
+def _predicting(preset: str, seq_len: int) -> EncoderSpec:
+    return replace(_encoder(preset), predicted=_PREDICTED[seq_len] / seq_len)
+
+
+def _encoder(preset: str) -> EncoderSpec:
+    found = workload(preset)
+    assert isinstance(found, EncoderSpec)
+    return found
+
+
+MODELS = (
+    ModelOf(r"(PyTorch|TensorFlow)/LanguageModeling/BERT$", _dle),
+    ModelOf(r"BERT-base$", _dlperf),
+    ModelOf(r"bert$", _sia),
+)

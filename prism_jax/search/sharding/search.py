@@ -1,0 +1,205 @@
+"""The best assignment that is found: sharders, local search, cuts by columns; then under look-ups that vary.
+
+Candidates come from the noise-free step and from stored draws of the look-ups, the choice from other draws, figures from fresh
+ones: paired, in batches, so that a gain's error is that of a difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from ..._typing import Floats
+from ...errors import DataError
+from ...objective import PlanObjective
+from ...progress import Progress, silent
+from .assignment import Assignment
+from .bound import lower_bound
+from .cuts import cut_further, first_cuts
+from .evaluate import NO_ROOM, loads, steps, values
+from .local_search import descend
+from .lookups import lookup_factors
+from .problem import Cut, ShardingProblem
+from .result import OPTIMISED, OWN, RankLoad, ShardingResult
+from .sharders import SHARDERS
+from .task import ShardingTask
+
+N_RANDOM = 8  # starts of the local search beside the sharders
+N_STORED = 128  # steps that candidates are improved on
+N_CHOICE = 2048  # that choose between them
+N_BATCH, N_FRESH = 8, 1024  # batches of steps that are reported, and steps of each
+MOST_REFINED = 30  # rounds of local search under varying look-ups
+
+
+def shard(
+    problem: ShardingProblem,
+    objective: PlanObjective,
+    *,
+    seed: int,
+    own: Assignment | None = None,
+    progress: Progress = silent,
+) -> ShardingResult:
+    """Searches the assignment with the least objective.
+
+    Args:
+        problem: tables, ranks and what they cost.
+        objective: what is to be small of the step.
+        seed: of everything that is random.
+        own: the job's own assignment, which the result is compared with.
+
+    Raises:
+        DataError: the tables fit nowhere, or no assignment that fits was found.
+    """
+    started = time.perf_counter()
+    rng = np.random.default_rng([seed, 21])
+    cuts = first_cuts(problem)
+    plain = problem.task(cuts)
+    progress(0.05, "sharders")
+    methods = _baselines(plain, cuts, rng)
+    if own is not None:
+        methods[OWN] = own
+    progress(0.15, "local search")
+    found = _searched(problem, plain, methods, rng)
+    if float(_mean(problem, found[0])) >= NO_ROOM:
+        raise DataError(_no_room(problem))
+    if problem.varies:
+        progress(0.5, "look-ups that vary")
+        found = _refined(problem, found, objective, seed, rng)
+    progress(0.8, "fresh draws")
+    candidates = {f"candidate {i}": one for i, one in enumerate(found)} | methods
+    fitting = {name: one for name, one in candidates.items() if float(_mean(problem, one)) < NO_ROOM}
+    best = _chosen(problem, fitting, objective, seed)
+    shown = {OPTIMISED: best} | {name: one for name, one in methods.items() if name in fitting}
+    batches = _fresh(problem, shown, objective, seed)
+    bound = _bound(problem, objective, seed)
+    return ShardingResult(
+        problem,
+        objective,
+        shown,
+        batches,
+        bound,
+        _rank_loads(problem, best),
+        _misfits(methods, fitting),
+        time.perf_counter() - started,
+    )
+
+
+def nominal(samples_s: Floats) -> Floats:
+    """The noise-free step as an objective: a step that always takes the same."""
+    return samples_s.mean(axis=-1)
+
+
+def _baselines(task: ShardingTask, cuts: tuple[Cut, ...], rng: np.random.Generator) -> dict[str, Assignment]:
+    """What every sharder says."""
+    own = {name: SHARDERS.named(name).assign(task, rng) for name in SHARDERS.names}
+    return {name: Assignment(cuts, tuple(int(code) for code in codes)) for name, codes in own.items()}
+
+
+def _mean(problem: ShardingProblem, one: Assignment) -> float:
+    return float(values(problem.task(one.cuts), one.columns, nominal)[0])
+
+
+def _searched(
+    problem: ShardingProblem, plain: ShardingTask, methods: Mapping[str, Assignment], rng: np.random.Generator
+) -> list[Assignment]:
+    """Best noise-free assignments, best first: three without further cuts, and one with."""
+    cuts = methods[SHARDERS.names[0]].cuts
+    columns = [one.columns[:, 0] for one in methods.values() if one.cuts == cuts]
+    columns += [rng.integers(plain.n_ranks, size=len(plain.pieces)) for _ in range(N_RANDOM)]
+    ends = np.stack([start.codes for start in descend(plain, np.stack(columns, axis=1), nominal, rng)], axis=1)
+    ends = np.unique(ends, axis=1)
+    order = np.argsort(values(plain, ends, nominal), kind="stable")[:3]
+    found = [Assignment(cuts, tuple(ends[:, i].tolist())) for i in order]
+    further = cut_further(problem, found[0], nominal, rng)
+    found += [further] if further != found[0] else []
+    own = methods.get(OWN)
+    if own is not None and own.cuts != cuts:
+        found.append(_from(problem, own, rng))
+    return sorted(found, key=lambda one: _mean(problem, one))
+
+
+def _from(problem: ShardingProblem, own: Assignment, rng: np.random.Generator) -> Assignment:
+    """The job's own assignment, improved with its own cuts."""
+    end = descend(problem.task(own.cuts), own.columns, nominal, rng)[0]
+    return Assignment(own.cuts, tuple(end.codes.tolist()))
+
+
+def _refined(
+    problem: ShardingProblem,
+    found: list[Assignment],
+    objective: PlanObjective,
+    seed: int,
+    rng: np.random.Generator,
+) -> list[Assignment]:
+    """The two best and what a local search under stored draws makes of them."""
+    more = []
+    for one in found[:2]:
+        task = _drawn(problem, one.cuts, N_STORED, seed, "search")
+        end = descend(task, one.columns, objective.of, rng, MOST_REFINED, widen=False)[0]
+        more.append(Assignment(one.cuts, tuple(end.codes.tolist())))
+    return [*dict.fromkeys([*more, *found])]
+
+
+def _drawn(problem: ShardingProblem, cuts: tuple[Cut, ...], n_sample: int, seed: int, purpose: str) -> ShardingTask:
+    """The task under draws for that purpose; noise-free with one sample if look-ups do not vary."""
+    if not problem.varies:
+        return problem.task(cuts)
+    names = [table.name for table in problem.tables]
+    return problem.task(cuts, lookup_factors(names, problem.spread, n_sample, seed, purpose))
+
+
+def _chosen(
+    problem: ShardingProblem, candidates: Mapping[str, Assignment], objective: PlanObjective, seed: int
+) -> Assignment:
+    """The best on draws that made none of them."""
+
+    def reached(one: Assignment) -> float:
+        return float(values(_drawn(problem, one.cuts, N_CHOICE, seed, "choice"), one.columns, objective.of)[0])
+
+    return min(candidates.values(), key=reached)
+
+
+def _fresh(
+    problem: ShardingProblem, methods: Mapping[str, Assignment], objective: PlanObjective, seed: int
+) -> dict[str, Float[np.ndarray, "batch step"]]:
+    """Steps of every method on draws that chose nothing."""
+    found: dict[str, list[Floats]] = {name: [] for name in methods}
+    for batch in range(N_BATCH):
+        for name, one in methods.items():
+            task = _drawn(problem, one.cuts, N_FRESH, seed, f"fresh {batch}")
+            found[name].append(steps(task, one.columns)[0])
+    return {name: np.stack(own) for name, own in found.items()}
+
+
+def _bound(problem: ShardingProblem, objective: PlanObjective, seed: int) -> tuple[float, float]:
+    """What no assignment is below: of the noise-free step, and of the objective on the fresh draws."""
+    cuts = problem.even_cuts()
+    free = float(lower_bound([problem.task(own) for own in cuts])[0])
+    drawn = [
+        lower_bound([_drawn(problem, own, N_FRESH, seed, f"fresh {batch}") for own in cuts]) for batch in range(N_BATCH)
+    ]
+    return free, float(np.mean([objective.of(batch) for batch in drawn]))
+
+
+def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, ...]:
+    """Noise-free seconds and bytes of every rank."""
+    found = loads(problem.task(best.cuts), best.columns)
+    seconds = found.seconds_s[0, ..., 0]
+    return tuple(
+        RankLoad(*map(float, (*seconds[rank], found.sent_bytes[0, rank], found.held_bytes[0, rank])))
+        for rank in range(problem.n_ranks)
+    )
+
+
+def _misfits(methods: Mapping[str, Assignment], fitting: Mapping[str, Assignment]) -> tuple[str, ...]:
+    return tuple(name for name in methods if name not in fitting)
+
+
+def _no_room(problem: ShardingProblem) -> str:
+    return (
+        f"tables: no assignment to {problem.n_ranks} GPUs was found in which every GPU has room: "
+        f"{problem.capacity_bytes / 1e9:.4g} GB each are left for tables. Use more GPUs, fewer rows, or let tables be split."
+    )

@@ -1,0 +1,148 @@
+"""ShardingTask: embedding tables, ranks, and what every way to hold a table costs, as plain arrays.
+
+An assignment is one integer per piece of a table. Codes 0 to n - 1 hold the piece whole on that rank, `rows_code` spreads its
+rows over all ranks, `copies_code` puts a copy on every rank (data parallel). A table that is cut by columns is several pieces.
+
+A step is a row of parts, at each of which the ranks wait for the slowest (the look-ups before the forward exchange; the updates
+after the backward one), exchanges of pooled rows, collectives of tables that are held by all, and what does not depend on the
+assignment. The pieces of a rank are one kernel: it takes as long as the resource that is busiest (device memory, cache), and a
+start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ...errors import DataError
+from .exchange import Exchange, Law, free
+
+WHOLE, ROWS, COPIES = 0, 1, 2  # ways to hold a piece, first axis of arrays
+WAYS = ("whole", "rows", "copies")
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What is assigned.
+
+    Attributes:
+        tables: [table] names.
+        table: [piece] index of its table.
+        parts: [piece] number of pieces that its table is cut into.
+        rows, dims, pooling: [piece] rows, columns and mean look-ups per sample.
+    """
+
+    tables: tuple[str, ...]
+    table: Int[np.ndarray, " piece"]
+    parts: Int[np.ndarray, " piece"]
+    rows: Float[np.ndarray, " piece"]
+    dims: Float[np.ndarray, " piece"]
+    pooling: Float[np.ndarray, " piece"]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def of_table(self, table: int) -> Int[np.ndarray, " piece"]:
+        """Pieces of a table."""
+        return np.flatnonzero(self.table == table)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardingTask:
+    """What assignments of pieces to ranks cost.
+
+    Attributes:
+        pieces: what is assigned.
+        n_ranks: ranks, at least 1.
+        seconds_s: [way, part, resource, piece, sample] seconds that a piece keeps a resource busy in a part of the step, on
+            the rank that holds it whole or on every rank where it is held by all. One sample: the noise-free step.
+        held_bytes: [way, piece] memory of a piece, on the rank that holds it or on every rank.
+        sent_bytes: [piece] what the holder of a whole piece sends to each rank in an exchange.
+        joint_bytes: [way, piece] what a piece adds to the collective of its way: rows to the reduce-scatter and all-gather of
+            their sums, copies to the all-reduce of their gradients; 0 where it is whole.
+        allowed: [way, piece] whether a piece may be held that way.
+        capacity_bytes: memory of a rank that is left for tables.
+        exchange: seconds of the exchanges of a step from what every rank sends.
+        joint_laws: (rows, copies) seconds of a step's collectives of that way from the bytes of all its pieces.
+        start_s: [part] seconds that a part takes on top on every rank that has a piece.
+        beside_s: seconds of other work of every exchange that run at the same time, so that an exchange shorter than them is
+            free.
+        fixed_s: what remains of the step, which no assignment changes.
+    """
+
+    pieces: Pieces
+    n_ranks: int
+    seconds_s: Float[np.ndarray, "way part resource piece sample"]
+    held_bytes: Float[np.ndarray, "way piece"]
+    sent_bytes: Float[np.ndarray, " piece"]
+    joint_bytes: Float[np.ndarray, "way piece"]
+    allowed: Bool[np.ndarray, "way piece"]
+    capacity_bytes: float
+    exchange: Exchange
+    joint_laws: tuple[Law, Law] = (free, free)
+    start_s: tuple[float, ...] = (0.0, 0.0)
+    beside_s: tuple[float, ...] = (0.0, 0.0)
+    fixed_s: float = 0.0
+
+    @property
+    def rows_code(self) -> int:
+        """Code of a piece whose rows are spread over all ranks."""
+        return self.n_ranks
+
+    @property
+    def copies_code(self) -> int:
+        """Code of a piece that every rank has a copy of."""
+        return self.n_ranks + 1
+
+    @property
+    def n_samples(self) -> int:
+        """Steps that are drawn."""
+        return self.seconds_s.shape[-1]
+
+    def with_seconds(self, seconds_s: Float[np.ndarray, "way part resource piece sample"]) -> ShardingTask:
+        """The same task under other draws of the look-ups."""
+        return replace(self, seconds_s=seconds_s)
+
+    def codes_of_way(self, codes: Int[np.ndarray, "*cell"]) -> Int[np.ndarray, "*cell"]:
+        """Way of every code."""
+        return np.maximum(codes - (self.n_ranks - 1), 0)
+
+    def refused(self, codes: Int[np.ndarray, "piece candidate"]) -> Int[np.ndarray, " candidate"]:
+        """How often an assignment breaks a rule: a way that is not allowed, two parts of a table on one rank."""
+        way = self.codes_of_way(codes)
+        found = (~self.allowed[way, np.arange(len(codes))[:, None]]).sum(axis=0)
+        for table in np.unique(self.pieces.table[self.pieces.parts > 1]):
+            own = np.sort(codes[self.pieces.of_table(table)], axis=0)
+            found = found + (own[1:] == own[:-1]).sum(axis=0)
+        return found
+
+    def choices(self) -> list[Int[np.ndarray, " choice"]]:
+        """[piece] codes that a piece may have."""
+        codes = np.arange(self.n_ranks + 2)
+        way = self.codes_of_way(codes)
+        return [codes[self.allowed[way, piece]] for piece in range(len(self.pieces))]
+
+    def check(self) -> None:
+        """Whether every piece fits somewhere, and all together.
+
+        Raises:
+            DataError: a piece is larger than what a rank has left for tables, however it is held; or all are larger than what
+                all ranks have left.
+        """
+        held = np.where(self.allowed, self.held_bytes, np.inf)
+        for piece in np.flatnonzero(held.min(axis=0) > self.capacity_bytes):
+            name = self.pieces.tables[self.pieces.table[piece]]
+            raise DataError(
+                f"table {name!r}: its smallest share, {held[:, piece].min() / 1e9:.4g} GB, is more than the "
+                f"{self.capacity_bytes / 1e9:.4g} GB that a GPU has left for tables. Use more GPUs or fewer rows."
+            )
+        least = np.where(
+            self.allowed, self.held_bytes * np.array([1.0, self.n_ranks, self.n_ranks])[:, None], np.inf
+        ).min(axis=0)
+        if least.sum() > self.n_ranks * self.capacity_bytes:
+            raise DataError(
+                f"tables: {least.sum() / 1e9:.4g} GB with the optimizer's state, but {self.n_ranks} GPUs have "
+                f"{self.n_ranks * self.capacity_bytes / 1e9:.4g} GB left for tables. Use more GPUs or fewer rows."
+            )

@@ -1,0 +1,156 @@
+"""CnnSpec: a convolutional network that is trained data parallel, as a workload of blocks counted in samples.
+
+The network is one of `ARCHITECTURES`, at a size of image and a number of classes of one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+from ...bounds import check_bounds
+from ...errors import Problem, SpecError
+from ...kernels import COMPUTE_CLASSES
+from ...plan.plan import ParallelPlan
+from ...plan.precision import QUANTISED
+from ..base import BlockRun, Split
+from .architectures import ARCHITECTURES, Architecture
+from .architectures.base import Writes
+from .blocks import DENSE, CnnBlock
+from .layers import Network, Segment
+
+MOST_PIXELS, MOST_CLASSES = 8192, 100_000_000  # rows of an image; classes
+_RECOMPUTES = ("none", "full")
+
+
+@cache
+def _written(writes: Writes, image_size: int, n_classes: int) -> Network:
+    return writes(image_size, n_classes)
+
+
+@dataclass(frozen=True)
+class CnnSpec:
+    """A convolutional network.
+
+    Attributes:
+        name: in reports.
+        architecture: one of `ARCHITECTURES`.
+        image_size: rows and columns of an image; 0: as the architecture is usually trained.
+        n_classes: of the classifier; 0: the same.
+        channels_last: order of tensors in memory (NHWC), which 16-bit products want; other orders are moved around each of them.
+        source: where it comes from.
+
+    Raises:
+        SpecError: no such architecture, or images that it cannot take.
+    """
+
+    name: str
+    architecture: str
+    image_size: int = 0
+    n_classes: int = 0
+    channels_last: bool = True
+    source: str = ""
+
+    sample_unit: ClassVar[str] = "samples"
+    kernel_classes: ClassVar[tuple[str, ...]] = COMPUTE_CLASSES
+    has_experts: ClassVar[bool] = False
+    # What convolutional networks run where nothing is said: batch norm, sum and activation as kernels of their own.
+    sure_software: ClassVar[dict[str, str]] = {"norm": "eager"}
+
+    def __post_init__(self) -> None:
+        check_bounds(SpecError, f"model {self.name}", MOST_PIXELS, image_size=self.image_size)
+        check_bounds(SpecError, f"model {self.name}", MOST_CLASSES, n_classes=self.n_classes)
+        if self.architecture not in ARCHITECTURES:
+            try:
+                ARCHITECTURES.named(self.architecture)
+            except SpecError as error:
+                raise SpecError.of(Problem("architecture", str(error)), f"model {self.name}") from None
+        try:
+            _ = self.network if self.image_size else None  # at its usual size an architecture is known to work
+        except SpecError as error:
+            raise SpecError.of(Problem("image_size", str(error)), f"model {self.name}") from None
+
+    @property
+    def _base(self) -> Architecture:
+        return ARCHITECTURES.named(self.architecture)
+
+    @property
+    def network(self) -> Network:
+        """Its layers."""
+        base = self._base
+        return _written(base.writes, self.image_size or base.image_size, self.n_classes or base.n_classes)
+
+    @property
+    def layout(self) -> tuple[BlockRun, ...]:
+        """Its blocks, in order."""
+        return tuple(BlockRun(one.name, one.count, one.place) for one in self.network.segments)
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Every rank has all parameters."""
+        return ((DENSE, 1),)
+
+    def block(self, kind: str, plan: ParallelPlan) -> CnnBlock:
+        """One block."""
+        return CnnBlock(self._segment(kind), plan, self.channels_last)
+
+    def _segment(self, kind: str) -> Segment:
+        return next(one for one in self.network.segments if one.name == kind)
+
+    def boundary_bytes(self, plan: ParallelPlan) -> float:
+        """The largest that one block of the body hands on: later ones hand on less."""
+        handed = (one.outputs.elements for one in self.network.segments if one.place != "last")
+        return plan.element_bytes * plan.micro_batch * max(handed, default=0)
+
+    def n_params(self) -> int:
+        """All parameters, exactly."""
+        return self.network.n_params
+
+    def n_params_active(self) -> int:
+        """The same: every sample meets all of them."""
+        return self.n_params()
+
+    def units_per_step(self, plan: ParallelPlan) -> int:
+        """Samples of a step."""
+        return plan.global_batch
+
+    def forward_flops_per_sample(self) -> float:
+        """Multiply-adds times two of convolutions and products."""
+        return self.network.forward_flops
+
+    def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
+        """Of products alone, as FLOPs are usually counted; no gradient of the image."""
+        again = 0.0
+        if recomputed and plan.recompute == "full":
+            body = tuple(one for one in self.network.segments if one.place == "body")
+            again = Network(body).forward_flops
+        return plan.global_batch * (self.network.train_flops + again)
+
+    def deeper(self, n: int) -> CnnSpec:
+        """There is no deeper one of the same name.
+
+        Raises:
+            SpecError: always.
+        """
+        raise SpecError(f"{self.name} has no variant with {n} more blocks")
+
+    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
+        """Copies of the whole network, or stages of it."""
+        return {
+            "tp": Split(1, "columns that can be cut"),
+            "cp": Split(1, "sequence"),
+            "ep": Split(1, "experts"),
+        }
+
+    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
+        """Options that mean nothing to it."""
+        if plan.recompute not in _RECOMPUTES:
+            text = (
+                f"{plan.recompute}, but a convolutional network recomputes whole blocks or nothing. Use full or none."
+            )
+            yield Problem("recompute", text)
+        if plan.dtype in QUANTISED:
+            yield Problem("dtype", f"{plan.dtype}, but convolutions run in 16 bits or fp32. Use bf16, fp16 or fp32.")
+        if plan.seq_len:
+            yield Problem("seq_len", f"{plan.seq_len}, but samples of {self.name} are images. Leave it out.")

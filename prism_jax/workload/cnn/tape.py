@@ -1,0 +1,218 @@
+"""Tape: writes a convolutional network down, layer by layer, as one would call its modules.
+
+    tape = Tape(224)
+    with tape.block("stem", "first"):
+        x = tape.conv_norm_act(tape.image, 64, 7, stride=2)
+
+What the backward pass keeps follows from who reads what: convolutions, norms and products keep their inputs, a ReLU its output
+(in place of its input), and a tensor is kept once. A tensor that is read again adds a sum of gradients.
+
+Source: PyTorch's autograd formulas (`tools/autograd/derivatives.yaml`); sizes as in torch.nn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...errors import SpecError
+from .layers import Layer, Network, Segment, Shape
+
+INDEX_BYTES = 8  # a maximum's place, int64
+IN_PLACE = ("relu", "relu6", "hard_tanh")  # overwrite their input, and need their output alone
+
+
+class Tensor(NamedTuple):
+    """One tensor of the network: `number` tells tensors of one shape apart; 0 is the image."""
+
+    number: int
+    shape: Shape
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+class Tape:
+    """A network as it is written down.
+
+    Args:
+        image_size: rows and columns of a (square) image.
+        channels: of the image.
+    """
+
+    def __init__(self, image_size: int, channels: int = 3) -> None:
+        self.image = Tensor(0, Shape(channels, image_size, image_size))
+        self._n_tensor = 1
+        self._kept: set[int] = set()
+        self._read: set[int] = set()
+        self._segments: list[Segment] = []
+        self._layers: list[Layer] = []
+
+    @contextmanager
+    def block(self, name: str, place: str = "body") -> Iterator[None]:
+        """What is written inside is one block; equal neighbours become one segment."""
+        self._layers = []
+        yield
+        new = Segment(name, place, tuple(self._layers))
+        last = self._segments[-1] if self._segments else None
+        if last is not None and (last.place, last.layers) == (place, new.layers):
+            self._segments[-1] = last._replace(count=last.count + 1)
+        else:
+            self._segments.append(new)
+
+    @property
+    def network(self) -> Network:
+        """All that was written."""
+        return Network(tuple(self._segments))
+
+    def conv(
+        self,
+        x: Tensor,
+        width: int,
+        kernel: int | tuple[int, int] = 3,
+        stride: int = 1,
+        padding: int | tuple[int, int] | None = None,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> Tensor:
+        """A convolution to `width` channels; padding keeps the size at stride 1 if it is not given."""
+        rows, columns = _pair(kernel)
+        pad = ((rows - 1) // 2, (columns - 1) // 2) if padding is None else _pair(padding)
+        shape = Shape(width, *self._swept(x, (rows, columns), stride, pad))
+        weights = width * (x.shape.channels // groups) * rows * columns
+        return self._write(
+            Layer(
+                "conv", x.shape, shape, (rows, columns), stride, groups, weights + width * bias, 1 + bias, x.number > 0
+            ),
+            (x,),
+            keeps=x,
+        )
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Batch norm, or layer norm over channels: a scale and a shift per channel."""
+        return self._write(Layer("norm", x.shape, x.shape, n_params=2 * x.shape.channels, n_tensors=2), (x,), keeps=x)
+
+    def act(self, x: Tensor, name: str = "relu") -> Tensor:
+        """An activation."""
+        done = self._write(Layer("act", x.shape, x.shape), (x,), keeps=None if name in IN_PLACE else x)
+        return self._keep(done) if name in IN_PLACE else done
+
+    def conv_norm_act(
+        self,
+        x: Tensor,
+        width: int,
+        kernel: int | tuple[int, int] = 3,
+        stride: int = 1,
+        padding: int | tuple[int, int] | None = None,
+        groups: int = 1,
+        act: str = "relu",
+    ) -> Tensor:
+        """A convolution, its batch norm and, unless its name is empty, an activation."""
+        done = self.norm(self.conv(x, width, kernel, stride, padding, groups))
+        return self.act(done, act) if act else done
+
+    def pool(
+        self, x: Tensor, kernel: int, stride: int, padding: int = 0, *, kind: str = "max", ceil: bool = False
+    ) -> Tensor:
+        """Maximum or mean over windows."""
+        size = self._swept(x, (kernel, kernel), stride, (padding, padding), ceil)
+        shape = Shape(x.shape.channels, *size)
+        indices = INDEX_BYTES * shape.elements if kind == "max" else 0
+        layer = Layer("pool", x.shape, shape, (kernel, kernel), stride, saved_bytes=indices)
+        return self._write(layer, (x,), keeps=x if kind == "max" else None)
+
+    def pool_to(self, x: Tensor, size: int = 1) -> Tensor:
+        """Mean over as many windows as give `size` rows and columns."""
+        return self._write(Layer("pool", x.shape, Shape(x.shape.channels, size, size)), (x,))
+
+    def flat(self, x: Tensor) -> Tensor:
+        """As a vector; nothing is moved."""
+        return Tensor(x.number, Shape(x.shape.elements))
+
+    def linear(self, x: Tensor, width: int, bias: bool = True) -> Tensor:
+        """A product of every pixel with a matrix."""
+        shape = Shape(width, x.shape.height, x.shape.width)
+        n_params = x.shape.channels * width + width * bias
+        layer = Layer("linear", x.shape, shape, n_params=n_params, n_tensors=1 + bias, has_input_grad=x.number > 0)
+        return self._write(layer, (x,), keeps=x)
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """Sum of two tensors of one shape.
+
+        Raises:
+            SpecError: their shapes differ.
+        """
+        if x.shape != y.shape:
+            raise SpecError(f"tensors of {tuple(x.shape)} and {tuple(y.shape)} cannot be added up")
+        return self._write(Layer("add", x.shape, x.shape), (x, y))
+
+    def concat(self, *parts: Tensor) -> Tensor:
+        """Channels of all parts in one tensor."""
+        first = parts[0].shape
+        shape = first._replace(channels=sum(part.shape.channels for part in parts))
+        return self._write(Layer("concat", shape, shape), parts)
+
+    def part(self, x: Tensor, channels: int) -> Tensor:
+        """Some of its channels; nothing is moved."""
+        return Tensor(x.number, x.shape._replace(channels=channels))
+
+    def scale(self, x: Tensor, gate: Tensor) -> Tensor:
+        """`x` times a gate per channel; both are kept."""
+        self._kept.add(gate.number)
+        return self._write(Layer("scale", x.shape, x.shape), (x, gate), keeps=x)
+
+    def layer_scale(self, x: Tensor) -> Tensor:
+        """`x` times a trained factor per channel."""
+        return self._write(Layer("scale", x.shape, x.shape, n_params=x.shape.channels, n_tensors=1), (x,), keeps=x)
+
+    def move(self, x: Tensor) -> Tensor:
+        """A copy in another order: a shuffle of channels, a change of layout."""
+        return self._write(Layer("move", x.shape, x.shape), (x,))
+
+    def dropout(self, x: Tensor) -> Tensor:
+        """Some elements become zero; a mask of bytes is kept."""
+        return self._write(Layer("dropout", x.shape, x.shape, saved_bytes=x.shape.elements), (x,))
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Cross entropy over its channels."""
+        return self._write(Layer("loss", x.shape, Shape(1)), (x,), keeps=x)
+
+    def _swept(
+        self, x: Tensor, kernel: tuple[int, int], stride: int, padding: tuple[int, int], ceil: bool = False
+    ) -> tuple[int, int]:
+        """Rows and columns of places where a window fits.
+
+        Raises:
+            SpecError: there is none.
+        """
+        given = (x.shape.height, x.shape.width)
+        room = [size + 2 * pad - window for size, pad, window in zip(given, padding, kernel, strict=True)]
+        if min(room) < 0:
+            size = self.image.shape.height
+            raise SpecError(
+                f"image_size = {size} is too small: a window of {kernel[0]} x {kernel[1]} meets {given[0]} x {given[1]}. "
+                "Use larger images."
+            )
+        height, width = ((-(-space // stride) if ceil else space // stride) + 1 for space in room)
+        return height, width
+
+    def _write(self, layer: Layer, reads: tuple[Tensor, ...], keeps: Tensor | None = None) -> Tensor:
+        """Appends a layer after the sums of gradients that its inputs now need."""
+        for x in reads:
+            if x.number in self._read and x.number > 0:
+                self._layers.append(Layer("gradient_sum", x.shape, x.shape))
+            self._read.add(x.number)
+        if keeps is not None and keeps.number not in self._kept:
+            self._kept.add(keeps.number)
+            layer = layer._replace(saved=keeps.shape.elements)
+        self._layers.append(layer)
+        self._n_tensor += 1
+        return Tensor(self._n_tensor - 1, layer.outputs)
+
+    def _keep(self, x: Tensor) -> Tensor:
+        """The last layer keeps its output."""
+        self._kept.add(x.number)
+        self._layers[-1] = self._layers[-1]._replace(saved=x.shape.elements)
+        return x

@@ -1,0 +1,1 @@
+"""Encoders of text: bidirectional attention, and a loss on masked tokens (BERT, RoBERTa)."""

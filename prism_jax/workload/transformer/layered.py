@@ -1,0 +1,43 @@
+"""What workloads of dense transformer layers have in common, whatever their inputs and losses are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import Problem
+from ...kernels import COMPUTE_CLASSES
+from ...plan.plan import ParallelPlan
+from .blocks import DENSE
+from .flops import recomputed_flops_per_token, token_flops
+from .sizes import TransformerSizes
+
+
+class DenseLayers:
+    """Answers of `Workload` that do not depend on what a model reads and predicts."""
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Those that ship with the package."""
+        return COMPUTE_CLASSES
+
+    @property
+    def has_experts(self) -> bool:
+        """All layers are dense."""
+        return False
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Dense parameters only."""
+        return ((DENSE, 1),)
+
+
+def layer_flops(sizes: TransformerSizes, plan: ParallelPlan, *, recomputed: bool) -> float:
+    """FLOPs of one sample of `plan.seq_len` tokens through all layers: forward and backward, and what is computed again."""
+    forward = token_flops(sizes, plan.seq_len, plan.is_flash).layers
+    again = recomputed_flops_per_token(sizes, plan, plan.is_flash) if recomputed else 0.0
+    return plan.seq_len * (3.0 * forward + again)
+
+
+def sequence_problems(plan: ParallelPlan) -> Iterator[Problem]:
+    """A model of sequences needs their length."""
+    if plan.seq_len < 1:
+        yield Problem("seq_len", "is missing", is_missing=True)

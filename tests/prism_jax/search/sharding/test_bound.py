@@ -1,0 +1,53 @@
+"""No assignment is below the lower bound, and where work is even and free of communication the bound is reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from prism_jax.search.sharding.bound import lower_bound
+from prism_jax.search.sharding.evaluate import steps
+from prism_jax.search.sharding.exchange import Exchange, free
+
+from .oracle import random_task
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_assignment_is_above_the_bound(shared: bool):
+    for seed in range(6):
+        task = random_task(5, 3, seed, 4, shared)
+        codes = np.array(list(product(range(3 + 2 * shared), repeat=5))).T
+        assert (steps(task, codes) >= lower_bound([task]) * (1.0 - 1e-12)).all()
+
+
+def test_equal_tables_on_as_many_ranks_reach_it():
+    task = random_task(4, 4, 0)
+    alike = np.broadcast_to(task.seconds_s[..., :1, :], task.seconds_s.shape)
+    task = replace(task, seconds_s=alike, exchange=Exchange(free))
+    assert steps(task, np.arange(4)[:, None])[0, 0] == pytest.approx(lower_bound([task])[0], rel=1e-12)
+
+
+def test_a_long_table_decides_it():
+    task = random_task(4, 4, 0)
+    seconds = task.seconds_s.copy()
+    seconds[:, :, :, 0] *= 1000.0
+    task = replace(task, seconds_s=seconds, exchange=Exchange(free))
+    least = seconds[0, :, :, 0, 0].max(axis=1).sum() + sum(task.start_s) + task.fixed_s
+    assert lower_bound([task])[0] == pytest.approx(least, rel=1e-12)
+
+
+def test_finer_cuts_can_only_lower_it():
+    task = random_task(6, 3, 1)
+    double = replace(
+        task,
+        pieces=replace(task.pieces, table=np.repeat(np.arange(6), 2), parts=np.full(12, 2)),
+        seconds_s=np.repeat(0.6 * task.seconds_s, 2, axis=3),
+        sent_bytes=np.repeat(0.5 * task.sent_bytes, 2),
+        joint_bytes=np.repeat(0.5 * task.joint_bytes, 2, axis=1),
+        held_bytes=np.repeat(0.5 * task.held_bytes, 2, axis=1),
+        allowed=np.repeat(task.allowed, 2, axis=1),
+    )
+    assert lower_bound([task, double])[0] <= lower_bound([task])[0]

@@ -1,0 +1,102 @@
+"""Identities that every model of transformer layers keeps: blocks against totals, kernels against FLOPs, plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from prism_jax.memory.breakdown import memory
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.search.plans.plan_cache import PlanCache
+from prism_jax.search.plans.table import PlanTable
+from prism_jax.system.catalog import cluster
+from prism_jax.workload.base import Workload, distinct_runs
+from prism_jax.workload.catalog import workload
+
+MODELS = ("bert-large", "bert-large-mlperf", "roberta-base", "t5-base", "mt5-small")
+PLAN = ParallelPlan(micro_batch=4, global_batch=128, seq_len=512, dp=16)
+
+
+def params_of_blocks(model: Workload, plan: ParallelPlan) -> float:
+    """Sum over blocks on one device; a tensor that several share counts once."""
+    total, shared = 0.0, {}
+    for run in distinct_runs(model):
+        for part in model.block(run.kind, plan).parameters:
+            if part.shared:
+                shared[part.shared] = part.count
+            else:
+                total += run.count * part.count
+    return total + sum(shared.values())
+
+
+def flops_of_kernels(model: Workload, plan: ParallelPlan) -> float:
+    """Of a step on all devices."""
+    per_micro_batch = sum(run.count * model.block(run.kind, plan).kernels.flops() for run in distinct_runs(model))
+    return per_micro_batch * plan.n_micro_batch * plan.dp * plan.tp
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_blocks_hold_all_parameters(name: str) -> None:
+    model = workload(name)
+    assert params_of_blocks(model, PLAN) == model.n_params()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("attention", ["flash", "unfused"])
+@pytest.mark.parametrize("recompute", ["none", "full", "selective"])
+def test_kernels_do_the_flops_of_a_step(name: str, attention: str, recompute: str) -> None:
+    model, plan = workload(name), replace(PLAN, attention=attention, recompute=recompute)
+    flops = model.step_flops(plan, recomputed=True)
+    assert flops_of_kernels(model, plan) == pytest.approx(flops, rel=1e-4)
+    assert model.step_flops(plan, recomputed=False) <= flops
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tensor_parallelism_divides_products_and_keeps_their_sum(name: str) -> None:
+    model = workload(name)
+    tp = 2
+    whole, split = flops_of_kernels(model, PLAN), flops_of_kernels(model, replace(PLAN, tp=tp, dp=8))
+    assert split == pytest.approx(whole, rel=0.02)  # heads that are whole on every rank
+    assert params_of_blocks(model, replace(PLAN, tp=tp)) < 0.6 * model.n_params()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_deeper_models_have_more_layers_of_their_own(name: str) -> None:
+    model = workload(name)
+    n_body = sum(run.count for run in model.layout if run.place == "body")
+    deeper = model.deeper(4)
+    assert sum(run.count for run in deeper.layout if run.place == "body") == n_body + 4
+    assert deeper.n_params() > model.n_params()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_memory_falls_with_recomputation_and_sharding(name: str) -> None:
+    model, machine = workload(name), cluster("dgx-a100", 16)
+
+    def used(**changes: Any) -> Any:
+        return memory(model, machine, replace(PLAN, **changes)).stages[0]
+
+    assert used(recompute="full").activations_bytes < used().activations_bytes
+    assert used(attention="unfused").activations_bytes > used().activations_bytes
+    assert used(zero_stage=1).optimizer_bytes == pytest.approx(used().optimizer_bytes / 16)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_cache_of_plans_sees_what_blocks_read(name: str) -> None:
+    """Lengths of their own must not hide the plan's fields from the cache of a sweep."""
+    model = workload(name)
+    plans = [
+        replace(PLAN, seq_len=length, micro_batch=b, tp=tp) for length in (128, 512) for b in (2, 4) for tp in (1, 2)
+    ]
+    for run in distinct_runs(model):
+        kind = run.kind
+
+        def flops(plan: ParallelPlan, kind: str = kind) -> float:
+            return model.block(kind, plan).kernels.flops()
+
+        cache = PlanCache(flops)
+        for plan in plans:
+            values, which = cache.look_up(PlanTable.of(plan))
+            assert values[which[0]] == flops(plan)
