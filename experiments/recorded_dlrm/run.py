@@ -13,12 +13,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from prism_jax.host.overheads import calls_with, overheads, recorded_calls
+from prism_jax.host.overheads import Overhead, OverheadTable, calls_with, overheads, recorded_calls
 from prism_jax.host.program import Action, Call, HostProgram, host_program
 from prism_jax.host.traverse import traverse
 from prism_jax.io.traces.kineto.calls import Event, RankCalls, rank_calls
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "nonllm" / "kineto_dlrm_v100_8ranks.parquet"
+LINEAR = "kineto_linear_2080ti.parquet"
 BARS = {"recorded": 0.02, "one rank": 0.06}
 
 
@@ -30,17 +31,19 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     ranks = read(given.data)
     found = {"recorded": recorded_error(ranks), "one rank": one_rank_errors(ranks)}
+    other_traces(ranks, sorted(given.data.parent.glob("kineto_hta_[av]*")) + [given.data.parent / LINEAR])
     if given.check:
         raise SystemExit(int(any(found[name] > bar for name, bar in BARS.items())))
 
 
 def read(path: Path) -> list[RankCalls]:
-    """The ranks of a table of events: name, cat, ts, dur, tid, corr and rank."""
+    """The ranks of a table of events: name, cat, ts, dur, tid, corr, stream and, if there are several, rank."""
     table = pd.read_parquet(path)
-    columns = ["name", "cat", "ts", "dur", "tid", "corr"]
+    columns = ["name", "cat", "ts", "dur", "tid", "corr", "stream"]
+    groups = table.groupby("rank") if "rank" in table else [(0, table)]
     return [
-        rank_calls([Event(*row) for row in own[columns].itertuples(index=False)], f"rank {rank}")
-        for rank, own in table.groupby("rank")
+        rank_calls([Event(*row) for row in own[columns].itertuples(index=False)], f"{path.name}, rank {rank}")
+        for rank, own in groups
     ]
 
 
@@ -56,8 +59,8 @@ def recorded_error(ranks: list[RankCalls]) -> float:
     own_s, step_s = np.asarray(found.end_s) - program.start_s, measured(ranks)
     error = own_s / step_s - 1.0
     print("hosts and work as recorded, waits between ranks by traversal (ms)")
-    rows = zip(step_s, own_s, error, np.asarray(found.waited_s), program.gpu_active_s, program.naive_sum_s, strict=True)
-    print("  rank  step  traversed  error  in waiting  busy device  naive sum")
+    rows = zip(step_s, own_s, error, np.asarray(found.waited_s), program.work_s, program.naive_sum_s, strict=True)
+    print("  rank  step  traversed  error  in waiting  device work  naive sum")
     for rank, row in enumerate(rows):
         step, own, off, *others = row
         print(
@@ -73,7 +76,7 @@ def met(program: HostProgram) -> HostProgram:
 
 def measured(ranks: list[RankCalls]) -> np.ndarray:
     """[rank] seconds of the step."""
-    return np.array([rank.end_s - rank.start_s for rank in ranks])
+    return np.array([rank.done_s - rank.start_s for rank in ranks])
 
 
 def one_rank_errors(ranks: list[RankCalls]) -> float:
@@ -113,17 +116,65 @@ def collectives(ranks: list[RankCalls]) -> np.ndarray:
 def told(rank: RankCalls, starts: list[float], alone_s: np.ndarray, way: str) -> np.ndarray:
     """[rank] seconds of the steps of ranks that do what this one does, whose collectives take `alone_s`."""
     if way == "table":
-        before_s, after_s = rank.operators[0].start_s - rank.start_s, rank.end_s - rank.operators[-1].end_s
-        calls = calls_with(rank.operators, overheads([rank.operators]))
-        calls = [Call(Action.NOTHING, gap_s=before_s), *calls, Call(Action.NOTHING, gap_s=max(after_s, 0.0))]
-    else:
-        calls = recorded_calls(rank.operators, rank.start_s, rank.end_s)
+        return run(with_table(rank, overheads([rank.operators])), starts, alone_s)
+    calls = recorded_calls(rank.operators, rank.start_s, rank.end_s)
+    if way == "kernels":
+        return program_of(calls, starts, alone_s).busy_s.sum(axis=1)
+    return run(calls, starts, alone_s)
+
+
+def other_traces(ranks: list[RankCalls], files: list[Path]) -> None:
+    """Prints errors of the steps with overheads by operator from traces of other jobs on other hosts.
+
+    A host's speed is one number of the rank that tells: the mean of T4 over that of the trace.
+    """
+    alone_s, starts = collectives(ranks).min(axis=0), [rank.start_s for rank in ranks]
+    print("\noverheads of other traces: error over ranks, median (largest)")
+    print("  trace                                 operators seen  as they are       at the speed of this host")
+    tables = {file.stem: overheads([own.operators for own in read(file)]) for file in files if file.exists()}
+    tables["all, mean of the traces"] = mean_of(list(tables.values()))
+    for name, table in tables.items():
+        seen = np.mean([(Overhead.T2, own.name) in table.seconds for own in ranks[0].operators])
+        errors = {"as": [], "scaled": []}
+        for rank in ranks:
+            speed = overheads([rank.operators]).of(Overhead.T4, "") / table.of(Overhead.T4, "")
+            for way, used in (("as", table), ("scaled", scaled(table, speed))):
+                errors[way].append(np.abs(run(with_table(rank, used), starts, alone_s) / measured(ranks) - 1.0))
+        cells = "  ".join(f"{np.median(one):6.1%} ({np.max(one):6.1%})" for one in errors.values())
+        print(f"  {name:<36}  {seen:>14.0%}  {cells}")
+
+
+def mean_of(tables: list[OverheadTable]) -> OverheadTable:
+    """Every overhead as the mean over the traces that have it."""
+    keys = set().union(*(table.seconds for table in tables))
+    found = {key: [table.seconds[key] for table in tables if key in table.seconds] for key in keys}
+    return OverheadTable(
+        {key: float(np.mean(own)) for key, own in found.items()}, {key: len(own) for key, own in found.items()}
+    )
+
+
+def scaled(table: OverheadTable, factor: float) -> OverheadTable:
+    return replace(table, seconds={key: factor * own for key, own in table.seconds.items()})
+
+
+def with_table(rank: RankCalls, table: OverheadTable) -> list[Call]:
+    """The calls of a rank with overheads of a table; before its first operator and after its last what was recorded."""
+    before_s, after_s = rank.operators[0].start_s - rank.start_s, rank.end_s - rank.operators[-1].end_s
+    calls = calls_with(rank.operators, table)
+    return [Call(Action.NOTHING, gap_s=before_s), *calls, Call(Action.NOTHING, gap_s=max(after_s, 0.0))]
+
+
+def run(calls: list[Call], starts: list[float], alone_s: np.ndarray) -> np.ndarray:
+    """[rank] seconds of the steps of ranks that all make these calls."""
+    return np.asarray(traverse(program_of(calls, starts, alone_s)).end_s) - np.asarray(starts)
+
+
+def program_of(calls: list[Call], starts: list[float], alone_s: np.ndarray) -> HostProgram:
+    """Ranks that all make these calls; collectives take `alone_s`."""
     program = host_program([calls] * len(starts), starts)
     busy_s = program.busy_s.copy()
     busy_s[:, program.action[0] == Action.COLLECTIVE] = alone_s
-    if way == "kernels":
-        return busy_s.sum(axis=1)
-    return np.asarray(traverse(replace(program, busy_s=busy_s)).end_s) - program.start_s
+    return replace(program, busy_s=busy_s)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ..calibration.band import model_factors
 from ..cost.step_cost import StepCost
 from ..errors import DataError
+from ..host.busy_time import busy_time
 from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
@@ -57,12 +58,17 @@ def prediction_report(
     """
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
     guarantee, unbounded = _guarantee(distribution)
+    busy = busy_time(job.model, job.cluster, plan, job.efficiency)
     return PredictionReport(
         job=job_facts(job),
         step_time_s=step_time(distribution),
         model_band_s=model_band(job, median_s, seed),
         mc_error_s=StepTimeError(**{name: distribution.mc_error(p) for name, p in QUANTILES.items()}),
         deterministic_s=distribution.deterministic_s,
+        gpu_active_s=busy.gpu_active_s,
+        host_s=busy.host_s,
+        naive_sum_s=busy.naive_sum_s,
+        host_bound=busy.host_bound,
         mfu=mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),
         hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
         tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),

@@ -1,8 +1,8 @@
 """Host overheads by operator, from a profile: T1 to T5 of the universal multi-GPU performance model (arXiv 2404.12674).
 
-    T1  end of an operator to the start of the next        T4  inside a call that starts work
-    T2  start of an operator to its first such call        T5  between two such calls of one operator
-    T3  end of its last such call to its end               (an operator that starts nothing has only T1 and its own time, T2)
+    T1  end of an operator to the start of the next        T4  inside a call of the driver that starts work
+    T2  start of an operator to its first call             T5  between two calls of one operator
+    T3  end of its last call to its end                    (an operator without calls has only T1 and its own time, T2)
 
 Each is the mean of what remains after values beyond 1.5 interquartile ranges of the quartiles are left out, by the name of the
 operator (T1: and of the one before), and over all operators for those that were not seen. Of fewer than `FEWEST` all are kept:
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .program import Action, Call
+from .program import STARTS, Action, Call
 
 FENCE = 1.5  # interquartile ranges: Tukey's outliers
 FEWEST = 8  # values of which quartiles say something
@@ -40,10 +40,10 @@ class Overhead(StrEnum):
 
 ABOUT = {
     Overhead.T1: "between operators",
-    Overhead.T2: "in operators before their first launch, or without any",
-    Overhead.T3: "in operators after their last launch",
-    Overhead.T4: "in launches",
-    Overhead.T5: "between launches of one operator",
+    Overhead.T2: "in operators before their first call of the driver, or without any",
+    Overhead.T3: "in operators after their last call",
+    Overhead.T4: "in calls that start work",
+    Overhead.T5: "between calls of one operator",
 }
 
 
@@ -134,7 +134,7 @@ def _of_operator(own: Operator) -> Iterable[tuple[Overhead, float]]:
     yield Overhead.T2, max(own.calls[0].start_s - own.start_s, 0.0)
     yield Overhead.T3, max(own.end_s - own.calls[-1].end_s, 0.0)
     for timed in own.calls:
-        if timed.call.action in (Action.KERNEL, Action.COLLECTIVE):
+        if timed.call.action in STARTS:
             yield Overhead.T4, timed.end_s - timed.start_s
     for one, other in pairwise(own.calls):
         yield Overhead.T5, max(other.start_s - one.end_s, 0.0)
@@ -150,8 +150,7 @@ def calls_with(operators: Sequence[Operator], table: OverheadTable) -> list[Call
         before = own.name
         for index, timed in enumerate(own.calls):
             gap_s = table.of(Overhead.T5, own.name) if index else since_s
-            is_start = timed.call.action in (Action.KERNEL, Action.COLLECTIVE)
-            call_s = table.of(Overhead.T4, own.name) if is_start else timed.call.call_s
+            call_s = table.of(Overhead.T4, own.name) if timed.call.action in STARTS else timed.call.call_s
             calls.append(timed.call._replace(gap_s=gap_s, call_s=call_s))
         if own.calls:
             since_s = table.of(Overhead.T3, own.name)

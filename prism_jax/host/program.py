@@ -7,7 +7,7 @@ other. Collectives of all ranks stand in the same columns; calls that do nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -25,19 +25,22 @@ class Action(IntEnum):
     NOTHING = 0
     KERNEL = 1  # starts work on a stream
     COPY = 2  # the same, and the host waits for its end
-    WAIT = 3  # the host waits for all streams
-    JOIN = 4  # the two streams wait for each other
-    COLLECTIVE = 5  # starts work that ends on all ranks together
+    WAIT = 3  # the host waits for its stream
+    WAIT_ALL = 4  # the host waits for all streams
+    JOIN = 5  # its stream waits for communication
+    COLLECTIVE = 6  # starts work that ends on all ranks together
 
 
-COMPUTE, COMMUNICATION = 0, 1  # streams
+STARTS = (Action.KERNEL, Action.COLLECTIVE)  # and return at once
+COMPUTE, COMMUNICATION, SIDE = 0, 1, 2  # streams; at the side are copies and input
+N_STREAM = 3
 
 
 class Call(NamedTuple):
     """One call of one rank.
 
     Attributes:
-        action, stream: what it does, and where.
+        action, stream: what it does, and where; of a collective the stream of its input, since it is on that of communication.
         gap_s: host work since the end of the call before.
         call_s: time inside the call, waiting left out.
         busy_s: of what it starts; 0 where it starts nothing.
@@ -73,9 +76,20 @@ class HostProgram(ByContent):
         return len(self.start_s)
 
     @property
-    def gpu_active_s(self) -> Floats:
+    def work_s(self) -> Floats:
         """[rank] seconds of all work on the streams, as if nothing overlapped: without host and without waiting."""
         return self.busy_s.sum(axis=1)
+
+    @property
+    def without_host(self) -> HostProgram:
+        """The same work where hosts take no time and all ranks start together."""
+        nothing = np.zeros_like(self.gap_s)
+        return replace(self, gap_s=nothing, call_s=nothing, start_s=np.zeros_like(self.start_s))
+
+    @property
+    def without_work(self) -> HostProgram:
+        """The same hosts where devices take no time."""
+        return replace(self, busy_s=np.zeros_like(self.busy_s))
 
     @property
     def met_busy_s(self) -> Floats:
@@ -85,7 +99,7 @@ class HostProgram(ByContent):
 
     @property
     def naive_sum_s(self) -> Floats:
-        """[rank] host and device one after another: the baseline that ignores both streams."""
+        """[rank] host and device one after another: the baseline that ignores that they overlap."""
         return (self.gap_s + self.call_s + self.busy_s).sum(axis=1)
 
 

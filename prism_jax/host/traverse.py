@@ -2,25 +2,27 @@
 
     call        host = host + gap, then + call
     kernel      start = max(stream, host before the call + LAUNCH_S); stream = start + busy
-    collective  start of its rank = max(both streams, host + LAUNCH_S); it ends busy after the start of the last rank, everywhere
-    copy, wait  the host waits for that copy, or for all streams; a join makes both streams wait for each other
+    collective  start of its rank = max(its stream, communication, host + LAUNCH_S); it ends busy after the start of the last
+    copy, wait  the host waits for that copy, for its stream, or for all streams
+    join        its stream waits for communication
 
 Source: the two-stream traversal of the universal multi-GPU performance model (arXiv 2404.12674, algorithm 1), with waits that its
-traces show instead of those that its rules guess.
+traces show instead of those that its rules guess, and a third stream for copies and input that run beside both.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import reduce
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .program import Action, HostProgram
+from .program import COMMUNICATION, N_STREAM, Action, HostProgram
 
 LAUNCH_S = (
     5e-6  # from a call to the start of its kernel on an idle stream: the floor that profiles of V100 and A100 show
@@ -31,7 +33,7 @@ class Traversal(NamedTuple):
     """Seconds on the clock of `HostProgram.start_s`.
 
     Attributes:
-        end_s: [..., rank] end of the step: host and both streams are done.
+        end_s: [..., rank] end of the step: host and streams are done.
         waited_s: [..., rank] in collectives for the last rank.
     """
 
@@ -55,42 +57,70 @@ def traverse(
         busy_s: drawn seconds of what is started; the program's own if not given.
         host_s: drawn seconds of the host before each call; the program's own if not given.
     """
-    busy = jnp.asarray(program.busy_s if busy_s is None else busy_s)
-    gap = jnp.asarray(program.gap_s if host_s is None else host_s)
-    shape = jnp.broadcast_shapes(busy.shape, gap.shape)
-    flat = [jnp.broadcast_to(each, shape).reshape(-1, *shape[-2:]) for each in (busy, gap)]
-    end_s, waited_s = _traverse(
-        jnp.asarray(program.action), jnp.asarray(program.stream), jnp.asarray(program.call_s),
-        jnp.asarray(program.start_s), *flat,
-    )  # fmt: skip
-    return Traversal(end_s.reshape(shape[:-1]), waited_s.reshape(shape[:-1]))
+    drawn = [jnp.asarray(each) for each in (busy_s, host_s) if each is not None]
+    lead = jnp.broadcast_shapes(*(each.shape[:-2] for each in drawn))
+    own = [jnp.asarray(getattr(program, name)) for name in ("action", "stream", "call_s", "start_s")]
+    busy, gap = (
+        _draws_last(np.asarray(program_s) if each is None else each, lead)
+        for program_s, each in ((program.busy_s, busy_s), (program.gap_s, host_s))
+    )
+    found = _traverse(*own, busy, gap)
+    end_s, waited_s = (jnp.moveaxis(each, -1, 0).reshape(*lead, program.n_rank) for each in found)
+    return Traversal(end_s, waited_s)
+
+
+def _draws_last(seconds: ArrayLike, lead: tuple[int, ...]) -> Array:
+    """[rank, call, draw]; one draw where all are alike."""
+    values = jnp.asarray(seconds)
+    if values.ndim > 2:
+        values = jnp.broadcast_to(values, (*lead, *values.shape[-2:]))
+    return jnp.moveaxis(values.reshape(-1, *values.shape[-2:]), 0, -1)
+
+
+class _State(NamedTuple):
+    """[rank, draw] when hosts and streams are free, and seconds in waiting."""
+
+    host: Array
+    streams: tuple[Array, ...]
+    waited: Array
 
 
 @jax.jit
-@partial(jax.vmap, in_axes=(None, None, None, None, 0, 0))
 def _traverse(
     action: Array, stream: Array, call_s: Array, start_s: Array, busy_s: Array, gap_s: Array
 ) -> tuple[Array, Array]:
-    def step(state: tuple[Array, Array, Array], column: tuple[Array, ...]) -> tuple[tuple[Array, Array, Array], None]:
-        host, streams, waited = state
-        kind, lane, gap, call, busy = column
-        host = host + gap
-        both = streams.max(axis=-1)
-        is_collective = kind == Action.COLLECTIVE
-        free = jnp.where(is_collective, both, jnp.take_along_axis(streams, lane[:, None], axis=-1)[:, 0])
-        ready = jnp.maximum(free, host + LAUNCH_S)
-        last = jnp.max(jnp.where(is_collective, ready, -jnp.inf))
-        begin = jnp.where(is_collective, last, ready)
-        end = begin + busy
-        starts = (kind == Action.KERNEL) | (kind == Action.COPY) | is_collective
-        own = (jnp.arange(2, dtype=lane.dtype)[None, :] == lane[:, None]) & starts[:, None]
-        streams = jnp.where(own, end[:, None], streams)
-        streams = jnp.where((kind == Action.JOIN)[:, None], both[:, None], streams)
-        host = jnp.where(kind == Action.WAIT, jnp.maximum(host, both), host) + call
-        host = jnp.where(kind == Action.COPY, jnp.maximum(host, end), host)
-        return (host, streams, waited + jnp.where(is_collective, begin - ready, 0.0)), None
+    n_draw = max(busy_s.shape[-1], gap_s.shape[-1])
+    start = jnp.broadcast_to(start_s[:, None], (len(start_s), n_draw)).astype(jnp.result_type(start_s, busy_s, gap_s))
+    first = _State(start, (start,) * N_STREAM, jnp.zeros_like(start))
+    by_call = (jnp.moveaxis(each, 1, 0) for each in (gap_s, busy_s))
+    per_rank = (each.T[:, :, None] for each in (action, stream, call_s))
+    last, _ = lax.scan(_step, first, (*per_rank, *by_call))
+    return jnp.maximum(last.host, _latest(last.streams)), last.waited
 
-    first = (start_s, jnp.zeros((len(start_s), 2)) + start_s[:, None], jnp.zeros_like(start_s))
-    columns = (action.T, stream.T, gap_s.T, call_s.T, busy_s.T)
-    (host, streams, waited), _ = lax.scan(step, first, columns)
-    return jnp.maximum(host, streams.max(axis=-1)), waited
+
+def _latest(streams: tuple[Array, ...]) -> Array:
+    return reduce(jnp.maximum, streams)
+
+
+def _step(state: _State, column: tuple[Array, ...]) -> tuple[_State, None]:
+    """One call of every rank."""
+    kind, lane, call, gap, busy = column
+    host, streams = state.host + gap, state.streams
+    mine = reduce(lambda found, i: jnp.where(lane == i, streams[i], found), range(1, N_STREAM), streams[0])
+    both = jnp.maximum(mine, streams[COMMUNICATION])
+    is_collective = kind == Action.COLLECTIVE
+    ready = jnp.maximum(jnp.where(is_collective, both, mine), host + LAUNCH_S)
+    last = jnp.max(jnp.where(is_collective, ready, -jnp.inf), axis=0)
+    begin = jnp.where(is_collective, last, ready)
+    end = begin + busy
+    is_start = (kind == Action.KERNEL) | (kind == Action.COPY) | is_collective
+    on = jnp.where(is_collective, COMMUNICATION, lane)
+    is_join = kind == Action.JOIN
+    awaited = jnp.where(kind == Action.WAIT, mine, jnp.where(kind == Action.WAIT_ALL, _latest(streams), host))
+    host = jnp.maximum(host, awaited) + call
+    host = jnp.where(kind == Action.COPY, jnp.maximum(host, end), host)
+    streams = tuple(
+        jnp.where(is_start & (on == i), end, jnp.where(is_join & (lane == i), both, each))
+        for i, each in enumerate(streams)
+    )
+    return _State(host, streams, state.waited + jnp.where(is_collective, begin - ready, 0.0)), None

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ...errors import DataError
 from ...host.overheads import ABOUT, Overhead, OverheadTable, overheads, recorded_calls
-from ...host.program import HostProgram, host_program
+from ...host.program import Action, HostProgram, host_program
 from ...io.traces.kineto.calls import RankCalls, read_rank_calls
 from ...io.traces.open_trace import files_of
 from ...io.write import run_record
@@ -17,17 +18,15 @@ from ...report.codec import from_plain
 from ...report.types.host import HostOverhead, HostReport, RankSteps
 from ...report.types.record import RunRecord
 
-BUSY = 0.5  # share of the step below which the host decides
-
 
 def host_of_trace(source: str | Path) -> HostReport:
-    """What the hosts of profiled ranks do in their first step, run again with waits between ranks.
+    """What the hosts of profiled ranks do in their recorded steps, run again with waits between ranks.
 
     Args:
         source: a PyTorch profile with CPU and CUDA activities, a folder of them (one for each rank), or a pattern.
 
     Raises:
-        DataError: cannot be read, no calls of the CUDA driver, or ranks with different collectives.
+        DataError: cannot be read, no calls of the CUDA driver, or ranks with different steps or collectives.
 
     Example:
         >>> host_of_trace("profiles").host_bound  # doctest: +SKIP
@@ -38,20 +37,26 @@ def host_of_trace(source: str | Path) -> HostReport:
     program = _program(ranks)
     from ...host.traverse import traverse  # needs JAX, which mistakes above do not wait for
 
-    found = traverse(program)
+    found, device, host = (traverse(own) for own in (program, program.without_host, program.without_work))
     facts = _facts(files, ranks, program, np.asarray(found.end_s), np.asarray(found.waited_s))
-    busy = np.median([one.gpu_active_s / one.step_s for one in facts])
+    device_s, host_s = (float(one.step_s) / ranks[0].n_step for one in (device, host))
     return HostReport(
+        n_step=ranks[0].n_step,
         ranks=facts,
-        host_bound=bool(busy < BUSY),
+        device_alone_s=device_s,
+        host_alone_s=host_s,
+        host_bound=host_s > device_s,
         overheads=_overheads(ranks, table),
-        notes=_notes(ranks),
+        notes=_notes(ranks, program),
         record=from_plain(RunRecord, run_record({"file": str(source)}, None)),
     )
 
 
 def _program(ranks: Sequence[RankCalls]) -> HostProgram:
     """All ranks on one clock from the first start; a collective takes what it takes on the rank that comes last."""
+    if len({rank.n_step for rank in ranks}) > 1:
+        steps = ", ".join(str(rank.n_step) for rank in ranks)
+        raise DataError(f"the ranks recorded {steps} steps. Give the same steps of every rank.")
     zero_ns = ranks[0].clock_ns
     start_s = np.array([rank.start_s + 1e-9 * (rank.clock_ns - zero_ns) for rank in ranks])
     calls = [recorded_calls(rank.operators, rank.start_s, rank.end_s) for rank in ranks]
@@ -62,25 +67,28 @@ def _program(ranks: Sequence[RankCalls]) -> HostProgram:
 def _facts(
     files: Sequence[Path], ranks: Sequence[RankCalls], program: HostProgram, end_s: np.ndarray, waited_s: np.ndarray
 ) -> tuple[RankSteps, ...]:
-    step_s = np.array([rank.end_s - rank.start_s for rank in ranks])
+    """Means over the recorded steps."""
+    step_s = np.array([rank.done_s - rank.start_s for rank in ranks])
+    if not step_s.min() > 0.0:
+        raise DataError(f"{files[int(step_s.argmin())]}: its steps take no time. Profile steps that start work.")
     own_s = end_s - program.start_s
-    columns = (step_s, own_s, own_s / step_s - 1.0, waited_s, program.gpu_active_s, program.naive_sum_s)
-    return tuple(
-        RankSteps(file.name, *map(float, row)) for file, row in zip(files, np.stack(columns, axis=1), strict=True)
-    )
+    columns = (step_s, own_s, waited_s, program.work_s, program.naive_sum_s)
+    step, own, waited, work, naive = (column / ranks[0].n_step for column in columns)
+    rows = np.stack((step, own, own / step - 1.0, waited, work, naive), axis=1).tolist()
+    return tuple(RankSteps(file.name, *row) for file, row in zip(files, rows, strict=True))
 
 
 def _overheads(ranks: Sequence[RankCalls], table: OverheadTable) -> dict[str, HostOverhead]:
     """T1 to T5 over all operators."""
     total = {kind: table.of(kind, "") * table.n.get((kind, ""), 0) for kind in Overhead}
-    host_s = sum(total.values())
+    host_s = sum(total.values()) or 1.0
     return {
         kind.value: HostOverhead(ABOUT[kind], table.of(kind, ""), table.n.get((kind, ""), 0), total[kind] / host_s)
         for kind in Overhead
     }
 
 
-def _notes(ranks: Sequence[RankCalls]) -> tuple[str, ...]:
-    if len(ranks) > 1:
+def _notes(ranks: Sequence[RankCalls], program: HostProgram) -> tuple[str, ...]:
+    if len(ranks) > 1 or not (program.action == Action.COLLECTIVE).any():
         return ()
     return ("One rank: its collectives keep the time that it waited in them. Give the profiles of all ranks.",)

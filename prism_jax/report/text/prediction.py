@@ -25,7 +25,7 @@ def lines(report: PredictionReport) -> list[str]:
     blocks = [
         _headline(report),
         _quantiles(report),
-        [*_rates(report), *_money(report)],
+        [*_rates(report), _busy(report), *_money(report)],
         _memory(report),
         _breakdown(report),
         _owners(report),
@@ -136,6 +136,13 @@ def _rates(report: PredictionReport) -> list[str]:
     rates = f"{report.tflops_per_gpu:.0f} TFLOP/s per GPU, {report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU"
     recompute = f" (HFU {report.hfu:.1%})" if report.hfu > 1.001 * report.mfu else ""
     return [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
+
+
+def _busy(report: PredictionReport) -> str:
+    """Device, host, and both in a row."""
+    active, host, naive = (format_s(one, 3) for one in (report.gpu_active_s, report.host_s, report.naive_sum_s))
+    decides = "the host decides" if report.host_bound else "the device decides"
+    return f"GPU active {active}, host {host}: {decides}; with nothing beside anything {naive}"
 
 
 def _money(report: PredictionReport) -> list[str]:

@@ -16,10 +16,10 @@ class RankSteps:
     """One rank; seconds.
 
     Attributes:
-        step_s, traversed_s: the recorded step, and the same by traversal.
+        step_s, traversed_s: the recorded step until its work is done, and the same by traversal; means over the steps.
         error: of the latter, relative.
         waited_s: in collectives, for the rank that comes last.
-        gpu_active_s: all work on the device, without waiting, as if nothing overlapped.
+        device_work_s: all work on the device, without waiting, as if nothing overlapped.
         naive_sum_s: host and device one after another.
     """
 
@@ -28,7 +28,7 @@ class RankSteps:
     traversed_s: float
     error: float
     waited_s: float
-    gpu_active_s: float
+    device_work_s: float
     naive_sum_s: float
 
 
@@ -53,14 +53,20 @@ class HostReport(Report):
     """Ranks in the order of the files.
 
     Attributes:
-        host_bound: the device is busy in less than half of the step of the median rank.
+        n_step: recorded steps, which are run again one after another.
+        device_alone_s: the step if hosts took no time and all ranks started together.
+        host_alone_s: the step if devices took no time, from the start of the first rank.
+        host_bound: whether the latter is longer.
         overheads: T1 to T5.
     """
 
     kind: ClassVar[str] = "host"
     renderer: ClassVar[str] = "trace.host"
 
+    n_step: int
     ranks: tuple[RankSteps, ...]
+    device_alone_s: float
+    host_alone_s: float
     host_bound: bool
     overheads: Mapping[str, HostOverhead]
     notes: tuple[str, ...]

@@ -167,6 +167,10 @@ class PredictionReport(Report):
         step_time_s, mc_error_s: over fleets and steps, and the Monte Carlo error.
         model_band_s: what the calibration of the cost model leaves open.
         deterministic_s: without any variability.
+        gpu_active_s: of a device of the pipeline stage that works longest: kernels, and communication that nothing runs beside.
+        host_s: of its host, which starts them; none of what a CUDA graph starts.
+        naive_sum_s: both, hidden communication and transfers one after another, as if nothing ran beside anything: the baseline.
+        host_bound: whether the host takes longer to start the passes than the device to run them.
         mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step.
         breakdown_s: part of the step -> seconds of the mean step, average GPU.
         criticality: op class -> share of the critical path.
@@ -190,6 +194,10 @@ class PredictionReport(Report):
     model_band_s: ModelBand
     mc_error_s: StepTimeError
     deterministic_s: float
+    gpu_active_s: float
+    host_s: float
+    naive_sum_s: float
+    host_bound: bool
     mfu: float
     hfu: float
     tflops_per_gpu: float

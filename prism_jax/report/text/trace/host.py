@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from ....units import format_s
 from ...types.host import HostReport
 
-_HEAD = ("rank", "step", "traversed", "error", "waiting", "device busy", "naive sum")
+_HEAD = ("rank", "step", "traversed", "error", "waiting", "device work", "naive sum")
 
 
 def lines(report: HostReport) -> list[str]:
     """A row for each rank, T1 to T5, and what decides."""
     width = max(len(_HEAD[0]), *(len(one.name) for one in report.ranks))
     lines = [
-        "milliseconds of the step of every rank",
+        "milliseconds of the step of every rank" + (f", mean of {report.n_step}" if report.n_step > 1 else ""),
         f"  {_HEAD[0]:<{width}}" + "".join(f"{name:>13}" for name in _HEAD[1:]),
     ]
     for one in report.ranks:
-        values = (one.step_s, one.traversed_s, one.waited_s, one.gpu_active_s, one.naive_sum_s)
+        values = (one.step_s, one.traversed_s, one.waited_s, one.device_work_s, one.naive_sum_s)
         step, traversed, *others = (f"{1e3 * value:>13.3f}" for value in values)
         lines.append(f"  {one.name:<{width}}{step}{traversed}{one.error:>+13.2%}" + "".join(others))
     lines += ["", "host overheads (mean without outliers; share of the host's time)"]
@@ -26,9 +27,7 @@ def lines(report: HostReport) -> list[str]:
 
 
 def _verdict(report: HostReport) -> str:
+    alone = f"alone the host takes {format_s(report.host_alone_s, 3)}, the device {format_s(report.device_alone_s, 3)}"
     if report.host_bound:
-        return (
-            "The host decides: the device is busy in less than half of the step. CUDA graphs, larger batches or fewer, fused "
-            "operators shorten it; a faster device does not."
-        )
-    return "The device decides: the host runs ahead of it in most of the step."
+        return f"The host decides: {alone}. CUDA graphs, larger batches or fewer, fused operators help, not a faster device."
+    return f"The device decides: {alone}."
