@@ -43,9 +43,8 @@ def main() -> None:
             print(f"    {name} left out, bar {BARS[name, model]:.0%}; trivial: {trivial}")
             for group in sorted({key(row) for row in rows if row.model.name == model}, key=str):
                 own = [key(row) == group for row in rows]
-                print(
-                    f"      {group}: {_figures([row for row, is_own in zip(rows, own, strict=True) if is_own], log_s[own], model)}"
-                )
+                figures = _figures([row for row, is_own in zip(rows, own, strict=True) if is_own], log_s[own], model)
+                print(f"      {group}: {figures}")
     _others(data)
     _by_configuration(rows, log_s, parts)
 
