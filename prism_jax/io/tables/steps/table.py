@@ -18,7 +18,7 @@ from ....rules.arithmetic import MAX_CHUNK_RUNS
 from ....rules.check import check_plan
 from ....software.usual import Odds, usual_dtypes
 from ....system.hardware import RATE_OF, Cluster
-from ....workload.base import Workload, n_body
+from ....workload.base import Workload, completed_plan, n_body
 from ....workload.transformer.spec import TransformerSpec
 from ..csv_rows import CsvTable
 from ..job_table import MeasuredRun, is_job_table, read_job_table
@@ -206,7 +206,7 @@ def _sample_row(record: StepRecord) -> StepRow:
     def with_job() -> StepRow:
         benchmark, model = benchmark_of_record(record)
         cluster = cluster_of_record(record)
-        plan = plan_of_samples(record, benchmark, cluster)
+        plan = completed_plan(model, plan_of_samples(record, benchmark, cluster), cluster.node_size)
         check_plan(plan, model, cluster)
         return replace(
             known,
