@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
+from experiments.nonllm_tables.rule import Made
 from prism_jax.errors import PrismError
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
@@ -36,7 +37,7 @@ def step_row(row: TableRow) -> StepRow:
     if made is None:
         return replace(known, unsupported="no such model")
     try:
-        cluster, plan = cluster_of(row), plan_of(row, made.seq_len)
+        cluster, plan = cluster_of(row), plan_of(row, made)
         check_plan(plan, made.model, cluster)
     except PrismError as error:
         return replace(known, unsupported=f"impossible: {error}")
@@ -70,15 +71,15 @@ def with_nodes(cluster: Cluster, size: int) -> Cluster:
     return replace(cluster, node_size=size, tiers=(replace(inner, n_devices=size), *wider))
 
 
-def plan_of(row: TableRow, seq_len: int) -> ParallelPlan:
+def plan_of(row: TableRow, made: Made) -> ParallelPlan:
     """Data parallel over all GPUs."""
     vendor = {"tuning": "vendor"} if row.table in _VENDORS else {}
     return ParallelPlan(
         micro_batch=row.batch_per_gpu,
         global_batch=row.batch_per_gpu * row.n_accumulated * row.n_gpus,
-        seq_len=seq_len,
+        seq_len=made.seq_len,
         dp=row.n_gpus,
         dtype="fp32" if row.precision == "tf32" else row.precision,
         attention="unfused",
-        software=Software(compile=row.is_compiled or None, **vendor),
+        software=Software(compile=row.is_compiled or None, **vendor, **dict(made.software)),
     )

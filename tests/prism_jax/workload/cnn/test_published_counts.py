@@ -33,6 +33,15 @@ PUBLISHED = {
 IMAGES = {"efficientnet-b2": 288}  # rows that torchvision counts at, where they are not those of the paper
 
 
+# Source: seresnext101_32x4d and resnext101_32x4d of pytorch-image-models; ResNet18 of kuangliu/pytorch-cifar.
+OTHERS = {"se-resnext-101-32x4d": 48_955_416, "resnext-101-32x4d": 44_177_704, "resnet-18-cifar": 11_173_962}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_counts_of_others(name: str) -> None:
+    assert CnnSpec(name, name).n_params() == OTHERS[name]
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_counts_are_those_of_torchvision(name: str) -> None:
     """Operations are those of evaluation: without Inception's auxiliary head."""

@@ -1,7 +1,8 @@
-"""`plan.dp: auto`: the data-parallel degree that fills the cluster, dp = n_devices / (tp * cp * pp).
+"""Fields of the plan that a job file may leave out because they follow from others.
 
-The same holds where dp is left out and `cluster.n_devices` is given. Where neither is there, dp is 1 and the cluster as large as
-the plan.
+`dp`, or `dp: auto`: the degree that fills the cluster, n_devices / (tp * cp * pp), where `cluster.n_devices` is given; where it
+is not, dp is 1 and the cluster as large as the plan. `micro_batch`, of models whose devices take their share of the batch at
+once: global_batch / dp.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import Mistake
+from ...workload.kinds import KINDS, WorkloadKind
 from .document import Document
 
 AUTO = "auto"
@@ -40,3 +42,22 @@ def with_dp(document: Document, found: list[Mistake]) -> Any:
         found.append(document.mistake(("plan", "dp") if "dp" in plan else ("plan",), text))
         return rest
     return rest | {"dp": n_devices // product}
+
+
+def with_micro_batch(document: Document, plan: Any) -> Any:
+    """Section `plan` with a micro-batch; as it is where it has one or something is wrong, which others report."""
+    kind = _kind(document.data.get("model"))
+    if not isinstance(plan, dict) or "micro_batch" in plan or kind is None or not kind.is_whole_batch:
+        return plan
+    batch, dp = plan.get("global_batch"), plan.get("dp", 1)
+    if type(batch) is not int or type(dp) is not int or dp < 1 or batch < dp:
+        return plan
+    return plan | {"micro_batch": batch // dp}
+
+
+def _kind(model: Any) -> WorkloadKind | None:
+    """Kind of the model of a job file, if its section says one."""
+    if isinstance(model, dict) and isinstance(model.get("kind"), str):
+        return next((kind for kind in KINDS if kind.name == model["kind"]), None)
+    name = model.get("preset") if isinstance(model, dict) else model
+    return next((kind for kind in KINDS for preset in kind.presets if preset.name == name), None)
