@@ -58,7 +58,9 @@ class Job(ByContent):
 
     def __post_init__(self) -> None:
         own = framework_of(self.framework)
-        plan, filled = _completed(completed_plan(self.model, self.plan), own.plan_defaults, self.filled)
+        plan, filled = _completed(
+            completed_plan(self.model, self.plan, self.cluster.node_size), own.plan_defaults, self.filled
+        )
         stated = _stated(plan, self.model, dict(self.filled))
         plan, chosen = _with_software(plan, stated, own, self.cluster.device.generation)
         is_registered = own.name in FRAMEWORKS and FRAMEWORKS.named(own.name) == own

@@ -59,9 +59,12 @@ class TableSharding:
 
     Attributes:
         of: (table, how it is sharded); tables that are not named are sharded as balances best.
+        node_size: devices that first sum up and exchange pooled vectors among themselves, before these cross the network
+            (TorchRec `table_row_wise`, HugeCTR `hier_auto`); 0: all exchange with all. A job fills it in from its cluster.
     """
 
     of: tuple[tuple[str, TableShard], ...] = ()
+    node_size: int = 0
 
     @property
     def written(self) -> str | dict[str, str]:

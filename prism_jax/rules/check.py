@@ -30,7 +30,7 @@ def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
 
 def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[Problem]:
     """Every contradiction."""
-    plan = completed_plan(model, plan)
+    plan = completed_plan(model, plan, cluster.node_size)
     yield from _names(plan)
     yield from _devices(plan, cluster)
     yield from _arithmetic(plan, model)

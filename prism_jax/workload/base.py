@@ -228,14 +228,14 @@ def frozen_groups(workload: Workload, plan: ParallelPlan) -> Mapping[str, float]
 class CompletesPlans(Protocol):
     """A workload from which fields of a plan follow, such as which ranks step together."""
 
-    def completed(self, plan: ParallelPlan) -> ParallelPlan:
-        """The plan with these fields, whatever they were."""
+    def completed(self, plan: ParallelPlan, node_size: int) -> ParallelPlan:
+        """The plan with these fields, whatever they were, on hosts of `node_size` devices."""
         ...
 
 
-def completed_plan(workload: Workload, plan: ParallelPlan) -> ParallelPlan:
+def completed_plan(workload: Workload, plan: ParallelPlan, node_size: int) -> ParallelPlan:
     """The plan with the fields that follow from the workload; as it is for most."""
-    return workload.completed(plan) if isinstance(workload, CompletesPlans) else plan
+    return workload.completed(plan, node_size) if isinstance(workload, CompletesPlans) else plan
 
 
 @dataclass(frozen=True)

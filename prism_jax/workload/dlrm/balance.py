@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..._core.lazy_numpy import np
+from ..._typing import Floats, Positions
 
 MEMORY_SHARE = 0.25  # of a device's share of bytes held in what counts as its load, so that equal loads spread memory
 
@@ -26,8 +27,14 @@ class Load(NamedTuple):
     devices: tuple[int, ...] = ()
 
 
-def balanced(loads: Sequence[Load], n_part: Mapping[int, int], n_device: int) -> dict[int, list[int]]:
-    """item -> devices of its parts; parts of one item are on devices of their own as long as there are enough."""
+def balanced(
+    loads: Sequence[Load], n_part: Mapping[int, int], n_device: int, node_size: int = 0
+) -> dict[int, list[int]]:
+    """item -> devices of its parts; parts of one item are on devices of their own as long as there are enough.
+
+    Args:
+        node_size: where it is given, parts of one item are on as few nodes as hold them.
+    """
     work, held = (
         sum(getattr(load, name) * n_part[load.item] for load in loads) / n_device for name in ("work", "held_bytes")
     )
@@ -39,8 +46,18 @@ def balanced(loads: Sequence[Load], n_part: Mapping[int, int], n_device: int) ->
         if load.devices:
             chosen = [load.devices[part % len(load.devices)] for part in range(n)]
         else:
-            order = np.argsort(total, kind="stable")
-            chosen = [int(order[part % n_device]) for part in range(n)]
+            order = _least_loaded(total, n, node_size)
+            chosen = [int(order[part % len(order)]) for part in range(n)]
         np.add.at(total, chosen, own)
         found[load.item] = chosen
     return found
+
+
+def _least_loaded(total: Floats, n: int, node_size: int) -> Positions:
+    """Devices by load, the least first; of the least loaded nodes that hold `n` parts together."""
+    if not node_size or n == 1:
+        return np.argsort(total, kind="stable")
+    nodes = np.sort(total.reshape(-1, node_size), axis=1)[:, : min(n, node_size)].sum(axis=1)
+    chosen = np.argsort(nodes, kind="stable")[: -(-n // node_size)]
+    devices = (chosen[:, None] * node_size + np.arange(node_size)).ravel()
+    return devices[np.argsort(total[devices], kind="stable")]

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..._core.lazy_numpy import np
+from ..._typing import Flags, Floats
 from ...plan.plan import ParallelPlan
+from ...plan.state_dtypes import ELEMENT_BYTES
 from ..base import Block, Comm, Parameters, PlainBlock, SavedTensor
 from ..kernels import Kernel, KernelTable
 from .dense import dense_kernels
 from .exchange import SizeRule, exchange_bytes
 from .lookup import LookupKernel
-from .parts import EVERYWHERE
+from .parts import EVERYWHERE, Parts
 from .sizes import DLRMSizes
 from .traffic import state_bytes
 
@@ -64,9 +66,13 @@ def dense_block(model: DLRMSizes, plan: ParallelPlan) -> Block:
     samples, wide = float(plan.micro_batch), plan.element_bytes
     inputs = wide * samples * sum(k for _, k, _ in model.products)
     joined = wide * samples * model.joined_width
+    n = model.n_dense_params + copied_params(model, plan)
+    update = Kernel("dense update", "B", "memory", 0.0, n * _update_bytes(model, plan))
+    beside = "chunk" if plan.overlap.dp else ""
+    sums = Comm("dp", "all_reduce", "B", n * _gradient_bytes(plan), plan.stride("dp"), plan.dp, beside)
     return PlainBlock(
-        KernelTable.of(dense_kernels(model, samples, wide)),
-        (),
+        KernelTable.of((*dense_kernels(model, samples, wide), update)),
+        (sums,) if plan.dp > 1 else (),
         (Parameters(DENSE, float(model.n_dense_params)),),
         (SavedTensor("inputs of the layers", inputs), SavedTensor("vectors that interact", joined)),
         backward_bytes=2.0 * joined,
@@ -78,16 +84,31 @@ def _exchange(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Iterator[
     if plan.dp == 1:
         return
     parts = kernel_of(model, plan, "F").parts
-    values = plan.micro_batch * parts.lookups.dim * parts.vectors * plan.element_bytes
-    exchanged = (parts.device != EVERYWHERE) & (parts.is_scattered == 0.0)
-    own = np.bincount(parts.device[exchanged], values[exchanged], plan.dp)
-    if own.any():
-        forward = Comm("ep", "all_to_all", "F", float(exchange_bytes(own, rule)), plan.stride("dp"), plan.dp)
-        yield from (forward, forward._replace(phase="B"))
+    values = plan.micro_batch * parts.lookups.dim * parts.vectors * plan.element_bytes  # to each other device
+    here = (parts.device != EVERYWHERE) & ~parts.is_scattered
+    stride, node_size = plan.stride("dp"), plan.tables.node_size
+    own = np.bincount(parts.device[here], values[here], plan.dp)
+    comms = [Comm("ep", "all_to_all", "F", float(exchange_bytes(own, rule)), stride, plan.dp)]
+    if node_size:
+        n_node = plan.dp // node_size
+        inside = exchange_bytes(own.reshape(n_node, node_size) * n_node, rule).max()
+        across = exchange_bytes(_of_nodes(parts, values, here, node_size, n_node), rule)
+        inner = Comm("ep", "all_to_all", "F", float(inside), stride, node_size)
+        comms = [inner, inner._replace(n_bytes=float(across), stride=stride * node_size, size=n_node)]
     scattered = float((values * parts.is_scattered).sum())  # of all devices: partial sums of every sample
+    sums = Comm("ep", "reduce_scatter", "F", scattered, stride, plan.dp)
+    for comm in comms if own.any() else ():
+        yield from (comm, comm._replace(phase="B"))
     if scattered:
-        sums = Comm("ep", "reduce_scatter", "F", scattered, plan.stride("dp"), plan.dp)
         yield from (sums, sums._replace(kind="all_gather", phase="B"))
+
+
+def _of_nodes(parts: Parts, values: Floats, here: Flags, node_size: int, n_node: int) -> Floats:
+    """[node] bytes that one device of the node sends to its peer in another: sums of a table's parts in a node go once."""
+    node = parts.device // node_size
+    _, group, n = np.unique(np.stack([parts.table, node]), axis=1, return_inverse=True, return_counts=True)
+    once = np.where(parts.is_summed, values / n[group], values)
+    return np.bincount(node[here], once[here], n_node)
 
 
 def held_by_fullest(model: DLRMSizes, plan: ParallelPlan) -> Held:
@@ -109,3 +130,25 @@ def copied_params(model: DLRMSizes, plan: ParallelPlan) -> float:
     parts = kernel_of(model, plan, "F").parts
     here = parts.device == EVERYWHERE
     return float((parts.lookups.rows * parts.lookups.dim)[here].sum())
+
+
+def dense_bytes(model: DLRMSizes, plan: ParallelPlan) -> float:
+    """Bytes kept of a dense parameter: itself, its fp32 copy, gradient and state of the optimizer."""
+    master = 4.0 if plan.element_bytes < 4.0 else 0.0
+    return plan.element_bytes + master + _gradient_bytes(plan) + _state(model)
+
+
+def _update_bytes(model: DLRMSizes, plan: ParallelPlan) -> float:
+    """Traffic of the update of a dense parameter: gradient read, fp32 copy and state read and written, parameter written."""
+    master = 8.0 if plan.element_bytes < 4.0 else 4.0
+    return _gradient_bytes(plan) + master + 2.0 * _state(model) + plan.element_bytes
+
+
+def _gradient_bytes(plan: ParallelPlan) -> float:
+    own = plan.state_dtypes.grad_reduce
+    return plan.element_bytes if own is None else ELEMENT_BYTES[own]
+
+
+def _state(model: DLRMSizes) -> float:
+    """Bytes of the optimizer's state of a dense parameter: one sum of squares, or nothing."""
+    return 0.0 if model.optimizer == "sgd" else 4.0

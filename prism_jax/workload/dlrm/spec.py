@@ -13,11 +13,9 @@ from ...errors import Problem, SpecError
 from ...kernels import COMPUTE_CLASSES
 from ...plan.plan import ParallelPlan
 from ..base import Block, BlockRun, Split
-from .blocks import DENSE, TABLES, dense_block, held_by_fullest, tables_block
+from .blocks import DENSE, TABLES, dense_block, dense_bytes, held_by_fullest, tables_block
 from .exchange import SizeRule
 from .sizes import DLRMSizes
-
-BUCKETS = 4  # of the dense gradients: they are reduced layer by layer beside the backward pass (HugeCTR, PyTorch DDP)
 
 
 @dataclass(frozen=True)
@@ -51,19 +49,19 @@ class DLRMSpec(DLRMSizes):
         return (DENSE, 1), (TABLES, plan.dp * plan.cp)
 
     def frozen_groups(self, plan: ParallelPlan) -> Mapping[str, float]:
-        """Divided tables: their backward kernel updates the rows that were read, so no gradients are kept, reduced or applied."""
-        return {TABLES: held_by_fullest(self, plan).element_bytes}
+        """Both: blocks reduce and apply gradients themselves, beside the backward pass, so that nothing is left for the end."""
+        return {TABLES: held_by_fullest(self, plan).element_bytes, DENSE: dense_bytes(self, plan)}
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
         """One block under a plan."""
         return tables_block(self, plan, SizeRule.MAX_OF_MAX) if kind == TABLES else dense_block(self, plan)
 
-    def completed(self, plan: ParallelPlan) -> ParallelPlan:
-        """The plan with the group of all devices that the tables are spread over, and buckets of a few layers."""
-        bucket = plan.grad_bucket or max(self.n_dense_params // BUCKETS, 1)
-        return (
-            plan if (plan.ep, plan.grad_bucket) == (plan.dp, bucket) else replace(plan, ep=plan.dp, grad_bucket=bucket)
-        )
+    def completed(self, plan: ParallelPlan, node_size: int) -> ParallelPlan:
+        """The plan with the group of all devices that the tables are spread over, and what of them shares a host."""
+        apart = node_size if 1 < node_size < plan.dp and plan.dp % node_size == 0 else 0
+        if (plan.ep, plan.tables.node_size) == (plan.dp, apart):
+            return plan
+        return replace(plan, ep=plan.dp, tables=replace(plan.tables, node_size=apart))
 
     def boundary_bytes(self, plan: ParallelPlan) -> float:
         """Pooled vectors of a micro-batch."""
@@ -107,7 +105,7 @@ class DLRMSpec(DLRMSizes):
         """One stage without parameter sharding; every table that a plan names must be there, on devices that are."""
         if plan.pp > 1:
             yield Problem("pp", f"{plan.pp}, but {self.name} is not cut into stages. Use pp=1.")
-        if plan.shard_group > 1:
+        if plan.shard_group > 1 or plan.zero_stage > 0:
             field = "zero_stage" if plan.sharding == "none" else "sharding"
             yield Problem(
                 field,

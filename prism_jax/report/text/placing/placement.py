@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..._typing import Floats
-from ..quantity import bar, decimals, with_error
-from ..types.placement import PlacementReport
+from ...._typing import Floats
+from ...quantity import bar, decimals, with_error
+from ...types.placing.placement import PlacementReport
 
 AS_GIVEN, OPTIMISED = "as_given", "optimised"
 BAR_WIDTH = 24

@@ -1,4 +1,4 @@
-"""Cutting tables finer: where one table decides the step, its columns are put on twice as many ranks, and the search goes on."""
+"""Cutting tables finer: where one table decides the step, it is put on twice as many ranks, and the search goes on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Int
 
 from .assignment import Assignment, recut
+from .cut import Cut
 from .evaluate import Objective, loads, values
 from .local_search import descend
-from .problem import Cut, ShardingProblem
+from .problem import ShardingProblem
 from .sharders.base import greedy
 from .sharders.lpt import predicted_s
 from .task import WHOLE, ShardingTask
@@ -18,14 +19,16 @@ MOST_ROUNDS = 24
 
 
 def first_cuts(problem: ShardingProblem) -> tuple[Cut, ...]:
-    """No cuts, but for tables that no rank has room for, whole or by rows: as few parts as fit, as far as columns allow."""
+    """No cuts, but for tables that no rank has room for, whole or by rows: as few parts as fit, as far as they can be cut."""
     cuts = list(problem.uncut)
     task = problem.task(cuts)
     room = np.where(task.allowed, task.held_bytes, np.inf).min(axis=0) <= task.capacity_bytes
     for table in np.flatnonzero(~room).tolist():
         size = task.held_bytes[WHOLE, table]
-        while size / cuts[table].columns > task.capacity_bytes and (finer := problem.finer(table, cuts[table])):
-            cuts[table] = finer
+        while size / (cuts[table].columns * cuts[table].rows) > task.capacity_bytes and (
+            finer := problem.finer(table, cuts[table])
+        ):
+            cuts[table] = finer[0]
     problem.task(cuts).check()
     return tuple(cuts)
 
@@ -39,7 +42,7 @@ def cut_further(
         found = [
             (own, codes)
             for table in _heaviest(problem.task(best.cuts), best)
-            if (finer := problem.finer(table, best.cuts[table]))
+            for finer in problem.finer(table, best.cuts[table])
             for own, codes in [_tried(problem, best, table, finer, objective, rng)]
         ]
         if not found or min(found, key=lambda one: one[0])[0] >= value * (1.0 - 1e-6):

@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..placement.result import AS_GIVEN, OPTIMISED, PlacementResult
-from .figure import new_axes
-from .style import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, style
+from ...placement.result import AS_GIVEN, OPTIMISED, PlacementResult
+from ..figure import new_axes
+from ..style import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, style
 
 LINES = {
     AS_GIVEN: ("as given", ROSE),

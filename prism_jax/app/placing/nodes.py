@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError
-from ..io.launch_files import hostfile, rankfile
-from ..io.tables.slowdowns import SlowdownTable, read_slowdowns
-from ..io.write import run_record, write_text
-from ..objective import Objective
-from ..progress import Progress, silent
-from ..report.codec import from_plain
-from ..report.types.placement import PlacementReport
-from ..start_jax import keep_programs
-from .jobs import JobSource, loaded, source_of
+from ...errors import DataError
+from ...io.launch_files import hostfile, rankfile
+from ...io.tables.slowdowns import SlowdownTable, read_slowdowns
+from ...io.write import run_record, write_text
+from ...objective import Objective
+from ...progress import Progress, silent
+from ...report.codec import from_plain
+from ...report.types.placing.placement import PlacementReport
+from ...start_jax import keep_programs
+from ..jobs import JobSource, loaded, source_of
 
 if TYPE_CHECKING:
-    from ..placement.result import PlacementResult
-    from ..plot.figure import Figure
+    from ...placement.result import PlacementResult
+    from ...plot.figure import Figure
 
 MOST_NODES = 1_000_000
 
@@ -56,7 +56,7 @@ class PlacementRun:
 
     def figure(self) -> Figure:
         """What every method reaches, and where the slow nodes went."""
-        from ..plot import plot_placement  # here, so that placements without a picture do not pay for it
+        from ...plot import plot_placement  # here, so that placements without a picture do not pay for it
 
         return plot_placement(self.result, f"{self.report.job.name}: {len(self.result.assignment)} nodes")
 
@@ -107,8 +107,8 @@ def run_placement(
     keep_programs()
     import jax  # here, so that mistakes above do not wait for it
 
-    from ..placement import place
-    from ..placement.fleet import fleet_of
+    from ...placement import place
+    from ...placement.fleet import fleet_of
 
     result = place(
         own,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..codec import INLINE
-from ..report import Report
-from .record import RunRecord
+from ...codec import INLINE
+from ...report import Report
+from ..record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class PlacementReport(Report):
     """
 
     kind: ClassVar[str] = "placement"
+    renderer: ClassVar[str] = "placing.placement"
 
     job: PlacedJob
     objective: str
