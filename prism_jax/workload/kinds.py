@@ -16,6 +16,9 @@ from .encoder.spec import EncoderSpec
 from .encoder_decoder.presets import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS
 from .encoder_decoder.spec import EncoderDecoderSpec
 from .transformer.spec import TransformerSpec
+from .vision.dit import DitSpec
+from .vision.presets import DIT_WORDS, DITS, VIT_WORDS, VITS
+from .vision.vit import VitSpec
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,12 @@ ENCODER_DECODER = WorkloadKind(
     ENCODER_DECODERS,
     words=ENCODER_DECODER_WORDS,
 )
+VIT = WorkloadKind("vit", VitSpec, "vision transformer that classifies images: ViT, DeiT", VITS, words=VIT_WORDS)
+DIT = WorkloadKind("dit", DitSpec, "diffusion transformer over latents of images: DiT", DITS, words=DIT_WORDS)
 CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, CNN, DLRM))
+KINDS: Registry[WorkloadKind] = Registry(
+    "kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, VIT, DIT, CNN, DLRM)
+)
 
 
 def kind_of(model: Workload) -> WorkloadKind | None:

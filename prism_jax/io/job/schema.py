@@ -193,6 +193,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "CrossSpec": {"rank": CountOrZero},
     "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
     "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
+    "VitSpec": {"source": str},
+    "DitSpec": {"source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
