@@ -13,7 +13,7 @@ from ..base import Block, Comm, Parameters, PlainBlock, SavedTensor
 from ..kernels import Kernel, KernelTable
 from .dense import dense_kernels
 from .exchange import SizeRule, exchange_bytes
-from .host_copy import HostCopy
+from .law import HostCopy
 from .lookup import LookupKernel
 from .parts import EVERYWHERE, Parts
 from .sizes import DLRMSizes
