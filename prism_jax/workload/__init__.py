@@ -8,6 +8,7 @@ from .catalog import (
 )
 from .kinds import KINDS as KINDS, WorkloadKind as WorkloadKind
 from .transformer.hugging_face.config import (
+    model_from_hf as model_from_hf,
     read_hf_config as read_hf_config,
     transformer_from_hf as transformer_from_hf,
 )
