@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ...bounds import MOST_LAYERS, MOST_WIDTH, check_bounds
 from ...errors import Problem, SpecError
@@ -114,8 +115,8 @@ class DLRMSizes:
     @property
     def products(self) -> tuple[tuple[str, int, int], ...]:
         """(part, inputs, outputs) of every dense layer: bottom, cross, top."""
-        bottom = tuple(("bottom", k, n) for k, n in zip((self.n_dense, *self.bottom[:-1]), self.bottom, strict=True))
-        top = tuple(("top", k, n) for k, n in zip((self.top_width, *self.top[:-1]), self.top, strict=True))
+        bottom = tuple(("bottom", k, n) for k, n in pairwise((self.n_dense, *self.bottom)))
+        top = tuple(("top", k, n) for k, n in pairwise((self.top_width, *self.top)))
         return bottom + self._cross + top
 
     @property

@@ -18,7 +18,7 @@ from ....rules.arithmetic import MAX_CHUNK_RUNS
 from ....rules.check import check_plan
 from ....software.usual import Odds, usual_dtypes
 from ....system.hardware import RATE_OF, Cluster
-from ....workload.base import Workload, n_body
+from ....workload.base import Workload, completed_plan, n_body
 from ....workload.transformer.spec import TransformerSpec
 from ..csv_rows import CsvTable
 from ..job_table import MeasuredRun, is_job_table, read_job_table
@@ -29,12 +29,12 @@ from .cluster import cluster_of_record
 from .defect import defect_of_record
 from .encoders.model import encoder_of_record, trains_encoder
 from .encoders.recipes import with_gradients_behind, with_recipe
-from .features.adapters import adapters_of_record
+from .features.trained import trained_model
 from .framework import framework_of_record
 from .kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
-from .model import model_of_record
 from .peers import slower_than_peers
 from .plan import plan_of_record
+from .recompute import open_recompute
 from .record import WHAT, StepRecord, records_of
 from .samples.jobs import benchmark_of_record, measured_s_of, plan_of_samples
 from .samples.record import is_samples_table, sample_records
@@ -206,7 +206,7 @@ def _sample_row(record: StepRecord) -> StepRow:
     def with_job() -> StepRow:
         benchmark, model = benchmark_of_record(record)
         cluster = cluster_of_record(record)
-        plan = plan_of_samples(record, benchmark, cluster)
+        plan = completed_plan(model, plan_of_samples(record, benchmark, cluster), cluster.node_size)
         check_plan(plan, model, cluster)
         return replace(
             known,
@@ -237,7 +237,7 @@ def _with_job(known: StepRow, record: StepRecord, beside_peers: str, peers: Peer
     refuse_other_kinds(record)
     record, assumed = completed(record, peers)
     cluster, plan = cluster_of_record(record), plan_of_record(record)
-    model = replace(model_of_record(record), adapters=adapters_of_record(record))
+    model = trained_model(record)
     plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
     split = framework_of(known.framework).layer_split
     if split is not None and not plan.layer_split:
@@ -246,8 +246,9 @@ def _with_job(known: StepRow, record: StepRecord, beside_peers: str, peers: Peer
     _check(model, cluster, plan)
     defect = defect_of_record(record, cluster, beside_peers) or (rates_disagree(record, model) if assumed else "")
     is_open = not record.precision and "fp32 by default" not in record.notes
-    open_dtype = usual_dtypes(cluster.device) if is_open else ()
-    open_plan = (("dtype", open_dtype),) if len(open_dtype) > 1 else ()
+    open_dtype = usual_dtypes(cluster.device, plan.software.tuning) if is_open else ()
+    asked = (("dtype", open_dtype), ("recompute", open_recompute(record)))
+    open_plan = tuple((field, odds) for field, odds in asked if len(odds) > 1)
     return replace(
         known,
         measured_s=measured_s,

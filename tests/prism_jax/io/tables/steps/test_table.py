@@ -290,6 +290,7 @@ def test_batches_are_read_from_notes_where_columns_are_blank(
         ({"recompute": "selective", "notes": 'recompute modules [""moe_act"", ""layernorm""]'}, "none"),
         ({"recompute": "selective", "notes": 'recompute modules [""mla_up_proj"", ""mlp""]'}, "selective"),
         ({"recompute": "unknown", "notes": "recompute modules: full; x"}, "full"),
+        ({"recompute": "selective", "notes": "per-op selective AC; step time derived"}, "selective_op"),
     ],
 )
 def test_recomputation_follows_words_then_ratio_then_column(tmp_path: Path, changes: dict[str, str], expected: str):
