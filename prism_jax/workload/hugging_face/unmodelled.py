@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from ....errors import SpecError
+from ...errors import SpecError
 from .fields import Fields
 
 _TYPO = 0.85  # likeness from which on a name is taken for misspelt

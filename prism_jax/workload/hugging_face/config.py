@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...._core.input_file import read_text
-from ...._core.strict_json import parse_json
-from ....errors import DataError, SpecError
-from ...base import Workload
-from ..spec import TransformerSpec
+from ..._core.input_file import read_text
+from ..._core.strict_json import parse_json
+from ...errors import DataError, SpecError
+from ..base import Workload
+from ..transformer.spec import TransformerSpec
 from .architectures import ARCHITECTURES
 from .fields import Fields
 from .unmodelled import left_out, refuse_keys, refuse_type

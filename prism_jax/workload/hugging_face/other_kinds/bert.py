@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....encoder.spec import EncoderSpec
+from ...encoder.spec import EncoderSpec
 from ..architecture import Architecture
 from ..fields import Fields
 

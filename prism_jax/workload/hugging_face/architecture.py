@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..spec import TransformerSpec
+from ..transformer.spec import TransformerSpec
 from .fields import Fields
 
 

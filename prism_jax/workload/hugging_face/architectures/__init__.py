@@ -4,26 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....._core.registry import Registry
+from ...._core.registry import Registry
 from ..architecture import Architecture
-from . import (
-    bert,
-    deepseek,
-    gemma,
-    glm4_moe,
-    gpt2,
-    gpt_neox,
-    gpt_oss,
-    llama,
-    llama4,
-    minimax_m2,
-    mpt,
-    olmo2,
-    opt,
-    qwen,
-    t5,
-    vit,
-)
+from ..other_kinds import bert, t5, vit
+from . import deepseek, gemma, glm4_moe, gpt2, gpt_neox, gpt_oss, llama, llama4, minimax_m2, mpt, olmo2, opt, qwen
 
 _FILES = (
     llama,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....vision.vit import VitSpec
+from ...vision.vit import VitSpec
 from ..architecture import Architecture
 from ..fields import Fields
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....encoder_decoder.spec import EncoderDecoderSpec
+from ...encoder_decoder.spec import EncoderDecoderSpec
 from ..architecture import Architecture
 from ..fields import Fields
 

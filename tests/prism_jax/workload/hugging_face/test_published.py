@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from prism_jax.errors import PrismError, SpecError
 from prism_jax.workload import TransformerSpec, WindowSpec, model, transformer_from_hf
 from prism_jax.workload.base import distinct_runs
-from prism_jax.workload.transformer.hugging_face.architectures import ARCHITECTURES
+from prism_jax.workload.hugging_face.architectures import ARCHITECTURES
 from tests.support.published_configs import LLAMA_4, MISTRAL, PUBLISHED, REFUSED
 
 LLAMA = PUBLISHED["llama-3.1-8b"].config
@@ -207,7 +207,7 @@ def test_layer_types_say_more_than_the_pattern_of_the_architecture() -> None:
 
 
 def test_the_page_on_models_names_every_architecture_and_every_field() -> None:
-    page = (Path(__file__).parents[5] / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "models.md").read_text(encoding="utf-8")
     table = page.split("## Hugging Face configs")[1]
     assert {name for name in ARCHITECTURES.names if not re.search(rf"\b{name}\b", table)} == set()
     written = [item.name for item in fields(TransformerSpec) if item.name not in ("name", "source")]
