@@ -14,19 +14,9 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.rules.check import check_plan
 from prism_jax.software.choices import Software
 from prism_jax.system import catalog
-from prism_jax.system.hardware import Cluster, Device
+from prism_jax.system.hardware import Cluster
 from prism_jax.system.variant import device_of_text
 
-_RTX_2080_TI = Device(
-    "rtx-2080-ti",
-    {"fp32": 13.45e12, "fp16": 53.8e12},
-    hbm_bytes=11 * 2**30,
-    hbm_bytes_per_s=616e9,
-    power_watts=250.0,
-    n_sm=68,
-    source="NVIDIA Turing GPU Architecture whitepaper, appendix A, GeForce RTX 2080 Ti, fp32 accumulation",
-    generation="turing",
-)
 _VENDORS = ("dle",)  # examples of the vendor of the GPUs
 
 
@@ -51,9 +41,8 @@ def step_rows(rows: Iterable[TableRow]) -> list[StepRow]:
 
 def cluster_of(row: TableRow) -> Cluster:
     """The usual machine of the GPU, with nodes of the row's size; TF32 is the rate of its products in fp32."""
-    is_own = row.gpu == _RTX_2080_TI.name
-    device = _RTX_2080_TI if is_own else device_of_text(row.gpu)
-    usual = catalog.cluster("pcie-geforce", row.n_gpus) if is_own else catalog.default_cluster(device.name, row.n_gpus)
+    device = device_of_text(row.gpu)
+    usual = catalog.default_cluster(device.name, row.n_gpus)
     usual = with_nodes(usual, row.gpus_per_node)
     if row.precision == "tf32":
         peaks = device.peak_flops_per_s
