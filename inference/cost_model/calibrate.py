@@ -26,6 +26,7 @@ from ..engine.pytree import traced
 from ..engine.threads import one_blas_thread
 from .step_times import EXPECTED, SCALE, StepTimes, calibration_of
 from .step_times_data import StepTimesData
+from .step_times_terms import TERMS, Assumed
 
 N_DRAW = 128
 MAX_ITERATION = 400
@@ -33,7 +34,12 @@ TOLERANCE = 1e-7  # of the log density, relative
 
 
 def calibrate(
-    data: StepTimesData, *, key: jax.Array, n_draw: int = N_DRAW, record: Mapping[str, Any] | None = None
+    data: StepTimesData,
+    *,
+    key: jax.Array,
+    n_draw: int = N_DRAW,
+    record: Mapping[str, Any] | None = None,
+    terms: tuple[Assumed, ...] = TERMS,
 ) -> Calibration:
     """The calibration that measured steps amount to.
 
@@ -41,11 +47,12 @@ def calibrate(
         data: rows with their outlines.
         key: seed of the draws.
         n_draw: draws that are kept; their mean is the mode.
+        terms: deviations that are fitted; others are zero.
 
     Raises:
         FitError: no mode is found.
     """
-    return Calibrator(data).fit(data, key=key, n_draw=n_draw, record=record)
+    return Calibrator(data, terms).fit(data, key=key, n_draw=n_draw, record=record)
 
 
 class Calibrator:
@@ -53,11 +60,13 @@ class Calibrator:
 
     Args:
         data: all rows, with all names.
+        terms: deviations that are fitted; others are zero.
     """
 
-    def __init__(self, data: StepTimesData) -> None:
+    def __init__(self, data: StepTimesData, terms: tuple[Assumed, ...] = TERMS) -> None:
+        self._terms = terms
         with jax.enable_x64(True):
-            self._made = program(StepTimes(), data, jax.random.key(0))  # pyright: ignore[reportArgumentType]
+            self._made = program(StepTimes(terms), data, jax.random.key(0))  # pyright: ignore[reportArgumentType]
 
     @one_blas_thread
     def fit(
@@ -78,7 +87,7 @@ class Calibrator:
             noise = noise - noise.mean(axis=0)
             _, unravel = made.ravel()
             draws = constrained(made, jax.vmap(unravel)(jnp.asarray(at + noise @ scale.T)))
-        return calibration_of(data, draws, record or {})
+        return calibration_of(data, draws, record or {}, self._terms)
 
     def _information(self, made: Program, data: StepTimesData, at: np.ndarray) -> np.ndarray:
         """[parameter, parameter] of the prior and of the rows, at unconstrained parameters."""

@@ -39,14 +39,20 @@ N_SITE = "sites with rows"
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The model; see the module. It is fitted by `inference.cost_model.calibrate`."""
+    """The model; see the module. It is fitted by `inference.cost_model.calibrate`.
+
+    Attributes:
+        terms: deviations that are fitted; others are zero.
+    """
 
     name: ClassVar[str] = "step_times"
 
+    terms: tuple[Assumed, ...] = TERMS
+
     def program(self, data: StepTimesData) -> None:
         """The NumPyro model of log step times; arrays of `data` are traced, names are static."""
-        summed = {knob: jnp.full(len(data.log_measured), CENTRE[knob]) for knob in KNOBS}
-        for term in _with_members(data):
+        summed = dict(zip(KNOBS, jnp.asarray(data.centre).T, strict=True))
+        for term in self._with_members(data):
             names = data.names[term.level]
             z = numpyro.sample(term.site, dist.Normal(jnp.zeros(len(names)), 1.0).to_event(1))
             value = numpyro.deterministic(
@@ -80,6 +86,10 @@ class StepTimes:
         law = StudentT(DEGREES, expected, width)
         numpyro.factor("rows", (weight * law.log_prob(jnp.asarray(data.log_measured))).sum())
 
+    def _with_members(self, data: StepTimesData) -> list[Assumed]:
+        """Terms that some row has part in."""
+        return [term for term in self.terms if data.names[term.level]]
+
     @staticmethod
     def prior_precision(sites: Mapping[str, Any]) -> dict[str, Any]:
         """Curvature of the prior of what is no standard normal, by unconstrained site; spreads are sampled as logarithms."""
@@ -94,7 +104,7 @@ class StepTimes:
 
     def start(self, data: StepTimesData) -> dict[str, Any]:
         """Values of the sites at which the fit begins: the centres of the priors."""
-        begin: dict[str, Any] = {term.site: np.zeros(len(data.names[term.level])) for term in _with_members(data)}
+        begin: dict[str, Any] = {term.site: np.zeros(len(data.names[term.level])) for term in self._with_members(data)}
         n_site = len(data.names["site"])
         return begin | {
             "site_sd": math.exp(SITE_SD[0]),
@@ -111,11 +121,6 @@ def _mean_of_sites(values: jax.Array, site: jax.Array, n_site: int) -> jax.Array
     return jax.ops.segment_sum(values, site, n_site) / jnp.maximum(count, 1.0)
 
 
-def _with_members(data: StepTimesData) -> list[Assumed]:
-    """Terms that some row has part in."""
-    return [term for term in TERMS if data.names[term.level]]
-
-
 def shift(term: Assumed, names: Sequence[str]) -> jax.Array:
     """[member] what is known of a member before any run."""
     return jnp.array([SHIFT.get((term.knob, term.level, name), 0.0) for name in names])
@@ -126,7 +131,12 @@ def spread(term: Assumed, names: Sequence[str]) -> jax.Array:
     return jnp.array([term.sd_of(name) for name in names])
 
 
-def calibration_of(data: StepTimesData, draws: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> Calibration:
+def calibration_of(
+    data: StepTimesData,
+    draws: Mapping[str, np.ndarray],
+    record: Mapping[str, Any],
+    fitted: tuple[Assumed, ...] = TERMS,
+) -> Calibration:
     """The calibration that posterior draws [draw, ...] amount to; members without a row of any weight are unknown to it."""
     none = np.zeros((len(draws["site_sd"]), 0))
     seen = {level: seen_members(data, level) for level in LEVELS}
@@ -138,7 +148,7 @@ def calibration_of(data: StepTimesData, draws: Mapping[str, np.ndarray], record:
             tuple(data.names[t.level][i] for i in seen[t.level]),
             np.asarray(draws.get(f"{t.site} value", none))[:, seen[t.level]],
         )
-        for t in TERMS
+        for t in fitted
     )
     return Calibration(
         centre=dict(CENTRE),

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from prism_jax.calibration.calibration import KNOBS
 from prism_jax.calibration.key import LEVELS, CalibrationKey, Level
 from prism_jax.calibration.open_fields import OpenField
 from prism_jax.calibration.surrogate import StepSurrogate
 
-from .step_times_terms import MAX_ROWS, SHIFT
+from .step_times_terms import CENTRE, MAX_ROWS, SHIFT
 
 Index = NDArray[np.int64]
 
@@ -29,6 +30,7 @@ class StepTimesData(StepSurrogate):
         weight: how many independent rows it counts for, at most one.
         open_mean, open_sd: of the logarithm of the step over the one that the row's assumptions give; see `open_fields`.
         has_experts: 1 where the model has experts.
+        centre: [row, knob] of `KNOBS`, on the link's scale: what deviations are counted from.
         all, generation, device, style, generation_style, framework, attention, norm, compile, graphs, tuning, workload, site:
             [row] index into `names` of that level; one past the last name where the row has none.
         names: level -> names of its members.
@@ -40,6 +42,7 @@ class StepTimesData(StepSurrogate):
     open_mean: NDArray[np.float64]
     open_sd: NDArray[np.float64]
     has_experts: NDArray[np.float64]
+    centre: NDArray[np.float64]
     all: Index
     generation: Index
     device: Index
@@ -91,6 +94,7 @@ def step_times_data(
         open_mean=np.array([sum(one.mean for one in own) for own in open_fields or ((),) * len(settings)]),
         open_sd=np.array([math.hypot(*(one.sd for one in own)) for own in open_fields or ((),) * len(settings)]),
         has_experts=np.asarray(has_experts, dtype=float),
+        centre=np.tile([CENTRE[knob] for knob in KNOBS], (len(settings), 1)).astype(float),
         names=names,
     )
 

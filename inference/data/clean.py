@@ -111,7 +111,8 @@ def _column(table: RawTable, column: Column, name: str, options: Options, rows: 
         notes += [f"{table.name}: {note}"] if note else []
     value, beside, is_text = numbers(raw, column)
     if beside is not None and column.is_duration and not np.isnan(beside[~np.isnan(value)]).any():
-        value = value * beside  # every value has its unit beside it
+        with np.errstate(over="ignore"):
+            value = value * beside  # every value has its unit beside it
     else:
         by_column = factor(table, column, name, options)
         if by_column.note:
@@ -119,7 +120,8 @@ def _column(table: RawTable, column: Column, name: str, options: Options, rows: 
         per_row = np.broadcast_to(by_column.value, value.shape)
         if not column.keeps_blank:
             rows.drop(np.isnan(per_row), f"{column.name} has no unit of time in {by_column.said_by}")
-        value = value * (per_row if beside is None else np.where(np.isnan(beside), per_row, beside))
+        with np.errstate(over="ignore"):  # what is infinite in the unit of the column is refused as such
+            value = value * (per_row if beside is None else np.where(np.isnan(beside), per_row, beside))
     if column.strict:
         refuse_numbers(table.source, column, raw, value, is_text, rows.kept)
     return pd.Series(_valid(column, value, is_text, rows, notes, table.name))

@@ -100,10 +100,13 @@ class Calibration(ByContent):
         """Draws of the correction: every field an array [draw]; settings that share an unseen member share its draws."""
         return self._linked(self._summed(setting, seed))
 
+    def mean(self, setting: CalibrationKey) -> dict[str, float]:
+        """Knob -> posterior mean on the link's scale, where members that were not seen do not deviate."""
+        return {knob: float(np.asarray(value).mean()) for knob, value in self._summed(setting, None).items()}
+
     def correction(self, setting: CalibrationKey) -> CostCorrection:
         """Correction at the posterior mean of the link's scale: what predictions use."""
-        summed = self._summed(setting, None)
-        correction = self._linked({knob: np.asarray(value).mean() for knob, value in summed.items()})
+        correction = self._linked(self.mean(setting))
         return CostCorrection(**{name: float(getattr(correction, name)) for name in KNOBS})
 
     def constants(self, generation: str) -> Efficiency:

@@ -16,17 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.arrays import Values, namespace
+from .._core.arrays import Values, is_traced, namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.precision import QUANTISED
 from ..system.hardware import Device
-from ..workload.kernels import Kernel, KernelTable
-from .efficiency import Efficiency
+from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
+from .efficiency import Efficiency, with_cuda_core_products
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
 SPLITS = (1, 2, 3, 4, 6, 8)  # parts of the inner dimension that libraries cut a product into
 ALIGNED = 16  # elements: 32 bytes, one sector of device memory
+# Speed of a convolution in fp32 without TF32 over that of the plain product of its sizes. Winograd's F(4x4, 3x3): 4 times fewer
+# multiplications at .68 of the speed of a product (cuda_cores.toml); edges and transforms take a third (arXiv 1509.09308).
+_CUDA_CORE_GAIN = {CONVOLUTION: 1.0, WINOGRAD: 1.9}
 _FULL_WIDTH = 128.0  # head width that the attention shares are stated for
 
 
@@ -52,8 +55,11 @@ def gemm_s(
     per_sm = per_sm.reshape(*([1] * (2 + len(ways) - per_sm.ndim)), *per_sm.shape)
     rows, columns, relative = np.array(eff.gemm_tiles).T.reshape(3, -1, 1, *ways)
     parts = np.array(SPLITS, dtype=np.float64).reshape(1, -1, *ways)
-    n_wave = np.ceil(np.ceil(m / rows) * np.ceil(n / columns) * batch * parts / device.n_sm)
+    n_tile = np.ceil(m / rows) * np.ceil(n / columns) * batch
+    n_wave = np.ceil(n_tile * parts / device.n_sm)
     tiled = n_wave * 2.0 * rows * columns * (k / parts + eff.gemm_k_half) / (per_sm * relative)
+    if is_traced(eff.flop_joules) or eff.flop_joules:
+        tiled = xp.maximum(tiled, n_tile * 2.0 * rows * columns * k * eff.flop_joules / device.power_watts)
     added = parts * 4.0 * m * n * batch / (device.hbm_bytes_per_s * eff.memory) + eff.launch_s
     best = (tiled + xp.where(parts > 1.0, added, 0.0)).min(axis=(0, 1))
     odd = (np.mod(n, ALIGNED) > 0.0) | (np.mod(k, ALIGNED) > 0.0)
@@ -129,6 +135,12 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
+    gains = np.array(
+        [_CUDA_CORE_GAIN.get(op.variant, 0.0) * (name == "fp32") for op, name in zip(table.ops, dtypes, strict=True)]
+    )
+    if gains.any():
+        on_cores = gemm_s(m, n, k, batch, peak, device, with_cuda_core_products(eff))
+        product = xp.where(gains > 0.0, on_cores / np.where(gains > 0.0, gains, 1.0), product)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     slower = dict(eff.attention_kernels)
     fused = fused * np.array([slower.get(op.variant, 1.0) for op in table.ops])
@@ -140,8 +152,17 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    once = xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
-    return once * table.column("count")
+    alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
+    runs = np.array([op.variant != TENSOR_CORES or name != "fp32" for op, name in zip(table.ops, dtypes, strict=True)])
+    return (alone / eff.in_step + launches * eff.launch_s) * (table.column("count") * runs)
+
+
+def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:
+    """[op] `seconds`, and for ops with a law of their own what it says."""
+    if all(op.law is None for op in table.ops):
+        return seconds
+    own = [0.0 if op.law is None else op.law.seconds(device, eff.cache_bytes) for op in table.ops]
+    return xp.where(np.array([op.law is None for op in table.ops]), seconds, xp.asarray(own, dtype=float))
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -37,6 +37,8 @@ class Efficiency:
         in_step: speed of kernels inside a training step over that in a microbenchmark: clocks under the power cap, cold caches,
             small kernels that no list names. The one constant per generation that is fitted to whole training steps.
         overlap_slowdown: extra time of compute per second of communication beside it.
+        flop_joules: energy of one FLOP of a product, padding included, at the clock where the board meets its power limit; 0: the
+            limit is taken to be in `gemm_max`.
         correction: what measured training steps say on top of all this; neutral in the presets.
     """
 
@@ -59,6 +61,7 @@ class Efficiency:
     host_launch_s: float
     in_step: float
     overlap_slowdown: float
+    flop_joules: float = 0.0
     correction: CostCorrection = NEUTRAL
 
 
@@ -74,6 +77,18 @@ def efficiency(generation: str) -> Efficiency:
             f"no efficiency preset for generation {generation!r}. Set device.generation to one of {', '.join(table)}."
         )
     return _build(generation)
+
+
+def with_cuda_core_products(eff: Efficiency) -> Efficiency:
+    """`eff` with what products reach outside of tensor cores, which need no long inner dimensions; see `cuda_cores.toml`."""
+    return replace(eff, **_cuda_core_products())
+
+
+@cache
+def _cuda_core_products() -> dict[str, Any]:
+    own = load_toml(__name__.rpartition(".")[0], "cuda_cores.toml")["population"]
+    tiles = tuple(tuple(float(x) for x in tile) for tile in own["gemm_tiles"])
+    return {name: own[name] for name in ("gemm_max", "gemm_k_half", "gemm_misaligned")} | {"gemm_tiles": tiles}
 
 
 @cache

@@ -7,6 +7,7 @@ rate per node that was measured over a whole cluster says 28.8 hours for 1,024 G
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil
 from typing import ClassVar
@@ -14,6 +15,12 @@ from typing import ClassVar
 from ..errors import Problem, SpecError
 
 HOUR_S = 3600.0
+MOST_PER_HOUR = 3.6e6  # one a millisecond
+MOST_S = 1e10  # three centuries
+MOST_LOG_SD = (
+    20.0  # a factor of 5e8 either way: nothing is known; the largest of a million draws is still a 32-bit number
+)
+SHAPES = 0.2, 20.0  # of Weibull laws: measured ones lie between .4 and 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Cause:
         per_gpu_h, per_node_h, per_job_h: events per hour of each GPU, of each node, of the job as a whole.
 
     Raises:
-        SpecError: a figure is negative.
+        SpecError: a figure is negative, or larger than can be meant (`MOST`).
     """
 
     cause: str
@@ -34,12 +41,16 @@ class Cause:
     per_job_h: float = 0.0
 
     ELSEWHERE: ClassVar[frozenset[str]] = frozenset({"cause"})  # fields that have a rule of their own
+    MOST: ClassVar[Mapping[str, float]] = dict.fromkeys(("per_gpu_h", "per_node_h", "per_job_h"), MOST_PER_HOUR)
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = 0.0 if item.name in self.ELSEWHERE else getattr(self, item.name)
             if not value >= 0.0:
                 raise SpecError.of(Problem(item.name, f"{value:g}, but it must be at least 0"), self.cause)
+            most = self.MOST.get(item.name, float("inf"))
+            if value > most:
+                raise SpecError.of(Problem(item.name, f"{value:g}, but it must be at most {most:g}"), self.cause)
 
     def rate_h(self, n_gpus: float, node_size: int) -> float:
         """Events per hour of a job on `n_gpus` GPUs in nodes of `node_size`."""
@@ -58,7 +69,7 @@ class Hazard(Cause):
         log_sd: standard deviation of the logarithm of the rates: what is not known of them.
 
     Raises:
-        SpecError: a figure is negative, or the shape not positive.
+        SpecError: a figure is negative or too large, or the shape out of range (`SHAPES`).
     """
 
     nodes_lost: float = 1.0
@@ -69,11 +80,18 @@ class Hazard(Cause):
     log_sd: float = 0.0
 
     ELSEWHERE: ClassVar[frozenset[str]] = frozenset({"cause", "shape"})
+    MOST: ClassVar[Mapping[str, float]] = {
+        **Cause.MOST,
+        **dict.fromkeys(("noticed_s", "repair_s"), MOST_S),
+        **dict.fromkeys(("repair_log_sd", "log_sd"), MOST_LOG_SD),
+        "nodes_lost": 1e6,
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.shape > 0.0:
-            raise SpecError.of(Problem("shape", f"{self.shape:g}, but it must be above 0"), self.cause)
+        low, high = SHAPES
+        if not low <= self.shape <= high:
+            raise SpecError.of(Problem("shape", f"{self.shape:g}, but it must be from {low:g} to {high:g}"), self.cause)
 
 
 @dataclass(frozen=True)
@@ -85,13 +103,20 @@ class SlowPhase(Cause):
         duration_s, duration_log_sd: median seconds until it ends or is mended, and spread of their logarithm.
 
     Raises:
-        SpecError: a figure is negative, or the slowdown below 1.
+        SpecError: a figure is negative or too large, or the slowdown below 1.
     """
 
     slowdown: float = 1.0
     slowdown_log_sd: float = 0.0
     duration_s: float = 0.0
     duration_log_sd: float = 0.0
+
+    MOST: ClassVar[Mapping[str, float]] = {
+        **Cause.MOST,
+        "duration_s": MOST_S,
+        "slowdown": 1e4,
+        **dict.fromkeys(("slowdown_log_sd", "duration_log_sd"), MOST_LOG_SD),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,7 +164,7 @@ def of_mtbf(hours: float, n_gpus: int, repair_s: float = 0.0, log_sd: float = 0.
     Raises:
         SpecError: `hours` is not positive.
     """
-    if not hours > 0.0:
-        raise SpecError.of(Problem("mtbf", f"{hours:g} hours, but it must be above 0"))
+    if not 1.0 / MOST_PER_HOUR <= hours < float("inf"):
+        raise SpecError.of(Problem("mtbf", f"{hours * HOUR_S:g} s, but it must be at least .001 s, and finite"))
     hazard = Hazard("failures", per_gpu_h=1.0 / (hours * n_gpus), repair_s=repair_s, log_sd=log_sd)
     return Reliability((hazard,), name=f"MTBF {hours:g} h on {n_gpus:,} GPUs", source="stated")

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._core.arrays import namespace
 
 N_NEWTON = 8  # quadratic from a start that is exact for short and for long intervals: float64 is reached after six
@@ -40,7 +42,8 @@ def expected_time(work: Any, interval: Any, blocking: Any, outage: Any, rate: An
     """
     xp = namespace(work, interval, blocking, outage, rate, noticed)
     span = interval + blocking
-    return work / interval * span * xp.exp(rate * outage) * growth(rate * span) * (1.0 + rate * noticed)
+    with np.errstate(over="ignore"):  # infinite, as said
+        return work / interval * span * xp.exp(rate * outage) * growth(rate * span) * (1.0 + rate * noticed)
 
 
 def useful_share(interval: Any, blocking: Any, outage: Any, rate: Any, noticed: Any = 0.0) -> Any:

@@ -180,5 +180,6 @@ def steps_of(job: Job, n_steps: int | None, n_tokens: float | None) -> int:
             raise SpecError.of(Problem("tokens", f"{n_tokens:g}, but it must be finite and above 0"))
         count = ceil(n_tokens / job.model.units_per_step(job.plan))
     if not 1 <= count <= MOST_STEPS:
-        raise SpecError.of(Problem("steps", f"{count:,}, but it must be between 1 and {MOST_STEPS:,}"))
+        told = f"{count:,}" if abs(count) < 10**18 else f"a number of {len(str(count)):,} digits"
+        raise SpecError.of(Problem("steps", f"{told}, but it must be between 1 and {MOST_STEPS:,}"))
     return count

@@ -35,6 +35,8 @@ def simulated_run(run: TrainingRun, *, key: Array, n_world: int = 10_000) -> Run
     level = np.ones(n_world) if run.level is None else np.quantile(run.level, rng.random(n_world))
     work_s = run.steps.draws_s(run.n_steps, n_world, rng) * level
     rate_s = _rates(run, hazards)[:, None] * np.exp(np.array([[h.log_sd] for h in hazards]).reshape(-1, 1) * score)
+    expected_s = run.expected_s(rate_s=rate_s.sum(axis=0), step_factor=work_s / (run.n_steps * run.steps.mean_s))
+    _check_worlds(expected_s * rate_s.sum(axis=0), hazards)
     worlds = _worlds(run, hazards, rate_s, work_s)
     shape = Shape(n_constant, len(run.reliability.slow_phases), _slots(run), run.recovery.policy == "shrink")
     found = simulate(worlds, _setting(run, hazards), shape, key)
@@ -52,7 +54,6 @@ def simulated_run(run: TrainingRun, *, key: Array, n_world: int = 10_000) -> Run
         "restart": found.seconds["restart_s"],
         "planned_stops": n_interval * np.asarray(worlds.planned_s),
     }
-    expected_s = run.expected_s(rate_s=rate_s.sum(axis=0), step_factor=work_s / (run.n_steps * run.steps.mean_s))
     time_s = np.sum(list(seconds.values()), axis=0)
     return RunOutcome(time_s, seconds, found.seconds["waiting_s"], found.n_failure, found.clock_s, expected_s)
 
@@ -66,6 +67,18 @@ def _check_progress(run: TrainingRun) -> None:
     if not expected_s * onsets / HOUR_S <= MOST_EVENTS:
         text = f"slow phases begin {expected_s * onsets / HOUR_S:.2g} times; at most {MOST_EVENTS:,} are simulated"
         raise SpecError(f"{text}. Join frequent short phases into the variability of the step.")
+
+
+def _check_worlds(n_events: Floats, hazards: list[Hazard]) -> None:
+    """Refuses rates that are known so little that some worlds would never end."""
+    without_end = ~(n_events <= MOST_EVENTS)
+    if without_end.any():
+        widest = max(hazards, key=lambda hazard: hazard.log_sd)
+        raise SpecError(
+            f"with the rates that are possible the job would be interrupted more than {MOST_EVENTS:,} times in "
+            f"{without_end.mean():.1%} of worlds: {widest.cause} is known to a factor of {np.exp(widest.log_sd):.2g} (log_sd "
+            f"{widest.log_sd:.2g}). State its rate more closely, or shorten the interval or the restart."
+        )
 
 
 def _no_progress(run: TrainingRun) -> str:

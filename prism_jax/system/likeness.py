@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import exp, hypot, log
 from typing import Any
 
+from ..errors import Problem, SpecError
 from ..power import population_law, power_law
 from . import catalog
 from .hardware import Device
@@ -82,6 +83,10 @@ def _clock(base: Device, power: float) -> float:
     if not 0 < power < base.power_watts:
         return 1.0
     law = power_law(base) or population_law()
+    least = float(law.share(law.lowest_clock, law.busy["gemm"])) * base.power_watts
+    if power < least:
+        told = f"{power:g} W, but {base.name} draws {least:.0f} W at its lowest clock. State {least:.0f} W or more"
+        raise SpecError.of(Problem("power_watts", f"{told}, or the peaks of the device."))
     return float(law.clock_under(power / base.power_watts, law.busy["gemm"]))
 
 

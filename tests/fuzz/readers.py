@@ -29,9 +29,10 @@ from prism_jax.io.tables.memory_table import read_memory_table
 from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.io.tables.slowdowns import read_slowdowns
 from prism_jax.io.tables.steps.table import read_step_rows
+from prism_jax.io.traces.kineto.calls import read_rank_calls
 from prism_jax.io.traces.meta import read_meta
 from prism_jax.search.plans.space import default_space
-from prism_jax.workload.transformer.hugging_face.config import read_hf_config
+from prism_jax.workload.hugging_face.config import read_hf_config
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
 from tests.prism_jax.io.tables.steps.test_table import REFERENCE
@@ -183,6 +184,8 @@ def _examples() -> Iterable[str]:
 CONFIGS = tuple(json.dumps(config, indent=1) for config, *_ in PUBLISHED.values())
 RUNS = _table({"job": "job.yaml", "set": "plan.micro_batch=2", "measured_step_time_s": "0.02"}, {
     "job": "job.yaml", "set": "plan.tp=4 plan.dp=4", "measured_step_time_s": "0.03"})  # fmt: skip
+SAMPLES = _table({"id": "1", "model": "ResNet-50", "gpu": "V100", "num_gpus": "8", "gpus_per_node": "8", "global_batch": "2048",
+    "samples_per_s": "8000", "submitter": "us", "source_repo": "training_results_v2.0", "precision": "fp16"})  # fmt: skip
 STEPS_JSON = json.dumps([REFERENCE], indent=1)
 TIMED = "run,step,duration_s\n" + "".join(f"a,{n},{seconds}\n" for n, seconds in enumerate(STEP_S))
 QUEUE = "submit_s,gpus,duration_s,deadline_s,vc\n0,8,600,900,a\n60,1,60,500,b\n60,16,3600,9000,a\n"
@@ -216,6 +219,19 @@ OVERLAP = "kernel,duration_us,overlapped_us,overlap_ratio,dram_throughput_percen
 POWER = "device,workload,clock_mhz,epoch_s,power_w\n" + "".join(
     f"gpu,a,{1400 - 50 * n},{1 + n / 20},{400 - 16 * n}\n" for n in range(10)
 )
+CALLS = json.dumps({"baseTimeNanoseconds": 5, "traceEvents": [
+    {"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {"correlation": link}}
+    for name, cat, ts, dur, tid, link in (
+        ("ProfilerStep#1", "user_annotation", 0.0, 90.0, 1, -1),
+        ("aten::mm", "cpu_op", 5.0, 20.0, 1, -1),
+        ("cudaLaunchKernel", "cuda_runtime", 7.0, 4.0, 1, 3),
+        ("sgemm", "kernel", 12.0, 30.0, 7, 3),
+        ("cudaLaunchKernel", "cuda_runtime", 30.0, 4.0, 1, 4),
+        ("ncclDevKernel_AllReduce", "kernel", 45.0, 20.0, 9, 4),
+        ("cudaDeviceSynchronize", "cuda_runtime", 50.0, 30.0, 1, 5),
+        ("cudaMemcpyAsync", "cuda_runtime", 82.0, 4.0, 1, 6),
+        ("Memcpy DtoH", "gpu_memcpy", 84.0, 2.0, 7, 6),
+    )]}, indent=1)  # fmt: skip
 WATCHED = "step,step_time_s\n" + "".join(f"{n},{0.4 + 0.002 * (n % 5) + 0.1 * (n > 40)}\n" for n in range(60))
 
 READERS = (
@@ -228,11 +244,13 @@ READERS = (
     Reader("steps table", "steps.csv", _texts(_table(STEP_ROW)), read_step_rows),
     Reader("steps table packed", "steps.csv.gz", (gzip.compress(_table(STEP_ROW).encode(), mtime=0),), read_step_rows),
     Reader("steps table in JSON", "steps.json", _texts(STEPS_JSON), read_step_rows),
+    Reader("samples per second", "samples.csv", _texts(SAMPLES), read_step_rows),
     Reader("memory table", "memory.csv", _texts(_table(MEMORY)), read_memory_table),
     Reader("runs of a site", "runs.csv", _texts(RUNS), _site_runs),
     Reader("trace metadata", "meta.yaml", _texts(META), read_meta),
     Reader("plain trace", "trace.csv", _texts(TRACE), _trace),
     Reader("Kineto", "rank0.json", (gzip.decompress(KINETO.read_bytes()),), _trace),
+    Reader("calls of a host", "rank0.json", _texts(CALLS), read_rank_calls),
     Reader("straggler parquet", "trace-X.parquet", (_straggler_bytes(),), _trace),
     *(Reader(name, kind.name, _texts(kind.write(STEP_S)), _trace) for name, kind in LOGS.items()),
     Reader("event file", "events.out.tfevents.1", (event_file(STEP_S, "step_time"),), _trace),

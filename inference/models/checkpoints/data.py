@@ -57,7 +57,7 @@ class CheckpointsData:
 
     AXES: ClassVar[Mapping[str, str]] = {
         "feature": "names prior_mean prior_sd zr",
-        "feature -> 3": "level",
+        "feature -> 4": "level",
         "feature feature": "zz",
     }
 
@@ -127,7 +127,7 @@ def observations(frame: pd.DataFrame) -> tuple[list[Observation], np.ndarray]:
     out, seconds = [], []
     for row in np.flatnonzero(np.isfinite(size)):
         how = f"{method[row]} {mode[row]}"
-        first, last = first_and_last(storage[row])
+        first, last = first_and_last(storage[row], is_async(how))
         whole = total[row] if np.isfinite(total[row]) else (np.nan if is_async(how) else block[row])
         waits = block[row] if np.isfinite(block[row]) and block[row] != whole else np.nan
         for operation, place, value in (("save", last, whole), ("block", first, waits), ("load", last, load[row])):

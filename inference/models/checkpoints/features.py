@@ -26,7 +26,8 @@ SHARDED_MEAN, SHARDED_SD = (
     -1.0,
     0.7,
 )  # every process writes, nobody says how many: 8 of them as above, or a few, or hundreds
-ALONE_SD = 1.0  # one process that gathers and writes everything
+SERIAL_BYTES_PER_S = 1e9  # one process pickles and checksums as fast
+ALONE_SD = 0.5  # what else it costs that one process gathers and writes everything
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,7 @@ class Design:
 
     def offset(self, rows: Sequence[Observation]) -> np.ndarray:
         """log(bytes / bandwidth), [observation]."""
-        return np.array(
-            [
-                row.log_bytes - (np.log(BYTES_PER_S[row.storage]) if row.log_stated is None else row.log_stated)
-                for row in rows
-            ]
-        )
+        return np.array([row.log_bytes + np.log(_s_per_byte(row)) for row in rows])
 
 
 def design_of(rows: Sequence[Observation]) -> Design:
@@ -123,13 +119,21 @@ def design_of(rows: Sequence[Observation]) -> Design:
     }
     sources = [f"source {name}" for name in dict.fromkeys(row.source for row in rows)]
     methods = [f"method {name}" for name in dict.fromkeys(row.method for row in rows) if name]
-    rest = len(sources) + len(methods)
+    ways = [f"{row.operation} of {row.source}" for row in rows]
+    ways = list(dict.fromkeys(ways))
+    rest = len(sources) + len(methods) + len(ways)
     return Design(
-        names=(*fixed, *sources, *methods),
-        level=np.array([0] * len(fixed) + [1] * len(sources) + [2] * len(methods)),
+        names=(*fixed, *sources, *methods, *ways),
+        level=np.array([0] * len(fixed) + [1] * len(sources) + [2] * len(methods) + [3] * len(ways)),
         prior_mean=np.array([mean for mean, _ in fixed.values()] + [0.0] * rest),
         prior_sd=np.array([sd for _, sd in fixed.values()] + [1.0] * rest),
     )
+
+
+def _s_per_byte(row: Observation) -> float:
+    """Of the storage, and of one process that makes a stream of what it writes, or objects of what it reads."""
+    of_storage = 1.0 / BYTES_PER_S[row.storage] if row.log_stated is None else float(np.exp(-row.log_stated))
+    return of_storage + (1.0 / SERIAL_BYTES_PER_S if row.alone else 0.0)
 
 
 def _features(row: Observation) -> dict[str, float]:
@@ -143,4 +147,5 @@ def _features(row: Observation) -> dict[str, float]:
         "alone": float(row.alone),
         f"source {row.source}": 1.0,
         f"method {row.method}": 1.0,
+        f"{row.operation} of {row.source}": 1.0,
     }

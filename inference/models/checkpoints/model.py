@@ -28,7 +28,8 @@ from .data import COLUMNS, CheckpointsData, from_frame
 
 # Spreads of log seconds, medians and factors of one standard deviation: sources share no hardware, methods differ in how they
 # stream, repeats on a shared store differ by tens of percent.
-SOURCE, METHOD, NOISE = (0.7, 1.8), (0.4, 1.8), (0.3, 1.8)
+SPREADS = {"source_sd": (0.7, 1.8), "method_sd": (0.4, 1.8), "operation_sd": (0.4, 1.8), "noise": (0.3, 1.8)}
+LEVELS = ("", "source_sd", "method_sd", "operation_sd")  # spreads of the effects, by level
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Checkpoints:
     default_method: ClassVar[str] = "nuts"
     holdout_method: ClassVar[str] = "map"
     columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("source_sd", "method_sd", "noise")
+    reported: ClassVar[tuple[str, ...]] = tuple(SPREADS)
     holdout: ClassVar[str] = "folds"
     is_cost: ClassVar[bool] = True
 
@@ -51,7 +52,7 @@ class Checkpoints:
         """Three spreads; effects are integrated out."""
         site = {
             name: jnp.asarray(numpyro.sample(name, dist.LogNormal(jnp.log(median), jnp.log(factor))))
-            for name, (median, factor) in {"source_sd": SOURCE, "method_sd": METHOD, "noise": NOISE}.items()
+            for name, (median, factor) in SPREADS.items()
         }
         root, weight, _ = _posterior(data, site)
         rest = data.rr / site["noise"] ** 2 - weight @ jax.scipy.linalg.cho_solve((root, True), weight)
@@ -75,11 +76,7 @@ class Checkpoints:
 
     def start(self, data: CheckpointsData) -> dict[str, Any]:
         """The centres of the priors."""
-        return {
-            "source_sd": np.asarray(SOURCE[0]),
-            "method_sd": np.asarray(METHOD[0]),
-            "noise": np.asarray(NOISE[0]),
-        }
+        return {name: np.asarray(median) for name, (median, _) in SPREADS.items()}
 
     def describe(self, data: CheckpointsData, draws: Draws) -> dict[str, Any]:
         """Spreads and effects as factors on seconds."""
@@ -113,7 +110,7 @@ class Checkpoints:
 
 def _posterior(data: CheckpointsData, site: Mapping[str, Any]) -> tuple[Array, Array, Array]:
     """Cholesky factor of the effects' precision and their weight, in units of their prior spreads, and these spreads."""
-    spreads = jnp.stack([jnp.ones_like(site["noise"]), site["source_sd"], site["method_sd"]])
+    spreads = jnp.stack([jnp.ones_like(site["noise"]), *(site[name] for name in LEVELS[1:])])
     scale = jnp.asarray(data.prior_sd) * spreads[jnp.asarray(data.level)]
     precision = jnp.eye(len(data.names)) + scale[:, None] * jnp.asarray(data.zz) * scale / site["noise"] ** 2
     return jnp.linalg.cholesky(precision), scale * jnp.asarray(data.zr) / site["noise"] ** 2, scale

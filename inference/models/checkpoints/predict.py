@@ -50,8 +50,12 @@ def log_seconds(
     """Log seconds of single observations, [draw, observation]; the rows of a new source share its effect."""
     design = Design(data.names, data.level, data.prior_mean, data.prior_sd)
     mean = np.asarray(draws["effect"]) @ design.matrix(rows).T + design.offset(rows)
-    for level, kind in (("source", "source_sd"), ("method", "method_sd")):
-        names = [f"{level} {getattr(row, level)}" for row in rows]
+    new_names = {
+        "source_sd": [f"source {row.source}" for row in rows],
+        "method_sd": [f"method {row.method}" for row in rows],
+        "operation_sd": [f"{row.operation} of {row.source}" for row in rows],
+    }
+    for kind, names in new_names.items():
         new = sorted(set(names) - set(data.names))
         drawn = np.asarray(draws[kind])[:, None] * rng.standard_normal((len(mean), len(new)))
         for index, name in enumerate(new):

@@ -31,10 +31,13 @@ _SHARDED = ("per rank", "per-rank", "dcp", "fsdp", "shard", "distributed", "dist
 _ASYNC = ("async", "flash")
 
 
-def first_and_last(text: str) -> tuple[str, str]:
-    """Where a save goes first, which training waits for, and where it ends: "host memory, then NAS" is both."""
+def first_and_last(text: str, is_async: bool) -> tuple[str, str]:
+    """Where a save goes first, which training waits for, and where it ends: "host memory, then NAS" is both.
+
+    Where training goes on while the rest is written and the text names one place only, the first is a copy in memory.
+    """
     first, _, last = text.partition(", then ")
-    return first, last or first
+    return ("host memory" if is_async and not last else first), last or first
 
 
 def storage_class(text: str) -> str:

@@ -1,6 +1,7 @@
 """Coefficients of all tables, integrated out: what the sampler sees are only spreads.
 
-    y[cell] = x (w[class] + d[table]) + noise     w ~ N(0, class_scale^2)   d ~ N(0, table_scale^2)   noise ~ N(0, sigma[table]^2)
+    y[cell] = x (w[class] + d[table]) + noise
+    w ~ N(0, (class_share class_scale)^2)     d ~ N(0, table_scale^2)     noise ~ N(0, sigma[table]^2)
 
 Given the spreads everything is normal: each table is reduced to its sums of products, d is integrated table by table, then w
 class by class. The same algebra gives the coefficients' conditional mean and covariance for predictions.
@@ -58,14 +59,16 @@ def log_likelihood(data: KernelsData, noise: Array, table_scale: Array, class_sc
     found = reduce(data, noise, table_scale)
     covariance, log_determinant, score = _by_class(data, found, class_scale)
     quadratic = jnp.einsum("ci,cij,cj->c", score, covariance, score)
-    of_class = 0.5 * quadratic - 0.5 * log_determinant - jnp.log(class_scale).sum()
+    own = jnp.log(class_scale[None] * jnp.asarray(data.class_share)[:, None])
+    of_class = 0.5 * quadratic - 0.5 * log_determinant - own.sum(axis=1)
     return found.log_density.sum() + of_class.sum()
 
 
 def _by_class(data: KernelsData, found: Reduced, class_scale: Array) -> tuple[Array, Array, Array]:
     """Covariance of each class's coefficients, log determinant of its inverse, and precision times mean."""
     n_class = len(data.classes)
-    precision = jax.ops.segment_sum(found.precision, data.table_class, n_class) + jnp.diag(class_scale**-2.0)
+    prior = jnp.diag(class_scale**-2.0)[None] / jnp.asarray(data.class_share)[:, None, None] ** 2
+    precision = jax.ops.segment_sum(found.precision, data.table_class, n_class) + prior
     score = jax.ops.segment_sum(found.score, data.table_class, n_class)
     return *inverse(precision), score
 
@@ -89,7 +92,7 @@ def _one_draw(
     of_class = np.zeros((len(data.classes), len(prior)))
     for c in range(len(of_class)):
         of = data.table_class == c
-        precision = np.diag(class_scale**-2.0) + np.sum(
+        precision = np.diag((class_scale * data.class_share[c]) ** -2.0) + np.sum(
             np.diag(prior) - prior[:, None] * covariance[of] * prior, axis=0
         )
         score = np.sum(prior * np.einsum("tij,tj->ti", covariance[of], h[of]), axis=0)

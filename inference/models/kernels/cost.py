@@ -163,7 +163,7 @@ def _gemm(
     if kept.sum() < FEWEST:
         return None
     cells, work, peak, names = cells[kept], work[kept], peak[kept], names[kept]
-    m, n, k, batch = data.size[cells].T
+    m, n, k, batch = data.size[cells].T[:4]
     width = np.array([BYTES[name] for name in names])
     hbm = batch * (width * (m * k + k * n) + 2.0 * m * n)
     top = np.array([device.peak(name) for name in names])
@@ -190,7 +190,7 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
     cells = _cells(data, tables, ops, HALF)
     if len(cells) < FEWEST:
         return None
-    rows, heads, width, _ = data.size[cells].T
+    rows, heads, width, _ = data.size[cells].T[:4]
     useful = np.array([0.5 if shapes.is_causal(op) else 1.0 for op in _ops_of(data, cells)])
     useful = useful * (2.0 / 2.5 if side == "backward" else 1.0)
 

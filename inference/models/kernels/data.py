@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from prism_jax.errors import DataError
+from prism_jax.system import catalog
 
-from . import field as residual, shapes as shapes
-from .table import AXES, tidy
+from . import field as residual, laws as laws, shapes as shapes
+from .table import AXES, START_LEVEL, tidy
 
+LAW_SHARE = 0.1  # what pooling the constants of a law leaves open, over what is open without a law
 FEWEST_CELLS = 5  # shapes of a table: a GPU's best figure alone says nothing about shapes
 
 
@@ -36,6 +38,8 @@ class KernelsData:
             [table, feature], [table], [table].
         reach, nugget, tail: of the field of residuals: doublings, share of unshared variance, degrees of freedom.
         stretch: measured over stated error of the field, leaving cells out one by one.
+        constants: logarithms of the constants of each class's law, [class, constant]; zeros where it has none.
+        law: what the law says of log efficiency, 0 where there is none, [cell].
         n_dropped: rows without a shape or a speed.
         n_few: shapes of tables with fewer than five.
     """
@@ -48,7 +52,8 @@ class KernelsData:
         "class": "classes",
         "class feature": "centre spread",
         f"feature -> {len(shapes.BLOCKS)}": "block",
-        "cell": "log_efficiency residual",
+        f"class {laws.MOST_CONSTANTS}": "constants",
+        "cell": "log_efficiency residual law",
         "cell -> table": "cell_table",
         f"cell {len(AXES)}": "size",
     }
@@ -75,6 +80,23 @@ class KernelsData:
     stretch: float = 1.0
     n_dropped: int = 0
     n_few: int = 0
+    constants: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    law: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def class_share(self) -> np.ndarray:
+        """[class] how far coefficients of a class may lie from 0: constants of a law were pooled over its GPUs before."""
+        return np.array([1.0 if laws.law_of(name) is None else LAW_SHARE for name in self.classes])
+
+    def __post_init__(self) -> None:
+        """Fits that were stored before there were laws have fewer axes and no law."""
+        if not self.constants.size:
+            object.__setattr__(self, "constants", np.zeros((len(self.classes), laws.MOST_CONSTANTS)))
+        if not self.law.size:
+            object.__setattr__(self, "law", np.zeros(len(self.cell_table)))
+        if self.size.ndim == 2 and self.size.shape[1] < len(AXES):
+            missing = np.ones((len(self.size), len(AXES) - self.size.shape[1]))
+            object.__setattr__(self, "size", np.concatenate([self.size, missing], axis=1))
 
 
 def from_frame(frame: pd.DataFrame) -> KernelsData:
@@ -95,10 +117,12 @@ def from_frame(frame: pd.DataFrame) -> KernelsData:
     table_class[of_table] = of_class
     size = cells[AXES].to_numpy(dtype=np.float64)
     y = cells["log_efficiency"].to_numpy(dtype=np.float64)
-    n_sm = np.array([shapes.n_sm(str(gpu)) for gpu in cells["gpu"]], dtype=np.float64)
-    x, block, centre, spread = _class_features([str(c) for c in classes], of_class, size, n_sm)
-    left, robust = _leftover(x, y, of_table, len(tables))
-    xx, xy, yy, weight = _sums(x, y, robust, of_table, len(tables))
+    gpus = cells["gpu"].to_numpy(dtype=str)
+    names = [str(c) for c in classes]
+    constants, law = _laws(names, of_class, gpus, size, y)
+    x, block, centre, spread = _class_features(names, of_class, size, gpus, constants)
+    left, robust = _leftover(x, y - law, of_table, len(tables))
+    xx, xy, yy, weight = _sums(x, y - law, robust, of_table, len(tables))
     field = residual.fitted(np.log2(size), left, of_table)
     return KernelsData(
         tables=tuple(str(t) for t in tables),
@@ -123,6 +147,8 @@ def from_frame(frame: pd.DataFrame) -> KernelsData:
         stretch=field.stretch,
         n_dropped=n_dropped,
         n_few=n_few,
+        constants=constants,
+        law=law,
     )
 
 
@@ -156,8 +182,50 @@ def _sums(
     )
 
 
+def _laws(
+    classes: list[str], of_class: np.ndarray, gpus: np.ndarray, size: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Constants of each class's law, pooled over its GPUs, and what it says of every cell; zeros where it has none."""
+    constants, said = np.zeros((len(classes), laws.MOST_CONSTANTS)), np.zeros(len(y))
+    for c, name in enumerate(classes):
+        law, op = laws.law_of(name), name.split(" | ")[0]
+        if law is None:
+            continue
+        parts = []
+        for gpu in np.unique(gpus[of_class == c]):
+            of = (of_class == c) & (gpus == gpu)
+            ideal = log_ideal_s(name, str(gpu), size[of])
+            parts.append((of, catalog.device(str(gpu)), ideal))
+        seconds = [(device, size[of], ideal - START_LEVEL - y[of]) for of, device, ideal in parts]
+        constants[c] = laws.pooled(law, op, seconds)
+        for of, device, ideal in parts:
+            said[of] = ideal - START_LEVEL - law.at(op, size[of], device, constants[c])
+    return constants, said
+
+
+def log_ideal_s(name: str, gpu: str, size: np.ndarray) -> np.ndarray:
+    """Log seconds [row] at the whole peak, or bandwidth, of a GPU; NaN where that is not known."""
+    op, dtype = name.split(" | ")[:2]
+    is_memory = shapes.family(op) in ("memory", "vector")
+    peak = shapes.hbm_bytes_per_s(gpu) if is_memory else shapes.peak_flops_per_s(gpu, dtype)
+    return np.log(shapes.flops(op, size) / peak)
+
+
+def class_features(name: str, size: np.ndarray, gpu: str, constants: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Features [row, feature] of shapes of a class on one GPU, and their blocks: by shape, or the slopes of its law."""
+    law = laws.law_of(name)
+    plain, block = shapes.features("gemm", np.ones((1, 4)), np.ones(1))
+    if law is None:
+        return shapes.features(shapes.family(name), size, np.full(len(size), float(shapes.n_sm(gpu))))
+    x = np.zeros((len(size), plain.shape[1]))
+    x[:, 0] = 1.0
+    slopes = law.slopes(name.split(" | ")[0], size, catalog.device(gpu), constants)
+    x[:, np.flatnonzero(block == shapes.BLOCKS.index("shape"))[: slopes.shape[1]]] = slopes
+    return x, block
+
+
 def _class_features(
-    classes: list[str], of_class: np.ndarray, size: np.ndarray, n_sm: np.ndarray
+    classes: list[str], of_class: np.ndarray, size: np.ndarray, gpus: np.ndarray, constants: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Standardised features [cell, feature], their blocks, and centre and spread by class; the first feature stays 1."""
     x = np.zeros((len(size), shapes.n_features()))
@@ -165,8 +233,12 @@ def _class_features(
     block = np.zeros(x.shape[1], dtype=np.int64)
     for c, name in enumerate(classes):
         of = of_class == c
-        x[of], block = shapes.features(shapes.family(name), size[of], n_sm[of])
+        for gpu in np.unique(gpus[of]):
+            own = of & (gpus == gpu)
+            x[own], block = class_features(name, size[own], str(gpu), constants[c])
         centre[c], spread[c] = x[of].mean(axis=0), x[of].std(axis=0)
+        if laws.law_of(name) is not None:
+            centre[c] = 0.0  # no deviation of a constant, no deviation from the law
     centre[:, 0] = 0.0
     spread = np.where(spread > 1e-6, spread, 1.0)
     return (x - centre[of_class]) / spread[of_class], block, centre, spread

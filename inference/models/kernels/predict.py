@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
+from prism_jax.system import catalog
 
 from ...model import Draws, Score
-from . import collapsed as collapsed, field as residual, shapes as shapes
-from .data import KernelsData
+from . import collapsed as collapsed, field as residual, laws as laws, shapes as shapes
+from .data import KernelsData, class_features, log_ideal_s
 from .table import AXES, START_LEVEL, tidy
 
 MOST_DRAWS = 200  # coefficient draws; noise is drawn anew for each
@@ -56,10 +57,11 @@ def efficiency(
     *,
     gpu: str,
     dtype: str,
-    m: ArrayLike,
-    n: ArrayLike,
-    k: ArrayLike,
+    m: ArrayLike = 1.0,
+    n: ArrayLike = 1.0,
+    k: ArrayLike = 1.0,
     groups: ArrayLike = 1.0,
+    size: ArrayLike | None = None,
     op: str = "gemm",
     software: str | None = None,
     key: Array,
@@ -68,6 +70,7 @@ def efficiency(
 
     Args:
         m, n, k, groups: sizes, [row]; for attention rows of a sequence, batch x heads, head width, heads per key-value head.
+        size: all sizes, [row, axis], in the place of these four (`shapes` states the axes of every op; those left out are 1).
         software: as in the fit; by default the one with most measured shapes.
 
     Warns:
@@ -82,10 +85,12 @@ def efficiency(
         raise FitError(
             f"no {op} in {dtype} was measured; there are {', '.join(data.classes)}{did_you_mean(name, data.classes, '')}"
         )
-    size = np.stack(
-        np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (m, n, k, groups))), axis=1
-    )
+    four = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (m, n, k, groups)))
+    size = np.stack(four, axis=1) if size is None else np.asarray(size, dtype=np.float64)
+    n_axis = size.shape[1]
+    size = np.concatenate([size, np.ones((len(size), len(AXES) - n_axis))], axis=1)
     found = _Predictor(data, draws, key).at(name, gpu, software, size)
+    found = replace(found, nearest=found.nearest[..., :n_axis])
     if found.extrapolates.any():
         first = int(np.argmax(found.extrapolates))
         near = " x ".join(f"{x:g}" for x in found.nearest[first, 0])
@@ -136,14 +141,16 @@ class _Predictor:
         measured = np.log2(data.size[use.cells])
         asked = np.log2(size)
         low, high = measured.min(axis=0), measured.max(axis=0)
-        inside = np.clip(asked, low, high)
-        kind = shapes.family(name)
-        x = shapes.features(kind, 2.0**inside, np.full(len(size), float(shapes.n_sm(gpu))))[0]
-        smooth = use.weights @ ((x - data.centre[c]) / data.spread[c]).T + use.offset[:, None]
+        law = laws.law_of(name)
+        inside = np.clip(asked, low, high) if law is None else asked  # a law speaks of all sizes
+        x = class_features(name, 2.0**inside, gpu, data.constants[c])[0]
+        smooth = (
+            use.weights @ ((x - data.centre[c]) / data.spread[c]).T + use.offset[:, None] + self._law(name, gpu, size)
+        )
         # Residuals belong to each draw's own coefficients, so only neighbours and variance are taken from here.
         near = residual.krige(measured, np.zeros(len(measured)), inside, self.field)
         cells = use.cells[near.near]
-        left = self._left(use, cells, c, kind) if use.table >= 0 else None
+        left = self._left(use, cells, name) if use.table >= 0 else None
         weight = residual.weights(inside, measured[near.near], self.field)
         carried = 0.0 if left is None else np.einsum("rk,drk->dr", weight, left)
         variance = np.ones(len(size)) if left is None else near.variance
@@ -162,12 +169,21 @@ class _Predictor:
             table=data.tables[use.table] if use.table >= 0 else "",
         )
 
-    def _left(self, use: _Use, cells: np.ndarray, c: int, kind: str) -> np.ndarray:
+    def _law(self, name: str, gpu: str, size: np.ndarray) -> np.ndarray | float:
+        """What the law of the class says of log efficiency, [row]; 0 without one."""
+        law, c = laws.law_of(name), self.data.classes.index(name)
+        if law is None:
+            return 0.0
+        seconds = law.at(name.split(" | ")[0], size, catalog.device(gpu), self.data.constants[c])
+        return log_ideal_s(name, gpu, size) - START_LEVEL - seconds
+
+    def _left(self, use: _Use, cells: np.ndarray, name: str) -> np.ndarray:
         """Residuals of the neighbours under each draw, [draw, row, neighbour]."""
         unique, back = np.unique(cells, return_inverse=True)
-        gpu = self.data.table_gpus[use.table]
-        x = shapes.features(kind, self.data.size[unique], np.full(len(unique), float(shapes.n_sm(gpu))))[0]
-        left = self.data.log_efficiency[unique] - use.weights @ ((x - self.data.centre[c]) / self.data.spread[c]).T
+        c, gpu = self.data.classes.index(name), self.data.table_gpus[use.table]
+        x = class_features(name, self.data.size[unique], gpu, self.data.constants[c])[0]
+        left = self.data.log_efficiency[unique] - self.data.law[unique]
+        left = left - use.weights @ ((x - self.data.centre[c]) / self.data.spread[c]).T
         return left[:, back.reshape(cells.shape)]
 
     def _use(self, name: str, gpu: str, software: str | None) -> _Use:

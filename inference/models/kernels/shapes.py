@@ -1,8 +1,9 @@
 """Kernel shapes as numbers: doublings along four axes, and features of the smooth part of log efficiency.
 
 Axes of a matrix product: m, n, k, groups x batch. Of fused attention: rows of a sequence, batch x heads, head width, heads per
-key-value head. Of a pass over memory: bytes read and written, and three ones. Features are fixed functions of the
-shape and of the number of multiprocessors; nothing here is fitted.
+key-value head. Of a pass over memory: bytes read and written. Of a convolution: the fields of
+`cost.laws.convolution.Convolution`. Of an element-wise kernel or one over rows: rows, values in a row. Further axes are ones.
+Features are fixed functions of the shape and of the number of multiprocessors; nothing here is fitted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prism_jax._typing import Floats
+from prism_jax.cost.laws.convolution import Convolution
+from prism_jax.cost.laws.vector import VECTOR_OPS
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
 
@@ -31,15 +34,18 @@ TILES = ((128, 128), (128, 256), (256, 256), (64, 128))  # output tiles of CUTLA
 BLOCK_ROWS = 128  # query rows per block of fused attention (arXiv 2307.08691 section 3.3)
 LIKELY_N_SM = 132  # where the GPU is not known: a Hopper
 MEMORY_OPS = ("memory", "copy", "stream", "elementwise")
+CONVOLUTIONS = ("conv", "conv2d", "convolution")
 FULL = "_full"  # end of the name of attention ops without a causal mask
 BLOCKS = ("level", "shape", "roofline", "waves")
 """Kinds of features; each has its own prior scale."""
 
 
 def family(op: str) -> str:
-    """As "gemm", "attention" or "memory": which axes an op has."""
+    """As "gemm", "attention", "memory", "convolution" or "vector": which axes an op has."""
     if op in MEMORY_OPS:
         return "memory"
+    if op in CONVOLUTIONS or op in VECTOR_OPS:
+        return "convolution" if op in CONVOLUTIONS else "vector"
     return "attention" if any(word in op for word in ("attention", "sdp", "attn", "fmha")) else "gemm"
 
 
@@ -82,12 +88,16 @@ def hbm_bytes_per_s(gpu: str) -> float:
 
 
 def flops(op: str, size: Floats) -> Floats:
-    """Operations of kernels, [row], from sizes [row, axis]; bytes of passes over memory.
+    """Operations of kernels, [row], from sizes [row, axis]; bytes of passes over memory and of element-wise kernels.
 
     Attention counts the full square, its backward 2.5 times that.
     """
     if family(op) == "memory":
         return size[:, 0]
+    if family(op) == "vector":
+        return 4.0 * VECTOR_OPS[op].moved * size[:, 0] * size[:, 1]
+    if family(op) == "convolution":
+        return Convolution(*size.T[: len(Convolution._fields)]).flops
     if family(op) == "attention":
         rows, heads, width = size[:, 0], size[:, 1], size[:, 2]
         return 4.0 * heads * rows**2 * width * (2.5 if is_backward(op) else 1.0)
@@ -96,6 +106,7 @@ def flops(op: str, size: Floats) -> Floats:
 
 def features(kind: str, size: Floats, multiprocessors: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Features [row, feature] and the block of each, [feature], of shapes [row, axis]; `kind` is the family."""
+    size = size[:, :4]
     u = (np.log2(size) - np.array(CENTRE[kind])) / np.array(WIDTH[kind])
     parts = [np.ones((len(u), 1)), _polynomial(u), _roofline(kind, size), _waves(kind, size, multiprocessors)]
     block = np.concatenate([np.full(part.shape[1], index) for index, part in enumerate(parts)])

@@ -146,6 +146,15 @@ def _threats(
         raise DataError("reliability and mtbf: both say how often the job is interrupted. Keep one.")
     if mtbf_h is not None:
         return of_mtbf(mtbf_h, job.plan.n_devices)
+    return threats_of(reliability, force=force)
+
+
+def threats_of(reliability: Reliability | str | Path | None, *, force: bool = False) -> Reliability | None:
+    """What interrupts jobs, by an object, a preset, a file, or a fit; None where nothing is said.
+
+    Raises:
+        DataError, FitError, SpecError: the file is none of these, or a fit whose verdict is failed, without `force`.
+    """
     if reliability is None or isinstance(reliability, Reliability):
         return reliability
     if kind_of(reliability) == FIT:

@@ -23,11 +23,12 @@ from ...search.plans.space import PlanSpace
 from ...study.fleets.fleet import Fleet, cluster_of, fleets_of, job_on
 from ...study.fleets.prices import Prices, checked, price_of
 from ..fitted.load_fits import FitFiles, load_fits
-from ..horizon.run import run_horizon
+from ..horizon.run import run_horizon, threats_of
 from ..jobs import JobSource, loaded, source_of
 from ..search import run_search
 
 if TYPE_CHECKING:
+    from ...horizon.reliability import Reliability
     from ...study.figures import Figures
     from ...study.fleets.capacity import Capacities, Span
 
@@ -98,6 +99,7 @@ def run_capacity(
     wanted, prices = fleets_of(fleets), checked(price_per_gpu_hour)
     own = load_fits(loaded(job, overrides), fits, seed=seed, force=force).job
     moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
+    threats = threats_of(reliability, force=force)
     if "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
         _check_prices(prices, moved)
     from ...study.fleets.capacity import Span  # needs JAX, which mistakes above do not wait for
@@ -107,7 +109,7 @@ def run_capacity(
     for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
         progress(number / len(wanted), f"searching plans of {fleet.text}")
         searched = _best(fleet, one, space, objective, prices, n_samples, seed)
-        found.append(searched if searched.figures is None else _with_goodput(searched, span, reliability, seed))
+        found.append(searched if searched.figures is None else _with_goodput(searched, span, threats, seed))
     made = _capacities(found, prices, span, seed)
     inputs = {"job": source_of(job), "fleet": list(fleets), "set": list(overrides), "days": days, "tokens": tokens}
     inputs |= {"space": space, "objective": objective, "price": price_per_gpu_hour, "reliability": reliability}
@@ -207,13 +209,13 @@ def _best(
         return _Found(fleet, job, problem=" ".join(str(error).split()))
 
 
-def _with_goodput(found: _Found, span: Span, reliability: str | Path | None, seed: int) -> _Found:
+def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: int) -> _Found:
     """The same with the share of the time that goes into steps, by the exact form."""
-    if reliability is None or found.figures is None:
+    if threats is None or found.figures is None:
         return found
     own, step_s = found.figures, found.figures.mean_s
     n_steps = (span.days or 0.0) * 86_400.0 / step_s if span.tokens is None else span.tokens / own.tokens_per_step
-    made = run_horizon(found.job, n_steps=max(ceil(n_steps), 1), reliability=reliability, n_worlds=WORLDS, seed=seed)
+    made = run_horizon(found.job, n_steps=max(ceil(n_steps), 1), reliability=threats, n_worlds=WORLDS, seed=seed)
     run = made.run
     share = float(run.n_steps * run.steps.mean_s / run.expected_s())
     return replace(found, goodput=share if isfinite(share) else nan, assumed=made.report.assumed)

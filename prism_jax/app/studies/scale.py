@@ -109,6 +109,8 @@ def run_scaling(
         raise DataError(f"--mode: {mode!r} is unknown; known are {', '.join(MODES)}")
     if not 0.0 < threshold < 1.0:
         raise DataError(f"--threshold: {threshold:g}, but it must be between 0 and 1")
+    if power_limit_watts is not None and not 0.0 < power_limit_watts < float("inf"):
+        raise DataError(f"--power-limit: {power_limit_watts:g} W, but it must be finite and above 0")
     wanted = None if target is None else target_of(target)
     _, points = grid(vary)
     names = tuple(str(file) for file in fits)

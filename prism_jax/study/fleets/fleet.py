@@ -94,6 +94,7 @@ def _fleet(text: str) -> Fleet:
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found["count"]) < 1:
         raise DataError(
-            f"--fleet: {text[:80]!r} is no fleet. Write a count of at least 1 and a device or cluster: 512xh200."
+            f"--fleet: {text[:80]!r} is no fleet. Write a count from 1 to 999,999,999 and a device or cluster: "
+            "512xh200."
         )
     return Fleet(text.strip(), int(found["count"]), found["name"].strip().lower())

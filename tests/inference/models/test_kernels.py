@@ -121,7 +121,7 @@ def test_extrapolation_warns_marks_and_widens(fitted):
     assert spread[1] > 2.0 * spread[0]
     # The nearest measured shapes are the measured ones that are nearest.
     data, _ = fitted
-    cells = data.size[data.cell_table == data.tables.index(beyond.table)]
+    cells = data.size[data.cell_table == data.tables.index(beyond.table), :4]
     asked = np.array([2.0**10, 4096, 4096, 1])
     place = np.argmin(np.linalg.norm(np.log2(cells) - np.log2(asked), axis=1))
     np.testing.assert_array_equal(beyond.nearest[0, 0], cells[place])

@@ -46,6 +46,7 @@ def writes(words: str, *targets: str) -> Writes:
 
 
 PREDICT = "predict {in}/job.yaml --samples 64 -q"
+STUDY = "--samples 64 -q"
 SEARCH = " ".join(["search llama2_7b_fsdp_64", *SMALL, "--space {in}/space.yaml --top 2 -q"])
 FAST = {
     "init": writes("init {out}/new.yaml --force -q", "new.yaml"),
@@ -67,6 +68,15 @@ SLOW = {
     "calibrate -o": writes("calibrate {in}/runs.csv -q -o {out}/site.npz", "site.npz"),
     "search --resume": writes(f"{SEARCH} --resume {{out}}/found.npz.partial", "found.npz.partial"),
     "search -o": writes(f"{SEARCH} -o {{out}}/best.yaml", "best.yaml"),
+    "job": writes("job {in}/job.yaml --steps 100 --mtbf 3h --worlds 200 -q --plot {out}/run.png", "run.png"),
+    "sweep": writes(
+        f"sweep {{in}}/job.yaml {STUDY} --set plan.micro_batch=1,2 --resume {{out}}/s.npz.partial --csv {{out}}/table.csv",
+        "s.npz.partial", "table.csv"
+    ),
+    "scale": writes(f"scale {{in}}/job.yaml {STUDY} --gpus 8,16 --plot {{out}}/scale.png", "scale.png"),
+    "compare": writes(f"compare {{in}}/job.yaml {{in}}/other.yaml {STUDY} --plot {{out}}/both.svg", "both.svg"),
+    "validate steps": writes("validate steps {in}/runs.csv -q --plot {out}/accuracy.png", "accuracy.png"),
+    "watch": writes("watch {in}/log.csv -q --plot {out}/phases.png", "phases.png"),
     "trace predict": writes("trace predict local_cluster -q --plot {out}/t.pdf", "t.pdf"),
 }  # fmt: skip
 
@@ -75,6 +85,8 @@ SLOW = {
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("in")
     (folder / "job.yaml").write_text(JOB)
+    (folder / "other.yaml").write_text(JOB.replace("megatron-core", "fsdp"))
+    (folder / "log.csv").write_text("step,step_time_s\n" + "".join(f"{n},{0.4 + 0.002 * (n % 5)}\n" for n in range(60)))
     (folder / "space.yaml").write_text(SPACE)
     (folder / "nodes.csv").write_text("host,slowdown\nnode-a,1.02\n")
     (folder / "runs.csv").write_text(

@@ -31,7 +31,19 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "kept fit": lambda file: ["fit", "report", file],
     "fit": lambda file: ["predict", JOB, "--fit", file],
     "journal": lambda file: ["search", JOB, "--resume", file],
+    "journal of a sweep": lambda file: ["sweep", JOB, "--set", "plan.micro_batch=1,2", "--resume", file],
+    "journal of sizes": lambda file: ["scale", JOB, "--gpus", "16384,32768", "--resume", file],
+    "reliability": lambda file: ["job", JOB, "--steps", "9", "--reliability", file],
+    "reliability of fleets": lambda file: ["plan", JOB, "--fleet", "8xh100", "--reliability", file],
+    "watched log": lambda file: ["watch", file],
+    "profile of a host": lambda file: ["trace", "host", file],
+    "compared job": lambda file: ["compare", JOB, file],
+    "swept job": lambda file: ["sweep", file, "--set", "plan.tp=1,2"],
+    "failures": lambda file: ["fit", "failures", file],
+    "checkpoints": lambda file: ["fit", "checkpoints", file],
+    "power": lambda file: ["fit", "power", file],
 }
+FOLDERS = ("trace", "log", "journal", "journal of a sweep", "journal of sizes", "watched log", "profile of a host")
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -49,12 +61,12 @@ def test_a_pipe_and_a_device_are_refused(what: str, tmp_path: Path, capsys: pyte
     for file in (str(tmp_path / "pipe"), "/dev/zero"):
         assert exit_code(COMMANDS[what](file)) == 2
         reason = (
-            "that is a " if what == "journal" else "not a regular file but a pipe, socket or device"
+            "that is a " if what.startswith("journal") else "not a regular file but a pipe, socket or device"
         )  # written, too
         assert f"{file}: {reason}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("what", [what for what in COMMANDS if what not in ("trace", "log", "journal")])
+@pytest.mark.parametrize("what", [what for what in COMMANDS if what not in FOLDERS])
 def test_a_folder_is_refused(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(COMMANDS[what](str(tmp_path))) == 2
     assert f"{tmp_path}: a folder, not a file" in capsys.readouterr().err

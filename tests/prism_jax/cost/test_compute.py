@@ -99,7 +99,7 @@ def test_every_preset_device_has_constants(name: str) -> None:
 
 def test_unknown_generation_names_the_known_ones() -> None:
     with pytest.raises(SpecError, match="ampere"):
-        efficiency("pascal")
+        efficiency("fermi")
 
 
 def test_the_factor_of_fp8_is_that_of_products_in_fp8_alone() -> None:

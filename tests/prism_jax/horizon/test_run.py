@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import jax
 import numpy as np
 import pytest
 from scipy.stats import binom, poisson
@@ -12,8 +13,9 @@ from prism_jax.horizon.advice import changes, response
 from prism_jax.horizon.catalog import observed, preset, preset_names
 from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, Tier
 from prism_jax.horizon.recovery import PlannedStop, Recovery
-from prism_jax.horizon.reliability import Hazard, Reliability, of_mtbf
+from prism_jax.horizon.reliability import Hazard, Reliability, SlowPhase, of_mtbf
 from prism_jax.horizon.run import TrainingRun
+from prism_jax.horizon.simulated_run import simulated_run
 from prism_jax.horizon.spares import down_share, enough_prob, fewest_spares, n_down_law
 from prism_jax.horizon.steps import StepSum
 
@@ -110,6 +112,12 @@ def test_two_hazards_give_the_published_times_to_failure():
     assert preset("llama3-2024").mttf_h(16_384, 8) == pytest.approx(3.09, rel=0.01)
 
 
+def test_rates_of_which_next_to_nothing_is_known_are_refused_before_worlds_that_never_end():
+    threats = Reliability((Hazard("guess", per_gpu_h=1e-5, log_sd=20.0),))
+    with pytest.raises(SpecError, match=r"in \d.*% of worlds: guess is known to a factor of 4.9e\+08"):
+        simulated_run(replace(RUN, reliability=threats), key=jax.random.key(0), n_world=200)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -125,6 +133,12 @@ def test_two_hazards_give_the_published_times_to_failure():
         lambda: Recovery(1.0, policy="hope"),
         lambda: PlannedStop(0.0, 1.0),
         lambda: of_mtbf(0.0, 8),
+        lambda: of_mtbf(1e-300, 8),
+        lambda: Hazard("x", per_gpu_h=1e300),
+        lambda: Hazard("x", per_gpu_h=1e-5, shape=1e-9),
+        lambda: Hazard("x", per_gpu_h=1e-5, repair_s=1e300),
+        lambda: Hazard("x", per_gpu_h=1e-5, repair_log_sd=50.0),
+        lambda: SlowPhase("x", per_job_h=1.0, slowdown=1e300),
         lambda: replace(RUN, n_steps=0),
         lambda: replace(RUN, n_steps=10**13),
     ],

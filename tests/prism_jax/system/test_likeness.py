@@ -64,6 +64,7 @@ def test_the_note_states_the_interval() -> None:
 @pytest.mark.parametrize(
     ("figures", "rule"),
     [
+        ({"power_watts": 1.0}, "at its lowest clock"),
         ({"power_watts": -5.0}, "greater than 0|positive|at least 0"),
         ({"hbm_bytes": 0.0}, "greater than 0|positive|at least 0"),
         ({"likeness_sd": -0.1}, "likeness_sd = -0.1, but it must be between 0 and 5"),

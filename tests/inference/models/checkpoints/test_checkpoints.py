@@ -14,7 +14,7 @@ from scipy.stats import lognorm, multivariate_normal
 import inference
 from inference.models.checkpoints import features
 from inference.models.checkpoints.data import BYTES_PER_PARAMETER, from_frame, observations
-from inference.models.checkpoints.model import METHOD, NOISE, SOURCE, Checkpoints
+from inference.models.checkpoints.model import SPREADS, Checkpoints
 from inference.models.checkpoints.predict import seconds
 from inference.models.checkpoints.storage import first_and_last, stated_bytes_per_s, storage_class
 from prism_jax.errors import DataError
@@ -55,8 +55,7 @@ def test_texts_state_bandwidths_and_two_places() -> None:
     assert stated_bytes_per_s("NAS about 100 MB/s") == 100e6
     assert stated_bytes_per_s("2 GiB/s") == 2.0 * 1024**3
     assert stated_bytes_per_s("NAS") is None
-    assert first_and_last("host memory, then NAS") == ("host memory", "NAS")
-    assert first_and_last("NAS") == ("NAS", "NAS")
+    assert first_and_last("host memory, then NAS", is_async=True) == ("host memory", "NAS")
 
 
 def test_a_synchronous_save_is_one_observation_and_an_asynchronous_one_two() -> None:
@@ -84,19 +83,16 @@ def test_a_synchronous_save_is_one_observation_and_an_asynchronous_one_two() -> 
 def test_the_density_is_that_of_a_gaussian_with_all_effects_in_its_covariance() -> None:
     frame = inference.measured(table(np.random.default_rng(0), 3, 4), "checkpoints").frame
     data = from_frame(frame)
-    site = {"source_sd": 0.5, "method_sd": 0.3, "noise": 0.2}
+    site = {"source_sd": 0.5, "method_sd": 0.3, "operation_sd": 0.25, "noise": 0.2}
     with jax.enable_x64(True):
         found, _ = log_density(MODEL.program, (data,), {}, {name: np.float64(value) for name, value in site.items()})
     rows, measured = observations(frame)
     design = features.design_of(rows)
     z = design.matrix(rows)
-    spread = data.prior_sd * np.array([1.0, 0.5, 0.3])[data.level]
+    spread = data.prior_sd * np.array([1.0, 0.5, 0.3, 0.25])[data.level]
     covariance = (z * spread**2) @ z.T + 0.04 * np.eye(len(rows))
     mean = z @ design.prior_mean + design.offset(rows)
-    priors = sum(
-        lognorm.logpdf(site[name], np.log(factor), scale=median)
-        for name, (median, factor) in {"source_sd": SOURCE, "method_sd": METHOD, "noise": NOISE}.items()
-    )
+    priors = sum(lognorm.logpdf(site[name], np.log(factor), scale=median) for name, (median, factor) in SPREADS.items())
     expected = multivariate_normal(mean, cov=covariance).logpdf(np.log(measured))  # pyright: ignore[reportArgumentType]
     expected += 0.5 * len(rows) * np.log(2.0 * np.pi)
     assert float(found) == pytest.approx(expected + priors, rel=1e-9)
@@ -115,6 +111,19 @@ def test_what_was_put_in_is_found_again() -> None:
     assert abs(np.median(drawn) - np.log(500.0)) < 0.5
     size = fitted.draws["effect"][:, fitted.data.names.index("size")]
     assert abs(size.mean()) < 3.9 * size.std()
+
+
+def test_what_training_waits_for_of_a_save_in_the_background_is_a_copy_in_memory() -> None:
+    assert first_and_last("shared file system", is_async=True) == ("host memory", "shared file system")
+    assert first_and_last("peer, then NAS", is_async=True) == ("peer", "NAS")
+    assert first_and_last("NAS", is_async=False) == ("NAS", "NAS")
+
+
+def test_one_process_adds_its_own_seconds_to_those_of_the_storage() -> None:
+    row = features.Observation.of("save", 1e9, np.nan, "NFS", "torch.save", "", "a")
+    assert features.design_of([row]).offset([row])[0] == pytest.approx(np.log(5.0 + 1.0))
+    fast = features.Observation.of("save", 1e9, np.nan, "tmpfs", "torch.save", "", "a")
+    assert features.design_of([fast]).offset([fast])[0] == pytest.approx(np.log(0.1 + 1.0))
 
 
 def test_a_stated_bandwidth_is_taken_for_what_it_is() -> None:
