@@ -127,7 +127,9 @@ def _found(job: Job, result: ShardingResult, by_tables: bool) -> dict[str, objec
     problem, names = result.problem, [table.name for table in result.problem.tables]
     shards = result.best.shards(problem.n_ranks)
     reached = _reached(result, OPTIMISED)
-    best = BestSharding(dict(zip(names, map(str, shards), strict=True)), reached, noise_free_s(job, result.best))
+    best = BestSharding(
+        dict(zip(names, map(str, shards), strict=True)), reached, noise_free_s(job, result.best, anew=True)
+    )
     gain, sharder = result.gain_over(result.baseline), result.gain_over(result.best_sharder)
     free, bound = result.bound
     assumed = by_tables and any(table.spread is None for table in problem.tables)

@@ -76,11 +76,16 @@ def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> 
     return replace(problem, rest=replace(problem.rest, fixed_s=_missing_s(job, problem, own_assignment(job))))
 
 
-def noise_free_s(job: Job, one: Assignment) -> float:
-    """Noise-free step that the cost model says of the job with its tables assigned like that."""
+def noise_free_s(job: Job, one: Assignment, *, anew: bool = False) -> float:
+    """Noise-free step that the cost model says of the job with its tables assigned like that.
+
+    Args:
+        anew: with the efficiency of that job, which depends on its plan where fields are open; else with that of `job`.
+    """
     names = [table.name for table in _checked(job, True)[0].tables]
     plan = replace(job.plan, tables=TableSharding(tuple(zip(names, one.shards(job.plan.dp), strict=True))))
-    cost = step_cost(job.model, job.cluster, plan, job.efficiency)
+    eff = replace(job, plan=plan).efficiency if anew else job.efficiency
+    cost = step_cost(job.model, job.cluster, plan, eff)
     passes = float(cost.compute_s.sum() + cost.comm_s.sum())
     return plan.n_micro_batch * passes + float(cost.end_compute_s[0] + cost.end_comm_s[0])
 
@@ -167,6 +172,9 @@ def _rest(job: Job, model: DLRMSpec, eff: Efficiency) -> tuple[StepRest, float]:
     compute_s, launches = (np.sum([getattr(b, name) for b in both], axis=0) for name in ("compute_s", "n_launch"))
     other = [float(compute_s[list(rows)].sum()) - own for rows, own in zip((FORWARD, BACKWARD), tables_s, strict=True)]
     host = [float(launches[list(rows)].sum()) * eff.host_launch_s * eff.correction.host for rows in (FORWARD, BACKWARD)]
+    rows_host_s = plan.software.host_share * eff.host_launch_s * eff.correction.host
+    if any(comm.kind == "reduce_scatter" for comm in model.block(TABLES, plan).comms):  # counted among the launches
+        host = [own - rows_host_s for own in host]
     start_s = factor * lookup_law(cluster.device, eff.cache_bytes).start_s
     rest = StepRest(
         Exchange(_law(job, eff, "all_to_all")),
@@ -174,6 +182,7 @@ def _rest(job: Job, model: DLRMSpec, eff: Efficiency) -> tuple[StepRest, float]:
         start_s=(start_s, start_s),
         other_s=(other[0], other[1]),
         host_s=(host[0], host[1]),
+        rows_host_s=rows_host_s,
         n_micro_batch=plan.n_micro_batch,
     )
     return rest, factor
