@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .app.horizon.run import predict_run as predict_run
     from .app.horizon.schedule import schedule_trace as schedule_trace
     from .app.new_job import write_new_job as write_new_job
-    from .app.place import place_nodes as place_nodes
+    from .app.placing.nodes import place_nodes as place_nodes
+    from .app.placing.tables import shard_tables as shard_tables
     from .app.predict import explain_step as explain_step, predict as predict, predict_many as predict_many
     from .app.search import search_plans as search_plans, search_sizes as search_sizes
     from .app.studies.capacity import plan_capacity as plan_capacity
@@ -93,7 +94,7 @@ _HOME = {
     "noise_free_step": "simulate.sensitivity.quantile",
     "open_trace": "io.traces.open_trace",
     "peak_memory": "app.check",
-    "place_nodes": "app.place",
+    "place_nodes": "app.placing.nodes",
     "plan_capacity": "app.studies.capacity",
     "predict": "app.predict",
     "predict_many": "app.predict",
@@ -107,6 +108,7 @@ _HOME = {
     "schedule_trace": "app.horizon.schedule",
     "search_plans": "app.search",
     "search_sizes": "app.search",
+    "shard_tables": "app.placing.tables",
     "show_catalogue": "app.catalogue",
     "show_entry": "app.catalogue",
     "step_quantile": "simulate.sensitivity.quantile",

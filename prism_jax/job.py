@@ -21,7 +21,7 @@ from .software.choices import SOFTWARE_VALUES, Software
 from .software.usual import Odds, usual_software
 from .system.hardware import Cluster
 from .variability.tree import Variability
-from .workload.base import Workload
+from .workload.base import Workload, completed_plan
 
 Filled = tuple[tuple[str, Any], ...]
 _SOFTWARE = "software."  # in front of the names of filled fields of it
@@ -58,7 +58,9 @@ class Job(ByContent):
 
     def __post_init__(self) -> None:
         own = framework_of(self.framework)
-        plan, filled = _completed(self.plan, own.plan_defaults, self.filled)
+        plan, filled = _completed(
+            completed_plan(self.model, self.plan, self.cluster.node_size), own.plan_defaults, self.filled
+        )
         stated = _stated(plan, self.model, dict(self.filled))
         plan, chosen = _with_software(plan, stated, own, self.cluster.device.generation)
         is_registered = own.name in FRAMEWORKS and FRAMEWORKS.named(own.name) == own

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
+from experiments.nonllm_tables.rule import Made
 from prism_jax.errors import PrismError
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.rules.check import check_plan
 from prism_jax.software.choices import Software
 from prism_jax.system import catalog
-from prism_jax.system.hardware import Cluster, Device
+from prism_jax.system.hardware import Cluster
 from prism_jax.system.variant import device_of_text
 
-_RTX_2080_TI = Device(
-    "rtx-2080-ti",
-    {"fp32": 13.45e12, "fp16": 53.8e12},
-    hbm_bytes=11 * 2**30,
-    hbm_bytes_per_s=616e9,
-    power_watts=250.0,
-    n_sm=68,
-    source="NVIDIA Turing GPU Architecture whitepaper, appendix A, GeForce RTX 2080 Ti, fp32 accumulation",
-    generation="turing",
-)
 _VENDORS = ("dle",)  # examples of the vendor of the GPUs
 
 
@@ -36,7 +28,7 @@ def step_row(row: TableRow) -> StepRow:
     if made is None:
         return replace(known, unsupported="no such model")
     try:
-        cluster, plan = cluster_of(row), plan_of(row, made.seq_len)
+        cluster, plan = cluster_of(row), plan_of(row, made)
         check_plan(plan, made.model, cluster)
     except PrismError as error:
         return replace(known, unsupported=f"impossible: {error}")
@@ -50,14 +42,23 @@ def step_rows(rows: Iterable[TableRow]) -> list[StepRow]:
 
 def cluster_of(row: TableRow) -> Cluster:
     """The usual machine of the GPU, with nodes of the row's size; TF32 is the rate of its products in fp32."""
-    is_own = row.gpu == _RTX_2080_TI.name
-    device = _RTX_2080_TI if is_own else device_of_text(row.gpu)
-    usual = catalog.cluster("pcie-geforce", row.n_gpus) if is_own else catalog.default_cluster(device.name, row.n_gpus)
-    usual = with_nodes(usual, row.gpus_per_node)
+    device = device_of_text(row.gpu)
+    usual = catalog.default_cluster(device.name, row.n_gpus)
+    usual = with_nodes(_with_port(usual, row.network), row.gpus_per_node)
     if row.precision == "tf32":
         peaks = device.peak_flops_per_s
         device = replace(device, peak_flops_per_s={**peaks, "fp32": peaks["tf32"]})
     return replace(usual, device=device)
+
+
+def _with_port(cluster: Cluster, network: str) -> Cluster:
+    """The cluster with the port of a node that a row states ("100 Gb/s InfiniBand")."""
+    stated = re.match(r"(\d+) Gb/s", network)
+    if stated is None:
+        return cluster
+    inner, outer = cluster.tiers
+    rate = float(stated[1]) * 1e9 / 8 / cluster.node_size
+    return replace(cluster, tiers=(inner, replace(outer, bytes_per_s=rate)))
 
 
 def with_nodes(cluster: Cluster, size: int) -> Cluster:
@@ -70,15 +71,15 @@ def with_nodes(cluster: Cluster, size: int) -> Cluster:
     return replace(cluster, node_size=size, tiers=(replace(inner, n_devices=size), *wider))
 
 
-def plan_of(row: TableRow, seq_len: int) -> ParallelPlan:
+def plan_of(row: TableRow, made: Made) -> ParallelPlan:
     """Data parallel over all GPUs."""
     vendor = {"tuning": "vendor"} if row.table in _VENDORS else {}
     return ParallelPlan(
         micro_batch=row.batch_per_gpu,
         global_batch=row.batch_per_gpu * row.n_accumulated * row.n_gpus,
-        seq_len=seq_len,
+        seq_len=made.seq_len,
         dp=row.n_gpus,
         dtype="fp32" if row.precision == "tf32" else row.precision,
         attention="unfused",
-        software=Software(compile=row.is_compiled or None, **vendor),
+        software=Software(compile=row.is_compiled or None, **vendor, **dict(made.software)),
     )

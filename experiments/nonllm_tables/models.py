@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from experiments.nonllm_tables import encoders
+from experiments.nonllm_tables import cnns, encoders
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made
 
-FAMILIES = (encoders,)
+FAMILIES = (encoders, cnns)
 
 
 def model_of(row: TableRow) -> Made | None:

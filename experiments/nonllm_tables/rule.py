@@ -16,11 +16,13 @@ class Made(NamedTuple):
         family: for figures: encoder, cnn, ...
         model: what is trained.
         seq_len: tokens of a sample; 0: samples are no sequences.
+        software: choices of `Software` that the framework of the row implies.
     """
 
     family: str
     model: Workload
     seq_len: int = 0
+    software: tuple[tuple[str, str], ...] = ()
 
 
 class ModelOf(NamedTuple):

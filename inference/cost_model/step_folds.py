@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,12 @@ PREPARED = 0.15  # share of the work that outlines and stragglers are
 
 
 def step_folds(
-    rows: Sequence[StepRow], by: str, *, key: jax.Array, progress: Progress = silent
+    rows: Sequence[StepRow],
+    by: str,
+    *,
+    key: jax.Array,
+    progress: Progress = silent,
+    only: Collection[str] | None = None,
 ) -> dict[str, Calibration]:
     """Group -> the calibration that its rows have had no part in; groups are those of all rows that can be simulated.
 
@@ -45,6 +50,7 @@ def step_folds(
         by: source, gpu or model.
         key: of the draws, the same for every fold.
         progress: called with the share that is done.
+        only: groups to fit without; None: every one of them.
 
     Raises:
         DataError: nothing remains outside of a group.
@@ -55,7 +61,9 @@ def step_folds(
         raise DataError("no row can be simulated, has a time and is free of known defects: nothing to calibrate with")
     owner = np.array([group_of(row, by) for row in kept])
     groups = sorted({group_of(row, by) for row in usable(rows, with_defects=True)})
-    if len(groups) == 1:
+    if only is not None:
+        groups = [group for group in groups if group in only]
+    if len(groups) == 1 and only is None:
         raise DataError(
             f"all rows are of one {by}, {groups[0]}: nothing remains to calibrate with. Leave out another way."
         )

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from .horizon.run import predict_run as predict_run, run_horizon as run_horizon
     from .horizon.schedule import schedule_trace as schedule_trace
     from .new_job import write_new_job as write_new_job
-    from .place import place_nodes as place_nodes, run_placement as run_placement
+    from .placing.nodes import place_nodes as place_nodes, run_placement as run_placement
+    from .placing.tables import run_sharding as run_sharding, shard_tables as shard_tables
     from .predict import (
         explain_step as explain_step,
         predict as predict,
@@ -89,7 +90,7 @@ _HOME = {
     "job_section": "catalogue",
     "load_fits": "fitted.load_fits",
     "peak_memory": "check",
-    "place_nodes": "place",
+    "place_nodes": "placing.nodes",
     "plan_capacity": "studies.capacity",
     "predict": "predict",
     "predict_many": "predict",
@@ -103,10 +104,11 @@ _HOME = {
     "run_comparison": "studies.compare",
     "run_fit": "fit",
     "run_horizon": "horizon.run",
-    "run_placement": "place",
+    "run_placement": "placing.nodes",
     "run_prediction": "predict",
     "run_scaling": "studies.scale",
     "run_search": "search",
+    "run_sharding": "placing.tables",
     "run_steps_validation": "validate",
     "run_sweep": "studies.sweep",
     "run_trace_prediction": "trace.predict",
@@ -116,6 +118,7 @@ _HOME = {
     "schedule_trace": "horizon.schedule",
     "search_plans": "search",
     "search_sizes": "search",
+    "shard_tables": "placing.tables",
     "shipped_rows_note": "validate",
     "show_catalogue": "catalogue",
     "show_entry": "catalogue",

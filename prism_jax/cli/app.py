@@ -29,6 +29,7 @@ SHIPPED = (
     ("compare", "studies.compare:compare", "Compare jobs, and tell how probable it is that one beats another."),
     ("plan", "studies.plan:plan", "Plan capacity: what fleets make of a job in tokens, days and money."),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
+    ("shard", "shard:shard", "Choose which embedding table goes where so that the step is shortest."),
     (
         "schedule",
         "schedule:schedule",

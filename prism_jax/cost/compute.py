@@ -21,12 +21,15 @@ from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.precision import QUANTISED
 from ..system.hardware import Device
-from ..workload.kernels import Kernel, KernelTable
-from .efficiency import Efficiency
+from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
+from .efficiency import Efficiency, with_cuda_core_products
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
 SPLITS = (1, 2, 3, 4, 6, 8)  # parts of the inner dimension that libraries cut a product into
 ALIGNED = 16  # elements: 32 bytes, one sector of device memory
+# Speed of a convolution in fp32 without TF32 over that of the plain product of its sizes. Winograd's F(4x4, 3x3): 4 times fewer
+# multiplications at .68 of the speed of a product (cuda_cores.toml); edges and transforms take a third (arXiv 1509.09308).
+_CUDA_CORE_GAIN = {CONVOLUTION: 1.0, WINOGRAD: 1.9}
 _FULL_WIDTH = 128.0  # head width that the attention shares are stated for
 
 
@@ -132,6 +135,12 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     dtypes = [_dtype_of(op, device, dtype) for op in table.ops]
     peak = _peaks(dtypes, device, eff, xp)
     product = gemm_s(m, n, k, batch, peak, device, eff)
+    gains = np.array(
+        [_CUDA_CORE_GAIN.get(op.variant, 0.0) * (name == "fp32") for op, name in zip(table.ops, dtypes, strict=True)]
+    )
+    if gains.any():
+        on_cores = gemm_s(m, n, k, batch, peak, device, with_cuda_core_products(eff))
+        product = xp.where(gains > 0.0, on_cores / np.where(gains > 0.0, gains, 1.0), product)
     fused = attention_s(flops, m, batch, k, table.column("flash_backward"), peak, device.n_sm, eff)
     slower = dict(eff.attention_kernels)
     fused = fused * np.array([slower.get(op.variant, 1.0) for op in table.ops])
@@ -143,8 +152,17 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
             own = _own_s(each.busy_s, table, rows, peak[rows], device, eff)
             busy = xp.where(is_own, own[np.cumsum(is_own) - 1], busy)
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
-    once = xp.maximum(busy, memory) / eff.in_step + launches * eff.launch_s
-    return once * table.column("count")
+    alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
+    runs = np.array([op.variant != TENSOR_CORES or name != "fp32" for op, name in zip(table.ops, dtypes, strict=True)])
+    return (alone / eff.in_step + launches * eff.launch_s) * (table.column("count") * runs)
+
+
+def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:
+    """[op] `seconds`, and for ops with a law of their own what it says."""
+    if all(op.law is None for op in table.ops):
+        return seconds
+    own = [0.0 if op.law is None else op.law.seconds(device, eff.cache_bytes) for op in table.ops]
+    return xp.where(np.array([op.law is None for op in table.ops]), seconds, xp.asarray(own, dtype=float))
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:

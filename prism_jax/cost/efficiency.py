@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -77,6 +77,18 @@ def efficiency(generation: str) -> Efficiency:
             f"no efficiency preset for generation {generation!r}. Set device.generation to one of {', '.join(table)}."
         )
     return _build(generation)
+
+
+def with_cuda_core_products(eff: Efficiency) -> Efficiency:
+    """`eff` with what products reach outside of tensor cores, which need no long inner dimensions; see `cuda_cores.toml`."""
+    return replace(eff, **_cuda_core_products())
+
+
+@cache
+def _cuda_core_products() -> dict[str, Any]:
+    own = load_toml(__name__.rpartition(".")[0], "cuda_cores.toml")["population"]
+    tiles = tuple(tuple(float(x) for x in tile) for tile in own["gemm_tiles"])
+    return {name: own[name] for name in ("gemm_max", "gemm_k_half", "gemm_misaligned")} | {"gemm_tiles": tiles}
 
 
 @cache

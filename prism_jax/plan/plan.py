@@ -11,6 +11,7 @@ from ..schedule import PipelineSchedule, resolve_schedule
 from ..software.choices import FLASH_ATTENTION, Software as Software
 from .recomputation import CORE_ATTENTION, UNIFORM
 from .state_dtypes import ELEMENT_BYTES, StateDtypes as StateDtypes
+from .table_sharding import TableSharding as TableSharding
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
@@ -69,6 +70,7 @@ class ParallelPlan:
     )
     offload_optimizer: bool = False  # states and update on the host, as in ZeRO-Offload
     grad_bucket: int | None = None  # gradients reduced in one collective under overlap.dp; None: see `bucket_elements`
+    tables: TableSharding = field(default_factory=TableSharding)  # embedding tables over devices
 
     def __post_init__(self) -> None:
         for name in (

@@ -9,11 +9,13 @@ Parts go where they balance best, unless devices are named: `table@3`, `column:2
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..bounds import MOST_DEVICES
 from ..errors import PlanError, Problem
 
+AUTO = "auto"
 WAYS = ("table", "row", "column", "dp")
 _WRITTEN = re.compile(r"(table|row|column|dp)(?::(\d{1,9}))?(?:@(\d{1,9}(?:,\d{1,9})*))?")
 
@@ -51,8 +53,41 @@ class TableShard:
         return f"{self.way}{parts}" + (f"@{','.join(map(str, self.devices))}" if self.devices else "")
 
 
-Tables = tuple[tuple[str, TableShard], ...]
-"""(table, how it is sharded); tables that are not named are sharded as balances best."""
+@dataclass(frozen=True)
+class TableSharding:
+    """How the embedding tables of a model are spread over devices.
+
+    Attributes:
+        of: (table, how it is sharded); tables that are not named are sharded as balances best.
+        node_size: devices that first sum up and exchange pooled vectors among themselves, before these cross the network
+            (TorchRec `table_row_wise`, HugeCTR `hier_auto`); 0: all exchange with all. A job fills it in from its cluster.
+    """
+
+    of: tuple[tuple[str, TableShard], ...] = ()
+    node_size: int = 0
+
+    @property
+    def written(self) -> str | dict[str, str]:
+        """As job files have it: auto, or table: text."""
+        return {name: str(shard) for name, shard in self.of} or AUTO
+
+    @property
+    def by_table(self) -> dict[str, TableShard]:
+        """Table -> how it is sharded."""
+        return dict(self.of)
+
+
+def parse_sharding(written: object) -> TableSharding:
+    """`auto`, or a mapping of tables to texts that `parse_shard` reads.
+
+    Raises:
+        PlanError: neither.
+    """
+    if written == AUTO:
+        return TableSharding()
+    if not isinstance(written, Mapping) or not all(isinstance(one, str) for pair in written.items() for one in pair):
+        raise PlanError.of(Problem("tables", f"must be {AUTO}, or a mapping of tables to table, row, column:4 or dp"))
+    return TableSharding(tuple((name, parse_shard(text)) for name, text in written.items()))
 
 
 def parse_shard(text: str) -> TableShard:

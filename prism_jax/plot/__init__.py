@@ -5,7 +5,8 @@ from .bandwidth import plot_bandwidth as plot_bandwidth, plot_bandwidths as plot
 from .bars import plot_breakdown as plot_breakdown, plot_owners as plot_owners
 from .figure import figure_bytes as figure_bytes
 from .fit import plot_fit as plot_fit
-from .placement import plot_placement as plot_placement
+from .placing.placement import plot_placement as plot_placement
+from .placing.sharding import plot_sharding as plot_sharding
 from .prediction import plot_prediction as plot_prediction
 from .run import plot_run as plot_run, plot_unknown_run as plot_unknown_run
 from .step_time import plot_step_time as plot_step_time

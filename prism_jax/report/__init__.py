@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .types.horizon.run import RunReport as RunReport
     from .types.horizon.watch import WatchReport as WatchReport
     from .types.host import HostReport as HostReport
-    from .types.placement import PlacementReport as PlacementReport
+    from .types.placing.placement import PlacementReport as PlacementReport
+    from .types.placing.sharding import ShardingReport as ShardingReport
     from .types.prediction import PredictionReport as PredictionReport
     from .types.site import SiteReport as SiteReport, SuggestionReport as SuggestionReport
     from .types.study import SizesReport as SizesReport, StudyReport as StudyReport
@@ -39,10 +40,11 @@ _HOME = {
     "HostReport": "types.host",
     "KeptFitReport": "types.fit",
     "MemoryValidationReport": "types.validation",
-    "PlacementReport": "types.placement",
+    "PlacementReport": "types.placing.placement",
     "PredictionReport": "types.prediction",
     "QueueReport": "types.horizon.queue",
     "RunReport": "types.horizon.run",
+    "ShardingReport": "types.placing.sharding",
     "SiteReport": "types.site",
     "SizesReport": "types.study",
     "StepsValidationReport": "types.validation",

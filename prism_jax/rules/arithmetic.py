@@ -108,7 +108,7 @@ def _uneven_sequence_parallel(p: PlanNumbers, model: str) -> Problem:
 
 def _uneven_parts(axis: str) -> Callable[[PlanNumbers, str], Problem]:
     def problem(p: PlanNumbers, model: str) -> Problem:
-        degree, (n, what) = getattr(p, axis), p.n_parts[axis]
+        degree, (n, what, _) = getattr(p, axis), p.n_parts[axis]
         if n == 1:
             return Problem(axis, f"{degree}, but {model} has no {what}. Use {axis}=1.")
         divisor = next(d for d in range(min(n, degree), 0, -1) if n % d == 0)
@@ -119,6 +119,10 @@ def _uneven_parts(axis: str) -> Callable[[PlanNumbers, str], Problem]:
 
 def _unfilled_experts(p: PlanNumbers, model: str) -> Problem:
     return Problem("ep", f"{p.ep} does not divide dp*cp = {p.dp}*{p.cp} = {p.dp * p.cp}")
+
+
+def _untied(p: PlanNumbers, model: str) -> Problem:
+    return Problem("ep", f"{p.ep}, but all ranks of {model} step together. Use ep={p.dp * p.cp}.")
 
 
 def _uneven_group(p: PlanNumbers, model: str) -> Problem:
@@ -156,6 +160,7 @@ RULES = (
     ),
     Rule("tp does not divide the attention heads", lambda p: p.n_parts["tp"].n % p.tp != 0, _uneven_parts("tp")),
     Rule("ep does not divide the experts", lambda p: p.n_parts["ep"].n % p.ep != 0, _uneven_parts("ep")),
+    Rule("the model ties all ranks of dp * cp", lambda p: p.n_parts["ep"].is_fixed & (p.ep != p.dp * p.cp), _untied),
     Rule(
         "the model has no sequence that cp divides",
         lambda p: (p.n_parts["cp"].n == 1) & (p.cp > 1),

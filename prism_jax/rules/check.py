@@ -12,7 +12,7 @@ from ..plan.state_dtypes import STATE_DTYPE_VALUES
 from ..schedule import SCHEDULES, PipelineSchedule
 from ..software.choices import software_problems
 from ..system.hardware import Cluster
-from ..workload.base import Workload, n_body
+from ..workload.base import Workload, completed_plan, n_body
 from .arithmetic import MAX_CHUNK_RUNS, RULES, numbers_of
 
 ATTENTION = ("flash", "unfused")
@@ -30,6 +30,7 @@ def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
 
 def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[Problem]:
     """Every contradiction."""
+    plan = completed_plan(model, plan, cluster.node_size)
     yield from _names(plan)
     yield from _devices(plan, cluster)
     yield from _arithmetic(plan, model)

@@ -87,10 +87,12 @@ class Split(NamedTuple):
     Attributes:
         n: the degree must divide it; 1: the axis cannot be used.
         what: plural noun for messages: "attention heads".
+        is_fixed: ep only: all ranks of dp x cp are one group, whatever their number; n is 0, which every degree divides.
     """
 
     n: int
     what: str
+    is_fixed: bool = False
 
 
 @runtime_checkable
@@ -220,6 +222,20 @@ class PartlyFrozen(Protocol):
 def frozen_groups(workload: Workload, plan: ParallelPlan) -> Mapping[str, float]:
     """Groups of a workload's parameters without gradients, and bytes of one of their parameters; empty where all are trained."""
     return workload.frozen_groups(plan) if isinstance(workload, PartlyFrozen) else {}
+
+
+@runtime_checkable
+class CompletesPlans(Protocol):
+    """A workload from which fields of a plan follow, such as which ranks step together."""
+
+    def completed(self, plan: ParallelPlan, node_size: int) -> ParallelPlan:
+        """The plan with these fields, whatever they were, on hosts of `node_size` devices."""
+        ...
+
+
+def completed_plan(workload: Workload, plan: ParallelPlan, node_size: int) -> ParallelPlan:
+    """The plan with the fields that follow from the workload; as it is for most."""
+    return workload.completed(plan, node_size) if isinstance(workload, CompletesPlans) else plan
 
 
 @dataclass(frozen=True)

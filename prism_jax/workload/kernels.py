@@ -9,12 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from .._core.arrays import Values
 from .._core.lazy_numpy import np
 from .._typing import Counts, Flags, Floats
 from ..errors import SpecError
 from ..kernels import PASSES
+from ..system.hardware import Device
+
+
+class KernelLaw(Protocol):
+    """Seconds of a kernel that do not follow from its sizes alone, such as those of lookups that a cache serves in part."""
+
+    def seconds(self, device: Device, cache_bytes: float) -> Values:
+        """Alone on a device with a last-level cache of that size, without the gap before it."""
+        ...
+
+
+# Variants of products and what goes with them: a convolution, one that Winograd's algorithm can do, what only tensor cores need.
+CONVOLUTION, WINOGRAD, TENSOR_CORES = "convolution", "winograd", "tensor_cores"
 
 
 class Kernel(NamedTuple):
@@ -28,8 +42,9 @@ class Kernel(NamedTuple):
         n_launch: kernels started, each time.
         count: how often it runs; a share where only some of the layers run it (recomputation by layer).
         flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
-        variant: attention only: which of `software.FLASH_ATTENTION` it is.
+        variant: of attention: which of `software.FLASH_ATTENTION` it is; of others: `CONVOLUTION`, `WINOGRAD`, `TENSOR_CORES`.
         host_share: host time of starting one of its kernels, over that of a kernel on the lists of `cost/presets`.
+        law: its seconds, where they do not follow from its sizes; the class still says how it varies.
         dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).
     """
 
@@ -48,6 +63,7 @@ class Kernel(NamedTuple):
     count: float = 1.0
     variant: str = ""
     host_share: float = 1.0
+    law: KernelLaw | None = None
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,16 @@ from .._core.registry import Registry
 from .base import Workload
 from .cnn.presets import PRESETS as CNNS, WORDS as CNN_WORDS
 from .cnn.spec import CnnSpec
+from .dlrm.presets import PRESETS as DLRMS, WORDS as DLRM_WORDS
+from .dlrm.spec import DLRMSpec
 from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
 from .encoder.spec import EncoderSpec
 from .encoder_decoder.presets import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS
 from .encoder_decoder.spec import EncoderDecoderSpec
 from .transformer.spec import TransformerSpec
+from .vision.dit import DitSpec
+from .vision.presets import DIT_WORDS, DITS, VIT_WORDS, VITS
+from .vision.vit import VitSpec
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class WorkloadKind:
         about: what it is, in a line.
         presets: models that a job file may name.
         words: what those of its fields are that transformers do not have, for the page of job fields.
+        is_whole_batch: a job file may leave micro_batch out: a device takes its share of the batch at once.
     """
 
     name: str
@@ -33,11 +39,20 @@ class WorkloadKind:
     about: str
     presets: tuple[Workload, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
+    is_whole_batch: bool = False
 
 
 TRANSFORMER = WorkloadKind("transformer", TransformerSpec, "decoder-only transformer: dense, GQA, MLA, MoE")
 ENCODER = WorkloadKind(
     "encoder", EncoderSpec, "encoder of text with a masked-token loss: BERT, RoBERTa", ENCODERS, words=ENCODER_WORDS
+)
+DLRM = WorkloadKind(
+    "dlrm",
+    DLRMSpec,
+    "recommendation model: embedding tables, dense layers, their interaction (DLRM, DCNv2)",
+    DLRMS,
+    DLRM_WORDS,
+    is_whole_batch=True,
 )
 ENCODER_DECODER = WorkloadKind(
     "encoder_decoder",
@@ -46,8 +61,12 @@ ENCODER_DECODER = WorkloadKind(
     ENCODER_DECODERS,
     words=ENCODER_DECODER_WORDS,
 )
+VIT = WorkloadKind("vit", VitSpec, "vision transformer that classifies images: ViT, DeiT", VITS, words=VIT_WORDS)
+DIT = WorkloadKind("dit", DitSpec, "diffusion transformer over latents of images: DiT", DITS, words=DIT_WORDS)
 CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
-KINDS: Registry[WorkloadKind] = Registry("kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, CNN))
+KINDS: Registry[WorkloadKind] = Registry(
+    "kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, VIT, DIT, CNN, DLRM)
+)
 
 
 def kind_of(model: Workload) -> WorkloadKind | None:

@@ -3,7 +3,7 @@
 A cell of batches may hold two numbers: one per precision, in the order of the table's heading ("64 , 32": PyTorch writes fp32 or
 tf32 first, TensorFlow's BERT mixed precision first), or one per label ("128 (TF) / 256 (AMP)"). Behind a slash stands what is
 accumulated: per GPU in PyTorch's BERT, over all GPUs in TensorFlow's. Rows without a micro-batch, and rates that count tokens or
-frames, are no rows here.
+frames, are no rows here; classifiers of which no table states a batch have the largest that fits.
 """
 
 from __future__ import annotations
@@ -21,6 +21,13 @@ _GPUS = {"V100-16GB": "v100-16gb", "V100-32GB": "v100-32gb", "A100-40GB": "a100-
 _PRECISIONS = {"fp16/amp": "fp16", "fp32": "fp32", "tf32": "tf32"}
 _OTHER_UNITS = ("tok", "tokens", "mel")
 _NUMBER = re.compile(r"\d[\d,]*(?:k\b)?")
+# Samples of a micro-batch in 16 bits that GPUs of 32 GB take.
+_LARGEST = {
+    "MxNet/Classification/RN50v1.5": 256,
+    "PaddlePaddle/Classification/RN50v1.5": 256,
+    "PyTorch/Classification/ConvNets/resnet50v1.5": 256,
+    "PyTorch/Classification/ConvNets/se-resnext101-32x4d": 128,
+}
 _MIXED_FIRST = "TensorFlow/LanguageModeling"
 _MOST = 4096  # samples of a micro-batch; larger ones are global batches
 
@@ -60,13 +67,22 @@ def _batches(line: object) -> tuple[int, int] | None:
     if per_gpu == per_gpu:
         return (int(per_gpu), 1) if per_gpu <= _MOST else None
     if not isinstance(cell, str):
-        return None
+        return _unstated(line)
     numbers = [int(text.replace(",", "")) for text in _NUMBER.findall(cell.partition("/")[0]) if "k" not in text]
     if "(AMP)" in cell:
         numbers = [int(text) for text in re.findall(r"(\d+) \(", cell)]
     if not 1 <= len(numbers) <= 2 or max(numbers) > _MOST:
         return None
     return numbers[_which(line) if len(numbers) == 2 else 0], 1
+
+
+def _unstated(line: object) -> tuple[int, int] | None:
+    """Classifiers whose tables leave the batch out: what fits into the GPU, half of it in fp32; rates hardly depend on it."""
+    largest = next((most for name, most in _LARGEST.items() if line.model.endswith(name)), None)
+    if largest is None:
+        return None
+    whole = largest if line.gpu != "V100-16GB" else 3 * largest // 4
+    return (whole if line.dtype == "fp16/amp" else whole // 2), 1
 
 
 def _which(line: object) -> int:

@@ -8,7 +8,7 @@ SI fields of the dataclasses (`bytes_per_s`).
 from __future__ import annotations
 
 import types
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -17,16 +17,20 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ... import units
 from ..._core.registry import Registry
-from ...errors import UnitError
+from ...errors import PrismError, UnitError
 from ...hints import did_you_mean
 from ...plan.plan import AXES, RECOMPUTE, SHARDING, ParallelPlan
 from ...plan.precision import DTYPES as DTYPES
 from ...plan.recomputation import METHODS, MODULES
 from ...plan.state_dtypes import STATE_DTYPE_VALUES
+from ...plan.table_sharding import parse_sharding
 from ...schedule import SCHEDULES
 from ...software.choices import SOFTWARE_VALUES, Software
 from ...system.hardware import Device, Tier
 from ...workload.cnn.architectures import ARCHITECTURES
+from ...workload.dlrm.reuse import parse_reuse
+from ...workload.dlrm.sizes import INTERACTIONS
+from ...workload.dlrm.traffic import OPTIMIZERS
 from ...workload.encoder_decoder.spec import DECODER_POSITIONS
 from ...workload.transformer.adapter_spec import KINDS as ADAPTER_KINDS, QUANTISED_BYTES, TARGETS
 from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
@@ -64,6 +68,13 @@ class Quantity:
 
 class OrAuto:
     """A field takes `auto` too; it stands in the metadata of its type."""
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What a field takes, in words; it stands in the metadata of its type."""
+
+    words: str
 
 
 class NotOneOfError(ValueError):
@@ -107,6 +118,18 @@ def quantity(kind: str, *, positive: bool = True) -> Any:
         return result
 
     return Annotated[float, BeforeValidator(check), Quantity(kind)]
+
+
+def read_by(read: Callable[[Any], Any], words: str) -> Any:
+    """Type of a value that `read` makes of what is written; `words` say what it may be."""
+
+    def made(value: object) -> Any:
+        try:
+            return read(value)
+        except PrismError as error:
+            raise NotOneOfError(error.text) from None
+
+    return Annotated[Any, BeforeValidator(made), Takes(words)]
 
 
 BANDWIDTH = quantity("bandwidth")
@@ -160,8 +183,18 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "source": str,
     },
     "EncoderSpec": {"norm": one_of(NORMS), "position": one_of(POSITIONS), "source": str},
+    "DLRMSpec": {
+        "n_dense": CountOrZero,
+        "interaction": one_of(INTERACTIONS),
+        "optimizer": one_of(tuple(OPTIMIZERS)),
+        "source": str,
+    },
+    "EmbeddingTable": {"reuse": read_by(parse_reuse, "uniform, zipf(a) or 17 shares")},
+    "CrossSpec": {"rank": CountOrZero},
     "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
     "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
+    "VitSpec": {"source": str},
+    "DitSpec": {"source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
@@ -184,6 +217,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "attention": one_of(("flash", "unfused")),
         "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
         "axis_order": tuple[one_of(AXES), ...],
+        "tables": read_by(parse_sharding, "auto, or table: table, row, row:n, column:n or dp, with @devices"),
     },
     "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
     | {"date": Date},

@@ -14,11 +14,11 @@ from ...plan.plan import ParallelPlan
 from ...software.choices import Software
 from ...workload.base import Workload
 from ...workload.catalog import workload as model_preset
+from ...workload.hugging_face.config import read_hf_config
 from ...workload.kinds import KINDS, TRANSFORMER
-from ...workload.transformer.hugging_face.config import read_hf_config
 from ...workload.transformer.spec import TransformerSpec
-from .auto_dp import with_dp
 from .document import Document, Path as FieldPath, short
+from .left_out import with_dp, with_micro_batch
 from .mistakes import validated
 from .schema import fields_of, model_section, nested_types, plan_section, software_section
 
@@ -84,7 +84,8 @@ def choose_source(
 def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
     """Section `plan`."""
     n_before = len(found)
-    checked = validated(plan_section(), with_dp(document, found), document, ("plan",), found)
+    data = with_micro_batch(document, with_dp(document, found))
+    checked = validated(plan_section(), data, document, ("plan",), found)
     if checked is None or len(found) > n_before:
         return None
     return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
@@ -146,6 +147,9 @@ def _plain(cls: type, section: BaseModel) -> dict[str, Any]:
 
 
 def _nested(cls: type, name: str, value: Any) -> Any:
+    """A field's value with its sections built, those of a list too."""
+    if isinstance(value, tuple):
+        return tuple(_nested(cls, name, item) for item in value)
     return nested_types(cls)[name](**fields_of(value, {})) if isinstance(value, BaseModel) else value
 
 
@@ -154,6 +158,7 @@ def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath)
     given = fields_of(changes, {})
     for name, value in given.items():
         if not isinstance(value, BaseModel):
+            given[name] = _nested(type(base), name, value)
             continue
         inner = getattr(base, name)
         if inner is not None:

@@ -142,7 +142,21 @@ def default_space(job: Job, *, any_framework: bool = False) -> PlanSpace:
         any_framework: plans that no one framework has, too, and overlap as a knob; otherwise overlap is as in the job.
     """
     space = _whole_space(job)
-    return space if any_framework else _within(space, job)
+    return _of_model(space if any_framework else _within(space, job), job)
+
+
+def _of_model(space: PlanSpace, job: Job) -> PlanSpace:
+    """Without values that the model itself contradicts, but for the plan's own."""
+    found = {}
+    for name in ("recompute", "zero_stage", "sharding"):
+        values, own = getattr(space, name), getattr(job.plan, name)
+        found[name] = tuple(value for value in values if value == own or not _contradicts(job, name, value)) or values
+    return replace(space, **found)
+
+
+def _contradicts(job: Job, name: str, value: object) -> bool:
+    """Whether the model objects to a field of the plan once it holds that value."""
+    return any(problem.field == name for problem in job.model.problems(replace(job.plan, **{name: value})))
 
 
 def _within(space: PlanSpace, job: Job) -> PlanSpace:
@@ -181,16 +195,24 @@ def _whole_space(job: Job) -> PlanSpace:
     n = job.cluster.n_devices
     divisors = _divisors(n)
     widest = MAX_TP_NODES * job.cluster.node_size
-    heads, tokens, experts = (model.splits(plan)[axis].n for axis in ("tp", "cp", "ep"))
+    splits = model.splits(plan)
+    heads, tokens, experts = (splits[axis].n for axis in ("tp", "cp", "ep"))
     return PlanSpace(
         n_devices=(n,),
         tp=tuple(d for d in divisors if heads % d == 0 and d <= widest),
         pp=tuple(d for d in divisors if d <= n_body(model)),
         cp=tuple(d for d in divisors if d == 1 or (tokens % d == 0 and tokens // d >= MIN_SEQ_PER_CP)),
-        ep=tuple(d for d in divisors if experts % d == 0) if experts > 1 else (1,),
-        micro_batch=tuple(d for d in range(1, MAX_MICRO_BATCH + 1) if plan.global_batch % d == 0),
+        ep=(n,) if splits["ep"].is_fixed else tuple(d for d in divisors if experts % d == 0) if experts > 1 else (1,),
+        micro_batch=_micro_batches(model, plan),
         recompute=tuple(dict.fromkeys((*COMMON_RECOMPUTE, plan.recompute))),
     )
+
+
+def _micro_batches(model: Workload, plan: ParallelPlan) -> tuple[int, ...]:
+    """Small ones; of samples that are no sequences those of the plan and its halves, since thousands fit on a device."""
+    if model.sample_unit == "samples" and plan.micro_batch > MAX_MICRO_BATCH:
+        return tuple(own for own in (plan.micro_batch >> power for power in range(3)) if plan.global_batch % own == 0)
+    return tuple(d for d in range(1, MAX_MICRO_BATCH + 1) if plan.global_batch % d == 0)
 
 
 def _product(*factors: np.ndarray) -> np.ndarray:

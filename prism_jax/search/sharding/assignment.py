@@ -11,7 +11,8 @@ from jaxtyping import Int
 from ...errors import DataError
 from ...hints import did_you_mean
 from ...plan.table_sharding import TableShard
-from .problem import Cut, ShardingProblem
+from .cut import Cut
+from .problem import ShardingProblem
 from .sharders.base import greedy
 from .sharders.lpt import predicted_s
 

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..._typing import Floats
-from .task import COPIES, ROWS, ShardingTask
+from .exchange import Law
+from .task import COPIES, ROWS, WHOLE, ShardingTask, together
 
 RATES = np.logspace(-6, 0, 61)  # shares of the traffic at which the exchange's rate is looked at
 
@@ -26,19 +27,23 @@ def lower_bound(tasks: Sequence[ShardingTask]) -> Float[np.ndarray, " sample"]:
     Args:
         tasks: the same tables cut into columns in every number that is open, at least one.
     """
-    first = tasks[0]
-    if not any(task.allowed[ROWS:].any() for task in tasks):
-        return first.fixed_s + _parts(tasks) + _shown_s(first, _traffic(first))
-    return first.fixed_s + np.maximum(_parts(tasks), _trades(tasks))
+    first, rest = tasks[0], tasks[0].rest
+    is_shared = any(task.allowed[ROWS:].any() for task in tasks)
+    exchange = 0.0 if is_shared else rest.exchange.least_s(_traffic(first), first.n_ranks)
+    parts = np.stack([rest.paced(part, own + exchange) for part, own in enumerate(_parts(tasks))]).sum(axis=0)
+    if is_shared:
+        device, host = _trades(tasks) + sum(rest.other_s), sum(rest.host_s)
+        parts = np.maximum(parts, together(device, host) if host > 0.0 else device)
+    return rest.n_micro_batch * parts + rest.fixed_s
 
 
-def _parts(tasks: Sequence[ShardingTask]) -> Float[np.ndarray, " sample"]:
-    """The parts alone: mean over ranks of the busiest resource, and longest piece, each at its least."""
+def _parts(tasks: Sequence[ShardingTask]) -> Float[np.ndarray, "part sample"]:
+    """Tables alone: mean over ranks of the busiest resource, and longest piece, each at its least."""
     mean = np.minimum.reduce([_by_table(task, _open(task, _work(task)), np.add) for task in tasks])
     busiest = [_open(task, task.seconds_s).max(axis=1, keepdims=True) for task in tasks]
     longest = np.minimum.reduce([_by_table(task, own, np.maximum) for task, own in zip(tasks, busiest, strict=True)])
     each = np.maximum(mean.sum(axis=2).max(axis=1), longest.max(axis=2)[:, 0])
-    return (each + np.array(tasks[0].start_s)[:, None]).sum(axis=0)
+    return each + np.array(tasks[0].rest.start_s)[:, None]
 
 
 def _work(task: ShardingTask) -> Float[np.ndarray, "way part resource piece sample"]:
@@ -62,31 +67,31 @@ def _by_table(
 
 def _traffic(task: ShardingTask) -> float:
     """Bytes that an exchange carries if all pieces are whole."""
-    return float(task.sent_bytes.sum())
-
-
-def _shown_s(task: ShardingTask, total_bytes: float) -> float:
-    """Seconds of the exchanges that nothing hides, if all ranks send equally much."""
-    one = task.exchange.least_s(total_bytes, task.n_ranks)
-    return sum(max(one - beside, 0.0) for beside in task.beside_s)
+    return float(task.sent_bytes[WHOLE].sum())
 
 
 def _trades(tasks: Sequence[ShardingTask]) -> Float[np.ndarray, " sample"]:
-    """Every table held in its cheapest way: work per rank, its collectives, and its traffic at the cheapest rate."""
-    first, found = tasks[0], []
-    rates = [
-        _cheapest(lambda n_bytes: _shown_s(first, n_bytes), _traffic(first)),
-        *(
-            _cheapest(lambda n_bytes, law=law: float(law(np.array([n_bytes]))[0]), float(first.joint_bytes[way].sum()))
-            for way, law in zip((ROWS, COPIES), first.joint_laws, strict=True)
-        ),
-    ]
+    """Every table held in its cheapest way: work per rank, its collectives, and its traffic at the cheapest rate; a micro-batch.
+
+    Parts are added up: the norm of `paced` is convex, so that their sum is at least that of the sums.
+    """
+    first, rest, n = tasks[0], tasks[0].rest, tasks[0].n_ranks
+    found = []
+    exchanged = 2.0 * _cheapest(lambda n_bytes: rest.exchange.least_s(n_bytes, n), _traffic(first))
+    rows = sum(_cheapest(_one(law), float(first.joint_bytes[ROWS].sum())) for law in rest.rows_laws)
+    copies = _cheapest(_one(rest.copies_law), float(first.joint_bytes[COPIES].sum())) / rest.n_micro_batch
+    share = np.array([1.0, n, n])[:, None]  # what all ranks send
     for task in tasks:
-        extra = np.array(rates)[:, None] * np.stack([task.sent_bytes, *task.joint_bytes[ROWS:]])
+        extra = exchanged * task.sent_bytes * share + np.array([0.0, rows, copies])[:, None] * task.joint_bytes
         refused = np.where(task.allowed, extra, np.inf)
         paid = (_work(task).sum(axis=1) + refused[:, None, :, None]).min(axis=0)
         found.append(_by_table(task, paid[None], np.add)[0])
-    return np.minimum.reduce(found).sum(axis=1).max(axis=0) + sum(first.start_s)
+    return np.minimum.reduce(found).sum(axis=1).max(axis=0) + sum(rest.start_s)
+
+
+def _one(law: Law) -> Callable[[float], float]:
+    """A law of one number."""
+    return lambda n_bytes: float(law(np.array([n_bytes]))[0])
 
 
 def _cheapest(seconds: Callable[[float], float], most_bytes: float) -> float:

@@ -25,23 +25,30 @@ class Loads:
     """What assignments make of the ranks.
 
     Attributes:
-        seconds_s: [candidate, rank, part, sample] seconds of every rank.
-        exchange_s: [candidate, exchange] seconds of the exchanges that nothing beside them hides.
+        task: that was asked.
+        seconds_s: [candidate, rank, part, sample] seconds of the tables of every rank.
+        exchange_s: [candidate] seconds of the exchange of a part.
+        rows_s: [candidate, part] seconds of the collectives of tables whose rows are spread.
+        copies_s: [candidate] seconds that copies add to the end of the step.
         sent_bytes: [candidate, rank] what a rank sends to every other.
-        joint_s: [candidate] seconds of the collectives of tables that all ranks hold.
         held_bytes: [candidate, rank] memory of the tables.
     """
 
+    task: ShardingTask
     seconds_s: Float[np.ndarray, "candidate rank part sample"]
-    exchange_s: Float[np.ndarray, "candidate exchange"]
+    exchange_s: Float[np.ndarray, " candidate"]
+    rows_s: Float[np.ndarray, "candidate part"]
+    copies_s: Float[np.ndarray, " candidate"]
     sent_bytes: Float[np.ndarray, "candidate rank"]
-    joint_s: Float[np.ndarray, " candidate"]
     held_bytes: Float[np.ndarray, "candidate rank"]
 
-    def step_s(self, fixed_s: float) -> Float[np.ndarray, "candidate sample"]:
+    @property
+    def step_s(self) -> Float[np.ndarray, "candidate sample"]:
         """Seconds of the step: in every part the ranks wait for the slowest."""
-        parts = self.seconds_s.max(axis=1).sum(axis=1)
-        return parts + (self.exchange_s.sum(axis=-1) + self.joint_s + fixed_s)[:, None]
+        rest, slowest = self.task.rest, self.seconds_s.max(axis=1)
+        joint = self.exchange_s[:, None] + self.rows_s
+        parts = [rest.paced(part, slowest[:, part] + joint[:, part, None]) for part in range(slowest.shape[1])]
+        return rest.n_micro_batch * sum(parts[1:], parts[0]) + (self.copies_s + rest.fixed_s)[:, None]
 
     def unevenness(self) -> Float[np.ndarray, " candidate"]:
         """Squared coefficients of variation between ranks, of the seconds of every part and of what is sent, summed."""
@@ -53,18 +60,16 @@ class Loads:
 def loads(task: ShardingTask, codes: Int[np.ndarray, "piece candidate"]) -> Loads:
     """Loads of all ranks under every assignment; all in one block, so ask for few at once."""
     _, n_part, n_resource, n_piece, n_sample = task.seconds_s.shape
-    n_candidate, n = codes.shape[1], task.n_ranks
+    n_candidate, n, rest = codes.shape[1], task.n_ranks, task.rest
     columns = np.moveaxis(task.seconds_s, 3, 1).reshape(3, n_piece, -1)
     by_rank, by_all = _sums(codes, n, columns)
     busy = (by_rank + by_all[:, None]).reshape(n_candidate, n, n_part, n_resource, n_sample).max(axis=3)
-    seconds = busy + np.where(busy > 0.0, np.array(task.start_s)[:, None], 0.0)
-    joint = [_of_way(task.joint_bytes[way], way) for way in (ROWS, COPIES)]
-    sums, shared = _sums(codes, n, np.stack([_of_way(task.sent_bytes, WHOLE), task.held_bytes, *joint], axis=-1))
-    one = task.exchange.seconds(sums[..., 0])
-    exchanges = np.stack([np.maximum(one, beside) - beside for beside in task.beside_s], axis=-1)
-    by_rows, by_copies = task.joint_laws
-    joint_s = by_rows(shared[:, 2]) + by_copies(shared[:, 3])
-    return Loads(seconds, exchanges, sums[..., 0], joint_s, sums[..., 1] + shared[:, None, 1])
+    seconds = busy + np.where(busy > 0.0, np.array(rest.start_s)[:, None], 0.0)
+    rows, copies = (_of_way(task.joint_bytes[way], way) for way in (ROWS, COPIES))
+    sums, shared = _sums(codes, n, np.stack([task.sent_bytes, task.held_bytes, rows, copies], axis=-1))
+    sent, held = (sums[..., column] + shared[:, None, column] for column in (0, 1))
+    rows_s = np.stack([law(shared[:, 2]) for law in rest.rows_laws], axis=-1)
+    return Loads(task, seconds, rest.exchange.seconds(sent), rows_s, rest.copies_law(shared[:, 3]), sent, held)
 
 
 def _of_way(of_piece: Floats, way: int) -> Floats:
@@ -101,7 +106,7 @@ def _sums(codes: Int[np.ndarray, "piece candidate"], n: int, columns: Floats) ->
 
 def steps(task: ShardingTask, codes: Int[np.ndarray, "piece candidate"]) -> Float[np.ndarray, "candidate sample"]:
     """Seconds of the step under every assignment, fit or not."""
-    return np.concatenate([loads(task, block).step_s(task.fixed_s) for block in _blocks(task, codes)])
+    return np.concatenate([loads(task, block).step_s for block in _blocks(task, codes)])
 
 
 def values(
@@ -120,7 +125,7 @@ def _values(
     task: ShardingTask, codes: Int[np.ndarray, "piece candidate"], objective: Objective, uneven: float
 ) -> Floats:
     found = loads(task, codes)
-    value = objective(found.step_s(task.fixed_s))
+    value = objective(found.step_s)
     if uneven:
         value = value * (1.0 + uneven * found.unevenness())
     excess = np.maximum(found.held_bytes / task.capacity_bytes - 1.0, 0.0).sum(axis=-1)

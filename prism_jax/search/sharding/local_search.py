@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from ..._typing import Floats
+from ..._typing import Flags, Floats
 from .evaluate import Objective, loads, values
 from .task import ShardingTask
 
 LEAST_GAIN = 1e-7  # of the value; smaller gains are rounding
 UNEVEN = 3e-3  # weight of unevenness beside the objective
+MOST_TARGETS = 12  # ranks with the least work that a piece may move to
 MOST_NEIGHBOURS = 3000  # of one start in one round; where there are more, as many at random
 
 
@@ -86,7 +87,15 @@ def _neighbours(
     """Moves and swaps of one start."""
     codes = start.codes
     touched = np.arange(len(codes)) if start.wide else _critical(task, codes)
-    moved = np.array([(piece, code) for piece in touched.tolist() for code in choices[piece] if code != codes[piece]])
+    targets = _targets(task, codes)
+    moved = np.array(
+        [
+            (piece, code)
+            for piece in touched.tolist()
+            for code in choices[piece]
+            if code != codes[piece] and targets[code]
+        ]
+    )
     first, second = np.meshgrid(touched, np.arange(len(codes)), indexing="ij")
     is_swap = (codes[first] != codes[second]) & ((second > first) | ~np.isin(second, touched))
     swaps = np.stack([first[is_swap], second[is_swap]], axis=-1)
@@ -101,10 +110,17 @@ def _neighbours(
     return block
 
 
+def _targets(task: ShardingTask, codes: Int[np.ndarray, " piece"]) -> Flags:
+    """[code] where pieces are moved to: the ranks with the least work, of which many are alike, and those that hold for all."""
+    work = loads(task, codes[:, None]).seconds_s[0].mean(axis=-1).sum(axis=-1)
+    found = np.ones(task.n_ranks + 2, bool)
+    found[np.argsort(work, kind="stable")[MOST_TARGETS:]] = False
+    return found
+
+
 def _critical(task: ShardingTask, codes: Int[np.ndarray, " piece"]) -> Int[np.ndarray, " piece"]:
     """Pieces on the slowest rank of a part, on the rank that sends or holds most, and those that all ranks hold."""
     found = loads(task, codes[:, None])
     mean = found.seconds_s[0].mean(axis=-1)
-    sent = np.bincount(codes, task.sent_bytes, task.n_ranks + 2)[: task.n_ranks]
-    ranks = {*mean.argmax(axis=0).tolist(), int(sent.argmax()), int(found.held_bytes[0].argmax())}
+    ranks = {*mean.argmax(axis=0).tolist(), int(found.sent_bytes[0].argmax()), int(found.held_bytes[0].argmax())}
     return np.flatnonzero(np.isin(codes, [*ranks, task.rows_code, task.copies_code]))

@@ -1,42 +1,33 @@
-"""ShardingProblem: the tables of a job on its cluster; it makes tasks for every way to cut the tables and every draw of the
-    look-ups.
+"""ShardingProblem: the tables of a job on its cluster, which makes tasks for all cuts of tables and all draws of look-ups.
 
 | held | rows | look-ups of a sample | samples | exchange |
 |---|---|---|---|---|
 | whole, or a part of r x c (rows, columns) | E / r | L / r | B | all-to-all of B D / c |
-| rows over all n | E / n | L / n | B | reduce-scatter of B D, all-gather of its gradient |
-| copies | E | L | B / n | all-reduce of the gradient, E D |
+| rows over all n | E / n | L / n | B | reduce-scatter of B D, all-gather of its gradient; L <= 1: all-to-all of B D L |
+| copies | E | L | B / n | gradients of E D with those of the dense layers |
 
-B is the batch of the step on all ranks. A copy's update passes over the whole table. Look-ups of a table vary from step to
-step: its pooling is multiplied by a factor, and seconds follow it on a grid of factors, between which they are linear.
+B is the batch of all ranks for one micro-batch. Costs are those of `workload.dlrm` (`parts`, `traffic`, `blocks`). Look-ups of a
+table vary from step to step: its pooling is multiplied by a factor, and seconds follow it on a grid of factors, between which
+they are linear.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from ..._typing import Floats
 from ...workload.dlrm.law import LookupLaw
 from ...workload.dlrm.table import EmbeddingTable
-from ...workload.dlrm.traffic import Lookups, Traffic, traffic
-from .exchange import Exchange, Law, free
-from .task import Pieces, ShardingTask
+from ...workload.dlrm.traffic import state_bytes
+from .curves import between, part_curves
+from .cut import Cut, pieces_of
+from .task import Pieces, ShardingTask, StepRest
 
 FACTORS = np.exp(np.linspace(-2.5, 2.5, 21))  # of look-ups, where seconds are computed
-LEAST_DIM = 4  # columns of a part: 16 bytes, what a thread reads at once
-
-
-class Cut(NamedTuple):
-    """Equal parts of a table."""
-
-    rows: int = 1
-    columns: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +37,15 @@ class ShardingProblem:
     Attributes:
         tables: all tables.
         n_ranks: ranks.
-        batch: samples of a step on all ranks.
+        batch: samples of a micro-batch on all ranks.
         law: seconds of lookup kernels on a device.
         capacity_bytes: memory of a rank that is left for tables.
-        exchange: all-to-all of pooled vectors.
+        rest: of the step.
         optimizer, output_bytes: as in `workload.dlrm.table_seconds`.
-        joint_laws: seconds of the collectives of tables whose rows are spread, and of copies (`ShardingTask`).
-        beside_s: work beside the forward and the backward exchange, which hides as much of them.
-        fixed_s: the rest of the step.
-        spread: [table] standard deviation over mean of a step's look-ups, from step to step.
-        rows, copies, columns: whether tables may be held that way.
+        kernel_factor: of the seconds of lookup kernels inside a training step over `law`.
+        copy_bytes: memory of an element of a copied table, with its gradient and optimizer state.
+        spread: [table] standard deviation over mean of a step's look-ups, from step to step; empty: they do not vary.
+        split: whether tables may be cut, spread by rows or copied; else all are whole.
     """
 
     tables: tuple[EmbeddingTable, ...]
@@ -63,17 +53,14 @@ class ShardingProblem:
     batch: int
     law: LookupLaw
     capacity_bytes: float
-    exchange: Exchange
+    rest: StepRest
     optimizer: str = "sgd"
     output_bytes: float = 4.0
-    joint_laws: tuple[Law, Law] = (free, free)
-    beside_s: tuple[float, float] = (0.0, 0.0)
-    fixed_s: float = 0.0
+    kernel_factor: float = 1.0
+    copy_bytes: float = 16.0
     spread: tuple[float, ...] = ()
-    rows: bool = True
-    copies: bool = True
-    columns: bool = True
-    _known: dict[tuple[Cut, ...], Floats] = field(default_factory=dict, repr=False)
+    split: bool = True
+    _known: dict[tuple[int, Cut, int], Floats] = field(default_factory=dict, repr=False)
 
     @property
     def uncut(self) -> tuple[Cut, ...]:
@@ -85,26 +72,26 @@ class ShardingProblem:
         """Whether look-ups vary from step to step."""
         return any(spread > 0.0 for spread in self.spread)
 
-    @cached_property
-    def factors(self) -> Float[np.ndarray, " factor"]:
-        """Where seconds are computed; the job's own look-ups alone if they do not vary."""
-        return FACTORS if self.varies else np.ones(1)
+    def with_spread(self, spread: float) -> ShardingProblem:
+        """The same with that spread of the look-ups of every table."""
+        return replace(self, spread=(spread,) * len(self.tables), _known={})
 
-    def finer(self, table: int, cut: Cut) -> Cut | None:
-        """The table cut into twice as many columns; None where it cannot be."""
-        dim, n = self.tables[table].dim, 2 * cut.columns
-        fits = self.columns and cut.rows == 1 and n <= self.n_ranks and dim % n == 0 and dim // n >= LEAST_DIM
-        return Cut(1, n) if fits else None
+    def finer(self, table: int, cut: Cut) -> list[Cut]:
+        """The table cut into twice as many columns, or rows; nothing where it cannot be."""
+        return cut.finer(self.tables[table], self.n_ranks) if self.split else []
 
     def even_cuts(self) -> list[tuple[Cut, ...]]:
-        """All tables cut into 1, 2, 4, ... columns as far as each can be: between them lie all cuts by columns."""
+        """All tables cut into 1, 2, 4, ... columns or rows, each as far as it can be."""
         found = [self.uncut]
-        while True:
-            last = found[-1]
-            finer = tuple(self.finer(table, cut) or cut for table, cut in enumerate(last))
-            if finer == last:
-                return found
-            found.append(finer)
+        for by_rows in (False, True):
+            last = self.uncut
+            while True:
+                options = [[c for c in self.finer(t, cut) if (c.rows > 1) == by_rows] for t, cut in enumerate(last)]
+                if not any(options):
+                    break
+                last = tuple(own[0] if own else cut for own, cut in zip(options, last, strict=True))
+                found.append(last)
+        return found
 
     def task(self, cuts: Sequence[Cut], lookups: Float[np.ndarray, "table sample"] | None = None) -> ShardingTask:
         """What assignments of the parts of `cuts` cost; noise-free, or under factors of the look-ups.
@@ -113,119 +100,54 @@ class ShardingProblem:
             cuts: [table].
             lookups: factor of every table's look-ups in every step that is drawn.
         """
-        pieces = self._pieces(cuts)
-        curves = self._curves(tuple(cuts), pieces)
+        pieces = pieces_of(self.tables, cuts)
         if lookups is None:
-            seconds = curves[..., len(self.factors) // 2, None]
+            seconds = self._curves(cuts, pieces, np.ones(1))
         else:
-            seconds = _between(curves, self.factors, lookups[pieces.table])
-        held, pooled = self._held(pieces), self.batch * pieces.dims * self.output_bytes
-        copies = pieces.rows * pieces.dims * self._column("element_bytes")[pieces.table]
+            seconds = between(self._curves(cuts, pieces, FACTORS), FACTORS, lookups[pieces.table])
+        if (seconds[:, :, 1] <= seconds[:, :, 0]).all():  # the cache never decides: half of the sums
+            seconds = seconds[:, :, :1]
+        sent, joint = self._moved(pieces, np.array([cut.rows for cut in cuts])[pieces.table])
+        allowed = self._allowed(pieces)
         return ShardingTask(
-            pieces,
-            self.n_ranks,
-            seconds,
-            held,
-            pooled / self.n_ranks,
-            np.stack([np.zeros_like(pooled), pooled, copies]),
-            self._allowed(pieces),
-            self.capacity_bytes,
-            self.exchange,
-            self.joint_laws,
-            (self.law.start_s, self.law.start_s),
-            self.beside_s,
-            self.fixed_s,
+            pieces, self.n_ranks, seconds, self._held(pieces), sent, joint, allowed, self.capacity_bytes, self.rest
         )
 
-    def _column(self, name: str) -> Floats:
-        return np.array([getattr(table, name) for table in self.tables], dtype=float)
-
-    def _pieces(self, cuts: Sequence[Cut]) -> Pieces:
-        """Parts of all tables, in the order of tables."""
-        n_part = np.array([cut.rows * cut.columns for cut in cuts])
-        table = np.repeat(np.arange(len(cuts)), n_part)
-        cut = np.array(cuts, dtype=float)[table]
-        return Pieces(
-            tuple(own.name for own in self.tables),
-            table,
-            n_part[table],
-            self._column("rows")[table] / cut[:, 0],
-            self._column("dim")[table] / cut[:, 1],
-            self._column("pooling")[table] / cut[:, 0],
+    def _moved(self, pieces: Pieces, n_row: Floats) -> tuple[Floats, Floats]:
+        """[way, piece] what a rank sends to every other in an exchange, and what goes into the collective of a way."""
+        n, pooled = self.n_ranks, self.batch * pieces.dims * self.output_bytes
+        pooling = pieces.pooling * n_row  # of the table
+        seldom = pooling <= 1.0  # parts by rows of such tables send only the vectors that they have
+        whole = np.where(seldom & (n_row > 1), pieces.pooling, 1.0) * pooled / n
+        none = np.zeros_like(pooled)
+        by_rows = np.where(seldom, pooling / n * pooled / n, 0.0)
+        return np.stack([whole, by_rows, none]), np.stack(
+            [none, np.where(seldom, 0.0, pooled), pieces.rows * pieces.dims * self._element_bytes(pieces)]
         )
+
+    def _element_bytes(self, pieces: Pieces) -> Floats:
+        return np.array([table.element_bytes for table in self.tables], dtype=float)[pieces.table]
 
     def _allowed(self, pieces: Pieces) -> Bool[np.ndarray, "way piece"]:
         """Parts of a table are on one rank each, and so is a table that has fewer rows than ranks."""
-        many = (self.n_ranks > 1) & (pieces.parts == 1)
-        return np.stack(
-            [
-                np.ones(len(pieces), bool),
-                self.rows & many & (pieces.rows >= self.n_ranks),
-                self.copies & many,
-            ]
-        )
+        many = np.full(len(pieces), self.split and self.n_ranks > 1) & (pieces.parts == 1)
+        return np.stack([np.ones(len(pieces), bool), many & (pieces.rows >= self.n_ranks), many])
 
     def _held(self, pieces: Pieces) -> Float[np.ndarray, "way piece"]:
         """Bytes of rows and optimizer state of every way."""
-        whole = self._traffic(pieces, 1.0, 1.0, 1.0).held_bytes
-        return np.stack([whole, whole / self.n_ranks, whole])
+        row = pieces.dims * self._element_bytes(pieces) + state_bytes(pieces.dims, self.optimizer)
+        whole = pieces.rows * row
+        return np.stack([whole, whole / self.n_ranks, self.copy_bytes * pieces.rows * pieces.dims])
 
-    def _traffic(self, pieces: Pieces, rows: float, batch: float, factor: float) -> Traffic:
-        """Bytes of the pieces where a rank has that share of their rows, and of the batch."""
-        reuse = tuple(self.tables[table].reuse for table in pieces.table)
-        element = self._column("element_bytes")[pieces.table]
-        samples = np.full(len(pieces), self.batch * batch)
-        own = Lookups(pieces.rows * rows, pieces.dims, pieces.pooling * rows * factor, samples, element, reuse)
-        return traffic(own, self.law, self.optimizer, self.output_bytes)
-
-    def _curves(self, cuts: tuple[Cut, ...], pieces: Pieces) -> Float[np.ndarray, "way part resource piece factor"]:
-        """Seconds of every piece at every factor; made once per cut."""
-        if cuts not in self._known:
-            n = self.n_ranks
-            shares = ((1.0, 1.0), (1.0 / n, 1.0), (1.0, 1.0 / n))  # of the rows and of the batch, of every way
-            self._known[cuts] = np.stack(
-                [
-                    np.stack([self._seconds(pieces, rows, batch, factor) for factor in self.factors], axis=-1)
-                    for rows, batch in shares
-                ]
-            )
-            self._known[cuts][2, 1, 0] += self._dense_update_s(pieces)[:, None]
-        return self._known[cuts]
-
-    def _seconds(
-        self, pieces: Pieces, rows: float, batch: float, factor: float
-    ) -> Float[np.ndarray, "part resource piece"]:
-        moved = self._traffic(pieces, rows, batch, factor)
-        dram, cache = float(self.law.dram_bytes_per_s), self.law.cache_bytes_per_s
-        return np.array(
-            [
-                [moved.forward_dram / dram, moved.forward_cache / cache],
-                [moved.backward_dram / dram, moved.backward_cache / cache],
-            ]
-        )
-
-    def _dense_update_s(self, pieces: Pieces) -> Floats:
-        """[piece] seconds to read a gradient as large as the table, and to read and write the table."""
-        element = self._column("element_bytes")[pieces.table]
-        return pieces.rows * pieces.dims * 3.0 * element / float(self.law.dram_bytes_per_s)
-
-    def with_spread(self, spread: float | Sequence[float]) -> ShardingProblem:
-        """The same with another spread of the look-ups, one or one per table."""
-        own = tuple(np.broadcast_to(np.asarray(spread, float), len(self.tables)).tolist())
-        return replace(self, spread=own, _known={})
-
-
-def _between(
-    curves: Float[np.ndarray, "way part resource piece factor"],
-    factors: Float[np.ndarray, " factor"],
-    lookups: Float[np.ndarray, "piece sample"],
-) -> Float[np.ndarray, "way part resource piece sample"]:
-    """Curves at the given factors, linear between those that were computed."""
-    if len(factors) == 1:
-        return np.repeat(curves, lookups.shape[1], axis=-1)
-    at = np.clip(lookups, factors[0], factors[-1])
-    low: Int[np.ndarray, "piece sample"] = np.clip(np.searchsorted(factors, at) - 1, 0, len(factors) - 2)
-    share = (at - factors[low]) / (factors[low + 1] - factors[low])
-    index = np.broadcast_to(low, (*curves.shape[:3], *low.shape))
-    first, second = (np.take_along_axis(curves, index + step, axis=-1) for step in (0, 1))
-    return first + (second - first) * share
+    def _curves(
+        self, cuts: Sequence[Cut], pieces: Pieces, factors: Floats
+    ) -> Float[np.ndarray, "way part resource piece factor"]:
+        """Seconds of every piece at every factor; made once per table and cut."""
+        known = self._known
+        for table, cut in enumerate(cuts):
+            if (key := (table, cut, len(factors))) not in known:
+                n, batch, own = self.n_ranks, self.batch, self.tables[table]
+                curves = part_curves(own, cut, n, batch, self.law, factors, self.optimizer, self.output_bytes)
+                known[key] = self.kernel_factor * curves
+        found = [known[table, cut, len(factors)] for table, cut in enumerate(cuts)]
+        return np.stack([found[table] for table in pieces.table], axis=3)

@@ -18,19 +18,21 @@ from ...objective import PlanObjective
 from ...progress import Progress, silent
 from .assignment import Assignment
 from .bound import lower_bound
-from .cuts import cut_further, first_cuts
+from .cut import Cut
+from .cut_search import cut_further, first_cuts
 from .evaluate import NO_ROOM, loads, steps, values
 from .local_search import descend
 from .lookups import lookup_factors
-from .problem import Cut, ShardingProblem
+from .problem import ShardingProblem
 from .result import OPTIMISED, OWN, RankLoad, ShardingResult
 from .sharders import SHARDERS
 from .task import ShardingTask
 
-N_RANDOM = 8  # starts of the local search beside the sharders
+N_RANDOM = 8  # random assignments beside those of sharders
+N_START = 8  # of them all from which the local search starts
 N_STORED = 128  # steps that candidates are improved on
-N_CHOICE = 2048  # that choose between them
-N_BATCH, N_FRESH = 8, 1024  # batches of steps that are reported, and steps of each
+N_CHOICE = 1024  # that choose between them
+N_BATCH, N_FRESH = 8, 512  # batches of steps that are reported, and steps of each
 MOST_REFINED = 30  # rounds of local search under varying look-ups
 
 
@@ -74,7 +76,7 @@ def shard(
     best = _chosen(problem, fitting, objective, seed)
     shown = {OPTIMISED: best} | {name: one for name, one in methods.items() if name in fitting}
     batches = _fresh(problem, shown, objective, seed)
-    bound = _bound(problem, objective, seed)
+    bound = _bound(problem, shown, objective, seed)
     return ShardingResult(
         problem,
         objective,
@@ -105,20 +107,21 @@ def _mean(problem: ShardingProblem, one: Assignment) -> float:
 def _searched(
     problem: ShardingProblem, plain: ShardingTask, methods: Mapping[str, Assignment], rng: np.random.Generator
 ) -> list[Assignment]:
-    """Best noise-free assignments, best first: three without further cuts, and one with."""
+    """Best noise-free assignments, best first: of the tables as they are cut, and what finer cuts make of them."""
     cuts = methods[SHARDERS.names[0]].cuts
     columns = [one.columns[:, 0] for one in methods.values() if one.cuts == cuts]
     columns += [rng.integers(plain.n_ranks, size=len(plain.pieces)) for _ in range(N_RANDOM)]
-    ends = np.stack([start.codes for start in descend(plain, np.stack(columns, axis=1), nominal, rng)], axis=1)
-    ends = np.unique(ends, axis=1)
+    starts = np.unique(np.stack(columns, axis=1), axis=1)
+    starts = starts[:, np.argsort(values(plain, starts, nominal), kind="stable")[:N_START]]
+    ends = np.unique(np.stack([start.codes for start in descend(plain, starts, nominal, rng)], axis=1), axis=1)
     order = np.argsort(values(plain, ends, nominal), kind="stable")[:3]
     found = [Assignment(cuts, tuple(ends[:, i].tolist())) for i in order]
-    further = cut_further(problem, found[0], nominal, rng)
-    found += [further] if further != found[0] else []
     own = methods.get(OWN)
     if own is not None and own.cuts != cuts:
         found.append(_from(problem, own, rng))
-    return sorted(found, key=lambda one: _mean(problem, one))
+    found.sort(key=lambda one: _mean(problem, one))
+    further = cut_further(problem, found[0], nominal, rng)
+    return [*dict.fromkeys([further, *found])]
 
 
 def _from(problem: ShardingProblem, own: Assignment, rng: np.random.Generator) -> Assignment:
@@ -174,14 +177,14 @@ def _fresh(
     return {name: np.stack(own) for name, own in found.items()}
 
 
-def _bound(problem: ShardingProblem, objective: PlanObjective, seed: int) -> tuple[float, float]:
-    """What no assignment is below: of the noise-free step, and of the objective on the fresh draws."""
-    cuts = problem.even_cuts()
+def _bound(
+    problem: ShardingProblem, methods: Mapping[str, Assignment], objective: PlanObjective, seed: int
+) -> tuple[float, float]:
+    """What no assignment is below: of the noise-free step, and of the objective on the first of the fresh draws."""
+    cuts = list(dict.fromkeys([*problem.even_cuts(), *(one.cuts for one in methods.values())]))
     free = float(lower_bound([problem.task(own) for own in cuts])[0])
-    drawn = [
-        lower_bound([_drawn(problem, own, N_FRESH, seed, f"fresh {batch}") for own in cuts]) for batch in range(N_BATCH)
-    ]
-    return free, float(np.mean([objective.of(batch) for batch in drawn]))
+    drawn = lower_bound([_drawn(problem, own, N_FRESH, seed, "fresh 0") for own in cuts])
+    return free, float(objective.of(drawn))
 
 
 def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, ...]:

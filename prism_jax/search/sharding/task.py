@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..._typing import Floats
+from ...cost.chunk_cost import HOST_SHARPNESS
 from ...errors import DataError
 from .exchange import Exchange, Law, free
 
@@ -49,6 +51,42 @@ class Pieces:
         return np.flatnonzero(self.table == table)
 
 
+def together(device_s: Floats, host_s: float) -> Floats:
+    """Seconds of what the host starts kernel by kernel: the longer of the two, and more where they are close."""
+    longer = np.maximum(device_s, host_s)
+    return longer * (1.0 + (np.minimum(device_s, host_s) / longer) ** HOST_SHARPNESS) ** (1.0 / HOST_SHARPNESS)
+
+
+@dataclass(frozen=True, eq=False)
+class StepRest:
+    """The step without its tables: collectives, other work, and what the host takes.
+
+    Attributes:
+        exchange: seconds of the exchanges of a step from what every rank sends.
+        rows_laws: [part] seconds of the collective of tables whose rows are spread, from the bytes of all of them.
+        copies_law: seconds that copies add to the end of the step, from the bytes of their gradients.
+        start_s: [part] seconds that a part takes on top on every rank that has a piece.
+        other_s: [part] other work of a part, which no assignment changes.
+        host_s: [part] time in which the host starts the kernels of a part: `(device^6 + host^6)^(1/6)` as in `cost.chunk_cost`.
+        n_micro_batch: how often the parts run.
+        fixed_s: what remains of the step, once.
+    """
+
+    exchange: Exchange
+    rows_laws: tuple[Law, Law] = (free, free)
+    copies_law: Law = free
+    start_s: tuple[float, float] = (0.0, 0.0)
+    other_s: tuple[float, float] = (0.0, 0.0)
+    host_s: tuple[float, float] = (0.0, 0.0)
+    n_micro_batch: int = 1
+    fixed_s: float = 0.0
+
+    def paced(self, part: int, busy_s: Floats) -> Floats:
+        """Seconds of a part of the step whose tables and collectives take `busy_s`."""
+        device, host = busy_s + self.other_s[part], self.host_s[part]
+        return together(device, host) if host > 0.0 else device
+
+
 @dataclass(frozen=True, eq=False)
 class ShardingTask:
     """What assignments of pieces to ranks cost.
@@ -59,32 +97,23 @@ class ShardingTask:
         seconds_s: [way, part, resource, piece, sample] seconds that a piece keeps a resource busy in a part of the step, on
             the rank that holds it whole or on every rank where it is held by all. One sample: the noise-free step.
         held_bytes: [way, piece] memory of a piece, on the rank that holds it or on every rank.
-        sent_bytes: [piece] what the holder of a whole piece sends to each rank in an exchange.
+        sent_bytes: [way, piece] what the holder of a piece, or every rank, sends to each rank in an exchange.
         joint_bytes: [way, piece] what a piece adds to the collective of its way: rows to the reduce-scatter and all-gather of
             their sums, copies to the all-reduce of their gradients; 0 where it is whole.
         allowed: [way, piece] whether a piece may be held that way.
         capacity_bytes: memory of a rank that is left for tables.
-        exchange: seconds of the exchanges of a step from what every rank sends.
-        joint_laws: (rows, copies) seconds of a step's collectives of that way from the bytes of all its pieces.
-        start_s: [part] seconds that a part takes on top on every rank that has a piece.
-        beside_s: seconds of other work of every exchange that run at the same time, so that an exchange shorter than them is
-            free.
-        fixed_s: what remains of the step, which no assignment changes.
+        rest: of the step.
     """
 
     pieces: Pieces
     n_ranks: int
     seconds_s: Float[np.ndarray, "way part resource piece sample"]
     held_bytes: Float[np.ndarray, "way piece"]
-    sent_bytes: Float[np.ndarray, " piece"]
+    sent_bytes: Float[np.ndarray, "way piece"]
     joint_bytes: Float[np.ndarray, "way piece"]
     allowed: Bool[np.ndarray, "way piece"]
     capacity_bytes: float
-    exchange: Exchange
-    joint_laws: tuple[Law, Law] = (free, free)
-    start_s: tuple[float, ...] = (0.0, 0.0)
-    beside_s: tuple[float, ...] = (0.0, 0.0)
-    fixed_s: float = 0.0
+    rest: StepRest
 
     @property
     def rows_code(self) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...plan.plan import ParallelPlan
-from ..kernels import Kernel
+from ..kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel
 from .layers import Layer
 
 _MASK = 1.0 / 8.0  # bytes of an element of the mask that a fused norm and ReLU keeps
@@ -29,7 +29,7 @@ class Batch:
         samples: of a micro-batch.
         element_bytes: of an activation.
         fuses: batch norm takes the sum and the activation behind it along.
-        transposes: products want channels last but tensors have channels first, so they are moved before and after.
+        transposes: tensors have channels first; tensor cores want them last, so they are moved before and after a convolution.
     """
 
     samples: float
@@ -42,7 +42,7 @@ class Batch:
         """Under a plan."""
         fuses = not plan.software.is_eager("norm")
         element = plan.element_bytes
-        return cls(float(plan.micro_batch), element, fuses, element < 4.0 and not channels_last)
+        return cls(float(plan.micro_batch), element, fuses, not channels_last)
 
     def tensor_bytes(self, elements: float) -> float:
         """Of so many elements per sample."""
@@ -108,13 +108,19 @@ def _product(layer: Layer, batch: Batch) -> list[Kernel]:
     name = _name(layer)
     moves = []
     if batch.transposes and layer.op == "conv":
-        moves = [_pass(f"{name}_layout", phase, 2.0 * (a + y), 2.0) for phase in "FBW"]
-    return [
-        Kernel(name, "F", "gemm", flops, a + w + y, 1.0, out, c_out, c_in * window),
-        Kernel(name, "B", "gemm", flops, a + w + y, 1.0, into, c_in, inner),
-        Kernel(name, "W", "gemm", flops, a + w + y, 1.0, c_out, c_in * window, out),
-        *moves,
-    ]
+        around = _pass(f"{name}_layout", "F", 2.0 * (a + y), 2.0)._replace(variant=TENSOR_CORES, host_share=0.0)
+        moves = [around._replace(phase=phase) for phase in "FBW"]
+    forward = Kernel(name, "F", "gemm", flops, a + w + y, 1.0, out, c_out, c_in * window, variant=_variant(layer))
+    input_grad = forward._replace(phase="B", m=into, n=c_in, k=inner)
+    weight_grad = forward._replace(phase="W", m=c_out, n=c_in * window, k=out)
+    return [forward, input_grad, weight_grad, *moves]
+
+
+def _variant(layer: Layer) -> str:
+    """Convolutions of 3 x 3 at stride 1 may run by Winograd's algorithm; see `cost.compute`."""
+    if layer.op == "linear":
+        return ""
+    return WINOGRAD if (layer.kernel, layer.stride) == ((3, 3), 1) else CONVOLUTION
 
 
 def _name(layer: Layer) -> str:

@@ -20,12 +20,17 @@ N_BINS = 17
 EDGES = (0.0, *(2.0**power for power in range(16)))  # reuse counts (0, 1], (1, 2], (2, 4], ... and above 32,768
 _N_BUCKET = 256  # of ranks of a Zipf table, equally wide in their logarithm
 _MOST_EXPONENT = 10.0
-_ZIPF = re.compile(r"zipf\(\s*([0-9.]+(?:e-?[0-9]+)?)\s*\)")
+_ZIPF = re.compile(r"zipf\(\s*([0-9]{1,9}(?:\.[0-9]{1,20})?)\s*\)")
 
 
 @runtime_checkable
 class Reuse(Protocol):
     """How lookups are spread over the rows of a table. Implementations are frozen dataclasses."""
+
+    @property
+    def written(self) -> str | list[float]:
+        """As job files have it."""
+        ...
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
         """Mean number of different rows that `n_lookups` read."""
@@ -42,6 +47,11 @@ class Uniform:
 
     Source: universal multi-GPU performance model (arXiv 2404.12674), L2 model of the embedding lookup.
     """
+
+    @property
+    def written(self) -> str:
+        """As job files have it."""
+        return "uniform"
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
         """`E (1 - (1 - 1/E)^N)`."""
@@ -72,6 +82,11 @@ class Zipf:
     def __post_init__(self) -> None:
         if not 0.0 <= self.a <= _MOST_EXPONENT:
             raise SpecError.of(Problem("a", f"{self.a}, but it must be between 0 and {_MOST_EXPONENT:g}"), "zipf")
+
+    @property
+    def written(self) -> str:
+        """As job files have it."""
+        return f"zipf({self.a!r})"
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
         """`sum(1 - e^(-p N))`."""
@@ -112,6 +127,11 @@ class Histogram:
             raise SpecError.of(Problem("lookup_shares", text), "histogram")
 
     @property
+    def written(self) -> list[float]:
+        """As job files have it."""
+        return list(self.lookup_shares)
+
+    @property
     def shares(self) -> Floats:
         """[bin] with sum 1."""
         own = np.array(self.lookup_shares, dtype=float)
@@ -146,17 +166,21 @@ def bin_reuse() -> Floats:
     return np.concatenate([first, lower * 2.0 * np.log(2.0)])
 
 
-def parse_reuse(text: str) -> Reuse:
-    """Reuse as job files write it: `uniform` or `zipf(1.05)`.
+def parse_reuse(written: object) -> Reuse:
+    """Reuse as job files write it: `uniform`, `zipf(1.05)`, or 17 shares of the lookups.
 
     Raises:
         SpecError: neither.
     """
-    if text.strip() == "uniform":
+    if isinstance(written, Reuse):
+        return written
+    if isinstance(written, str) and written.strip() == "uniform":
         return Uniform()
-    if found := _ZIPF.fullmatch(text.strip()):
+    if isinstance(written, str) and (found := _ZIPF.fullmatch(written.strip())):
         return Zipf(float(found[1]))
-    raise SpecError.of(Problem("reuse", f"{text!r}, but it must be uniform, zipf(a) or {N_BINS} shares of lookups"))
+    if isinstance(written, (list, tuple)) and all(type(share) in (int, float) for share in written):
+        return Histogram(tuple(float(share) for share in written))
+    raise SpecError.of(Problem("reuse", f"must be uniform, zipf(a) or a list of {N_BINS} shares of lookups"))
 
 
 @lru_cache(maxsize=512)

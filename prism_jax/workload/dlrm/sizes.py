@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ...bounds import MOST_LAYERS, MOST_WIDTH, check_bounds
 from ...errors import Problem, SpecError
@@ -40,7 +41,8 @@ class DLRMSizes:
             through a cross network).
         top: widths of the layers over what the interaction gives; the last is 1 per prediction.
         dcn: of interaction dcn.
-        optimizer: of the tables: one of `traffic.OPTIMIZERS`; dense layers have their own, as the plan has it.
+        optimizer: one of `traffic.OPTIMIZERS`; dense layers have Adagrad where it is not sgd.
+        prefetch: inputs are copied to the device while the step before runs, as tuned loaders do; else in front of the step.
         source: where the sizes are published.
     """
 
@@ -52,6 +54,7 @@ class DLRMSizes:
     interaction: str = "dot"
     dcn: CrossSpec | None = None
     optimizer: str = "sgd"
+    prefetch: bool = True
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -114,8 +117,8 @@ class DLRMSizes:
     @property
     def products(self) -> tuple[tuple[str, int, int], ...]:
         """(part, inputs, outputs) of every dense layer: bottom, cross, top."""
-        bottom = tuple(("bottom", k, n) for k, n in zip((self.n_dense, *self.bottom[:-1]), self.bottom, strict=True))
-        top = tuple(("top", k, n) for k, n in zip((self.top_width, *self.top[:-1]), self.top, strict=True))
+        bottom = tuple(("bottom", k, n) for k, n in pairwise((self.n_dense, *self.bottom)))
+        top = tuple(("top", k, n) for k, n in pairwise((self.top_width, *self.top)))
         return bottom + self._cross + top
 
     @property

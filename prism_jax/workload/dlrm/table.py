@@ -10,6 +10,7 @@ from .reuse import Reuse, Uniform
 
 MOST_ROWS = 2**40
 MOST_POOLING = 2.0**20
+MOST_SPREAD = 2.0
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class EmbeddingTable:
         pooling: mean lookups of a sample.
         element_bytes: of a stored element: 4 or 2.
         reuse: how the lookups of a batch are spread over the rows.
+        spread: standard deviation over mean of a step's lookups, from step to step; None: not stated.
     """
 
     name: str
@@ -31,6 +33,7 @@ class EmbeddingTable:
     pooling: float = 1.0
     element_bytes: int = 4
     reuse: Reuse = field(default_factory=Uniform)
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         owner = f"table {self.name}"
@@ -42,6 +45,8 @@ class EmbeddingTable:
         if not 0.0 < self.pooling <= MOST_POOLING:
             text = f"{self.pooling}, but it must be above 0 and at most {MOST_POOLING:,.0f}"
             raise SpecError.of(Problem("pooling", text), owner)
+        if self.spread is not None and not 0.0 <= self.spread <= MOST_SPREAD:
+            raise SpecError.of(Problem("spread", f"{self.spread}, but it must be 0 to {MOST_SPREAD:g}"), owner)
         if self.element_bytes not in (1, 2, 4, 8):
             raise SpecError.of(Problem("element_bytes", f"{self.element_bytes}, but it must be 1, 2, 4 or 8"), owner)
         check_bounds(SpecError, owner, MOST_COUNT, parameters=self.n_params)

@@ -120,14 +120,13 @@ def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: f
         unique,
         hits,
         of.batch * of.dim,
-        of.rows * (of.dim * of.element_bytes + _state_bytes(of, optimizer)),
+        of.rows * (of.dim * of.element_bytes + state_bytes(of.dim, optimizer)),
     )
 
 
-def _state_bytes(of: Lookups, optimizer: str) -> Floats:
-    """Bytes of the optimizer's state of one row; it is kept in fp32."""
-    wide = 4.0 * of.dim
-    return {"adagrad": wide, "rowwise_adagrad": np.full_like(wide, 4.0)}.get(optimizer, np.zeros_like(wide))
+def state_bytes(dim: Floats, optimizer: str) -> Floats:
+    """Bytes of the optimizer's state of one row of `dim` elements; it is kept in fp32."""
+    return {"adagrad": 4.0 * dim, "rowwise_adagrad": np.full_like(dim, 4.0)}.get(optimizer, np.zeros_like(dim))
 
 
 def _sectors(n_bytes: Floats) -> Floats:

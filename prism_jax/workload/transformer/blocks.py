@@ -108,7 +108,7 @@ def block(model: TransformerSizes, kind: str, plan: ParallelPlan) -> Block:
 
 
 @dataclass(frozen=True)
-class _Unchanging:
+class UnchangingBlock:
     """What blocks that are never recomputed have in common."""
 
     model: TransformerSizes
@@ -133,7 +133,7 @@ class _Unchanging:
 
 
 @dataclass(frozen=True)
-class EmbeddingBlock(_Unchanging):
+class EmbeddingBlock(UnchangingBlock):
     """Token embedding, learned positions, dropout."""
 
     @property
@@ -285,7 +285,7 @@ class LayerBlock:
 
 
 @dataclass(frozen=True)
-class HeadBlock(_Unchanging):
+class HeadBlock(UnchangingBlock):
     """Final norm, logits and loss."""
 
     @property

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import prism_jax.placement
 from prism_jax import load_job, step_time
-from prism_jax.app.place import PlacementRun, run_placement
+from prism_jax.app.placing.nodes import PlacementRun, run_placement
 from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.placement.place import Effort, place

@@ -133,6 +133,7 @@ ABOUT: dict[str, str] = {
     "plan.pp": "pipeline parallelism: stages",
     "plan.dp": "data parallelism; auto, or left out beside cluster.n_devices: what fills the cluster",
     "plan.cp": "context parallelism",
+    "plan.tables": "embedding tables over devices, of a recommendation model; those that are not named as balances best",
     "plan.ep": "expert parallelism; it divides dp * cp",
     "plan.virtual_stages": "model chunks per stage (interleaved, zb_v, dualpipe)",
     "plan.schedule": "order of the pipeline's passes",

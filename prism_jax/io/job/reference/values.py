@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from .... import units
-from ..schema import OneOf, OrAuto, Quantity
+from ..schema import OneOf, OrAuto, Quantity, Takes
 
 SECTION = "section"
 PLAIN = {bool: "true or false", float: "number", int: "whole number", str: "text"}
@@ -30,6 +30,8 @@ def takes(field: FieldInfo) -> str:
 def _words(kind: Any, marks: Iterable[Any]) -> str:
     kind, marks = _opened(kind, marks)
     for mark in marks:
+        if isinstance(mark, Takes):
+            return mark.words
         if isinstance(mark, OneOf):
             return f"one of {', '.join(mark.names)}"
         if isinstance(mark, Quantity):

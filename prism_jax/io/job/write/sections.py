@@ -6,7 +6,7 @@ Fields that hold their default are left out.
 from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import yaml
 from pydantic import BaseModel
@@ -22,6 +22,18 @@ from ..reference.values import quantity_of
 from ..schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
 
 WIDTH = 130
+
+
+@runtime_checkable
+class Written(Protocol):
+    """A value that job files write in a form of its own."""
+
+    @property
+    def written(self) -> Any:
+        """Plain data that the file's reader reads back."""
+        ...
+
+
 AS_WIDE_AS_THE_JOB = ("n_devices",)  # of the outermost tier
 
 
@@ -74,6 +86,8 @@ def whole_fields(value: Any) -> dict[str, Any]:
 
 
 def _whole(value: Any) -> Any:
+    if isinstance(value, Written):
+        return value.written
     if is_dataclass(value):
         return {name: inner for name, inner in whole_fields(value).items() if inner is not None}
     return [_whole(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -101,6 +115,8 @@ def _changed(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Written):
+        return value.written
     if is_dataclass(value):
         return _changed(value)
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Which rows of a steps table train a decoder-only transformer, or adapters of one, on the accelerators: what can be simulated.
+"""Which rows of a steps table train a transformer, or adapters of one, on the accelerators: what can be simulated.
 
 The others are no failure of the loader: they measure something else, and the share of supported rows is counted without them.
 """
@@ -38,11 +38,15 @@ _BY_NOTES = (
 )
 
 
-def refuse_other_kinds(record: StepRecord) -> None:
-    """Raises:
-    UnsupportedRowError: with one of `OTHER_KINDS`, if the row's name or notes say so.
+def refuse_other_kinds(record: StepRecord, *, is_encoder: bool = False) -> None:
+    """Refuses what is no transformer that is known; `is_encoder`: the row trains an encoder or an encoder-decoder that is.
+
+    Raises:
+        UnsupportedRowError: with one of `OTHER_KINDS`, if the row's name or notes say so.
     """
     for rules, text in ((_BY_NAME, record.model_name), (_BY_NOTES, record.notes)):
         for pattern, reason in rules:
+            if is_encoder and reason == _NOT_DECODER:
+                continue
             if re.search(pattern, text, re.IGNORECASE) and not (reason == _OFFLOAD and offloads_optimizer(record)):
                 raise UnsupportedRowError(reason)

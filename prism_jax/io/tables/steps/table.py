@@ -18,7 +18,7 @@ from ....rules.arithmetic import MAX_CHUNK_RUNS
 from ....rules.check import check_plan
 from ....software.usual import Odds, usual_dtypes
 from ....system.hardware import RATE_OF, Cluster
-from ....workload.base import Workload
+from ....workload.base import Workload, completed_plan, n_body
 from ....workload.transformer.spec import TransformerSpec
 from ..csv_rows import CsvTable
 from ..job_table import MeasuredRun, is_job_table, read_job_table
@@ -27,12 +27,14 @@ from .assumed import Assumption, Peers, completed, peers_of, rates_disagree
 from .assumed.micro_batch import with_usual_micro_batch
 from .cluster import cluster_of_record
 from .defect import defect_of_record
-from .features.adapters import adapters_of_record
+from .encoders.model import encoder_of_record, trains_encoder
+from .encoders.recipes import with_gradients_behind, with_recipe
+from .features.trained import trained_model
 from .framework import framework_of_record
 from .kind import NO_NUMBER, OTHER_KINDS, UnsupportedRowError, refuse_other_kinds
-from .model import model_of_record
 from .peers import slower_than_peers
 from .plan import plan_of_record
+from .recompute import open_recompute
 from .record import WHAT, StepRecord, records_of
 from .samples.jobs import benchmark_of_record, measured_s_of, plan_of_samples
 from .samples.record import is_samples_table, sample_records
@@ -204,7 +206,7 @@ def _sample_row(record: StepRecord) -> StepRow:
     def with_job() -> StepRow:
         benchmark, model = benchmark_of_record(record)
         cluster = cluster_of_record(record)
-        plan = plan_of_samples(record, benchmark, cluster)
+        plan = completed_plan(model, plan_of_samples(record, benchmark, cluster), cluster.node_size)
         check_plan(plan, model, cluster)
         return replace(
             known,
@@ -218,11 +220,24 @@ def _sample_row(record: StepRecord) -> StepRow:
     return _or_refused(known, with_job)
 
 
+def _with_encoder(known: StepRow, record: StepRecord) -> StepRow:
+    """The row with its job, an encoder or an encoder-decoder; what it leaves blank is what the recipe of its source says."""
+    refuse_other_kinds(record, is_encoder=True)
+    record, assumed = with_recipe(record)
+    cluster, model = cluster_of_record(record), encoder_of_record(record)
+    plan = with_gradients_behind(record, plan_of_record(record))
+    measured_s = _measured_s(record, model, plan)
+    _check(model, cluster, plan)
+    return replace(known, measured_s=measured_s, model=model, cluster=cluster, plan=plan, assumed=assumed)
+
+
 def _with_job(known: StepRow, record: StepRecord, beside_peers: str, peers: Peers) -> StepRow:
+    if trains_encoder(record):
+        return _with_encoder(known, record)
     refuse_other_kinds(record)
     record, assumed = completed(record, peers)
     cluster, plan = cluster_of_record(record), plan_of_record(record)
-    model = replace(model_of_record(record), adapters=adapters_of_record(record))
+    model = trained_model(record)
     plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
     split = framework_of(known.framework).layer_split
     if split is not None and not plan.layer_split:
@@ -231,8 +246,9 @@ def _with_job(known: StepRow, record: StepRecord, beside_peers: str, peers: Peer
     _check(model, cluster, plan)
     defect = defect_of_record(record, cluster, beside_peers) or (rates_disagree(record, model) if assumed else "")
     is_open = not record.precision and "fp32 by default" not in record.notes
-    open_dtype = usual_dtypes(cluster.device) if is_open else ()
-    open_plan = (("dtype", open_dtype),) if len(open_dtype) > 1 else ()
+    open_dtype = usual_dtypes(cluster.device, plan.software.tuning) if is_open else ()
+    asked = (("dtype", open_dtype), ("recompute", open_recompute(record)))
+    open_plan = tuple((field, odds) for field, odds in asked if len(odds) > 1)
     return replace(
         known,
         measured_s=measured_s,
@@ -245,18 +261,19 @@ def _with_job(known: StepRow, record: StepRecord, beside_peers: str, peers: Peer
     )
 
 
-def _check(model: TransformerSpec, cluster: Cluster, plan: ParallelPlan) -> None:
-    layers_of_chunks(model.n_layers, plan)
+def _check(model: Workload, cluster: Cluster, plan: ParallelPlan) -> None:
+    n_layers = n_body(model)
+    layers_of_chunks(n_layers, plan)
     if RATE_OF.get(plan.dtype, plan.dtype) not in cluster.device.peak_flops_per_s:
         raise UnsupportedRowError(f"device has no {plan.dtype}")
-    if plan.n_chunk > model.n_layers + 2:
+    if plan.n_chunk > n_layers + 2:
         raise UnsupportedRowError("more model chunks than layers")
     if plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
         raise UnsupportedRowError("too many micro-batches to simulate")
     check_plan(plan, model, cluster)
 
 
-def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) -> float:
+def _measured_s(record: StepRecord, model: Workload, plan: ParallelPlan) -> float:
     """As published; else from tokens/s per GPU; else from TFLOP/s per GPU in the source's own convention."""
     if record.measured_s:
         return record.measured_s
@@ -266,6 +283,9 @@ def _measured_s(record: StepRecord, model: TransformerSpec, plan: ParallelPlan) 
     if record.tflops_per_gpu:
         counts_recompute = any(name in record.source for name in _HARDWARE_FLOPS)
         recompute = plan.recompute if counts_recompute else "none"
-        flops = tokens * model.train_flops_per_token(plan.seq_len, causal=False, recompute=recompute)
+        if isinstance(model, TransformerSpec):
+            flops = tokens * model.train_flops_per_token(plan.seq_len, causal=False, recompute=recompute)
+        else:
+            flops = model.step_flops(plan, recomputed=counts_recompute)
         return flops / (record.tflops_per_gpu * 1e12 * plan.n_devices)
     raise UnsupportedRowError(NO_NUMBER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prism_jax.search.sharding.exchange import Exchange
-from prism_jax.search.sharding.task import Pieces, ShardingTask
+from prism_jax.search.sharding.task import Pieces, ShardingTask, StepRest
 
 
 def random_task(n_table: int, n_ranks: int, seed: int, n_sample: int = 1, shared: bool = False) -> ShardingTask:
@@ -27,42 +27,46 @@ def random_task(n_table: int, n_ranks: int, seed: int, n_sample: int = 1, shared
         n_ranks,
         drawn,
         held,
-        1e4 * dims,
+        1e4 * dims * np.array([1.0, 0.2, 0.0])[:, None],
         joint,
         allowed,
         60e9,
-        Exchange(lambda n_bytes: 2e-5 + n_bytes / 2e11),
-        (lambda n_bytes: n_bytes / 1e11, lambda n_bytes: n_bytes / 5e10),
-        (3e-6, 5e-6),
-        (1e-5, 0.0),
-        1e-3,
+        StepRest(
+            Exchange(lambda n_bytes: 2e-5 + n_bytes / 2e11),
+            (lambda n_bytes: n_bytes / 1e11, lambda n_bytes: n_bytes / 5e10),
+            lambda n_bytes: n_bytes / 3e10,
+            (3e-6, 5e-6),
+            (1e-5, 2e-4),
+            (0.0, 3e-4),
+            2,
+            1e-3,
+        ),
     )
 
 
 def slow_step(task: ShardingTask, codes: list[int], sample: int) -> float:
     """Seconds of the step under one assignment."""
-    n, n_piece = task.n_ranks, len(codes)
-    step = task.fixed_s
+    n, rest = task.n_ranks, task.rest
+    own = [{n: 1, n + 1: 2}.get(code, 0) for code in codes]
+
+    def total(of_way: np.ndarray, ways: tuple[int, ...], rank: int | None = None) -> float:
+        """Sum over the pieces that are held in one of these ways, whole ones on that rank only."""
+        held = [p for p, way in enumerate(own) if way in ways and (way or rank is None or codes[p] == rank)]
+        return sum(float(of_way[own[p], p]) for p in held)
+
+    sent = [total(task.sent_bytes, (0, 1, 2), rank) for rank in range(n)]
+    crossing = max(max(sum(sent) - each, (n - 1) * each) for each in sent)
+    exchange = float(rest.exchange.law(np.array(crossing * n / (n - 1))))
+    step = rest.fixed_s + float(rest.copies_law(np.array(total(task.joint_bytes, (2,)))))
     for part in range(task.seconds_s.shape[1]):
-        slowest = 0.0
-        for rank in range(n):
-            busy = []
-            for resource in range(task.seconds_s.shape[2]):
-                total = 0.0
-                for piece in range(n_piece):
-                    way = {n: 1, n + 1: 2}.get(codes[piece], 0)
-                    if way or codes[piece] == rank:
-                        total += float(task.seconds_s[way, part, resource, piece, sample])
-                busy.append(total)
-            slowest = max(slowest, max(busy) + (task.start_s[part] if max(busy) > 0.0 else 0.0))
-        step += slowest
-    sent = [sum(float(task.sent_bytes[p]) for p in range(n_piece) if codes[p] == rank) for rank in range(n)]
-    crossing = max(max(sum(sent) - own, (n - 1) * own) for own in sent)
-    one = float(task.exchange.law(np.array(crossing * n / (n - 1))))
-    step += sum(max(one - beside, 0.0) for beside in task.beside_s)
-    for way in (1, 2):
-        joint = sum(float(task.joint_bytes[way, p]) for p in range(n_piece) if codes[p] == n + way - 1)
-        step += float(task.joint_laws[way - 1](np.array(joint)))
+        busy = [
+            max(total(task.seconds_s[:, part, r, :, sample], (0, 1, 2), rank) for r in range(task.seconds_s.shape[2]))
+            for rank in range(n)
+        ]
+        slowest = max(seconds + (rest.start_s[part] if seconds > 0.0 else 0.0) for seconds in busy)
+        device = slowest + exchange + float(rest.rows_laws[part](np.array(total(task.joint_bytes, (1,)))))
+        device += rest.other_s[part]
+        step += rest.n_micro_batch * (device**6 + rest.host_s[part] ** 6) ** (1.0 / 6.0)
     return step
 
 

@@ -11,6 +11,7 @@ import pytest
 from prism_jax.search.sharding.bound import lower_bound
 from prism_jax.search.sharding.evaluate import steps
 from prism_jax.search.sharding.exchange import Exchange, free
+from prism_jax.search.sharding.task import StepRest
 
 from .oracle import random_task
 
@@ -26,7 +27,7 @@ def test_every_assignment_is_above_the_bound(shared: bool):
 def test_equal_tables_on_as_many_ranks_reach_it():
     task = random_task(4, 4, 0)
     alike = np.broadcast_to(task.seconds_s[..., :1, :], task.seconds_s.shape)
-    task = replace(task, seconds_s=alike, exchange=Exchange(free))
+    task = replace(task, seconds_s=alike, rest=StepRest(Exchange(free)))
     assert steps(task, np.arange(4)[:, None])[0, 0] == pytest.approx(lower_bound([task])[0], rel=1e-12)
 
 
@@ -34,8 +35,8 @@ def test_a_long_table_decides_it():
     task = random_task(4, 4, 0)
     seconds = task.seconds_s.copy()
     seconds[:, :, :, 0] *= 1000.0
-    task = replace(task, seconds_s=seconds, exchange=Exchange(free))
-    least = seconds[0, :, :, 0, 0].max(axis=1).sum() + sum(task.start_s) + task.fixed_s
+    task = replace(task, seconds_s=seconds, rest=StepRest(Exchange(free)))
+    least = seconds[0, :, :, 0, 0].max(axis=1).sum()
     assert lower_bound([task])[0] == pytest.approx(least, rel=1e-12)
 
 
@@ -45,7 +46,7 @@ def test_finer_cuts_can_only_lower_it():
         task,
         pieces=replace(task.pieces, table=np.repeat(np.arange(6), 2), parts=np.full(12, 2)),
         seconds_s=np.repeat(0.6 * task.seconds_s, 2, axis=3),
-        sent_bytes=np.repeat(0.5 * task.sent_bytes, 2),
+        sent_bytes=np.repeat(0.5 * task.sent_bytes, 2, axis=1),
         joint_bytes=np.repeat(0.5 * task.joint_bytes, 2, axis=1),
         held_bytes=np.repeat(0.5 * task.held_bytes, 2, axis=1),
         allowed=np.repeat(task.allowed, 2, axis=1),

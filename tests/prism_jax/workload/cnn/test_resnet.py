@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 import prism_jax
+from prism_jax.cost.compute import op_seconds
+from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import ConfigError, PlanError
 from prism_jax.framework.memory_options import MEGATRON
 from prism_jax.plan.plan import ParallelPlan, Software
+from prism_jax.system import catalog
 from prism_jax.workload.base import Workload
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.cnn.spec import CnnSpec
+from prism_jax.workload.kernels import KernelTable
 
 PLAN = ParallelPlan(micro_batch=32, global_batch=32, dtype="fp16", software=Software(norm="eager"))
 JOB = """
@@ -74,11 +78,30 @@ def test_a_fused_norm_saves_the_passes_of_sum_and_activation(resnet: CnnSpec) ->
     assert apart - together == pytest.approx(2 * 2 * narrow + (2 + 2) * wide - masks)
 
 
-def test_layouts_are_changed_around_products_in_16_bits_alone(resnet: CnnSpec) -> None:
+def test_layouts_are_changed_around_products_on_tensor_cores_alone(resnet: CnnSpec) -> None:
+    """V100 has no TF32: convolutions in fp32 run on CUDA cores, which take either order."""
     first = replace(resnet, channels_last=False)
-    for dtype, more in (("fp32", False), ("fp16", True)):
-        plan = replace(PLAN, dtype=dtype)
-        assert (len(first.block("stem", plan).kernels) > len(resnet.block("stem", plan).kernels)) is more
+
+    def seconds(model: CnnSpec, device: str, dtype: str) -> float:
+        plan, found = replace(PLAN, dtype=dtype), catalog.device(device)
+        return float(op_seconds(model.block("stem", plan).kernels, found, dtype, efficiency(found.generation)).sum())
+
+    for device, dtype, moves in (("v100", "fp32", False), ("v100", "fp16", True), ("a100", "fp32", True)):
+        assert (seconds(first, device, dtype) > 1.001 * seconds(resnet, device, dtype)) is moves
+
+
+def test_winograd_speeds_up_3x3_on_cuda_cores_alone(resnet: CnnSpec) -> None:
+    """Against the same products of another kind."""
+    kernels = resnet.block("stage1.1", replace(PLAN, dtype="fp32")).kernels
+    plain = KernelTable.of(
+        op._replace(variant="convolution" if op.variant == "winograd" else op.variant) for op in kernels.ops
+    )
+    for device, gains in (("v100", True), ("a100", False)):
+        found = catalog.device(device)
+        own, other = (
+            op_seconds(table, found, "fp32", efficiency(found.generation)).sum() for table in (kernels, plain)
+        )
+        assert bool(own < other) is gains
 
 
 def test_what_is_kept_is_every_input_of_a_product_and_of_a_norm(resnet: CnnSpec) -> None:

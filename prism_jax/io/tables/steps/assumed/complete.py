@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..cluster import cluster_of_record
-from ..model import model_of_record
+from ..features.trained import trained_model
 from ..record import StepRecord
 from .architecture import with_architecture
 from .assumption import Assumption, assuming
@@ -22,7 +22,7 @@ def completed(record: StepRecord, peers: Peers) -> tuple[StepRecord, tuple[Assum
     record, devices = _with_devices(record, peers)
     record, shape = with_architecture(record)
     record, length = with_seq_len(record, peers)
-    cluster, model = cluster_of_record(record), model_of_record(record)
+    cluster, model = cluster_of_record(record), trained_model(record)
     record, degrees = with_degrees(record, model, cluster)
     record, batch = with_batch(record, model, cluster)
     record, divided = with_divided_batch(record)

@@ -140,7 +140,7 @@ def test_step_time_follows_from_the_flop_rate(tmp_path: Path):
         ({"model": "Nemotron_3_Nano"}, "hybrid architecture (state-space or linear attention layers)"),
         ({"notes": "use for relative scaling only"}, "published for relative comparison only"),
         ({"gpu": ""}, "device not stated"),
-        ({"model": "BERT L24 h1024"}, "not a decoder-only transformer"),
+        ({"model": "DeBERTa L24 h1024"}, "not a decoder-only transformer"),
         ({"dp": "4"}, "degrees do not multiply to the number of devices"),
         ({"precision": "nvfp4"}, "device has no nvfp4"),
         ({"precision": "fp6"}, "precision fp6 is not modelled"),
@@ -163,7 +163,7 @@ def test_rows_that_cannot_be_simulated_say_why(tmp_path: Path, changes: dict[str
 
 def test_support_is_counted_by_reason(tmp_path: Path):
     rows = read_step_rows(
-        write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": "", "id": "x-2"}, {"model": "T5-3B"})
+        write_csv(tmp_path / "steps.csv", {}, {"gpu": ""}, {"gpu": "", "id": "x-2"}, {"model": "UL2-3B"})
     )
     found = count_support(rows)
     assert (found.n, found.n_supported, found.n_transformer) == (4, 1, 3)
@@ -290,6 +290,7 @@ def test_batches_are_read_from_notes_where_columns_are_blank(
         ({"recompute": "selective", "notes": 'recompute modules [""moe_act"", ""layernorm""]'}, "none"),
         ({"recompute": "selective", "notes": 'recompute modules [""mla_up_proj"", ""mlp""]'}, "selective"),
         ({"recompute": "unknown", "notes": "recompute modules: full; x"}, "full"),
+        ({"recompute": "selective", "notes": "per-op selective AC; step time derived"}, "selective_op"),
     ],
 )
 def test_recomputation_follows_words_then_ratio_then_column(tmp_path: Path, changes: dict[str, str], expected: str):

@@ -41,6 +41,34 @@ def test_sequences_follow_from_the_rates_of_a_row_before_anything_else() -> None
     assert filled(blank, replace(STATED, seq_len=512))[1] == {"seq_len": 4096}
 
 
+def flops_of_sequence(seq_len: int, recompute: str) -> float:
+    return seq_len * preset("llama-2-7b").train_flops_per_token(seq_len, causal=False, recompute=recompute)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("seq_len", [1024, 8192])
+def test_sequences_follow_from_flops_in_any_convention_before_rows_beside(recompute: str, seq_len: int) -> None:
+    rate = 64 * flops_of_sequence(seq_len, recompute) / (3.0 * 16) / 1e12
+    blank = replace(STATED, seq_len=None, tflops_per_gpu=rate)
+    assert filled(blank, replace(STATED, seq_len=512))[1] == {"seq_len": seq_len}
+
+
+def test_flops_of_no_usual_length_say_nothing() -> None:
+    rate = 64 * 1.2 * flops_of_sequence(1024, "full") / (3.0 * 16) / 1e12
+    blank = replace(STATED, seq_len=None, tflops_per_gpu=rate)
+    assert filled(blank, replace(STATED, seq_len=512))[1] == {"seq_len": 512}
+
+
+def test_frozen_weights_leave_room_that_trained_ones_do_not() -> None:
+    blank = replace(
+        STATED, model_name="Llama2-70B", gpu="H100-SXM-80GB", n_gpus=8, tp=None, pp=None, dp=None, micro_batch=None,
+        global_batch=8, recompute="unknown", sharding="",
+    )  # fmt: skip
+    trained, frozen = filled(blank)[1], filled(replace(blank, kind="lora"))[1]
+    assert trained.get("recompute") == "full"
+    assert "recompute" not in frozen
+
+
 def test_sequences_are_those_of_rows_beside_or_of_the_model() -> None:
     blank = replace(STATED, seq_len=None)
     beside = [replace(STATED, seq_len=n) for n in (1024, 512, 512)]

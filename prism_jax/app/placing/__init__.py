@@ -1,0 +1,1 @@
+"""Use cases that place things: measured nodes, embedding tables."""

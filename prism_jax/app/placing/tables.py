@@ -1,0 +1,229 @@
+"""Choosing which embedding table goes where; what `prism-jax shard` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..._version import __version__
+from ...cost.step import step_cost
+from ...errors import DataError
+from ...io.job.write.job_with_plan import job_with_plan
+from ...io.write import run_record, write_text
+from ...job import Job
+from ...objective import Objective, plan_objective
+from ...plan.plan import ParallelPlan
+from ...plan.table_sharding import TableSharding
+from ...progress import Progress, silent
+from ...report.codec import from_plain, to_plain
+from ...report.types.placing.sharding import BestSharding, RankTables, ReachedSteps, ShardedJob, ShardingReport
+from ...search.sharding.evaluate import steps
+from ...search.sharding.from_job import own_assignment, problem_of
+from ...search.sharding.result import OPTIMISED, ShardingResult
+from ...search.sharding.search import shard
+from ..jobs import JobSource, loaded, source_of
+
+if TYPE_CHECKING:
+    from ...plot.figure import Figure
+
+OFF = 0.005  # of the step: what the search and the cost model may say differently without a note
+MOST_SPREAD = 2.0
+
+
+@dataclass(frozen=True)
+class ShardingRun:
+    """A choice of sharding with the result that its report is made of."""
+
+    report: ShardingReport
+    result: ShardingResult
+    source: JobSource
+    overrides: tuple[str, ...] = ()
+
+    def write_job(self, path: str | Path) -> None:
+        """Writes the job with the chosen assignment, as YAML that every command takes.
+
+        Raises:
+            DataError: the job was not read from a file, or the file cannot be written.
+        """
+        if isinstance(self.source, Job):
+            raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
+        report = self.report
+        comment = (
+            f"Embedding tables of {report.job.name} placed for the {report.objective} of the step: "
+            f"p50 {report.best.steps.p50_s:.5g} s, p95 {report.best.steps.p95_s:.5g} s (prism-jax {__version__})"
+        )
+        chosen = {"tables": dict(report.best.assignment)}
+        write_text(path, job_with_plan(self.source, self.overrides, chosen, (), comment))
+
+    def figure(self) -> Figure:
+        """The tables of every GPU, before and after, and what every sharder reaches."""
+        from ...plot import plot_sharding  # here, so that choices without a picture do not pay for it
+
+        return plot_sharding(self.result, self.report.job.name)
+
+
+def shard_tables(
+    job: JobSource,
+    *,
+    overrides: Sequence[str] = (),
+    objective: str | Objective = "p95",
+    spread: float | None = None,
+    whole: bool = False,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ShardingReport:
+    """Which embedding table goes where, and what that is worth; arguments as those of `run_sharding`.
+
+    Example:
+        >>> shard_tables("dlrm_dcnv2_64").best.assignment["t20"]  # doctest: +SKIP
+    """
+    return run_sharding(
+        job, overrides=overrides, objective=objective, spread=spread, whole=whole, seed=seed, progress=progress
+    ).report
+
+
+def run_sharding(
+    job: JobSource,
+    *,
+    overrides: Sequence[str] = (),
+    objective: str | Objective = "p95",
+    spread: float | None = None,
+    whole: bool = False,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ShardingRun:
+    """Chooses where the embedding tables of a job go.
+
+    Args:
+        job, overrides, seed, progress: as in `run_prediction`.
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        spread: standard deviation over mean of a step's look-ups into a table, from step to step; None: what tables state.
+        whole: tables stay whole: neither cut nor copied.
+
+    Raises:
+        ConfigError, DataError: a file or an option is wrong; the job has no tables, or they fit nowhere.
+        PlanError: the plan is impossible.
+    """
+    if spread is not None and not 0.0 <= spread <= MOST_SPREAD:
+        raise DataError(f"--spread: {spread:g}, but a share from 0 to {MOST_SPREAD:g} is needed. Give 0.1 for 10 %.")
+    own = loaded(job, overrides)
+    problem = problem_of(own, split=not whole, spread=spread)
+    asked = plan_objective(objective, own.plan)
+    result = shard(problem, asked, seed=seed, own=own_assignment(own), progress=progress)
+    inputs = {
+        "job": source_of(job),
+        "set": list(overrides),
+        "objective": asked.name,
+        "spread": spread,
+        "whole": whole,
+    }
+    found = {**_found(own, result, spread is None), **run_record(inputs, seed)}
+    return ShardingRun(from_plain(ShardingReport, found), result, job, tuple(overrides))
+
+
+def _found(job: Job, result: ShardingResult, by_tables: bool) -> dict[str, object]:
+    """Everything that the report holds but the record."""
+    problem, names = result.problem, [table.name for table in result.problem.tables]
+    shards = result.best.shards(problem.n_ranks)
+    plan = replace(job.plan, tables=TableSharding(tuple(zip(names, shards, strict=True))))
+    reached = _reached(result, OPTIMISED)
+    best = BestSharding(dict(zip(names, map(str, shards), strict=True)), reached, _cost_model_s(job, plan))
+    gain, sharder = result.gain_over(result.baseline), result.gain_over(result.best_sharder)
+    free, bound = result.bound
+    assumed = by_tables and any(table.spread is None for table in problem.tables)
+    facts = ShardedJob(
+        job.name,
+        job.model.name,
+        job.cluster.device.name,
+        problem.n_ranks,
+        len(names),
+        job.plan.global_batch,
+        problem.capacity_bytes,
+    )
+    return {
+        "job": to_plain(facts),
+        "objective": result.objective.name,
+        "objective_unit": result.objective.unit,
+        "best": to_plain(best),
+        "baselines": {name: to_plain(_reached(result, name)) for name in result.batches_s if name != OPTIMISED},
+        "does_not_fit": list(result.misfits),
+        "lower_bound": bound,
+        "gap": reached.value / bound - 1.0,
+        "noise_free_lower_bound_s": free,
+        "noise_free_gap": reached.noise_free_s / free - 1.0,
+        "gain_over": result.baseline,
+        "gain": gain.value_s,
+        "gain_error": gain.error_s,
+        "gain_interval": [gain.low_s, gain.high_s],
+        "best_sharder": result.best_sharder,
+        "gain_over_best_sharder": sharder.value_s,
+        "gain_over_best_sharder_interval": [sharder.low_s, sharder.high_s],
+        "ranks": [to_plain(rank) for rank in _ranks(result)],
+        "everywhere": {n: s.way for n, s in zip(names, shards, strict=True) if not s.devices and s.way != "table"},
+        "spread": dict(zip(names, problem.spread, strict=True)),
+        "spread_assumed": assumed,
+        "notes": list(_notes(result, reached, best.cost_model_s, assumed)),
+        "elapsed_s": result.elapsed_s,
+    }
+
+
+def _reached(result: ShardingResult, method: str) -> ReachedSteps:
+    """Steps of a method."""
+    one, problem = result.assignments[method], result.problem
+    free = float(steps(problem.task(one.cuts), one.columns)[0, 0])
+    own, mean, p50, p95 = (result.value(method, name) for name in (None, "mean", "p50", "p95"))
+    return ReachedSteps(*own, *mean, *p50, *p95, free)
+
+
+def _cost_model_s(job: Job, plan: ParallelPlan) -> float:
+    """Noise-free step of the job under another plan."""
+    other = replace(job, plan=plan)
+    cost = step_cost(other.model, other.cluster, other.plan, other.efficiency)
+    passes = other.plan.n_micro_batch * float(cost.compute_s.sum() + cost.comm_s.sum())
+    return passes + float(cost.end_compute_s[0] + cost.end_comm_s[0])
+
+
+def _ranks(result: ShardingResult) -> list[RankTables]:
+    task, codes = result.problem.task(result.best.cuts), np.array(result.best.codes)
+    pieces = task.pieces
+    first = np.searchsorted(pieces.table, pieces.table)
+    names = [
+        pieces.tables[t] + (f"[{i - first[i]}/{pieces.parts[i]}]" if pieces.parts[i] > 1 else "")
+        for i, t in enumerate(pieces.table)
+    ]
+    return [
+        RankTables(
+            tuple(names[i] for i in np.flatnonzero(codes == rank)),
+            load.forward_s,
+            load.backward_s,
+            load.sent_bytes,
+            load.held_bytes,
+        )
+        for rank, load in enumerate(result.ranks)
+    ]
+
+
+def _notes(result: ShardingResult, reached: ReachedSteps, cost_model_s: float, assumed: bool) -> list[str]:
+    found = []
+    spread = sorted({*result.problem.spread})
+    if assumed:
+        found.append(
+            f"look-ups into a table are assumed to vary by {spread[-1]:.0%} from step to step (log-normal, tables independent): "
+            "an assumption, not a measurement. Write `spread` to the tables of the model, or --spread."
+        )
+    if result.problem.varies:
+        found.append(
+            "only look-ups vary here; for hardware that varies too: -o best.yaml, then prism-jax predict best.yaml"
+        )
+    if abs(reached.noise_free_s / cost_model_s - 1.0) > OFF:
+        found.append(
+            f"the cost model says {1e3 * cost_model_s:.4g} ms of the noise-free step of the chosen plan, the search "
+            f"{1e3 * reached.noise_free_s:.4g} ms: gradients of copied tables hide in other work to another extent"
+        )
+    if result.misfits:
+        found.append(f"does not fit into memory: {', '.join(result.misfits)}")
+    return found

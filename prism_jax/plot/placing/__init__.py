@@ -1,0 +1,1 @@
+"""Pictures of what is placed where: nodes, embedding tables."""

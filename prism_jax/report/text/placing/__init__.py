@@ -1,0 +1,1 @@
+"""Text of what is placed where: nodes, embedding tables."""

@@ -1,0 +1,1 @@
+"""Reports of what is placed where: nodes, embedding tables."""

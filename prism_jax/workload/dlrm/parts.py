@@ -1,0 +1,153 @@
+"""Parts of embedding tables: what every device holds of which table, from what a plan says and where that says nothing.
+
+A part has columns and rows of one table on one device. Of a table with a copy on every device there is one part, of no
+device, with the batch of one: `EVERYWHERE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..._core.lazy_numpy import np
+from ..._typing import Flags, Floats, Positions
+from ...plan.table_sharding import TableShard, TableSharding
+from .balance import Load, balanced
+from .table import EmbeddingTable
+from .traffic import Lookups
+
+EVERYWHERE = -1
+# What sending a byte takes over moving it in memory, on a DGX H100: 3.35 TB/s of memory, 0.45 of NVLink, 0.05 of a port for each
+# of eight devices that share what leaves a node.
+INNER_LINK, OUTER_LINK = 7.5, 67.0 / 8.0
+VECTOR_BYTES = 2.0  # of an element that is sent
+NARROWEST = 64  # elements of a row below which lookups waste bandwidth, see `traffic.NARROW`
+
+
+class Parts(NamedTuple):
+    """Columns [part].
+
+    Attributes:
+        table: index of its table.
+        device: that holds it; `EVERYWHERE`.
+        lookups: what it is asked for in one step.
+        vectors: pooled vectors that it sends, over the samples of the step: 1, of rows of a table that every sample reads once
+            their share.
+        is_summed: its vectors are partial sums, to which other parts of the table add theirs.
+        is_scattered: rows on all devices: partial sums are reduced and scattered instead of exchanged.
+    """
+
+    table: Positions
+    device: Positions
+    lookups: Lookups
+    vectors: Floats
+    is_summed: Flags
+    is_scattered: Flags
+
+
+@lru_cache(maxsize=256)
+def parts_of(tables: tuple[EmbeddingTable, ...], written: TableSharding, n_device: int, batch: int) -> Parts:
+    """All parts of the tables on `n_device` devices for a batch of all of them.
+
+    Notes:
+        Where nothing is written: a table of no more rows than a device has samples is copied, since its gradients are then fewer
+        than its pooled vectors; others are cut where one would be more than a device's mean load, and placed by load.
+    """
+    usual, stated = usual_shards(tables, n_device, batch, written.node_size), written.by_table
+    shards = [stated.get(table.name) or own for table, own in zip(tables, usual, strict=True)]
+    cut = [_cut(table, shard, n_device, batch) for table, shard in zip(tables, shards, strict=True)]
+    placed = _placed(tables, shards, cut, n_device, batch, written.node_size)
+    table = np.repeat(np.arange(len(tables)), [len(own.rows) for own in cut])
+    columns = [np.concatenate([getattr(own, name) for own in cut]) for name in Lookups._fields[:-1]]
+    reuse = tuple(one for own in cut for one in own.reuse)
+    n_part = [_n_part(shard, n_device) for shard in shards]
+    rows = [shard.way == "row" and n > 1 for shard, n in zip(shards, n_part, strict=True)]
+    summed = [cut_rows and own.pooling > 1.0 for cut_rows, own in zip(rows, tables, strict=True)]
+    whole = [own and n == n_device and not written.node_size for own, n in zip(summed, n_part, strict=True)]
+    vectors = [_vectors(own, shard, n_device) for own, shard in zip(tables, shards, strict=True)]
+    per_part = (np.array(own)[table] for own in (vectors, summed, whole))
+    return Parts(table, np.array(placed), Lookups(*columns, reuse=reuse), *per_part)
+
+
+def usual_shards(tables: Sequence[EmbeddingTable], n_device: int, batch: int, node_size: int) -> list[TableShard]:
+    """How tables are cut that a plan does not name."""
+    if n_device == 1:
+        return [TableShard("table") for _ in tables]
+    loads = [_load(table, batch, node_size) for table in tables]
+    copied = [table.rows <= batch // n_device for table in tables]
+    mean = sum(load for load, copy in zip(loads, copied, strict=True) if not copy) / n_device
+    return [
+        TableShard("dp") if copy else _usual(table, load / mean, n_device, node_size)
+        for table, load, copy in zip(tables, loads, copied, strict=True)
+    ]
+
+
+def _usual(table: EmbeddingTable, load: float, n_device: int, node_size: int) -> TableShard:
+    """Of a table that is `load` times a device's mean load; rows stay in few nodes, where their sums are made."""
+    n = min(int(np.ceil(load - 0.25)), n_device, table.rows)
+    if table.pooling <= 1.0 and (node_size or n > 1) and table.rows >= n_device:
+        return TableShard("row", n_device)
+    if n <= 1:
+        return TableShard("table")
+    if node_size:
+        n = n if n < node_size else min(round(n / node_size) * node_size, n_device)
+        return TableShard("row", min(n, table.rows))
+    if 2 * n > n_device and table.rows >= n_device:
+        return TableShard("row", n_device)
+    return TableShard("column", n) if table.dim % n == 0 and table.dim // n >= NARROWEST else TableShard("row", n)
+
+
+def _load(table: EmbeddingTable, batch: int, node_size: int) -> float:
+    """Bytes of memory whose time a table costs, about: unique rows thrice, other lookups from a cache, pooled vectors sent."""
+    n = batch * table.pooling
+    unique = table.reuse.unique_rows(table.rows, n)
+    sent = 2.0 * (INNER_LINK + (OUTER_LINK if node_size else 0.0))  # vectors, and gradients
+    return table.dim * (table.element_bytes * (3.0 * unique + n) + sent * VECTOR_BYTES * batch)
+
+
+def _n_part(shard: TableShard, n_device: int) -> int:
+    """Parts of a table; 1 of one that is copied."""
+    return 1 if shard.way == "dp" else shard.n_part or len(shard.devices) or n_device
+
+
+def _vectors(table: EmbeddingTable, shard: TableShard, n_device: int) -> float:
+    return min(table.pooling / _n_part(shard, n_device), 1.0) if shard.way == "row" and table.pooling <= 1.0 else 1.0
+
+
+def _cut(table: EmbeddingTable, shard: TableShard, n_device: int, batch: int) -> Lookups:
+    """The parts of one table, [part of the table]."""
+    n = _n_part(shard, n_device)
+    once = np.ones(n)
+    rows, dim, pooling, samples = table.rows * once, table.dim * once, table.pooling * once, batch * once
+    if shard.way == "row":
+        share = _vectors(table, shard, n_device)  # a sample that reads one row concerns one part
+        rows, pooling, samples = rows / n, pooling / n / share, samples * share
+    elif shard.way == "column":
+        dim = np.floor(table.dim / n) + (np.arange(n) < table.dim % n)
+    elif shard.way == "dp":
+        samples = samples / n_device
+    return Lookups(np.maximum(rows, 1.0), dim, pooling, samples, table.element_bytes * once, (table.reuse,) * n)
+
+
+def _placed(
+    tables: Sequence[EmbeddingTable],
+    shards: Sequence[TableShard],
+    cut: Sequence[Lookups],
+    n_device: int,
+    batch: int,
+    node_size: int,
+) -> list[int]:
+    """Device of every part."""
+    loads = [
+        Load(
+            index,
+            _load(table, batch, node_size) / len(own.rows),
+            table.n_params * table.element_bytes / len(own.rows),
+            shard.devices,
+        )
+        for index, (table, shard, own) in enumerate(zip(tables, shards, cut, strict=True))
+        if shard.way != "dp"
+    ]
+    found = balanced(loads, {load.item: len(cut[load.item].rows) for load in loads}, n_device, node_size)
+    return [device for index, own in enumerate(cut) for device in found.get(index, [EVERYWHERE] * len(own.rows))]

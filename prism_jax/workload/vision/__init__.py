@@ -1,0 +1,1 @@
+"""Transformers over patches of images: classifiers (ViT) and denoisers of latents (DiT)."""

@@ -1,0 +1,102 @@
+"""The step of the search is that of the cost model, whatever the sharding, and mistakes are told before the search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prism_jax.cost.step import step_cost
+from prism_jax.errors import DataError
+from prism_jax.io.job.load_job import load_job
+from prism_jax.job import Job
+from prism_jax.plan.table_sharding import TableShard, TableSharding, parse_shard
+from prism_jax.search.sharding.assignment import Assignment, assignment_of
+from prism_jax.search.sharding.evaluate import steps
+from prism_jax.search.sharding.from_job import own_assignment, problem_of
+from prism_jax.search.sharding.sharders import SHARDERS
+
+
+def eight_gpus(*more: str) -> Job:
+    """DLRM-DCNv2 on one node."""
+    return load_job("dlrm_dcnv2_64", ["cluster.n_devices=8", "plan.dp=8", "plan.global_batch=55296", *more])
+
+
+def cost_model_s(job: Job, sharding: TableSharding) -> float:
+    """Noise-free step with that sharding."""
+    plan = replace(job.plan, tables=sharding)
+    cost = step_cost(job.model, job.cluster, plan, job.efficiency)
+    passes = plan.n_micro_batch * float(cost.compute_s.sum() + cost.comm_s.sum())
+    return passes + float(cost.end_compute_s[0] + cost.end_comm_s[0])
+
+
+def written(job: Job, shards: tuple[TableShard, ...]) -> TableSharding:
+    """As a plan has it."""
+    return TableSharding(tuple(zip([table.name for table in problem_of(job).tables], shards, strict=True)))
+
+
+@pytest.mark.parametrize("more", [(), ("software.cuda_graphs=none",), ("plan.micro_batch=3456",)])
+def test_the_step_is_that_of_the_cost_model(more: tuple[str, ...]):
+    job = eight_gpus(*more)
+    problem = problem_of(job)
+    own = own_assignment(job)
+    assert steps(problem.task(own.cuts), own.columns)[0, 0] == pytest.approx(
+        cost_model_s(job, job.plan.tables), rel=1e-12
+    )
+    mixed = {
+        "t0": "column:2@3,4",
+        "t9": "row:4@0,1,2,3",
+        "t20": "row",
+        "t5": "dp",
+        "t21": "table@7",
+        "t14": "row:2@6,1",
+    }
+    cases = [assignment_of(problem, {name: parse_shard(text) for name, text in mixed.items()})]
+    cases += [
+        Assignment(problem.uncut, tuple(SHARDERS.named(name).assign(problem.task(problem.uncut), _rng()).tolist()))
+        for name in ("random", "lpt")
+    ]
+    for one in cases:
+        found = float(steps(problem.task(one.cuts), one.columns)[0, 0])
+        assert found == pytest.approx(cost_model_s(job, written(job, one.shards(8))), rel=2e-3)
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_written_and_read_again_is_the_same_assignment():
+    problem = problem_of(eight_gpus())
+    texts = {"t0": "column:2@3,4", "t9": "row:4@0,1,2,3", "t20": "row", "t5": "dp", "t21": "table@7"}
+    one = assignment_of(problem, {name: parse_shard(text) for name, text in texts.items()})
+    names = [table.name for table in problem.tables]
+    again = assignment_of(problem, dict(zip(names, one.shards(8), strict=True)))
+    assert again == one
+    shown = {name: str(shard) for name, shard in zip(names, one.shards(8), strict=True)}
+    assert {name: shown[name] for name in texts} == texts
+
+
+def test_look_ups_at_their_mean_are_the_noise_free_step():
+    problem = problem_of(eight_gpus()).with_spread(0.2)
+    own = own_assignment(eight_gpus())
+    plain = steps(problem.task(own.cuts), own.columns)
+    drawn = steps(problem.task(own.cuts, np.ones((26, 3))), own.columns)
+    assert drawn == pytest.approx(np.repeat(plain, 3, axis=1), rel=1e-12)
+    more = steps(problem.task(own.cuts, np.full((26, 1), 1.5)), own.columns)
+    assert more > plain
+
+
+def test_more_gpus_than_whole_tables_and_models_without_tables_are_refused():
+    with pytest.raises(DataError, match="only 26 tables.*Let tables be split, or use at most 26"):
+        problem_of(load_job("dlrm_dcnv2_64", []), split=False)
+    with pytest.raises(DataError, match="has no embedding tables"):
+        problem_of(load_job("llama2_7b_fsdp_64", []))
+
+
+def test_an_unknown_table_is_named():
+    problem = problem_of(eight_gpus())
+    with pytest.raises(DataError, match="no table 't99'"):
+        assignment_of(problem, {"t99": parse_shard("table@0")})
+    with pytest.raises(DataError, match="8 GPUs, 0 to 7"):
+        assignment_of(problem, {"t0": parse_shard("table@8")})

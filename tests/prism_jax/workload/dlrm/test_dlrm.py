@@ -1,0 +1,227 @@
+"""DLRM as a workload: counts, sharding, exchange, memory, and the commands on a job file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import prism_jax
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.step import step_cost
+from prism_jax.errors import ConfigError, SpecError
+from prism_jax.io.job.write.sections import model_fields
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.plan.table_sharding import TableSharding, parse_shard, parse_sharding
+from prism_jax.search import default_space, search
+from prism_jax.system.catalog import cluster
+from prism_jax.workload.base import CompletesPlans, Workload
+from prism_jax.workload.catalog import workload
+from prism_jax.workload.dlrm import EmbeddingTable, exchange_bytes
+from prism_jax.workload.dlrm.blocks import held_by_fullest, kernel_of
+from prism_jax.workload.dlrm.parts import EVERYWHERE, parts_of
+from prism_jax.workload.dlrm.spec import DLRMSpec
+
+DCN, CRITEO = workload("dlrm-dcnv2"), workload("dlrm-criteo1tb")
+TABLES = tuple(EmbeddingTable(f"t{i}", 100_000 * (i + 1), 64, float(i + 1)) for i in range(4))
+SMALL = DLRMSpec("small", 4, (32, 64), TABLES, (64, 1))
+JOB = """
+model:
+  kind: dlrm
+  n_dense: 4
+  bottom: [32, 64]
+  tables:
+    - {name: users, rows: 1000000, dim: 64, pooling: 3, reuse: zipf(1.05)}
+    - {name: items, rows: 20000, dim: 64}
+  top: [64, 1]
+cluster: dgx-h100
+plan: {dp: 8, global_batch: 65536, dtype: fp16, tables: {users: "column:2@0,3"}}
+software: {cuda_graphs: step}
+"""
+
+
+def plan_of(dp: int = 8, batch: int = 65536, tables: dict[str, str] | None = None) -> ParallelPlan:
+    own = parse_sharding(tables) if tables else TableSharding()
+    return ParallelPlan(batch // dp, batch, dp=dp, ep=dp, dtype="fp16", tables=own)
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB, encoding="utf-8")
+    return file
+
+
+def test_presets_have_the_published_sizes() -> None:
+    assert isinstance(DCN, DLRMSpec)
+    assert isinstance(CRITEO, DLRMSpec)
+    assert isinstance(DCN, Workload)
+    assert isinstance(DCN, CompletesPlans)
+    assert sum(table.pooling for table in DCN.tables) == 214  # look-ups of a sample, MLPerf multi-hot
+    assert (
+        CRITEO.n_dense_params
+        == 13 * 512
+        + 512 * 256
+        + 256 * 128
+        + 479 * 1024
+        + 1024** 2
+        + 1024 * 512
+        + 512 * 256
+        + 256
+        + (512 + 256 + 128 + 1024 + 1024 + 512 + 256 + 1)
+    )
+    assert CRITEO.top_width == 27 * 26 // 2 + 128
+    assert CRITEO.n_table_params == pytest.approx(204_184_588 * 128, rel=1e-6)
+
+
+@pytest.mark.parametrize("written", ["table", "row", "row:4", "column:4", "dp", "table@3", "column:2@0,5"])
+def test_sharding_is_read_as_it_is_written(written: str) -> None:
+    assert str(parse_shard(written)) == written
+
+
+@pytest.mark.parametrize("way", ["table", "row", "row:4", "column:4", "dp", "auto"])
+def test_parts_hold_every_table_once_and_look_up_every_sample(way: str) -> None:
+    written = parse_sharding("auto" if way == "auto" else {table.name: way for table in TABLES})
+    parts = parts_of(TABLES, written, 8, 65536)
+    copies = np.where(parts.device == EVERYWHERE, 8.0, 1.0)
+    own = parts.lookups
+    elements = np.bincount(parts.table, own.rows * own.dim, len(TABLES))
+    np.testing.assert_allclose(elements, [table.n_params for table in TABLES])
+    looked_up = np.bincount(parts.table, copies * own.batch * own.pooling * own.dim, len(TABLES))
+    np.testing.assert_allclose(looked_up, [65536 * table.pooling * 64 for table in TABLES])
+
+
+def test_named_devices_hold_their_parts() -> None:
+    parts = parts_of(TABLES, parse_sharding({"t1": "column:2@0,5", "t3": "table@7"}), 8, 65536)
+    assert parts.device[parts.table == 1].tolist() == [0, 5]
+    assert parts.device[parts.table == 3].tolist() == [7]
+
+
+def test_more_devices_balance_better_than_one() -> None:
+    seconds = [
+        kernel_of(DCN, plan_of(dp, 65536), "F").device_seconds(cluster("dgx-h100", 8).device, 50e6) for dp in (2, 8, 32)
+    ]
+    assert [len(own) for own in seconds] == [2, 8, 32]
+    assert all(own.max() < 2.0 * own.mean() for own in seconds)
+    assert seconds[0].max() > 2.5 * seconds[1].max() > 4.0 * seconds[2].max()
+
+
+def test_the_exchange_follows_the_largest_sender() -> None:
+    """Everything on device 0: it sends all pooled vectors, the others only receive."""
+    plan = plan_of(tables={table.name: "table@0" for table in TABLES})
+    forward, backward = SMALL.block("tables", plan).comms
+    own = np.array([65536 / 8 * 4 * 64 * 2.0] + [0.0] * 7)
+    assert forward.n_bytes == backward.n_bytes == float(exchange_bytes(own))
+    assert (forward.axis, forward.kind, forward.size) == ("ep", "all_to_all", 8)
+
+
+def test_rows_over_all_devices_are_reduced_and_scattered() -> None:
+    comms = SMALL.block("tables", plan_of(tables={table.name: "row" for table in TABLES[1:]} | {"t0": "dp"})).comms
+    assert [comm.kind for comm in comms] == ["reduce_scatter", "all_gather"]
+    assert (
+        comms[0].n_bytes == 65536 * 3 * 64 * 2.0
+    )  # partial sums of three tables; of a device, before they are reduced
+
+
+def test_sums_of_a_node_cross_the_network_once() -> None:
+    """A table in rows over one of two nodes: inside, eight partial sums of every sample; between nodes, one."""
+    plan = plan_of(16, 65536, {table.name: "dp" for table in TABLES[:3]} | {"t3": "row:8@0,1,2,3,4,5,6,7"})
+    plan = SMALL.completed(plan, 8)
+    forward = [comm for comm in SMALL.block("tables", plan).comms if comm.phase == "F"]
+    assert [(comm.size, comm.stride) for comm in forward] == [(8, 1), (2, 8)]
+    vector = 65536 * 64 * 2.0
+    assert forward[0].n_bytes == vector  # what one device has for the eight, itself included
+    assert forward[1].n_bytes == vector / 8  # of the node's one sum a device sends an eighth
+
+
+def test_rows_stay_in_as_few_nodes_as_hold_them() -> None:
+    parts = parts_of(TABLES, replace(parse_sharding({"t3": "row:8", "t2": "row:4"}), node_size=8), 32, 65536)
+    assert len(set((parts.device[parts.table == 3] // 8).tolist())) == 1
+    assert len(set((parts.device[parts.table == 2] // 8).tolist())) == 1
+
+
+def test_inputs_are_copied_before_the_step_unless_they_are_prefetched() -> None:
+    own = replace(SMALL, prefetch=False).block("tables", plan_of()).kernels.ops[-1]
+    assert own.law is not None
+    n_bytes = 8192 * (8.0 * 10.0 + 4.0 * 5.0)  # ten indices, four features and a label
+    assert own.law.seconds(cluster("dgx-a100", 8).device, 40e6) == 10e-6 + n_bytes / 25e9
+    assert all(kernel.name != own.name for kernel in SMALL.block("tables", plan_of()).kernels.ops)
+
+
+def test_memory_is_that_of_the_fullest_device() -> None:
+    written = {"t0": "table@0", "t1": "table@1", "t2": "table@2", "t3": "table@0"}
+    held = held_by_fullest(replace(SMALL, optimizer="adagrad"), plan_of(tables=written))
+    assert held.n_params == (100_000 + 400_000) * 64
+    assert held.element_bytes == 8.0
+
+
+def test_one_batch_costs_less_per_sample_on_more_devices() -> None:
+    eff = efficiency("hopper")
+    found = []
+    for n in (8, 64):
+        plan = DCN.completed(plan_of(n, 135168), 8)
+        cost = step_cost(DCN, cluster("dgx-h100", n), plan, eff)
+        found.append(cost.compute_s.sum() + cost.comm_s.sum())
+    assert found[1] < 0.5 * found[0]
+
+
+def test_all_ranks_step_together(job_file: Path) -> None:
+    job = prism_jax.load_job(job_file)
+    assert (job.plan.micro_batch, job.plan.ep) == (8192, 8)
+    assert (job.plan.n_member, job.plan.n_replica) == (8, 1)
+    other = replace(job, plan=replace(job.plan, dp=4, micro_batch=16384), cluster=job.cluster.of_size(4))
+    assert (other.plan.ep, other.plan.n_replica) == (4, 1)
+
+
+def test_a_job_file_says_what_the_objects_are(job_file: Path) -> None:
+    job = prism_jax.load_job(job_file)
+    assert job.model.tables[0].reuse.written == "zipf(1.05)"
+    assert job.plan.tables.written == {"users": "column:2@0,3"}
+    assert model_fields(job.model)["tables"][0] == {
+        "name": "users", "rows": 1_000_000, "dim": 64, "pooling": 3.0, "reuse": "zipf(1.05)"
+    }  # fmt: skip
+
+
+def test_predict_counts_samples(job_file: Path) -> None:
+    job = prism_jax.load_job(job_file)
+    step = prism_jax.predict(job, key=jax.random.key(0), n_samples=128)
+    assert 0.0 < step.quantile(0.5) < step.quantile(0.95)
+    assert job.model.units_per_step(job.plan) == 65536
+    assert job.memory.stages[0].parameters_bytes > 4 * 500_000 * 64
+
+
+def test_search_keeps_all_ranks_together(job_file: Path) -> None:
+    job = prism_jax.load_job(job_file)
+    space = default_space(job)
+    assert (space.ep, space.tp, space.pp, space.recompute) == ((8,), (1,), (1,), ("none",))
+    best = search(job, space=space, seed=0).best
+    assert best is not None
+    assert best.plan.ep == best.plan.dp == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("plan.pp=2", "is not cut into stages. Use pp=1"),
+        ("plan.recompute=full", "keeps its activations"),
+        ("plan.zero_stage=1", "are not sharded"),
+        ("plan.tables={rows: row}", "'rows', but inline has users, items"),
+        ("plan.tables={users: table@8}", "there are devices 0 to 7"),
+        ("plan.tables={users: columns}", "must be table, row, row:4"),
+        ("plan.tables=[users]", "must be auto, or a mapping"),
+        ("model.tables=[{name: a, rows: 5, dim: 4, reuse: often}]", "must be uniform, zipf"),
+        ("model.tables=[]", "at least one embedding table"),
+        ("model.interaction=cross", "must be one of dot, cat, dcn"),
+    ],
+)
+def test_what_contradicts_it_is_refused(job_file: Path, change: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        prism_jax.load_job(job_file, [change])
+
+
+def test_there_is_no_deeper_one() -> None:
+    with pytest.raises(SpecError, match="no deeper variant"):
+        DCN.deeper(1)

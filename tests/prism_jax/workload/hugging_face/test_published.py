@@ -1,0 +1,214 @@
+"""Configurations of published models give the published counts and layers, or are refused by the name of what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from prism_jax.errors import PrismError, SpecError
+from prism_jax.workload import TransformerSpec, WindowSpec, model, transformer_from_hf
+from prism_jax.workload.base import distinct_runs
+from prism_jax.workload.hugging_face.architectures import ARCHITECTURES
+from tests.support.published_configs import LLAMA_4, MISTRAL, PUBLISHED, REFUSED
+
+LLAMA = PUBLISHED["llama-3.1-8b"].config
+OLDER = {"deepseek_v2", "gpt2", "gpt_neox", "mpt", "opt", "qwen2_moe"}  # in test_config
+OTHER_KINDS = {"bert", "roberta", "xlm-roberta", "t5", "mt5", "vit"}  # in test_other_kinds
+
+
+def read(name: str, **changes: Any):
+    return transformer_from_hf(PUBLISHED[name].config | changes, name=name)
+
+
+def kinds(name: str) -> dict[str, int]:
+    return {run.kind: run.count for run in distinct_runs(read(name)) if run.place == "body"}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_has_the_published_count(name: str) -> None:
+    published = PUBLISHED[name]
+    assert published.share <= 0.01
+    assert read(name).n_params() == pytest.approx(published.n_params, rel=published.share, abs=0)
+
+
+@pytest.mark.parametrize(("name", "checkpoint"), [("glm-4.5", 358_337_791_296), ("glm-4.5-air", 110_468_824_832)])
+def test_glm_checkpoints_hold_a_prediction_module_with_copies_of_embedding_and_head(name: str, checkpoint: int) -> None:
+    spec = read(name)
+    assert spec.n_params() + spec.mtp_params() + 2 * spec.vocab * spec.hidden == checkpoint  # HF safetensors
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "tolerance"),
+    [
+        ("llama-4-scout", 17e9, 0.3e9),  # model card
+        ("llama-4-maverick", 17e9, 0.3e9),
+        ("kimi-k2", 32.6e9, 0.4e9),  # arXiv 2507.20534 table 2
+        ("glm-4.5", 32e9, 2e9),  # arXiv 2508.06471 table 1: 32B; with embedding and head 33.6B
+        ("minimax-m2", 10e9, 1.1e9),  # model card: 10B; with embedding and head 11.0B
+    ],
+)
+def test_active_parameters_are_the_published_ones(name: str, published: float, tolerance: float) -> None:
+    assert read(name).n_params_active() == pytest.approx(published, abs=tolerance)
+
+
+def test_active_parameters_of_gpt_oss_leave_the_embedding_out() -> None:
+    for name, published in (("gpt-oss-120b", 5.13e9), ("gpt-oss-20b", 3.61e9)):  # arXiv 2508.10925 table 1
+        spec = read(name)
+        assert spec.n_params_active() - spec.embedding_params() == pytest.approx(published, abs=0.01e9)
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "gpt-oss-120b", "gemma-2-27b", "gemma-3-27b", "llama-4-scout"])
+@pytest.mark.parametrize("seq_len", [512, 16384])
+def test_a_configuration_describes_the_preset_of_the_same_model(name: str, seq_len: int) -> None:
+    ours, preset = read(name), model(name)
+    assert ours.token_flops(seq_len) == preset.token_flops(seq_len)
+    assert (ours.n_params(), ours.layout, ours.window) == (preset.n_params(), preset.layout, preset.window)
+
+
+@pytest.mark.parametrize("name", ["llama-4-maverick", "glm-4.5", "glm-4.5-air", "kimi-k2", "deepseek-v3", "mistral-7b"])
+def test_so_does_that_of_a_model_with_experts(name: str) -> None:
+    ours, preset = read(name), model(name)
+    assert (ours.n_params(), ours.layout, ours.moe, ours.mla) == (
+        preset.n_params(),
+        preset.layout,
+        preset.moe,
+        preset.mla,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mistral-7b", {"sliding_dense_layer": 32}),
+        ("mistral-small-24b", {"dense_layer": 40}),
+        ("gemma-2-9b", {"sliding_dense_layer": 21, "dense_layer": 21}),
+        ("gemma-3-27b", {"sliding_dense_layer": 52, "dense_layer": 10}),
+        ("gemma-3-4b", {"sliding_dense_layer": 29, "dense_layer": 5}),
+        ("gpt-oss-120b", {"sliding_moe_layer": 18, "moe_layer": 18}),
+        ("llama-4-scout", {"chunked_moe_layer": 36, "moe_layer": 12}),
+        ("llama-4-maverick", {"chunked_dense_layer": 24, "chunked_moe_layer": 12, "moe_layer": 12}),
+        ("glm-4.5", {"dense_layer": 3, "moe_layer": 89}),
+        ("kimi-k2", {"dense_layer": 1, "moe_layer": 60}),
+        ("qwen2.5-7b", {"dense_layer": 28}),
+        ("minimax-m2", {"moe_layer": 62}),
+        ("olmo-3-7b", {"sliding_dense_layer": 24, "dense_layer": 8}),
+    ],
+)
+def test_layers_are_of_the_kinds_that_the_model_has(name: str, expected: dict[str, int]) -> None:
+    assert kinds(name) == expected
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_modelled_is_refused_by_its_name(name: str) -> None:
+    config, missing = REFUSED[name]
+    with pytest.raises(SpecError, match=f"is not modelled: it {missing}.*Supported are llama"):
+        transformer_from_hf(config)
+
+
+def test_every_model_type_is_tested() -> None:
+    tested = {published.config.get("text_config", published.config)["model_type"] for published in PUBLISHED.values()}
+    vision_language = {name for name in ARCHITECTURES.names if "_vl" in name}
+    assert tested | vision_language | OLDER | OTHER_KINDS == set(ARCHITECTURES.names)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("gemma-3-27b", ("the vision tower",)), ("qwen2.5-vl-7b", ("the vision tower",)), ("llama-3.1-8b", ())],
+)
+def test_parts_that_are_left_out_are_named(name: str, parts: tuple[str, ...]) -> None:
+    assert read(name).left_out == parts
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("index_topk", 2048, "sparse attention"),
+        ("full_attention_interval", 4, "linear attention"),
+        ("mamba_d_state", 128, "Mamba layers"),
+        ("layer_types", ["linear_attention"], "layers of several kinds"),
+        ("sliding_window", 4096, "a sliding window"),
+        ("num_experts", 8, "experts"),
+        ("kv_lora_rank", 512, "latent attention"),
+        ("use_qk_norm", True, "norms of queries and keys"),
+    ],
+)
+def test_a_key_that_changes_the_layers_and_is_not_read_is_refused_by_name(key: str, value: object, what: str) -> None:
+    with pytest.raises(SpecError, match=rf"llama config: {key} = .*but {what} \({key}\) is not modelled for llama"):
+        transformer_from_hf(LLAMA | {key: value})
+
+
+@pytest.mark.parametrize("value", [None, False, 0, [], {}])
+def test_a_key_with_a_value_that_changes_nothing_passes(value: object) -> None:
+    read("llama-3.1-8b", index_topk=value, linear_num_value_heads=value, first_k_dense_replace=value)
+
+
+def test_keys_that_decide_no_sizes_pass() -> None:
+    assert (
+        read("llama-3.1-8b", rope_scaling={"rope_type": "llama3"}, head_dtype="bf16", chat=3).n_params()
+        == 8_030_261_248
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (MISTRAL | {"layer_types": ["linear_attention"] * 32}, "'linear_attention' is not modelled"),
+        (MISTRAL | {"layer_types": ["full_attention"]}, "it names 1 layers, and num_hidden_layers is another number"),
+        (LLAMA_4 | {"num_local_experts": 16, "moe_layers": [0, 5]}, "only every 1. layer"),
+        (PUBLISHED["minimax-m2"].config | {"attn_type_list": [0, 1]}, "lightning attention"),
+        (LLAMA | {"model_type": "gpt_osss"}, "did you mean gpt_oss?"),
+        (LLAMA | {"model_type": "ernie4_5_moe"}, "is unknown. Supported are .*Or start from `preset: glm-4.5`"),
+        (LLAMA | {"model_type": "seed_oss"}, "start from `preset: llama-3-8b` and write the fields that differ"),
+    ],
+)
+def test_what_cannot_be_read_says_why(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        transformer_from_hf(config)
+
+
+_FUZZED = ("gpt-oss-20b", "gemma-2-9b", "glm-4.5", "minimax-m2", "qwen2.5-7b", "olmo-3-7b", "kimi-k2")
+_PATTERNS = ("_sliding_window_pattern", "layer_types", "no_rope_layer_interval", "moe_layers", "max_window_layers")
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(
+        [*(PUBLISHED[name].config for name in _FUZZED), LLAMA_4, PUBLISHED["gemma-3-4b"].config["text_config"]]
+    ),
+    st.data(),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-2, 10**9), st.floats(), st.text(max_size=3), st.lists(st.integers(0, 3))
+    ),
+)
+def test_any_value_of_any_key_gives_a_spec_or_an_error_for_the_user(
+    config: dict[str, Any], data: st.DataObject, value: object
+) -> None:
+    key = data.draw(st.sampled_from(sorted({*config, *_PATTERNS})))
+    with contextlib.suppress(PrismError):
+        assert transformer_from_hf(config | {"num_local_experts": 8, "use_sliding_window": True, key: value}).layout
+
+
+def test_windows_of_qwen_begin_at_a_layer_and_only_if_they_are_switched_on() -> None:
+    on = {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 20}
+    assert read("qwen2.5-7b", **on).window == WindowSpec(4096, ("full",) * 20 + ("sliding",) * 8)
+    assert read("qwen2.5-7b", **on | {"use_sliding_window": False}).window is None
+
+
+def test_layer_types_say_more_than_the_pattern_of_the_architecture() -> None:
+    types = ["full_attention", "sliding_attention"] * 12
+    assert read("gpt-oss-20b", layer_types=types).window == WindowSpec(128, ("full", "sliding"))
+    assert read("gpt-oss-20b", layer_types=["full_attention"] * 24).window is None
+
+
+def test_the_page_on_models_names_every_architecture_and_every_field() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "models.md").read_text(encoding="utf-8")
+    table = page.split("## Hugging Face configs")[1]
+    assert {name for name in ARCHITECTURES.names if not re.search(rf"\b{name}\b", table)} == set()
+    written = [item.name for item in fields(TransformerSpec) if item.name not in ("name", "source")]
+    assert {name for name in written if not re.search(rf"\b{name}\b", page)} == set()
