@@ -16,6 +16,7 @@ from prism_jax.start_jax import start_jax
 REPEATS = 15
 BRUTE_STEPS = 128
 PLAIN_1F1B = ["plan.schedule=1f1b", "plan.virtual_stages=1", "plan.global_batch=8192"]  # 64 micro-batches, 128 ops
+DLRM, DLRM_STEPS = ("dlrm_dcnv2_64", ["plan.dp=128", "cluster.n_devices=128"]), 1024
 SIZES = ("examples/llama3_405b_16384.yaml", "examples/llama3_405b_65536.yaml")
 
 
@@ -31,6 +32,21 @@ def main() -> None:
     print(f"  ratio of the larger to the smaller: {median(warm[1]) / median(warm[0]):.2f}")
     for job in (jobs[0], load_job(SIZES[0], PLAIN_1F1B)):
         report_brute_force(job)
+    report_explicit_ranks(load_job(*DLRM))
+
+
+def report_explicit_ranks(job: Job) -> None:
+    """Warm seconds of p95 where every rank is drawn by itself, since an all-to-all ties them all."""
+
+    def p95_s(seed: int) -> float:
+        step = predict(job, key=jax.random.key(seed), n_samples=DLRM_STEPS, method="brute_force")
+        return step.quantile(0.95)
+
+    wall, processor = _wall(p95_s), _processor(p95_s)
+    print(f"p95 of {job.model.name}, {job.plan.n_devices} explicit ranks, {DLRM_STEPS} steps, warm: ", end="")
+    print(
+        f"median {1e3 * median(wall):.0f} ms, min {1e3 * min(wall):.0f} ms; processor {1e3 * median(processor):.0f} ms"
+    )
 
 
 def report_brute_force(job: Job) -> None:

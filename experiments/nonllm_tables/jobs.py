@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -14,19 +15,9 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.rules.check import check_plan
 from prism_jax.software.choices import Software
 from prism_jax.system import catalog
-from prism_jax.system.hardware import Cluster, Device
+from prism_jax.system.hardware import Cluster
 from prism_jax.system.variant import device_of_text
 
-_RTX_2080_TI = Device(
-    "rtx-2080-ti",
-    {"fp32": 13.45e12, "fp16": 53.8e12},
-    hbm_bytes=11 * 2**30,
-    hbm_bytes_per_s=616e9,
-    power_watts=250.0,
-    n_sm=68,
-    source="NVIDIA Turing GPU Architecture whitepaper, appendix A, GeForce RTX 2080 Ti, fp32 accumulation",
-    generation="turing",
-)
 _VENDORS = ("dle",)  # examples of the vendor of the GPUs
 
 
@@ -51,14 +42,23 @@ def step_rows(rows: Iterable[TableRow]) -> list[StepRow]:
 
 def cluster_of(row: TableRow) -> Cluster:
     """The usual machine of the GPU, with nodes of the row's size; TF32 is the rate of its products in fp32."""
-    is_own = row.gpu == _RTX_2080_TI.name
-    device = _RTX_2080_TI if is_own else device_of_text(row.gpu)
-    usual = catalog.cluster("pcie-geforce", row.n_gpus) if is_own else catalog.default_cluster(device.name, row.n_gpus)
-    usual = with_nodes(usual, row.gpus_per_node)
+    device = device_of_text(row.gpu)
+    usual = catalog.default_cluster(device.name, row.n_gpus)
+    usual = with_nodes(_with_port(usual, row.network), row.gpus_per_node)
     if row.precision == "tf32":
         peaks = device.peak_flops_per_s
         device = replace(device, peak_flops_per_s={**peaks, "fp32": peaks["tf32"]})
     return replace(usual, device=device)
+
+
+def _with_port(cluster: Cluster, network: str) -> Cluster:
+    """The cluster with the port of a node that a row states ("100 Gb/s InfiniBand")."""
+    stated = re.match(r"(\d+) Gb/s", network)
+    if stated is None:
+        return cluster
+    inner, outer = cluster.tiers
+    rate = float(stated[1]) * 1e9 / 8 / cluster.node_size
+    return replace(cluster, tiers=(inner, replace(outer, bytes_per_s=rate)))
 
 
 def with_nodes(cluster: Cluster, size: int) -> Cluster:

@@ -30,7 +30,7 @@ class Verbosity:
 VERBOSITY = Verbosity()
 
 _OPTIONS: dict[str, Any] = {
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print the result and errors only.")],
     "verbose": Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Show tracebacks.")],
 }

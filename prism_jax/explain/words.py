@@ -41,3 +41,8 @@ def _word(key: str) -> str:
     if key in KERNEL_CLASSES and (stated := KERNEL_CLASSES.named(key).words):
         return stated
     return _WORDS.get(key, key.replace("_", " "))
+
+
+def percent(prob: float) -> str:
+    """A probability; never 0 or 1, which draws cannot show."""
+    return "<1%" if prob < 0.005 else ">99%" if prob > 0.995 else f"{100 * prob:.0f}%"

@@ -16,7 +16,7 @@ from .bars import plot_bars
 from .figure import new_axes
 from .style import INDIGO, ROSE, TEAL, style
 
-DAY_S = 86400.0
+DAY_S, HOUR_S = 86400.0, 3600.0
 SMALLEST_SHARE = 1e-3  # of the wall time; below, a bucket is not drawn
 BEYOND = 0.995  # of the worlds lie within the axis
 SLOWEST = 1e3  # times the steps alone; longer runs are not drawn
@@ -67,13 +67,16 @@ def plot_completion(
 
 
 def plot_lost(outcome: RunOutcome, *, ax: Axes | None = None) -> Axes:
-    """Draws a bar for every bucket but the useful steps, with days and share of the mean wall time."""
+    """Draws a bar for every bucket but the useful steps, with days (hours if all are short) and share of the mean wall time."""
     ax = new_axes() if ax is None else ax
-    shares, whole_d = outcome.shares(), outcome.mean_s / DAY_S
+    shares = outcome.shares()
+    longest_s = max((share for name, share in shares.items() if name != "useful"), default=0.0) * outcome.mean_s
+    unit, unit_s = ("days", DAY_S) if longest_s >= DAY_S else ("hours", HOUR_S)
+    whole = outcome.mean_s / unit_s
     lost = {name: share for name, share in shares.items() if name != "useful" and abs(share) >= SMALLEST_SHARE}
-    labels = {name: f"{share * whole_d:.3g} d  {share:.1%}" for name, share in lost.items()}
-    plot_bars(ax, {name: share * whole_d for name, share in lost.items()}, labels)
-    ax.set_xlabel(f"days of the mean wall time; {words('useful')} take {shares['useful']:.1%}")
+    labels = {name: f"{share * whole:.3g} {unit[0]}  {share:.1%}" for name, share in lost.items()}
+    plot_bars(ax, {name: share * whole for name, share in lost.items()}, labels)
+    ax.set_xlabel(f"{unit} of the mean wall time; {words('useful')} take {shares['useful']:.1%}")
     return ax
 
 

@@ -13,6 +13,9 @@ import pytest
 from inference.fit import measured
 from inference.models import model_named
 from inference.order import in_one_order
+from tests.inference.models.failures.test_failures import simulated as failures
+from tests.inference.models.power.test_power import limits, sweep
+from tests.inference.models.repairs.test_repairs import log_of
 from tests.inference.models.test_kernels import simulated as kernels
 from tests.inference.models.test_overlap import simulated as overlap
 
@@ -50,7 +53,39 @@ def collectives() -> pd.DataFrame:
     )
 
 
+def repairs() -> pd.DataFrame:
+    """Two systems whose nodes fail alone, and in groups of four."""
+    rng = np.random.default_rng(5)
+    return pd.concat([log_of(rng, 20, 40, group, f"s{group}") for group in (1, 4)], ignore_index=True)
+
+
+def checkpoints() -> pd.DataFrame:
+    """Saves of three sources to two kinds of storage, some in the background."""
+    rng = np.random.default_rng(6)
+    n = 30
+    block_s = np.exp(rng.standard_normal(n))
+    total_s = block_s * (1.0 + rng.integers(0, 3, n))
+    return pd.DataFrame(
+        {
+            "source": [f"s{i % 3}" for i in range(n)],
+            "checkpoint_bytes": np.exp(rng.uniform(20.0, 27.0, n)),
+            "storage": ["NFS", "GPFS on NVMe"] * (n // 2),
+            "method": [f"m{i % 4}" for i in range(n)],
+            "mode": np.where(total_s > block_s, "asynchronous", "synchronous"),
+            "save_block_s": block_s,
+            "save_total_s": total_s,
+        }
+    )
+
+
 TABLES = {
+    "failures": lambda: failures(12, 2.0, 1e-4, np.random.default_rng(4)),
+    "repairs": repairs,
+    "checkpoints": checkpoints,
+    "power": lambda: pd.concat(
+        [sweep(np.random.default_rng(7)), sweep(np.random.default_rng(8), "b")], ignore_index=True
+    ),
+    "power limits": limits,
     "fleet": fleet,
     "steps": steps,
     "collectives": collectives,
@@ -72,7 +107,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_order_of_rows_does_not_change_the_data_of_a_fit(name: str) -> None:
-    frame, model = TABLES[name](), model_named(name)
+    frame, model = TABLES[name](), model_named(name.removesuffix(" limits"))
     first, other = (
         model.prepare(measured(table, model).frame) for table in (frame, frame.sample(frac=1.0, random_state=3))
     )

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ...explain.words import percent
 from ...study.comparison import Comparison
 from ..figure import new_axes
 from ..style import GREY, INDIGO, TEAL, style
@@ -63,7 +64,7 @@ def plot_probabilities(found: Comparison, labels: Sequence[str], *, ax: Axes | N
     ax.imshow(np.where(np.eye(len(labels)) > 0, np.nan, probs), cmap="Purples", vmin=0.0, vmax=1.0, aspect="auto")
     for row, column in permutations(range(len(labels)), 2):
         prob = probs[row, column]
-        ax.text(column, row, f"{prob:.0%}", ha="center", va="center", color="white" if prob > DARK else "black")
+        ax.text(column, row, percent(prob), ha="center", va="center", color="white" if prob > DARK else "black")
     ax.set_xticks(range(len(labels)), labels)
     ax.set_yticks(range(len(labels)), labels)
     ax.grid(visible=False)

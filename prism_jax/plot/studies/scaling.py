@@ -21,6 +21,7 @@ PARTS = (
     ("bubble", ("bubble_s",), TEAL),
     ("waiting, stalls", ("waiting_s", "stalls_s"), GREY),
 )  # of the mean step
+LEAST_SHARE = 1e-3  # of the mean step, at any size: what is not to be seen is not in the legend
 
 
 def plot_scaling(rows: Sequence[SizeRow], title: str, onset: float = np.nan) -> Figure:
@@ -58,12 +59,17 @@ def plot_throughput(rows: Sequence[SizeRow], onset: float = np.nan, *, ax: Axes 
 
 
 def plot_parts(rows: Sequence[SizeRow], *, ax: Axes | None = None) -> Axes:
-    """Shares of the mean step, stacked."""
+    """Shares of the mean step, stacked; parts that no size has are left out."""
     ax = new_axes() if ax is None else ax
     n, mean_s = _column(rows, "n_devices"), _column(rows, "mean_s")
-    shares = [sum((_column(rows, name) for name in names), np.zeros(len(n))) / mean_s for _, names, _ in PARTS]
+    shares = {part: sum((_column(rows, name) for name in names), np.zeros(len(n))) / mean_s for part, names, _ in PARTS}
+    drawn = [(part, colour) for part, _, colour in PARTS if shares[part].max() >= LEAST_SHARE]
     ax.stackplot(
-        n, shares, labels=[name for name, _, _ in PARTS], colors=[colour for _, _, colour in PARTS], alpha=0.85
+        n,
+        [shares[part] for part, _ in drawn],
+        labels=[part for part, _ in drawn],
+        colors=[colour for _, colour in drawn],
+        alpha=0.85,
     )
     ax.set_ylabel("share of the mean step")
     ax.set_ylim(0.0, 1.0)

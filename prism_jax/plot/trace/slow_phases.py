@@ -25,7 +25,11 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
     with style():
         ax = new_axes(8.0, 4.2)
         top = HIGHEST * max([watched.normal_s, *(phase.slow_s for phase in watched.phases)])
-        ax.plot(steps, np.minimum(step_s, top), ".", color=GREY, markersize=3, label="recorded steps")
+        low, above = min(float(step_s.min()), watched.normal_s) * 0.98, step_s > top
+        ax.plot(steps[~above], step_s[~above], ".", color=GREY, markersize=3, label="recorded steps")
+        if above.any():
+            edge = np.full(above.sum(), top - 0.015 * (top - low))
+            ax.plot(steps[above], edge, "^", color=GREY, markersize=5, label=f"longer ones, up to {step_s.max():.3g} s")
         ax.axhline(watched.normal_s, color=INDIGO, linewidth=1, label="usual level")
         for number, phase in enumerate(watched.phases):
             first, last = steps[phase.onset], steps[-1 if phase.end is None else phase.end]
@@ -33,12 +37,10 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
             ax.plot(
                 [first, last], [phase.slow_s] * 2, color=WINE, linewidth=1.5, label=None if number else "slow phase"
             )
-            ax.annotate(
-                f"+{phase.size:.1%}", (first, phase.slow_s), xytext=(2, 4), textcoords="offset points", color=WINE
-            )
+            ax.annotate(f"+{phase.size:.1%}", (first, low), xytext=(3, 4), textcoords="offset points", color=WINE)
         ax.set_xlabel("step")
         ax.set_ylabel("step time, s")
-        ax.set_ylim(min(float(step_s.min()), watched.normal_s) * 0.98, top)
+        ax.set_ylim(low, top)
         ax.legend(loc="upper left")
         figure = ax.figure
     assert isinstance(figure, Figure)

@@ -13,12 +13,14 @@ from ..base import Block, Comm, Parameters, PlainBlock, SavedTensor
 from ..kernels import Kernel, KernelTable
 from .dense import dense_kernels
 from .exchange import SizeRule, exchange_bytes
+from .law import HostCopy
 from .lookup import LookupKernel
 from .parts import EVERYWHERE, Parts
 from .sizes import DLRMSizes
 from .traffic import state_bytes
 
 TABLES, DENSE = "tables", "dense"
+FEATURE_BYTES = 4.0  # of a dense feature or a label
 INDEX_BYTES = 8.0  # of an index as it comes from the host
 
 
@@ -45,13 +47,16 @@ def tables_block(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Block:
     forward = kernel_of(model, plan, "F")
     own = forward.parts.lookups
     n_lookups = float((own.batch * own.pooling * own.dim).sum()) / plan.dp
-    moved = model_bytes = plan.micro_batch * model.pooled_width * plan.element_bytes
+    model_bytes = plan.micro_batch * model.pooled_width * plan.element_bytes
     kernels = [
-        Kernel(name, phase, "memory", n_lookups, moved, law=kernel_of(model, plan, phase))
+        Kernel(name, phase, "memory", n_lookups, model_bytes, law=kernel_of(model, plan, phase))
         for phase, name in (("F", "embedding lookup"), ("B", "embedding update"))
     ]
     held = held_by_fullest(model, plan)
     indices = INDEX_BYTES * plan.micro_batch * sum(table.pooling for table in model.tables)
+    if not model.prefetch:
+        inputs = indices + FEATURE_BYTES * plan.micro_batch * (model.n_dense + 1.0)  # and a label
+        kernels.append(Kernel("copy of the inputs", "F", "memory", law=HostCopy(inputs)))
     return PlainBlock(
         KernelTable.of(kernels),
         tuple(_exchange(model, plan, rule)),

@@ -57,5 +57,6 @@ WORDS = {
     "dcn": "cross network of interaction dcn",
     "dcn.layers": "cross layers",
     "dcn.rank": "of a cross layer's matrix; 0: full",
-    "optimizer": "of the tables",
+    "optimizer": "of the tables; dense layers have Adagrad where it is not sgd",
+    "prefetch": "inputs are copied to the device while the step before runs; false: in front of the step",
 }

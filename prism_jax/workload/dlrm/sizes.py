@@ -42,6 +42,7 @@ class DLRMSizes:
         top: widths of the layers over what the interaction gives; the last is 1 per prediction.
         dcn: of interaction dcn.
         optimizer: one of `traffic.OPTIMIZERS`; dense layers have Adagrad where it is not sgd.
+        prefetch: inputs are copied to the device while the step before runs, as tuned loaders do; else in front of the step.
         source: where the sizes are published.
     """
 
@@ -53,6 +54,7 @@ class DLRMSizes:
     interaction: str = "dot"
     dcn: CrossSpec | None = None
     optimizer: str = "sgd"
+    prefetch: bool = True
     source: str = ""
 
     def __post_init__(self) -> None:

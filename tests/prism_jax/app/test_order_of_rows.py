@@ -81,6 +81,34 @@ def test_predict_with_slowdowns(tmp_path: Path) -> None:
     assert_same(*(each.report for each in found))
 
 
+def test_place_nodes(tmp_path: Path) -> None:
+    """Of GPUs by number; where hosts are named, their order is that of the nodes as given."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"gpu": range(32), "slowdown": 1.0 + 0.05 * rng.random(32)})
+    files = shuffled(table, tmp_path, "nodes.csv")
+    job = pj.load_job("llama2_7b_fsdp_64", ["cluster.n_devices=32", "plan.dp=32", "plan.global_batch=64"])
+    assert_same(*(pj.place_nodes(job, file) for file in files))
+
+
+def test_validate_memory(tmp_path: Path) -> None:
+    names = ("status", "model", "layers", "hidden", "heads", "vocab", "seq_len", "tp", "pp", "dp", "micro_batch", "gpu")
+    rows = [
+        ("Success" if i % 3 else "OOM", f"m{i}", 2 + i, 1024, 8, 32000, 2048, 1, 1, 8, 1 + i % 4, "h100")
+        for i in range(12)
+    ]
+    files = shuffled(pd.DataFrame(rows, columns=names), tmp_path, "memory.csv")
+    assert_same(*(pj.validate_memory(file) for file in files))
+
+
+def test_schedule(tmp_path: Path) -> None:
+    """Jobs that were submitted in the same second, too."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"submit_s": np.sort(rng.integers(0, 600, 60)), "gpus": 2 ** rng.integers(0, 4, 60)})
+    table["duration_s"] = rng.integers(60, 3600, 60)
+    files = shuffled(table, tmp_path, "queue.csv")
+    assert_same(*(pj.schedule_trace(file, n_seeds=2) for file in files))
+
+
 def test_trace_info(tmp_path: Path) -> None:
     ops = pd.DataFrame(
         [

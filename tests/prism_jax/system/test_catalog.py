@@ -5,7 +5,19 @@ import pytest
 from prism_jax.errors import SpecError
 from prism_jax.system import Cluster, Device, Tier, cluster, cluster_names, default_cluster, device, device_names
 
-NVIDIA = {"maxwell", "pascal", "volta", "turing", "ampere", "ga10x", "ada", "hopper", "blackwell", "blackwell-rtx"}
+NVIDIA = {
+    "kepler",
+    "maxwell",
+    "pascal",
+    "volta",
+    "turing",
+    "ampere",
+    "ga10x",
+    "ada",
+    "hopper",
+    "blackwell",
+    "blackwell-rtx",
+}
 GENERATIONS = NVIDIA | {
     "gcn5",
     "cdna1",
@@ -27,7 +39,7 @@ def test_every_device_is_complete_and_cites_its_source(name: str) -> None:
     assert found.source
     assert found.generation in GENERATIONS
     assert 7e9 < found.hbm_bytes < 400e9
-    if found.generation in ("maxwell", "pascal"):  # no matrix units
+    if found.generation in ("kepler", "maxwell", "pascal"):  # no matrix units
         assert found.peak_flops_per_s.get("fp16", 0.0) <= 2.02 * found.peak("fp32")
     elif found.generation == "tpu":  # its matrix units take bf16 only
         assert set(found.peak_flops_per_s) <= {"bf16", "fp8"}

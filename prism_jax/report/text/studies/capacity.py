@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isfinite
 
+from ....explain.words import percent
 from ....study.fleets.capacity import Capacity
 from ....units import format_bytes, format_s
 from ...quantity import with_error
 from ...table import Table
 from ...types.studies.capacity import CapacityReport, FleetFacts
 from ..study import plan_words
-from .comparison import percent
 
 
 def lines(report: CapacityReport) -> list[str]:

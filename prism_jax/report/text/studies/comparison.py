@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....explain.words import percent
 from ...quantity import with_error
 from ...table import Table
 from ...types.studies.comparison import ComparedJob, ComparisonReport
@@ -44,11 +45,6 @@ def _matrix(report: ComparisonReport) -> Table:
     ]
     title = "Probability that the job of the row would be measured better than that of the column, errors they share counted once"
     return Table(title, ("", *labels), rows)
-
-
-def percent(prob: float) -> str:
-    """A probability; never 0 or 1, which draws cannot show."""
-    return "<1%" if prob < 0.005 else ">99%" if prob > 0.995 else f"{100 * prob:.0f}%"
 
 
 def _label(job: ComparedJob) -> str:

@@ -143,6 +143,14 @@ def test_rows_stay_in_as_few_nodes_as_hold_them() -> None:
     assert len(set((parts.device[parts.table == 2] // 8).tolist())) == 1
 
 
+def test_inputs_are_copied_before_the_step_unless_they_are_prefetched() -> None:
+    own = replace(SMALL, prefetch=False).block("tables", plan_of()).kernels.ops[-1]
+    assert own.law is not None
+    n_bytes = 8192 * (8.0 * 10.0 + 4.0 * 5.0)  # ten indices, four features and a label
+    assert own.law.seconds(cluster("dgx-a100", 8).device, 40e6) == 10e-6 + n_bytes / 25e9
+    assert all(kernel.name != own.name for kernel in SMALL.block("tables", plan_of()).kernels.ops)
+
+
 def test_memory_is_that_of_the_fullest_device() -> None:
     written = {"t0": "table@0", "t1": "table@1", "t2": "table@2", "t3": "table@0"}
     held = held_by_fullest(replace(SMALL, optimizer="adagrad"), plan_of(tables=written))
