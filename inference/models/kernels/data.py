@@ -15,7 +15,7 @@ from prism_jax.system import catalog
 from . import field as residual, laws as laws, shapes as shapes
 from .table import AXES, START_LEVEL, tidy
 
-LAW_SHARE = 0.1  # what pooling the constants of a law leaves open, over what is open without a law
+LAW_SHARE = 0.02  # what pooling the constants of a law leaves open, over what is open without a law
 FEWEST_CELLS = 5  # shapes of a table: a GPU's best figure alone says nothing about shapes
 
 
