@@ -1,4 +1,4 @@
-"""Encoders of the tables: BERT of DeepLearningExamples, DLPerf and Sia.
+"""Encoders of the tables: BERT of DeepLearningExamples, DLPerf and Sia; DeiT of timm.
 
 DeepLearningExamples trains BERT-large, on 128 tokens (20 of them predicted) and on 512 (80); its rows of fine-tuning are no jobs.
 DLPerf trains BERT-base on 128 tokens, 20 predicted. Sia fine-tunes BERT-base on SQuAD with 384 tokens.
@@ -12,6 +12,7 @@ from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made, ModelOf
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.encoder.spec import EncoderSpec
+from prism_jax.workload.vision.vit import VitSpec
 
 FAMILY = "encoder"
 _PREDICTED = {128: 20, 512: 80}  # `max_predictions_per_seq` of the examples
@@ -43,7 +44,16 @@ def _encoder(preset: str) -> EncoderSpec:
     return found
 
 
+def _deit(row: TableRow) -> Made:
+    parts = row.name.split("_")
+    preset = "vit-b-16" if parts[1] == "base" else f"deit-{parts[1]}-16"
+    found = workload(preset)
+    assert isinstance(found, VitSpec)
+    return Made(FAMILY, replace(found, image_size=row.image, n_extra_tokens=2 if "distilled" in parts else 1))
+
+
 MODELS = (
+    ModelOf(r"deit_(tiny|small|base)(_distilled)?_patch16_\d+$", _deit),
     ModelOf(r"(PyTorch|TensorFlow)/LanguageModeling/BERT$", _dle),
     ModelOf(r"BERT-base$", _dlperf),
     ModelOf(r"bert$", _sia),
