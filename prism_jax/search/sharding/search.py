@@ -17,11 +17,11 @@ from ...errors import DataError
 from ...objective import PlanObjective
 from ...progress import Progress, silent
 from .assignment import Assignment
-from .bound import lower_bound
+from .bounds.bound import lower_bound
+from .bounds.linear_bound import linear_bound
 from .cut import Cut
 from .cut_search import cut_further, first_cuts
 from .evaluate import NO_ROOM, loads, steps, values
-from .linear_bound import linear_bound
 from .local_search import descend
 from .lookups import lookup_factors
 from .problem import ShardingProblem

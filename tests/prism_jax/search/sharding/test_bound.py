@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from prism_jax.search.sharding.bound import lower_bound
+from prism_jax.search.sharding.bounds.bound import lower_bound
+from prism_jax.search.sharding.bounds.linear_bound import linear_bound
 from prism_jax.search.sharding.evaluate import steps
 from prism_jax.search.sharding.exchange import Exchange, free
-from prism_jax.search.sharding.linear_bound import linear_bound
 from prism_jax.search.sharding.task import StepRest
 
 from .oracle import random_task

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from ..._typing import Floats
-from .exchange import Law
-from .task import COPIES, ROWS, WHOLE, ShardingTask, together
+from ...._typing import Floats
+from ..exchange import Law
+from ..task import COPIES, ROWS, WHOLE, ShardingTask, together
 
 RATES = np.logspace(-6, 0, 61)  # shares of the traffic at which the exchange's rate is looked at
 

@@ -25,10 +25,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
 
-from ..._typing import Floats
-from ...workload.dlrm.exchange import SizeRule
+from ...._typing import Floats
+from ....workload.dlrm.exchange import SizeRule
+from ..task import COPIES, ROWS, WHOLE, ShardingTask, together
 from .bound import by_table, one_number, traffic
-from .task import COPIES, ROWS, WHOLE, ShardingTask, together
 
 N_LONG = 4  # tables that the second program is asked for, the longest ones
 STEEPER = np.linspace(1.01, 6.0, 40)  # multiples of the even exchange at which its slope is looked at
