@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """Writes the variability presets of work that is no transformer: what its steps vary by, whole steps alone.
 
 python experiments/other_workloads/presets.py [--data FOLDER] [--out prism_jax/variability/presets]

@@ -1,3 +1,6 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
 """How far slow steps of convolutional networks lie above the median, on machines that were left out.
 
 python experiments/other_workloads/run.py [--data FOLDER] [--check]
