@@ -1,9 +1,9 @@
 """Encoders of the tables: BERT of DeepLearningExamples, DLPerf and Sia; DeiT of timm.
 
 DeepLearningExamples trains BERT-large, on 128 tokens (20 of them predicted) and on 512 (80); its rows of fine-tuning are no jobs.
-Its PyTorch example of 2022 (the rows on A100) reads data that are binned by length (LDDL): at 512 tokens padding is not computed, which
-shows: computed, these rows would run at 66 % of the peak, those with 128 tokens at 45 %. DLPerf trains BERT-base on 128 tokens, 20
-predicted. Sia fine-tunes BERT-base on SQuAD with 384 tokens.
+Its PyTorch example on A100 is taken to read data that are binned by length (LDDL), so that padding is not computed at 512 tokens:
+were it computed, these rows would run at 66 % of the peak, those with 128 tokens at 45 %. DLPerf trains BERT-base on 128 tokens,
+20 of them predicted. Sia fine-tunes BERT-base on SQuAD with 384 tokens. timm's rows of DeiT have the size of image of their names.
 """
 
 from __future__ import annotations
