@@ -15,6 +15,7 @@ from prism_jax.schedule import make_schedule
 # devices, tokens per step, billion parameters; sources in the files
 SIZES = {
     "dlrm_dcnv2_64": (64, 0, 26.15),
+    "resnet50_64": (64, 0, 0.02556),
     "vit_h_14_64": (64, 0, 0.632),
     "dit_xl_2_32": (32, 0, 0.675),
     "t5_11b_256": (256, 2048 * 512, 11.3),

@@ -39,6 +39,17 @@ _TIMM = {
 }
 
 
+_TORCHVISION = {
+    **{f"resnext{n}_32x{width}d": f"resnext-{n}-32x{width}d" for n, width in ((50, 4), (101, 8))},
+    **{f"wide_resnet{n}_2": f"wide-resnet-{n}-2" for n in (50, 101)},
+    **{f"mnasnet{wide.replace('.', '_')}": f"mnasnet-{wide}" for wide in ("0.5", "0.75", "1.0", "1.3")},
+    **{f"shufflenet_v2_x{wide.replace('.', '_')}": f"shufflenet-v2-x{wide}" for wide in ("0.5", "1.0", "1.5", "2.0")},
+    **{f"squeezenet1_{n}": f"squeezenet-1.{n}" for n in (0, 1)},
+    **{name: preset for name, preset in _TIMM.items() if name.startswith(("resnet", "vgg", "densenet"))},
+    "mobilenet_v2": "mobilenet-v2",
+}
+
+
 def _made(preset: str, row: TableRow) -> Made:
     model = workload(preset)
     assert isinstance(model, CnnSpec)
@@ -49,6 +60,11 @@ def _made(preset: str, row: TableRow) -> Made:
 
 def _timm(row: TableRow) -> Made | None:
     name = _TIMM.get(row.name) if row.table == "timm" else None
+    return None if name is None else _made(name, row)
+
+
+def _torchvision(row: TableRow) -> Made | None:
+    name = _TORCHVISION.get(row.name) if row.table == "iterations" else None
     return None if name is None else _made(name, row)
 
 
@@ -64,4 +80,5 @@ MODELS = (
     ModelOf(r"imagenet$", lambda row: _made("resnet-50", row)),
     ModelOf(r"cifar10$", lambda row: _made("resnet-18-cifar", row)),
     ModelOf(r"\w+$", _timm),
+    ModelOf(r"\w+$", _torchvision),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -43,11 +44,21 @@ def cluster_of(row: TableRow) -> Cluster:
     """The usual machine of the GPU, with nodes of the row's size; TF32 is the rate of its products in fp32."""
     device = device_of_text(row.gpu)
     usual = catalog.default_cluster(device.name, row.n_gpus)
-    usual = with_nodes(usual, row.gpus_per_node)
+    usual = with_nodes(_with_port(usual, row.network), row.gpus_per_node)
     if row.precision == "tf32":
         peaks = device.peak_flops_per_s
         device = replace(device, peak_flops_per_s={**peaks, "fp32": peaks["tf32"]})
     return replace(usual, device=device)
+
+
+def _with_port(cluster: Cluster, network: str) -> Cluster:
+    """The cluster with the port of a node that a row states ("100 Gb/s InfiniBand")."""
+    stated = re.match(r"(\d+) Gb/s", network)
+    if stated is None:
+        return cluster
+    inner, outer = cluster.tiers
+    rate = float(stated[1]) * 1e9 / 8 / cluster.node_size
+    return replace(cluster, tiers=(inner, replace(outer, bytes_per_s=rate)))
 
 
 def with_nodes(cluster: Cluster, size: int) -> Cluster:

@@ -11,7 +11,7 @@ class TableRow:
 
     Attributes:
         id: table and number of the line.
-        table: dle | dlperf | sia | timm.
+        table: dle | dlperf | sia | timm | iterations.
         name: of the model, as the table writes it.
         gpu: name of a device preset.
         n_gpus: all of them.

@@ -1,13 +1,13 @@
-"""All rows of the four tables of CNNs and encoders."""
+"""All rows of the tables of CNNs and encoders."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.nonllm_tables.readers import dle, dlperf, sia, timm
+from experiments.nonllm_tables.readers import dle, dlperf, iterations, sia, timm
 from experiments.nonllm_tables.row import TableRow
 
-READERS = {"dle": dle.read, "dlperf": dlperf.read, "sia": sia.read, "timm": timm.read}
+READERS = {"dle": dle.read, "dlperf": dlperf.read, "sia": sia.read, "timm": timm.read, "iterations": iterations.read}
 
 
 def table_rows(folder: Path, tables: tuple[str, ...] = tuple(READERS)) -> list[TableRow]:

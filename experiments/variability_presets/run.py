@@ -136,14 +136,17 @@ def _log_normal(cv: float) -> dict[str, Any]:
     return {"kind": "log_normal", "cv": cv}
 
 
-def toml_text(name: str, section: dict[str, Any]) -> str:
-    """The section as TOML; numbers to four significant digits."""
+SCRIPT = "experiments/variability_presets/run.py"
+
+
+def toml_text(name: str, section: dict[str, Any], script: str = SCRIPT) -> str:
+    """The section as TOML, written by `script`; numbers to four significant digits."""
     scalars = [f"name = {_toml(name)}"] + [
         f"{k} = {_toml(section[k])}" for k in ("source", "step_ar1", "step", "stalls")
     ]
     tables = [k for k, v in section.items() if isinstance(v, dict) and k != "step"]
     blocks = ["\n".join([f"[{k}]", *(f"{part} = {_toml(v)}" for part, v in section[k].items())]) for k in tables]
-    head = "# Written by experiments/variability_presets/run.py; change that, not this."
+    head = f"# Written by {script}; change that, not this."
     return "\n\n".join(["\n".join([head, *scalars]), *blocks]) + "\n"
 
 

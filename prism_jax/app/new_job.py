@@ -19,7 +19,7 @@ from ..system.catalog import cluster as cluster_preset
 from ..system.hardware import Cluster
 from ..workload.base import Workload, n_body
 from ..workload.catalog import workload
-from ..workload.transformer.hugging_face.config import read_hf_config
+from ..workload.hugging_face.config import read_hf_config
 
 MODEL, CLUSTER, N_DEVICES = "llama-3-8b", "dgx-h100", 64
 TOKENS_PER_STEP = 2**22

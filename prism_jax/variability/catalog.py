@@ -1,6 +1,7 @@
 """Variability presets by name, and which of them suits a device.
 
-The files under `presets/` are written by `experiments/variability_presets/run.py` from measured data; `source` says which.
+The files under `presets/` are written by `experiments/variability_presets/run.py`, and those of work that is no transformer by
+`experiments/other_workloads/presets.py`, from measured data; `source` says which.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ from .catalog import (
     model_names as model_names,
     published_params as published_params,
 )
-from .kinds import KINDS as KINDS, WorkloadKind as WorkloadKind
-from .transformer.hugging_face.config import (
+from .hugging_face.config import (
+    model_from_hf as model_from_hf,
     read_hf_config as read_hf_config,
     transformer_from_hf as transformer_from_hf,
 )
+from .kinds import KINDS as KINDS, WorkloadKind as WorkloadKind
 from .transformer.params import LayerParams as LayerParams
 from .transformer.spec import (
     AdapterSpec as AdapterSpec,

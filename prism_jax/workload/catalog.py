@@ -71,7 +71,12 @@ def workload(name: str) -> Workload:
         SpecError: no such model; the message names the nearest ones.
     """
     own = preset_of_kinds(name)
-    return model(name) if own is None else own
+    if own is not None:
+        return own
+    if _table().known(str(name)) is None:
+        of_any_kind = {one: _entries().get(one, {}).get("aliases", []) for one in workload_names()}
+        NameTable("model", of_any_kind).find(name)  # raises, with the nearest names of all kinds
+    return model(name)
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .._core.registry import Registry
+from ..system.names import normalised
 from .base import Workload
 from .cnn.presets import PRESETS as CNNS, WORDS as CNN_WORDS
 from .cnn.spec import CnnSpec
@@ -75,5 +76,6 @@ def kind_of(model: Workload) -> WorkloadKind | None:
 
 
 def preset_of_kinds(name: str) -> Workload | None:
-    """The preset called `name` of any kind."""
-    return next((model for kind in KINDS for model in kind.presets if model.name == name), None)
+    """The preset called `name` of any kind; case and separators do not matter."""
+    key = normalised(name) if isinstance(name, str) else ""
+    return next((model for kind in KINDS for model in kind.presets if normalised(model.name) == key), None)

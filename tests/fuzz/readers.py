@@ -32,7 +32,7 @@ from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.traces.kineto.calls import read_rank_calls
 from prism_jax.io.traces.meta import read_meta
 from prism_jax.search.plans.space import default_space
-from prism_jax.workload.transformer.hugging_face.config import read_hf_config
+from prism_jax.workload.hugging_face.config import read_hf_config
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
 from tests.prism_jax.io.tables.steps.test_table import REFERENCE

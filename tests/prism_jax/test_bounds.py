@@ -21,7 +21,7 @@ from prism_jax.system import catalog
 from prism_jax.variability.families.log_normal import LogNormal
 from prism_jax.variability.tree import Stall, Variability
 from prism_jax.workload.catalog import model
-from prism_jax.workload.transformer.hugging_face.config import read_hf_config
+from prism_jax.workload.hugging_face.config import read_hf_config
 
 JOB = """\
 model: llama-3-8b

@@ -33,6 +33,7 @@ from ...workload.dlrm.sizes import INTERACTIONS
 from ...workload.dlrm.traffic import OPTIMIZERS
 from ...workload.encoder_decoder.spec import DECODER_POSITIONS
 from ...workload.transformer.adapter_spec import KINDS as ADAPTER_KINDS, QUANTISED_BYTES, TARGETS
+from ...workload.transformer.mixer import MIXERS, PLACES
 from ...workload.transformer.sizes import NORMS, POSITIONS, QK_NORM_WEIGHTS
 from ...workload.transformer.window import REACHES
 
@@ -197,6 +198,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "DitSpec": {"source": str},
     "MoESpec": {"imbalance": AtLeastOne},
     "MLASpec": {"q_lora_rank": CountOrZero},
+    "MixerSpec": {"kind": one_of(MIXERS), "pattern": tuple[one_of(PLACES), ...]},
     "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
     "AdapterSpec": {
         "rank": CountOrZero,

@@ -14,8 +14,8 @@ from ...plan.plan import ParallelPlan
 from ...software.choices import Software
 from ...workload.base import Workload
 from ...workload.catalog import workload as model_preset
+from ...workload.hugging_face.config import read_hf_config
 from ...workload.kinds import KINDS, TRANSFORMER
-from ...workload.transformer.hugging_face.config import read_hf_config
 from ...workload.transformer.spec import TransformerSpec
 from .document import Document, Path as FieldPath, short
 from .left_out import with_dp, with_micro_batch

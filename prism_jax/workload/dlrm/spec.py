@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ...errors import Problem, SpecError
 from ...kernels import COMPUTE_CLASSES
 from ...plan.plan import ParallelPlan
+from ...software.choices import FUSED
 from ..base import Block, BlockRun, Split
 from .blocks import DENSE, TABLES, dense_block, dense_bytes, held_by_fullest, tables_block
 from .exchange import SizeRule
@@ -38,6 +39,11 @@ class DLRMSpec(DLRMSizes):
     def has_experts(self) -> bool:
         """None; its all-to-all carries pooled vectors."""
         return False
+
+    @property
+    def sure_software(self) -> dict[str, str]:
+        """It has no norms, positions, attention or vocabulary, so nothing is open there; layers have their activation inside."""
+        return dict.fromkeys(("norm", "rope", "activation", "cross_entropy"), FUSED) | {"attention": "flash2"}
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:

@@ -14,9 +14,8 @@ from ...errors import Problem, SpecError
 from ...plan.plan import ParallelPlan
 from ..base import Block, BlockRun, Split
 from ..transformer.blocks import EMBEDDING, HEAD, LayerBlock
-from ..transformer.layered import DenseLayers, layer_flops, sequence_problems
+from ..transformer.layered import DenseLayers, layer_flops, sequence_problems, with_seq_len
 from ..transformer.params import layer_params
-from ..transformer.samples import with_seq_len
 from ..transformer.shard import Shard
 from ..transformer.sizes import POSITIONS, TransformerSizes
 from ..transformer.spec import sure_software

@@ -51,6 +51,8 @@ def layout(model: TransformerSizes) -> tuple[BlockRun, ...]:
 
 def layer_kind(model: TransformerSizes, layer: int) -> str:
     """Kind of block of layer `layer`."""
+    if (mixer := model.mixer_in(layer)) is not None:
+        return f"{mixer.kind}_{MOE_LAYER if model.is_moe_layer(layer) else DENSE_LAYER}"
     mlp, reach = MOE_LAYER if model.is_moe_layer(layer) else DENSE_LAYER, model.reach(layer)
     return mlp if reach == FULL else f"{reach}_{mlp}"
 
@@ -260,7 +262,13 @@ class LayerBlock:
 
     def _saved(self, rules: MemoryOptions, again: Again | None) -> tuple[SavedTensor, ...]:
         return layer_saved_tensors(
-            self.model, self.plan, is_moe=self.is_moe, options=rules, again=again, beside=self.other_saved(rules)
+            self.model,
+            self.plan,
+            is_moe=self.is_moe,
+            options=rules,
+            again=again,
+            beside=self.other_saved(rules),
+            mixer=self.model.mixer_in(self.layer),
         )
 
     def forward_peak_bytes(self, rules: MemoryOptions) -> float:

@@ -15,7 +15,10 @@ FP32_BYTES = 4.0
 
 def layer_comms(model: TransformerSizes, plan: ParallelPlan, layer: int) -> list[Comm]:
     """Communication of one layer, without recomputation and without gathering of sharded parameters."""
-    comms = _tensor_parallel(model, plan, 2.0) + _context_parallel(model, plan)
+    mixer = model.mixer_in(layer)
+    if mixer is not None and not mixer.has_mlp:
+        return _tensor_parallel(model, plan, 1.0)
+    comms = _tensor_parallel(model, plan, 2.0) + (_context_parallel(model, plan) if mixer is None else [])
     comms += adapter_comms(model, plan, model.is_moe_layer(layer))
     return comms + (_expert_parallel(model, plan) if model.is_moe_layer(layer) else [])
 

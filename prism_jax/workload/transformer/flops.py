@@ -23,7 +23,7 @@ class TokenFlops:
     """Forward FLOPs of one token by piece, all layers together.
 
     Attributes:
-        projections: attention projections.
+        projections: attention projections; of layers with a state in its place everything but the MLP.
         scores: query-key scores and their product with the values (the only piece that grows with the sequence).
         mlp: dense MLPs, routers, the top-k routed and the shared experts.
         head: logits (also those of multi-token-prediction modules).
@@ -76,21 +76,29 @@ def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool, layer: int)
 
 def all_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -> float:
     """Forward FLOPs of scores and values for one token, all layers of the main model together."""
-    first = {spec.reach(layer): layer for layer in reversed(range(spec.n_layers))}
-    counts = Counter(spec.reach(layer) for layer in range(spec.n_layers))
+    attending = [layer for layer in range(spec.n_layers) if spec.mixer_in(layer) is None]
+    first = {spec.reach(layer): layer for layer in reversed(attending)}
+    counts = Counter(spec.reach(layer) for layer in attending)
     return sum(n * scores_flops(spec, seq_len, causal, first[reach]) for reach, n in counts.items())
+
+
+def mixers_flops(spec: TransformerSizes, seq_len: float) -> float:
+    """Forward FLOPs of one token in all layers with a state in place of attention: projections and scan."""
+    if spec.mixer is None:
+        return 0.0
+    return spec.n_mixer_layers * (2.0 * spec.mixer.weights(spec.hidden) + spec.mixer.scan_flops(seq_len))
 
 
 def token_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> TokenFlops:
     """Forward FLOPs of one token by piece, for sequences of `seq_len` tokens."""
-    n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers
+    n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers - spec.n_layers_without_mlp
     head = 2.0 * spec.hidden * spec.vocab
     projection = 2.0 * attention_weights(spec)
     last = n_all - 1
     mtp_layer = projection + scores_flops(spec, seq_len, causal, last)
     mtp_layer += 2.0 * mlp_weights_active(spec, spec.is_moe_layer(last)) + 4.0 * spec.hidden**2
     return TokenFlops(
-        projections=n_all * projection,
+        projections=(n_all - spec.n_mixer_layers) * projection + mixers_flops(spec, seq_len),
         scores=all_scores_flops(spec, seq_len, causal),
         mlp=2.0 * (n_dense * mlp_weights_active(spec, False) + spec.n_moe_layers * mlp_weights_active(spec, True)),
         head=(1 + spec.n_mtp) * head,
@@ -156,7 +164,7 @@ def _with_mtp_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -
 def _module_flops(spec: TransformerSizes, name: str, seq_len: int, causal: bool) -> float:
     """Of all layers that have the module; activation functions and norms count as none."""
     n_moe, moe, mla = spec.n_moe_layers, spec.moe, spec.mla
-    n_dense = spec.n_layers - n_moe
+    n_dense = spec.n_layers - n_moe - spec.n_layers_without_mlp
     match name:
         case "core_attn":
             return _with_mtp_scores_flops(spec, seq_len, causal)

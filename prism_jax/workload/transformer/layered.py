@@ -1,8 +1,13 @@
-"""What workloads of dense transformer layers have in common, whatever their inputs and losses are."""
+"""What workloads of dense transformer layers have in common, whatever their inputs and losses are.
+
+Layers, embeddings and heads are written for `plan.seq_len` tokens of a sample. An encoder without padding, the decoder of an
+encoder-decoder, an encoder of images and a head that reads some of the tokens work on other numbers of them: `with_seq_len`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 from ...errors import Problem
 from ...kernels import COMPUTE_CLASSES
@@ -41,3 +46,19 @@ def sequence_problems(plan: ParallelPlan) -> Iterator[Problem]:
     """A model of sequences needs their length."""
     if plan.seq_len < 1:
         yield Problem("seq_len", "is missing", is_missing=True)
+
+
+class _WithLength:
+    """`plan` with another `seq_len`; everything else is asked of the plan itself, so that a plan that notes what is read does."""
+
+    def __init__(self, plan: ParallelPlan, seq_len: float) -> None:
+        self._plan = plan
+        self.seq_len = seq_len
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+
+def with_seq_len(plan: ParallelPlan, seq_len: float) -> ParallelPlan:
+    """`plan` where a sample has `seq_len` tokens, a mean that need not be whole."""
+    return cast(ParallelPlan, _WithLength(plan, seq_len))

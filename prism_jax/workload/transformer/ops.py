@@ -12,8 +12,10 @@ from __future__ import annotations
 from ...plan.plan import ParallelPlan
 from ..kernels import Kernel, KernelTable
 from .adapters.ops import adapter_ops
+from .mixer import MixerSpec
 from .op_lists.attention import attention_core
 from .op_lists.elementwise import cross_entropy_kernels, norm_kernels, rope_kernels
+from .op_lists.mixer import mixer_ops
 from .op_lists.mlp import mlp_ops, moe_ops
 from .shard import Shard, gemm, stream
 from .sizes import TransformerSizes
@@ -22,11 +24,28 @@ from .sizes import TransformerSizes
 def layer_ops(model: TransformerSizes, plan: ParallelPlan, layer: int) -> KernelTable:
     """Ops of layer `layer` on one device for one micro-batch, without recomputation."""
     shard = Shard.of(model, plan)
+    if (mixer := model.mixer_in(layer)) is not None:
+        return _mixing_layer_ops(model, plan, shard, mixer, is_moe=model.is_moe_layer(layer))
     ops = _projections(model, shard) + attention_core(model, plan, shard, layer)
     ops += _attention_out(model, shard) + _norms_and_residuals(model, shard)
     is_moe = model.is_moe_layer(layer)
     ops += moe_ops(model, plan, shard) if is_moe else mlp_ops(model, shard, "mlp", model.ffn_hidden)
     return KernelTable.of(ops + adapter_ops(model, plan, shard, is_moe))
+
+
+def _mixing_layer_ops(
+    model: TransformerSizes, plan: ParallelPlan, shard: Shard, mixer: MixerSpec, *, is_moe: bool
+) -> KernelTable:
+    """Those of a layer with a state in place of attention."""
+    ops = mixer_ops(model, plan, shard, mixer)
+    around = _norms_and_residuals(model, shard)
+    if not mixer.has_mlp:
+        halved = [(op.hbm_bytes / 2, op.n_launch / 2) for op in around]
+        sizes = zip(around, halved, strict=True)
+        return KernelTable.of(ops + [op._replace(hbm_bytes=size, n_launch=n) for op, (size, n) in sizes])
+    ops += around
+    ops += moe_ops(model, plan, shard) if is_moe else mlp_ops(model, shard, "mlp", model.ffn_hidden)
+    return KernelTable.of(ops)
 
 
 def embedding_ops(model: TransformerSizes, plan: ParallelPlan) -> KernelTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .mixer import MixerSpec
 from .sizes import TransformerSizes
 
 
@@ -98,15 +99,28 @@ def layer_norm_params(spec: TransformerSizes) -> int:
     return count
 
 
+def _mixer_params(spec: TransformerSizes, mixer: MixerSpec) -> dict[str, int]:
+    """Of a layer with a state in place of attention."""
+    norms = (spec.n_norms if mixer.has_mlp else 1) * norm_params(spec)
+    own = {"attention_qkv": mixer.in_params(spec.hidden), "attention_out": mixer.out_params(spec.hidden)}
+    return own | {"norms": norms}
+
+
 def layer_params(spec: TransformerSizes, layer: int) -> LayerParams:
     """Parameters of layer `layer` (0 is nearest to the embedding)."""
-    attention = {
-        "attention_qkv": attention_qkv_params(spec) + (spec.n_heads if spec.attention_sinks else 0),
-        "attention_out": attention_out_params(spec),
-        "norms": layer_norm_params(spec),
-    }
+    mixer = spec.mixer_in(layer)
+    attention = (
+        _mixer_params(spec, mixer)
+        if mixer is not None
+        else {
+            "attention_qkv": attention_qkv_params(spec) + (spec.n_heads if spec.attention_sinks else 0),
+            "attention_out": attention_out_params(spec),
+            "norms": layer_norm_params(spec),
+        }
+    )
     if spec.moe is None or not spec.is_moe_layer(layer):
-        return LayerParams(**attention, mlp=mlp_params(spec, spec.ffn_hidden), router=0, experts=0, shared=0, expert=0)
+        mlp = mlp_params(spec, spec.ffn_hidden) if mixer is None or mixer.has_mlp else 0
+        return LayerParams(**attention, mlp=mlp, router=0, experts=0, shared=0, expert=0)
     moe = spec.moe
     expert = mlp_params(spec, moe.ffn_hidden)
     router = spec.hidden * (moe.n_experts + moe.shared_gate) + (moe.n_experts if moe.router_bias else 0)

@@ -17,6 +17,7 @@ from ...plan.plan import ParallelPlan
 from ...plan.recomputation import layers_per_checkpoint
 from ..base import SavedTensor
 from .adapters.ops import adapted_saved_tensors
+from .mixer import MixerSpec
 from .op_lists.mlp import expert_tokens
 from .recompute import LAYER_INPUT, Again, recomputed, recomputing_share
 from .shard import Shard, has_dropout
@@ -106,6 +107,19 @@ def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> lis
     return saved
 
 
+def _mixing(model: TransformerSizes, plan: ParallelPlan, lay: _Layout, mixer: MixerSpec) -> list[SavedTensor]:
+    """Inputs of norm, projection, convolution, scan, gate and output; states between chunks are computed again."""
+    element, tokens = lay.element_bytes, lay.tokens / lay.tp
+    return [
+        SavedTensor("attention norm input", element * lay.local_tokens * model.hidden),
+        SavedTensor("mixer projection input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
+        SavedTensor("mixer projection output", element * tokens * mixer.in_width),
+        SavedTensor("mixer convolution output", element * tokens * mixer.conv_width),
+        SavedTensor("mixer scan output", element * tokens * mixer.width),
+        SavedTensor("mixer output projection input", lay.saved_input_bytes * tokens * mixer.width),
+    ]
+
+
 def _mlp_inner(
     prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions
 ) -> list[SavedTensor]:
@@ -158,6 +172,7 @@ def layer_saved_tensors(
     options: MemoryOptions = MEGATRON,
     again: Again | None = None,
     beside: Sequence[SavedTensor] = (),
+    mixer: MixerSpec | None = None,
 ) -> tuple[SavedTensor, ...]:
     """The tensors one layer saves per micro-batch on one device, in the mean over the layers of its kind.
 
@@ -165,6 +180,7 @@ def layer_saved_tensors(
         is_moe: the layer has experts in place of the dense MLP.
         again: what the layer recomputes; None: as the plan says, for the share of the layers that recompute.
         beside: tensors of what else the layer has.
+        mixer: what the layer has in place of attention.
 
     Source: arXiv 2205.05198, sections 4.1 to 4.2 and table 2.
     """
@@ -172,7 +188,10 @@ def layer_saved_tensors(
     share = recomputing_share(model, plan) if again is None else 1.0
     again = recomputed(model, plan, is_moe) if again is None else again
     mlp = _moe_mlp(model, plan, model.moe, lay, options) if is_moe and model.moe else _dense_mlp(model, lay, options)
-    tensors = adapted_saved_tensors(model, plan, lay, is_moe, _attention(model, plan, lay) + mlp)
+    if mixer is None:
+        tensors = adapted_saved_tensors(model, plan, lay, is_moe, _attention(model, plan, lay) + mlp)
+    else:
+        tensors = _mixing(model, plan, lay, mixer) + (mlp if mixer.has_mlp else [])
     tensors = [*tensors, *beside]
     kept = [(tensor, 1.0 - share * (1.0 - again.saved_share(tensor.name))) for tensor in tensors]
     kept += [(_added(name, model, plan, lay), share) for name in again.added]

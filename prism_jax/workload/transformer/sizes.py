@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...bounds import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, check_bounds
 from ...errors import SpecError
 from .adapter_spec import AdapterSpec
+from .mixer import MixerSpec
 from .window import FULL, WindowSpec, mean_keys
 
 NORMS = ("layer", "rms", "layer_no_bias")
@@ -121,6 +122,7 @@ class TransformerSizes:
     adapters: AdapterSpec | None = None  # what is trained; None: all parameters
     left_out: tuple[str, ...] = ()  # what the published model has beside this: "the vision tower"
     dropout: bool | None = None  # None: as the recipe of such layers has it, see `shard.has_dropout`
+    mixer: MixerSpec | None = None  # layers with a state in place of attention (Mamba-2, linear attention)
     causal: bool = True  # a token sees those before it; false: all of the sequence (masked diffusion language models)
 
     def __post_init__(self) -> None:
@@ -148,7 +150,16 @@ class TransformerSizes:
             raise SpecError(
                 f"{owner}: causal = False, but windows are modelled for causal attention only. Drop `window`."
             )
+        self._check_mixer(owner)
         self._check_moe(owner)
+
+    def _check_mixer(self, owner: str) -> None:
+        if self.mixer is None:
+            return
+        beside = {"adapters": self.adapters, "n_mtp": self.n_mtp, "causal = False": not self.causal}
+        beside |= {"moe without mixer.has_mlp": self.moe is not None and not self.mixer.has_mlp}
+        if found := next((name for name, is_there in beside.items() if is_there), ""):
+            raise SpecError(f"{owner}: layers with a mixer are not modelled together with {found}. Drop one of them.")
 
     def _check_moe(self, owner: str) -> None:
         if self.moe is None or self.n_moe_layers > 0:
@@ -244,6 +255,20 @@ class TransformerSizes:
     def is_moe_layer(self, layer: int) -> bool:
         """Whether layer `layer` (0 is nearest to the embedding) has experts."""
         return self.moe is not None and self.moe.is_in_layer(layer)
+
+    def mixer_in(self, layer: int) -> MixerSpec | None:
+        """What layer `layer` has in place of attention; None: it has attention."""
+        return self.mixer if self.mixer is not None and self.mixer.is_in_layer(layer) else None
+
+    @property
+    def n_mixer_layers(self) -> int:
+        """Layers without attention."""
+        return sum(self.mixer_in(layer) is not None for layer in range(self.n_layers)) if self.mixer is not None else 0
+
+    @property
+    def n_layers_without_mlp(self) -> int:
+        """Layers that are a mixer alone."""
+        return self.n_mixer_layers if self.mixer is not None and not self.mixer.has_mlp else 0
 
     def mean_keys(self, seq_len: int, layer: int) -> float:
         """Keys that a query of layer `layer` sees, averaged over a sequence of `seq_len` tokens."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import gcd
 
 from ...errors import Problem, SpecError
 from ...kernels import COMPUTE_CLASSES
@@ -18,6 +19,7 @@ from . import blocks, flops, params
 from .adapter_spec import AdapterSpec as AdapterSpec
 from .adapters.targets import adapter_params, check_adapters
 from .flops import TokenFlops
+from .mixer import MixerSpec as MixerSpec
 from .params import LayerParams
 from .shard import Shard
 from .sizes import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSizes
@@ -98,7 +100,7 @@ class TransformerSpec(TransformerSizes):
         """Attention heads, tokens of a sequence, experts."""
         experts = self.moe.n_experts if self.moe is not None else 1
         return {
-            "tp": Split(self.n_heads, "attention heads"),
+            "tp": Split(gcd(self.n_heads, self.mixer.n_heads) if self.mixer else self.n_heads, "attention heads"),
             "cp": Split(plan.seq_len, "tokens of a sequence"),
             "ep": Split(experts, "experts"),
         }
@@ -118,6 +120,12 @@ class TransformerSpec(TransformerSizes):
         """A transformer reads sequences, whose length the plan must give."""
         if plan.seq_len < 1:
             yield Problem("seq_len", "is missing", is_missing=True)
+        if self.mixer is not None and plan.cp > 1:
+            yield Problem("cp", f"{plan.cp}, but layers with a mixer hand their state on in order. Use cp=1.")
+        if self.mixer is not None and plan.recompute == "selective_op":
+            yield Problem(
+                "recompute", "selective_op, but that is known of layers with attention only. Use full or none."
+            )
 
     # --- parameters ---
 

@@ -11,8 +11,7 @@ from ...errors import Problem
 from ...plan.plan import ParallelPlan
 from ..base import BlockRun, Split
 from ..transformer.blocks import EMBEDDING, HEAD
-from ..transformer.layered import DenseLayers
-from ..transformer.samples import with_seq_len
+from ..transformer.layered import DenseLayers, with_seq_len
 from ..transformer.shard import Shard
 from ..transformer.sizes import TransformerSizes
 from ..transformer.spec import sure_software

@@ -10,7 +10,8 @@ from .inception import INCEPTIONS
 from .inverted import INVERTED
 from .resnet import RESNETS
 from .small import SMALL
+from .totals import CM_DARE
 from .vgg import VGGS
 
-SHIPPED = (*RESNETS, *VGGS, *DENSENETS, *INVERTED, *INCEPTIONS, *SMALL, *CONVNEXTS)
+SHIPPED = (*RESNETS, *VGGS, *DENSENETS, *INVERTED, *INCEPTIONS, *SMALL, *CONVNEXTS, *CM_DARE)
 ARCHITECTURES: Registry[Architecture] = Registry("convolutional network", lambda: SHIPPED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.workload.cnn.architectures import ARCHITECTURES
+from prism_jax.workload.cnn.architectures.totals import CM_DARE_TOTALS
 from prism_jax.workload.cnn.layers import Network
 from prism_jax.workload.cnn.spec import CnnSpec
 
@@ -54,3 +55,13 @@ def test_counts_are_those_of_torchvision(name: str) -> None:
 
 def test_every_shipped_network_is_counted() -> None:
     assert {one.name for one in ARCHITECTURES if "torchvision" in one.source} == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", CM_DARE_TOTALS)
+def test_networks_of_totals_have_them(name: str) -> None:
+    """As nearly as whole widths and edges allow."""
+    flops, n_params, n_tensors = CM_DARE_TOTALS[name]
+    network = CnnSpec(name, f"cm-dare-{name}").network
+    assert network.train_flops == pytest.approx(flops, rel=0.15)
+    assert network.n_params == pytest.approx(n_params, rel=0.075)
+    assert network.n_tensors == pytest.approx(n_tensors, rel=0.065)

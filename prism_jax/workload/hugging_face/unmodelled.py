@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from ....errors import SpecError
+from ...errors import SpecError
 from .fields import Fields
 
 _TYPO = 0.85  # likeness from which on a name is taken for misspelt
 
 _REFUSED_TYPES = {
-    r"bert|.*roberta.*|.*bert|electra|modernbert": "is an encoder without a causal mask",
-    r"m?t5|umt5|bart|mbart|pegasus|marian|whisper|t5gemma.*": "is an encoder-decoder",
-    r"vit|clip|siglip.*|dinov.*|.*_vision(_model)?": "is a vision encoder",
+    r".*roberta.*|.*bert|electra|modernbert": "is an encoder of another kind than BERT",
+    r"umt5|bart|mbart|pegasus|marian|whisper|t5gemma.*": "is an encoder-decoder of another kind than T5",
+    r"clip|siglip.*|dinov.*|.*_vision(_model)?": "is a vision encoder of another kind than ViT",
     r"mamba|falcon_mamba|rwkv.*|retnet": "has state-space or recurrent layers",
     r"mamba2|jamba|bamba|zamba.*|nemotron_h|falcon_h1|granitemoehybrid|plamo2": "has Mamba layers",
     r"qwen3_next|kimi_linear|bailing_moe_linear": "has gated linear attention",

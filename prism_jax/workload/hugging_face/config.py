@@ -1,4 +1,4 @@
-"""TransformerSpec from a Hugging Face `config.json`.
+"""A model from a Hugging Face `config.json`: a decoder, an encoder, an encoder-decoder, a vision transformer.
 
 Every key that changes the layers is read, or refused by its name (`unmodelled`); dropout, rope scaling, soft caps and the
 like change neither FLOPs nor parameters and are ignored. Of a vision-language model the language model is read.
@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...._core.input_file import read_text
-from ...._core.strict_json import parse_json
-from ....errors import DataError, SpecError
-from ..spec import TransformerSpec
+from ..._core.input_file import read_text
+from ..._core.strict_json import parse_json
+from ...errors import DataError, SpecError
+from ..base import Workload
+from ..transformer.spec import TransformerSpec
 from .architectures import ARCHITECTURES
 from .fields import Fields
 from .unmodelled import left_out, refuse_keys, refuse_type
@@ -26,7 +27,7 @@ _TIED = "tie_word_embeddings"
 _STATE_SPACE = "ssm_cfg"  # configurations of Mamba's authors have no model_type
 
 
-def read_hf_config(path: str | Path, name: str | None = None) -> TransformerSpec:
+def read_hf_config(path: str | Path, name: str | None = None) -> Workload:
     """The architecture in a `config.json`, or in a directory that holds one.
 
     Args:
@@ -42,7 +43,7 @@ def read_hf_config(path: str | Path, name: str | None = None) -> TransformerSpec
     config = _read_object(file)
     default = file.resolve().parent.name if file.name == "config.json" else file.stem
     try:
-        return transformer_from_hf(config, name=name or default)
+        return model_from_hf(config, name=name or default)
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from error
 
@@ -56,7 +57,19 @@ def _read_object(file: Path) -> Mapping[str, Any]:
 
 
 def transformer_from_hf(config: Mapping[str, Any], name: str | None = None) -> TransformerSpec:
-    """The architecture that a Hugging Face configuration describes.
+    """The decoder that a Hugging Face configuration describes; arguments as those of `model_from_hf`.
+
+    Raises:
+        SpecError: the configuration is none of a decoder, too.
+    """
+    found = model_from_hf(config, name)
+    if not isinstance(found, TransformerSpec):
+        raise SpecError(f"model_type = {config.get('model_type')!r} is no decoder. Use `model_from_hf`.")
+    return found
+
+
+def model_from_hf(config: Mapping[str, Any], name: str | None = None) -> Workload:
+    """The model that a Hugging Face configuration describes.
 
     Args:
         config: the object in a `config.json`.
@@ -72,12 +85,14 @@ def transformer_from_hf(config: Mapping[str, Any], name: str | None = None) -> T
     if kind not in ARCHITECTURES:
         refuse_type(kind, ARCHITECTURES.names)
     fields = Fields(kind, own)
-    sizes = ARCHITECTURES.named(kind).read(fields)
+    architecture = ARCHITECTURES.named(kind)
+    sizes = architecture.read(fields)
     refuse_keys(fields)
-    return TransformerSpec(
+    if architecture.spec is TransformerSpec:
+        sizes |= {"left_out": tuple(left_out(config, own))}
+    return architecture.spec(
         name=name or str(own.get("_name_or_path") or kind),
         source=f"Hugging Face config.json, model_type {kind}",
-        left_out=tuple(left_out(config, own)),
         **sizes,
     )
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....bounds import MOST_LAYERS
-from ...spec import MoESpec, WindowSpec
-from ...window import CHUNKED, FULL
+from ....bounds import MOST_LAYERS
+from ...transformer.spec import MoESpec, WindowSpec
+from ...transformer.window import CHUNKED, FULL
 from ..architecture import Architecture
 from ..fields import Fields
 from ..windows import full_every, window

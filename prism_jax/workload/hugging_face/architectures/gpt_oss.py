@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...spec import MoESpec
+from ...transformer.spec import MoESpec
 from ..architecture import Architecture
 from ..fields import Fields
 from ..windows import full_every, window

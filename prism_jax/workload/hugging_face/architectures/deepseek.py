@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...spec import MLASpec, MoESpec
+from ...transformer.spec import MLASpec, MoESpec
 from ..architecture import Architecture
 from ..fields import Fields
 from .llama import llama_sizes

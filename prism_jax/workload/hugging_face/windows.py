@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....bounds import MOST_LAYERS
-from ..window import CHUNKED, FULL, SLIDING, WindowSpec
+from ...bounds import MOST_LAYERS
+from ..transformer.window import CHUNKED, FULL, SLIDING, WindowSpec
 from .fields import Fields
 
 _REACH_OF_TYPE = {"full_attention": FULL, "sliding_attention": SLIDING, "chunked_attention": CHUNKED}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ....errors import SpecError
+from ...errors import SpecError
 
 _REQUIRED = object()
 _MAX_COUNT = 10**9  # the largest sizes in use, vocabularies, are below 10^6

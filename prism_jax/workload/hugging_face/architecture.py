@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..transformer.spec import TransformerSpec
 from .fields import Fields
 
 
@@ -13,8 +14,10 @@ class Architecture(NamedTuple):
 
     Attributes:
         name: the `model_type`.
-        read: keys of a configuration -> fields of a `TransformerSpec`.
+        read: keys of a configuration -> fields of its `spec`.
+        spec: what it describes: a decoder, or another kind of model.
     """
 
     name: str
     read: Callable[[Fields], dict[str, Any]]
+    spec: type = TransformerSpec

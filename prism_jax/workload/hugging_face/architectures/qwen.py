@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....bounds import MOST_LAYERS
-from ...spec import MoESpec, WindowSpec
-from ...window import FULL, SLIDING
+from ....bounds import MOST_LAYERS
+from ...transformer.spec import MoESpec, WindowSpec
+from ...transformer.window import FULL, SLIDING
 from ..architecture import Architecture
 from ..fields import Fields
 from ..windows import window

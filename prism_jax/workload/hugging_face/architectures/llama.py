@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...spec import MoESpec
-from ...window import SLIDING
+from ...transformer.spec import MoESpec
+from ...transformer.window import SLIDING
 from ..architecture import Architecture
 from ..fields import Fields
 from ..windows import window

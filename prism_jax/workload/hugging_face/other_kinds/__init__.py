@@ -1,0 +1,1 @@
+"""Architectures that are no decoders: encoders, encoder-decoders, vision transformers."""
