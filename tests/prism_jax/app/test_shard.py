@@ -75,7 +75,9 @@ def test_the_written_job_has_the_step_that_was_promised(run: ShardingRun, tmp_pa
     own = again.baselines["own"].noise_free_s
     assert own == pytest.approx(run.report.best.cost_model_s, rel=1e-9)
     assert own == pytest.approx(run.report.best.steps.noise_free_s, rel=5e-3)
-    assert again.best.steps.value <= run.report.best.steps.value * 1.0001
+    assert (
+        again.best.steps.value <= run.report.best.steps.value * 1.005
+    )  # the mean over open fields depends on the plan
 
 
 def test_the_report_survives_json_and_prints(run: ShardingRun):
