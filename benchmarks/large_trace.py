@@ -1,6 +1,6 @@
 """Memory and seconds of `trace info` and `trace predict` on large parquet tables of ops.
 
-    python benchmarks/large_trace.py [--ops 7_900_000 152_000_000] [--folder /tmp]
+    python benchmarks/large_trace.py [--ops 7_900_000 50_000_000] [--folder /tmp]
 
 The first size is just below what is read; a table of the second has 2 GB and is refused. Tables are made in a temporary folder
 and removed afterwards. Peaks are those of a process of its own.
@@ -27,7 +27,7 @@ MOST_S, MOST_BYTES = 3600.0, 2e9
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", type=lambda text: int(float(text)), nargs="+", default=[7_900_000, 152_000_000])
+    parser.add_argument("--ops", type=lambda text: int(float(text)), nargs="+", default=[7_900_000, 50_000_000])
     parser.add_argument("--folder", type=Path, default=None)
     chosen = parser.parse_args()
     for n_ops in chosen.ops:
@@ -42,7 +42,7 @@ def main() -> None:
 def write(file: Path, n_ops: int) -> None:
     """Steps of `DP` replicas, one row group for each some of them; starts have all their digits, so that they do not compress."""
     rng, each = np.random.default_rng(0), DP * MICRO_BATCHES * len(KINDS)
-    with pq.ParquetWriter(file, table(0, rng).schema, compression="none", use_dictionary=["op_type"]) as writer:
+    with pq.ParquetWriter(file, table(0, rng).schema, compression="none", use_dictionary=False) as writer:
         for step in range(0, n_ops // each, 64):
             writer.write_table(pa.concat_tables(table(own, rng) for own in range(step, step + 64)))
 
@@ -50,15 +50,16 @@ def write(file: Path, n_ops: int) -> None:
 def table(step: int, rng: np.random.Generator) -> pa.Table:
     """The ops of one step."""
     dp, micro_batch, late = (part.ravel() for part in np.mgrid[:DP, :MICRO_BATCHES, : len(KINDS)])
-    start_s = 20.0 * step + 2.0 * micro_batch + late + 0.01 * rng.random(len(dp))
+    duration_s = 0.9 + 0.05 * rng.random(len(dp))
+    ends_s = duration_s.reshape(DP, -1).cumsum(axis=1).ravel()  # one op after the other on each replica
     return pa.table(
         {
             "step": np.full(len(dp), step),
             "dp": dp,
             "op_type": pa.DictionaryArray.from_arrays(late.astype(np.int8), list(KINDS)).cast(pa.string()),
             "micro_batch": micro_batch,
-            "start_s": start_s,
-            "duration_s": 0.9 + 0.05 * rng.random(len(dp)),
+            "start_s": 20.0 * step + ends_s - duration_s,
+            "duration_s": duration_s,
         }
     )
 

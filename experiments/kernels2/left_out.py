@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
 """Each GPU left out: kernels fitted on the others, its own predicted from its datasheet; errors, coverage."""
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import pandas as pd
 
 from experiments.kernels2 import tables
 from inference.fit import posterior
+from inference.model import Draws
 from inference.models.kernels import predict, table as kernels_table
-from inference.models.kernels.data import log_ideal_s
+from inference.models.kernels.data import KernelsData, log_ideal_s
 from inference.models.kernels.model import Kernels
 from inference.settings import Settings
 
 MODEL = Kernels()
-MOST_FITTED = {"gemm": 300, "conv": 600, "vector": 100}  # of every op, GPU and split
+MOST_FITTED = {"gemm": 200, "conv": 400, "vector": 40}  # of every op, GPU and split
 MOST_SCORED = {"gemm": 1500, "conv": 5000, "vector": 300}
 
 
@@ -25,15 +27,20 @@ def scores(folder: Path, part: str, seed: int) -> pd.DataFrame:
     """One row per kernel: GPU, op, split, measured and predicted seconds with 90 % interval, rooflines."""
     every = tables.read(folder, part)
     scored = tables.with_rooflines(tables.thinned(every, MOST_SCORED[part], seed))
-    fitted = tables.thinned(every, MOST_FITTED[part], seed + 1)
-    return pd.concat([fold(fitted, scored, gpu, seed) for gpu in sorted(every.gpu.unique())], ignore_index=True)
+    measured = tables.thinned(every, MOST_FITTED[part], seed + 1)
+    return pd.concat([fold(measured, scored, gpu, seed) for gpu in sorted(every.gpu.unique())], ignore_index=True)
 
 
-def fold(fitted: pd.DataFrame, scored: pd.DataFrame, gpu: str, seed: int) -> pd.DataFrame:
-    """Rows of `gpu` predicted by a fit of all others."""
-    data = MODEL.prepare(fitted[fitted.gpu != gpu])
+def fitted(rows: pd.DataFrame, seed: int) -> tuple[KernelsData, Draws]:
+    """A kernels fit of some rows."""
+    data = MODEL.prepare(rows)
     draws = posterior(MODEL, data, "map", jax.random.key(seed), settings=Settings(n_approximate_draw=200)).draws
-    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+    return data, {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+
+
+def fold(measured: pd.DataFrame, scored: pd.DataFrame, gpu: str, seed: int) -> pd.DataFrame:
+    """Rows of `gpu` predicted by a fit of all others."""
+    data, draws = fitted(measured[measured.gpu != gpu], seed)
     rows = scored[scored.gpu == gpu].copy()
     sizes, _ = kernels_table.tidy(rows)
     for name, of in sizes.groupby("class").groups.items():
@@ -41,7 +48,9 @@ def fold(fitted: pd.DataFrame, scored: pd.DataFrame, gpu: str, seed: int) -> pd.
         op, dtype = str(name).split(" | ")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # every row extrapolates: its GPU was not measured
-            found = predict.efficiency(data, flat, gpu=gpu, dtype=dtype, op=op, size=size, key=jax.random.key(seed + 1))
+            found = predict.efficiency(
+                data, draws, gpu=gpu, dtype=dtype, op=op, size=size, key=jax.random.key(seed + 1)
+            )
         seconds = np.exp(log_ideal_s(str(name), gpu, size)) / found.draws
         low, middle, high = np.quantile(seconds, [0.05, 0.5, 0.95], axis=0)
         rows.loc[of, "low_s"], rows.loc[of, "predicted_s"], rows.loc[of, "high_s"] = low, middle, high

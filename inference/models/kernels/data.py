@@ -15,7 +15,7 @@ from prism_jax.system import catalog
 from . import field as residual, laws as laws, shapes as shapes
 from .table import AXES, START_LEVEL, tidy
 
-LAW_SHARE = 0.1  # what pooling the constants of a law leaves open, over what is open without a law
+LAW_SHARE = 0.02  # what pooling the constants of a law leaves open, over what is open without a law
 FEWEST_CELLS = 5  # shapes of a table: a GPU's best figure alone says nothing about shapes
 
 
@@ -237,8 +237,13 @@ def _class_features(
             own = of & (gpus == gpu)
             x[own], block = class_features(name, size[own], str(gpu), constants[c])
         centre[c], spread[c] = x[of].mean(axis=0), x[of].std(axis=0)
-        if laws.law_of(name) is not None:
-            centre[c] = 0.0  # no deviation of a constant, no deviation from the law
+        law = laws.law_of(name)
+        if (
+            law is not None
+        ):  # no deviation of a constant, no deviation from the law; deviations in units of the constants' priors
+            centre[c], spread[c] = 0.0, 1.0
+            own = np.flatnonzero(block == shapes.BLOCKS.index("shape"))[: len(law.constants)]
+            spread[c, own] = [1.0 / (laws.PRIORS * sd) for *_, sd in law.constants]
     centre[:, 0] = 0.0
     spread = np.where(spread > 1e-6, spread, 1.0)
     return (x - centre[of_class]) / spread[of_class], block, centre, spread

@@ -35,6 +35,9 @@ MOST_CONSTANTS = 16
 MOST_CELLS = 500  # of one GPU for the pooled constants, evenly chosen
 UNEVEN = 0.1  # log seconds: farther from the law than this, a shape counts less
 PRIOR_WEIGHT = 9.0  # shapes that a prior standard deviation counts for
+PRIORS = (
+    5.0  # prior standard deviations per unit of a coefficient: GPUs, whose coefficients spread by 0.1, by half of one
+)
 STEP = 1e-3
 
 
@@ -52,8 +55,11 @@ class Law:
 
     def at(self, op: str, size: Floats, device: Device, logs: Floats) -> Floats:
         """Log seconds with constants whose logarithms are `logs`."""
-        values = dict(zip(self.names, np.exp(logs[: len(self.constants)]).tolist(), strict=True))
-        return self.log_seconds(op, size, device, values)
+        return self.log_seconds(op, size, device, self.values(logs))
+
+    def values(self, logs: Floats) -> dict[str, float]:
+        """Constants by name, from their logarithms."""
+        return dict(zip(self.names, np.exp(logs[: len(self.constants)]).tolist(), strict=True))
 
     def slopes(self, op: str, size: Floats, device: Device, logs: Floats) -> Floats:
         """Derivatives of minus the log seconds in the log constants, [row, constant]."""

@@ -33,7 +33,7 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
     Notes: measured steps of the site say more than its tables: beside its calibration, tables are left aside, with a note.
 
     Raises:
-        DataError: a fit is of other hardware.
+        DataError: a fit is of other hardware, or says nothing of a step.
         FailedFitError: a fit failed its checks and `force` is not set.
     """
     tables: MeasuredTables | None = None
@@ -41,6 +41,7 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
     for index, (file, fit) in enumerate(fits):
         found = _measured(fit, job, file, inference().random_key(seed, OF_TABLES + index), force)
         if found is None:
+            _check_speaks_of_steps(fit, file)
             continue
         if job.effective_calibration.site is not None:
             told.append(f"{file}: its seconds are not used: the steps that the site was calibrated with say more")
@@ -53,6 +54,18 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
         return JobWithTables(job, tuple(told))
     calibration = replace(job.effective_calibration, measured=tables)
     return JobWithTables(replace(job, cluster=tables.mean.on(job.cluster), calibration=calibration), tuple(told))
+
+
+def _check_speaks_of_steps(fit: Any, file: str) -> None:
+    if fit.describes_variability:
+        return
+    threats = hasattr(fit.model, "reliability")
+    remedy = (
+        "Give it to `prism-jax job --reliability`."
+        if threats
+        else f"`prism-jax fit report {file}` tells what is in it."
+    )
+    raise DataError(f"--fit {file}: a fit of {fit.model.name}, which says nothing of a step. {remedy}")
 
 
 def _measured(fit: Any, job: Job, file: str, key: Any, force: bool) -> MeasuredTables | None:

@@ -35,11 +35,16 @@ def host_of_trace(source: str | Path) -> HostReport:
     ranks = [read_rank_calls(file) for file in files]
     table = overheads([rank.operators for rank in ranks])
     program = _program(ranks)
-    from ...host.traverse import traverse  # needs JAX, which mistakes above do not wait for
+    import jax  # which mistakes above do not wait for
 
-    found, device, host = (traverse(own) for own in (program, program.without_host, program.without_work))
-    facts = _facts(files, ranks, program, np.asarray(found.end_s), np.asarray(found.waited_s))
-    device_s, host_s = (float(one.step_s) / ranks[0].n_step for one in (device, host))
+    from ...host.traverse import traverse
+
+    with jax.enable_x64(True):  # sums over 100,000 calls
+        found = traverse(program)
+        end_s, waited_s = np.asarray(found.end_s), np.asarray(found.waited_s)
+        alone = [float(traverse(own).step_s) for own in (program.without_host, program.without_work)]
+    facts = _facts(files, ranks, program, end_s, waited_s)
+    device_s, host_s = (seconds / ranks[0].n_step for seconds in alone)
     return HostReport(
         n_step=ranks[0].n_step,
         ranks=facts,

@@ -43,7 +43,7 @@ def fit(tables: MeasuredTables | Exception | None) -> Any:
             raise tables
         return tables
 
-    return SimpleNamespace(measured_cost=measured_cost)
+    return SimpleNamespace(measured_cost=measured_cost, describes_variability=True)
 
 
 def constants(covers: str, **values: float) -> MeasuredTables:
@@ -82,6 +82,14 @@ def test_a_fit_that_describes_no_cost_changes_nothing(job):
     found = with_tables(job, [("fleet.npz", fit(None))])
     assert found.job is job
     assert found.told == ()
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("failures", "--reliability"), ("checkpoints", "fit report")])
+def test_a_fit_that_says_nothing_of_a_step_is_refused(job, name, remedy):
+    model = SimpleNamespace(name=name, **({"reliability": None} if name == "failures" else {}))
+    nothing = SimpleNamespace(measured_cost=fit(None).measured_cost, describes_variability=False, model=model)
+    with pytest.raises(DataError, match=f"a fit of {name}, which says nothing of a step.*{remedy}"):
+        with_tables(job, [("x.npz", nothing)])
 
 
 def test_a_table_of_another_device_names_its_file(job):
