@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..._version import __version__
-from ...cost.step import step_cost
 from ...errors import DataError
 from ...io.job.write.job_with_plan import job_with_plan
 from ...io.write import run_record, write_text
 from ...job import Job
 from ...objective import Objective, plan_objective
-from ...plan.plan import ParallelPlan
-from ...plan.table_sharding import TableSharding
 from ...progress import Progress, silent
 from ...report.codec import from_plain, to_plain
 from ...report.types.placing.sharding import BestSharding, RankTables, ReachedSteps, ShardedJob, ShardingReport
 from ...search.sharding.evaluate import steps
-from ...search.sharding.from_job import own_assignment, problem_of
+from ...search.sharding.from_job import noise_free_s, own_assignment, problem_of
 from ...search.sharding.result import OPTIMISED, ShardingResult
 from ...search.sharding.search import shard
 from ..jobs import JobSource, loaded, source_of
@@ -129,9 +126,10 @@ def _found(job: Job, result: ShardingResult, by_tables: bool) -> dict[str, objec
     """Everything that the report holds but the record."""
     problem, names = result.problem, [table.name for table in result.problem.tables]
     shards = result.best.shards(problem.n_ranks)
-    plan = replace(job.plan, tables=TableSharding(tuple(zip(names, shards, strict=True))))
     reached = _reached(result, OPTIMISED)
-    best = BestSharding(dict(zip(names, map(str, shards), strict=True)), reached, _cost_model_s(job, plan))
+    best = BestSharding(
+        dict(zip(names, map(str, shards), strict=True)), reached, noise_free_s(job, result.best, anew=True)
+    )
     gain, sharder = result.gain_over(result.baseline), result.gain_over(result.best_sharder)
     free, bound = result.bound
     assumed = by_tables and any(table.spread is None for table in problem.tables)
@@ -177,14 +175,6 @@ def _reached(result: ShardingResult, method: str) -> ReachedSteps:
     free = float(steps(problem.task(one.cuts), one.columns)[0, 0])
     own, mean, p50, p95 = (result.value(method, name) for name in (None, "mean", "p50", "p95"))
     return ReachedSteps(*own, *mean, *p50, *p95, free)
-
-
-def _cost_model_s(job: Job, plan: ParallelPlan) -> float:
-    """Noise-free step of the job under another plan."""
-    other = replace(job, plan=plan)
-    cost = step_cost(other.model, other.cluster, other.plan, other.efficiency)
-    passes = other.plan.n_micro_batch * float(cost.compute_s.sum() + cost.comm_s.sum())
-    return passes + float(cost.end_compute_s[0] + cost.end_comm_s[0])
 
 
 def _ranks(result: ShardingResult) -> list[RankTables]:

@@ -47,7 +47,10 @@ class Loads:
         """Seconds of the step: in every part the ranks wait for the slowest."""
         rest, slowest = self.task.rest, self.seconds_s.max(axis=1)
         joint = self.exchange_s[:, None] + self.rows_s
-        parts = [rest.paced(part, slowest[:, part] + joint[:, part, None]) for part in range(slowest.shape[1])]
+        with_rows = (self.rows_s > 0.0).any(axis=-1)[:, None]
+        parts = [
+            rest.paced(part, slowest[:, part] + joint[:, part, None], with_rows) for part in range(slowest.shape[1])
+        ]
         return rest.n_micro_batch * sum(parts[1:], parts[0]) + (self.copies_s + rest.fixed_s)[:, None]
 
     def unevenness(self) -> Float[np.ndarray, " candidate"]:

@@ -1,8 +1,8 @@
 """The sharding problem of a job: what the cost model says of its step, taken apart into tables and the rest.
 
-Lookups, collectives and the pace of the host are those of `cost` under the job's calibration. What remains, the end of the step
-with its reduction of gradients included, is the difference to `cost.step_cost` of the job as it is; what copies add to it is
-asked of `step_cost` with more and more tables copied, and linear in between.
+Lookups, collectives and the pace of the host are those of `cost` under the job's calibration. What remains is the difference to
+`cost.step_cost` of the job as it is. What copies add (their gradients are reduced, beside other work or not, and their parameters
+updated) is the difference with more and more tables copied, the smallest first, and linear in between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._typing import Floats
+from ..._typing import Flags, Floats
 from ...cost.block_cost import BlockCostModel
 from ...cost.communication import collective_s, crosses_nodes
 from ...cost.efficiency import Efficiency
@@ -32,9 +32,11 @@ from .evaluate import loads
 from .exchange import Exchange, Law, per_size
 from .lookups import ASSUMED_SPREAD
 from .problem import ShardingProblem
+from .sharders.base import greedy
+from .sharders.lpt import predicted_s
 from .task import StepRest
 
-N_PROBE = 9  # numbers of copied tables of which the end of the step is asked
+N_PROBE = 9  # numbers of copied tables of which the cost model is asked
 FORWARD, BACKWARD = (0,), (1, 2)  # passes of `kernels.PASSES` in a part of the step
 
 
@@ -53,7 +55,7 @@ def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> 
     model, plan = _checked(job, split)
     eff, n = job.efficiency, plan.dp
     probes = _probes(model, plan)
-    rest, factor = _rest(job, model, eff, probes)
+    rest, factor = _rest(job, model, eff)
     capacity_bytes, copy_bytes = _memory(job, model, probes)
     problem = ShardingProblem(
         model.tables,
@@ -69,7 +71,23 @@ def problem_of(job: Job, *, split: bool = True, spread: float | None = None) -> 
         spread=tuple(_spread(table.spread, spread) for table in model.tables),
         split=split,
     )
-    return replace(problem, rest=replace(rest, fixed_s=_fixed_s(job, problem)), _known={})
+    law = _copies_law(job, problem, probes)
+    problem = replace(problem, rest=replace(rest, copies_law=law))
+    return replace(problem, rest=replace(problem.rest, fixed_s=_missing_s(job, problem, own_assignment(job))))
+
+
+def noise_free_s(job: Job, one: Assignment, *, anew: bool = False) -> float:
+    """Noise-free step that the cost model says of the job with its tables assigned like that.
+
+    Args:
+        anew: with the efficiency of that job, which depends on its plan where fields are open; else with that of `job`.
+    """
+    names = [table.name for table in _checked(job, True)[0].tables]
+    plan = replace(job.plan, tables=TableSharding(tuple(zip(names, one.shards(job.plan.dp), strict=True))))
+    eff = replace(job, plan=plan).efficiency if anew else job.efficiency
+    cost = step_cost(job.model, job.cluster, plan, eff)
+    passes = float(cost.compute_s.sum() + cost.comm_s.sum())
+    return plan.n_micro_batch * passes + float(cost.end_compute_s[0] + cost.end_comm_s[0])
 
 
 def own_assignment(job: Job) -> Assignment:
@@ -97,11 +115,13 @@ class Probe(NamedTuple):
 
     Attributes:
         plan: of it.
+        is_copied: [table].
         n_copied: elements of the copied tables.
         copied_bytes: of these elements.
     """
 
     plan: ParallelPlan
+    is_copied: Flags
     n_copied: float
     copied_bytes: float
 
@@ -135,11 +155,12 @@ def _probes(model: DLRMSpec, plan: ParallelPlan) -> list[Probe]:
         ways = tuple((table.name, TableShard("dp" if table.name in copied else "table")) for table in model.tables)
         sizes = [table.n_params for table in order[:n]]
         n_bytes = sum(table.n_params * table.element_bytes for table in order[:n])
-        found.append(Probe(replace(plan, tables=TableSharding(ways)), float(sum(sizes)), float(n_bytes)))
+        flags = np.array([table.name in copied for table in model.tables])
+        found.append(Probe(replace(plan, tables=TableSharding(ways)), flags, float(sum(sizes)), float(n_bytes)))
     return found
 
 
-def _rest(job: Job, model: DLRMSpec, eff: Efficiency, probes: list[Probe]) -> tuple[StepRest, float]:
+def _rest(job: Job, model: DLRMSpec, eff: Efficiency) -> tuple[StepRest, float]:
     """The step without its tables, and the factor of lookup kernels in a step."""
     plan, cluster = job.plan, job.cluster
     blocks = BlockCostModel(model, cluster, plan, eff)
@@ -151,15 +172,18 @@ def _rest(job: Job, model: DLRMSpec, eff: Efficiency, probes: list[Probe]) -> tu
     compute_s, launches = (np.sum([getattr(b, name) for b in both], axis=0) for name in ("compute_s", "n_launch"))
     other = [float(compute_s[list(rows)].sum()) - own for rows, own in zip((FORWARD, BACKWARD), tables_s, strict=True)]
     host = [float(launches[list(rows)].sum()) * eff.host_launch_s * eff.correction.host for rows in (FORWARD, BACKWARD)]
+    rows_host_s = plan.software.host_share * eff.host_launch_s * eff.correction.host
+    if any(comm.kind == "reduce_scatter" for comm in model.block(TABLES, plan).comms):  # counted among the launches
+        host = [own - rows_host_s for own in host]
     start_s = factor * lookup_law(cluster.device, eff.cache_bytes).start_s
     rest = StepRest(
         Exchange(_law(job, eff, "all_to_all")),
         (_law(job, eff, "reduce_scatter"), _law(job, eff, "all_gather")),
-        _copies_law(job, model, eff, probes),
-        (start_s, start_s),
-        (other[0], other[1]),
-        (host[0], host[1]),
-        plan.n_micro_batch,
+        start_s=(start_s, start_s),
+        other_s=(other[0], other[1]),
+        host_s=(host[0], host[1]),
+        rows_host_s=rows_host_s,
+        n_micro_batch=plan.n_micro_batch,
     )
     return rest, factor
 
@@ -171,27 +195,24 @@ def _law(job: Job, eff: Efficiency, kind: str) -> Law:
     return per_size(lambda n_bytes: factor * float(collective_s(kind, n_bytes, cluster, stride, n).seconds) + call_s)
 
 
-def _copies_law(job: Job, model: DLRMSpec, eff: Efficiency, probes: list[Probe]) -> Law:
-    """Seconds that copies add to the end of the step."""
-    ends = []
+def _copies_law(job: Job, problem: ShardingProblem, probes: list[Probe]) -> Law:
+    """Seconds that copies add to a step beside their look-ups."""
+    task, missing = problem.task(problem.uncut), []
     for probe in probes:
-        cost = step_cost(model, job.cluster, probe.plan, eff)
-        ends.append(float(cost.end_compute_s[0] + cost.end_comm_s[0]))
-    sizes, added = np.array([probe.copied_bytes for probe in probes]), np.array(ends) - ends[0]
+        fixed = np.where(probe.is_copied, problem.n_ranks + 1, -1)
+        codes = greedy(task, predicted_s(task), fixed)
+        missing.append(_missing_s(job, problem, Assignment(problem.uncut, tuple(codes.tolist()))))
+    sizes, added = np.array([probe.copied_bytes for probe in probes]), np.array(missing) - missing[0]
 
     def law(n_bytes: Floats) -> Floats:
-        return np.interp(n_bytes, sizes, added)
+        return np.interp(n_bytes, sizes, np.maximum.accumulate(added))
 
     return law
 
 
-def _fixed_s(job: Job, problem: ShardingProblem) -> float:
-    """What the parts of the job's own assignment leave of its noise-free step."""
-    cost = step_cost(job.model, job.cluster, job.plan, job.efficiency)
-    passes = float(cost.compute_s.sum() + cost.comm_s.sum())
-    whole = job.plan.n_micro_batch * passes + float(cost.end_compute_s[0] + cost.end_comm_s[0])
-    own = own_assignment(job)
-    return whole - float(loads(problem.task(own.cuts), own.columns).step_s[0, 0])
+def _missing_s(job: Job, problem: ShardingProblem, one: Assignment) -> float:
+    """What the problem says less than the cost model of the noise-free step."""
+    return noise_free_s(job, one) - float(loads(problem.task(one.cuts), one.columns).step_s[0, 0])
 
 
 def _memory(job: Job, model: DLRMSpec, probes: list[Probe]) -> tuple[float, float]:

@@ -17,7 +17,8 @@ from ...errors import DataError
 from ...objective import PlanObjective
 from ...progress import Progress, silent
 from .assignment import Assignment
-from .bound import lower_bound
+from .bounds.bound import lower_bound
+from .bounds.linear_bound import linear_bound
 from .cut import Cut
 from .cut_search import cut_further, first_cuts
 from .evaluate import NO_ROOM, loads, steps, values
@@ -73,7 +74,7 @@ def shard(
     progress(0.8, "fresh draws")
     candidates = {f"candidate {i}": one for i, one in enumerate(found)} | methods
     fitting = {name: one for name, one in candidates.items() if float(_mean(problem, one)) < NO_ROOM}
-    best = _chosen(problem, fitting, objective, seed)
+    best = _chosen(problem, {name: one for name, one in fitting.items() if _allows(problem, one)}, objective, seed)
     shown = {OPTIMISED: best} | {name: one for name, one in methods.items() if name in fitting}
     batches = _fresh(problem, shown, objective, seed)
     bound = _bound(problem, shown, objective, seed)
@@ -117,7 +118,7 @@ def _searched(
     order = np.argsort(values(plain, ends, nominal), kind="stable")[:3]
     found = [Assignment(cuts, tuple(ends[:, i].tolist())) for i in order]
     own = methods.get(OWN)
-    if own is not None and own.cuts != cuts:
+    if own is not None and own.cuts != cuts and _allows(problem, own):
         found.append(_from(problem, own, rng))
     found.sort(key=lambda one: _mean(problem, one))
     further = cut_further(problem, found[0], nominal, rng)
@@ -182,7 +183,8 @@ def _bound(
 ) -> tuple[float, float]:
     """What no assignment is below: of the noise-free step, and of the objective on the first of the fresh draws."""
     cuts = list(dict.fromkeys([*problem.even_cuts(), *(one.cuts for one in methods.values())]))
-    free = float(lower_bound([problem.task(own) for own in cuts])[0])
+    plain = [problem.task(own) for own in cuts]
+    free = max(float(lower_bound(plain)[0]), linear_bound(plain))
     drawn = lower_bound([_drawn(problem, own, N_FRESH, seed, "fresh 0") for own in cuts])
     return free, float(objective.of(drawn))
 
@@ -195,6 +197,11 @@ def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, .
         RankLoad(*map(float, (*seconds[rank], found.sent_bytes[0, rank], found.held_bytes[0, rank])))
         for rank in range(problem.n_ranks)
     )
+
+
+def _allows(problem: ShardingProblem, one: Assignment) -> bool:
+    """Whether it is one of those that may be chosen: the job's own may split tables where the choice may not."""
+    return problem.split or (one.cuts == problem.uncut and max(one.codes) < problem.n_ranks)
 
 
 def _misfits(methods: Mapping[str, Assignment], fitting: Mapping[str, Assignment]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..._typing import Floats
+from ..._typing import Flags, Floats
 from ...cost.chunk_cost import HOST_SHARPNESS
 from ...errors import DataError
 from .exchange import Exchange, Law, free
@@ -51,7 +51,7 @@ class Pieces:
         return np.flatnonzero(self.table == table)
 
 
-def together(device_s: Floats, host_s: float) -> Floats:
+def together(device_s: Floats, host_s: Floats | float) -> Floats:
     """Seconds of what the host starts kernel by kernel: the longer of the two, and more where they are close."""
     longer = np.maximum(device_s, host_s)
     return longer * (1.0 + (np.minimum(device_s, host_s) / longer) ** HOST_SHARPNESS) ** (1.0 / HOST_SHARPNESS)
@@ -68,6 +68,7 @@ class StepRest:
         start_s: [part] seconds that a part takes on top on every rank that has a piece.
         other_s: [part] other work of a part, which no assignment changes.
         host_s: [part] time in which the host starts the kernels of a part: `(device^6 + host^6)^(1/6)` as in `cost.chunk_cost`.
+        rows_host_s: time in which the host starts the collective of rows in a part.
         n_micro_batch: how often the parts run.
         fixed_s: what remains of the step, once.
     """
@@ -78,13 +79,14 @@ class StepRest:
     start_s: tuple[float, float] = (0.0, 0.0)
     other_s: tuple[float, float] = (0.0, 0.0)
     host_s: tuple[float, float] = (0.0, 0.0)
+    rows_host_s: float = 0.0
     n_micro_batch: int = 1
     fixed_s: float = 0.0
 
-    def paced(self, part: int, busy_s: Floats) -> Floats:
-        """Seconds of a part of the step whose tables and collectives take `busy_s`."""
+    def paced(self, part: int, busy_s: Floats, with_rows: Flags | bool = False) -> Floats:
+        """Seconds of a part of the step whose tables and collectives take `busy_s`, with a collective of rows or without."""
         device, host = busy_s + self.other_s[part], self.host_s[part]
-        return together(device, host) if host > 0.0 else device
+        return together(device, host + self.rows_host_s * np.asarray(with_rows)) if host > 0.0 else device
 
 
 @dataclass(frozen=True, eq=False)

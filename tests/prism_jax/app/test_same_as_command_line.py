@@ -31,6 +31,21 @@ plan: {micro_batch: 1, global_batch: 16, seq_len: 1024, dp: 8}
 variability: a100-default
 framework: megatron-core
 """
+TABLES = """
+model:
+  kind: dlrm
+  name: three
+  n_dense: 0
+  bottom: []
+  tables:
+    - {name: a, rows: 200000, dim: 32, pooling: 3}
+    - {name: b, rows: 50000, dim: 32, pooling: 9}
+    - {name: c, rows: 9000, dim: 32, pooling: 20}
+  interaction: cat
+  top: [64, 1]
+cluster: {preset: dgx-a100, n_devices: 2}
+plan: {dp: 2, global_batch: 4096, dtype: fp16}
+"""
 STEPS_ROW = {
     "id": "one", "source": "site A", "model": "llama 7B", "layers": "32", "hidden": "4096", "ffn": "11008", "heads": "32",
     "kv_heads": "32", "vocab": "32000", "experts": "", "seq_len": "4096", "gpu": "H100-SXM-80GB", "num_gpus": "16",
@@ -97,6 +112,10 @@ def cases() -> dict[str, Case]:
             ["place", "job.yaml", "--set", "plan.dp=16", "--slowdowns", "nodes.csv", "--spares", "1"],
             lambda: pj.place_nodes("job.yaml", "nodes.csv", overrides=["plan.dp=16"], spares=1),
         ),
+        "sharding": Case(
+            ["shard", "tables.yaml", "--whole", "--spread", "0.2"],
+            lambda: pj.shard_tables("tables.yaml", whole=True, spread=0.2),
+        ),
         "queue": Case(["schedule", "queue.csv", "--seeds", "2"], lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
         "site-calibration": Case(["calibrate", "runs.csv"], lambda: pj.calibrate_site("runs.csv")),
         "suggestion": Case(["calibrate", "runs.csv", "--suggest", "2"], lambda: pj.suggest_runs("runs.csv", 2)),
@@ -143,6 +162,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that the commands read."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "job.yaml").write_text(JOB)
+    (folder / "tables.yaml").write_text(TABLES)
     (folder / "small.yaml").write_text(JOB.replace("dp: 8", "dp: 4"))
     write_table(folder / "gpus.csv", [{"gpu": 0, "slowdown": 1.1}, {"gpu": 3, "slowdown": 1.05}])
     write_table(folder / "nodes.csv", [{"node": i, "slowdown": 1 + 0.02 * i} for i in range(3)])
@@ -244,6 +264,7 @@ WITH_INTERVALS = {
     "prediction",
     "study",
     "placement",
+    "sharding",
     "queue",
     "run",
     "site-calibration",

@@ -38,6 +38,7 @@ def random_task(n_table: int, n_ranks: int, seed: int, n_sample: int = 1, shared
             (3e-6, 5e-6),
             (1e-5, 2e-4),
             (0.0, 3e-4),
+            0.0,
             2,
             1e-3,
         ),

@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from prism_jax.search.sharding.bound import lower_bound
+from prism_jax.search.sharding.bounds.bound import lower_bound
+from prism_jax.search.sharding.bounds.linear_bound import linear_bound
 from prism_jax.search.sharding.evaluate import steps
 from prism_jax.search.sharding.exchange import Exchange, free
 from prism_jax.search.sharding.task import StepRest
@@ -22,6 +23,8 @@ def test_every_assignment_is_above_the_bound(shared: bool):
         task = random_task(5, 3, seed, 4, shared)
         codes = np.array(list(product(range(3 + 2 * shared), repeat=5))).T
         assert (steps(task, codes) >= lower_bound([task]) * (1.0 - 1e-12)).all()
+        plain = task.with_seconds(task.seconds_s[..., :1])
+        assert steps(plain, codes).min() >= linear_bound([plain]) * (1.0 - 1e-9)
 
 
 def test_equal_tables_on_as_many_ranks_reach_it():

@@ -59,7 +59,7 @@ def test_the_step_is_that_of_the_cost_model(more: tuple[str, ...]):
     ]
     for one in cases:
         found = float(steps(problem.task(one.cuts), one.columns)[0, 0])
-        assert found == pytest.approx(cost_model_s(job, written(job, one.shards(8))), rel=2e-3)
+        assert found == pytest.approx(cost_model_s(job, written(job, one.shards(8))), rel=4e-3)
 
 
 def _rng() -> np.random.Generator:

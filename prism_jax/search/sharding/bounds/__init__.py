@@ -1,0 +1,1 @@
+"""What no assignment of embedding tables can beat."""

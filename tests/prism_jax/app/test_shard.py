@@ -1,0 +1,122 @@
+"""`shard` from a job file to a job file: what it writes is a job as fast as it says; mistakes are told with their remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import prism_jax as pj
+from prism_jax.app.placing.tables import ShardingRun, run_sharding
+from prism_jax.cli.app import main
+from prism_jax.report.types.placing.sharding import ShardingReport
+
+JOB = """
+name: small
+model:
+  kind: dlrm
+  name: six
+  n_dense: 13
+  bottom: [64, 32]
+  tables:
+    - {name: users, rows: 2000000, dim: 32, pooling: 1}
+    - {name: clicks, rows: 500000, dim: 32, pooling: 40, reuse: zipf(1.05), spread: 0.3}
+    - {name: shops, rows: 30000, dim: 32, pooling: 12}
+    - {name: words, rows: 800000, dim: 32, pooling: 25}
+    - {name: days, rows: 7, dim: 32, pooling: 1}
+    - {name: places, rows: 90000, dim: 32, pooling: 5}
+  interaction: dot
+  top: [128, 1]
+cluster: {preset: dgx-a100, n_devices: 4}
+plan: {dp: 4, global_batch: 32768, dtype: fp16}
+software: {cuda_graphs: step}
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shard") / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(job: Path) -> ShardingRun:
+    return run_sharding(job)
+
+
+def test_the_choice_beats_every_baseline_and_stays_above_the_bound(run: ShardingRun):
+    report = run.report
+    assert all(report.best.steps.value <= steps.value + 1e-12 for steps in report.baselines.values())
+    assert {"own", "random", "naive", "chunk", "lpt", "size_greedy"} <= {*report.baselines}
+    assert report.lower_bound <= report.best.steps.value
+    assert report.noise_free_lower_bound_s <= report.best.steps.noise_free_s
+    low, high = report.gain_interval
+    assert low <= report.gain <= high
+    assert report.best.steps.p50_s < report.best.steps.p95_s
+
+
+def test_look_ups_that_a_table_states_are_used_and_the_others_are_assumed(run: ShardingRun):
+    assert run.report.spread["clicks"] == 0.3
+    assert run.report.spread["users"] == 0.1
+    assert "assumption" in " ".join(run.report.notes)
+
+
+def test_every_table_is_somewhere(run: ShardingRun):
+    report = run.report
+    held = {name.partition("[")[0] for rank in report.ranks for name in rank.tables} | {*report.everywhere}
+    assert held == {*report.best.assignment} == {"users", "clicks", "shops", "words", "days", "places"}
+
+
+def test_the_written_job_has_the_step_that_was_promised(run: ShardingRun, tmp_path: Path):
+    run.write_job(tmp_path / "best.yaml")
+    again = run_sharding(tmp_path / "best.yaml").report
+    own = again.baselines["own"].noise_free_s
+    assert own == pytest.approx(run.report.best.cost_model_s, rel=1e-9)
+    assert own == pytest.approx(run.report.best.steps.noise_free_s, rel=5e-3)
+    assert again.best.steps.value <= run.report.best.steps.value * 1.0001
+
+
+def test_the_report_survives_json_and_prints(run: ShardingRun):
+    report = run.report
+    assert ShardingReport.from_dict(json.loads(report.to_json())) == report
+    text = str(report)
+    assert all(words in text for words in ("the job's own", "lower bound", "GPU"))
+
+
+def test_the_picture_has_a_bar_for_every_gpu(run: ShardingRun):
+    before, after, sharders = run.figure().axes
+    assert len(after.patches) >= 4
+    assert len(sharders.patches) == len(run.report.baselines) + 1
+    assert before.get_ylim() == after.get_ylim()
+
+
+def test_without_spread_nothing_varies(job: Path):
+    report = pj.shard_tables(job, spread=0.0, whole=True, objective="mean")
+    steps = report.best.steps
+    assert steps.p50_s == steps.p95_s == pytest.approx(steps.noise_free_s, rel=1e-12)
+    assert {text.partition("@")[0] for text in report.best.assignment.values()} == {"table"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "plan.tables={shop: row}"], "shop"),
+        (["--set", 'plan.tables={shops: "table@9"}'], "devices 0 to 3"),
+        (["--set", "cluster.n_devices=8", "--set", "plan.dp=8", "--whole"], "use at most 6 GPUs"),
+        (["--set", "model.tables=[{name: a, rows: 10, dim: 32, pooling: 0}]"], "pooling"),
+        (["--set", "model.tables=[{name: a, rows: 10, dim: 32}, {name: a, rows: 10, dim: 32}]"], "'a'"),
+        (["--set", "model.tables=[{name: a, rows: 90000000000, dim: 32, pooling: 1}]"], "Use more GPUs or fewer rows"),
+        (["--spread", "-1"], "--spread"),
+        (["--objective", "p59"], "p59"),
+        (["-o", "no_such_folder/best.yaml"], "no_such_folder"),
+    ],
+)
+def test_mistakes_end_with_two_and_a_remedy(
+    job: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["shard", str(job), *options]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
