@@ -3,8 +3,8 @@
 python experiments/nonllm_tables/run.py [--family cnn] [--data FOLDER]
 
 Every group is predicted by levels fitted to all rows outside of it (`levels.py`). Where a source is left out, all its rows are
-unseen; where a number of GPUs is left out, all rows with that number, of every source. Prints median and 90th percentile of the
-error by source, and beside them the peak-scaled rate: the share of the peak that is the median of the rows outside of the group.
+unseen; where a number of GPUs is left out, all rows with that number, of every source that has others. Prints median and 90th
+percentile of the error by group, and beside them the peak-scaled rate: the share of the peak that is the median of other rows.
 """
 
 from __future__ import annotations
@@ -39,8 +39,15 @@ def main() -> None:
     rows = family_rows(given.data, given.family)
     data = measured(rows, [path_of(row) for row in rows])
     score("source", np.array([row.source for row in rows]), data, rows)
-    several = np.array([str(row.job[2].n_devices) for row in rows])
-    score("number of GPUs", several, data, rows)
+    score("number of GPUs", counts_of_sources(rows), data, rows)
+
+
+def counts_of_sources(rows: Sequence[StepRow]) -> NDArray[np.str_]:
+    """[row] number of GPUs; empty where a source has no other number: its rows would be those of an unseen source."""
+    counts: dict[str, set[int]] = {}
+    for row in rows:
+        counts.setdefault(row.source, set()).add(row.job[2].n_devices)
+    return np.array([str(row.job[2].n_devices) if len(counts[row.source]) > 1 else "" for row in rows])
 
 
 def family_rows(folder: Path, family: str) -> list[StepRow]:
@@ -69,15 +76,16 @@ def score(by: str, group: NDArray[np.str_], data: Measured, rows: Sequence[StepR
     """A line per group, and the medians."""
     off, trivial = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     share = np.array([flops_share(row) for row in rows])
-    for name in sorted(set(group)):
+    names = sorted(set(group) - {""}, key=lambda one: (len(one), one))
+    for name in names:
         out = group == name
         off[out] = (predicted_log_s(data, fitted(data, ~out)) - data.log_s)[out]
         trivial[out] = np.log(share[out] / median_share(share, data.path, out))
     print(f"\n{by} left out")
-    for name in sorted(set(group), key=lambda one: (len(one), one)):
+    for name in names:
         _line(name, off[group == name], trivial[group == name])
-    _line("all rows", off, trivial)
-    middle = [100.0 * np.median(np.abs(np.expm1(off[group == name]))) for name in sorted(set(group))]
+    _line("all rows", off[group != ""], trivial[group != ""])
+    middle = [100.0 * np.median(np.abs(np.expm1(off[group == name]))) for name in names]
     print(f"  median over groups {np.median(middle):.1f} % (bar {BARS[by]:.0f} %)")
 
 

@@ -41,7 +41,7 @@ WRONG = {
     "hazards: [{per_gpu_h: 1}]": "cause: is missing",
     "hazards: [{cause: '', per_gpu_h: 1}]": "must be a text",
     "hazards: [{cause: x, per_gpu_hour: 1}]": "unknown field, did you mean per_gpu_h?",
-    "hazards: [{cause: x, per_job_h: 1, shape: 0}]": "must be above 0",
+    "hazards: [{cause: x, per_job_h: 1, shape: 0}]": "must be from 0.2 to 20",
     "hazards: [{cause: x, per_job_h: 1, repair: 3}]": "has no unit",
     "hazards: [{cause: x, per_job_h: 1, noticed: -3 min}]": "out of range",
     "hazards: [{cause: x, per_job_h: 1, repair: 3 GB}]": "is a unit of memory",
