@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from experiments.common import start
 from prism_jax.calibration.surrogate import seconds_under
@@ -96,7 +96,7 @@ def predicted_s(network: Network, eff: Efficiency) -> tuple[float, float]:
     def off(compute: float) -> float:
         return step_s(network, FAST, compute, eff) - network.fast_s
 
-    compute = float(brentq(off, 0.05, 20.0, xtol=1e-6))
+    compute = float(root_scalar(off, bracket=(0.05, 20.0), method="brentq", xtol=1e-6).root)
     return step_s(network, SLOW, compute, eff), compute
 
 

@@ -9,8 +9,9 @@ frames, are no rows here; classifiers of which no table states a batch have the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -35,7 +36,8 @@ _MOST = 4096  # samples of a micro-batch; larger ones are global batches
 def read(folder: Path) -> Iterator[TableRow]:
     """All rows that state a micro-batch and a rate in samples."""
     table = pd.read_csv(folder / FILE)
-    for number, line in enumerate(table.itertuples()):
+    lines: Iterable[Any] = table.itertuples()  # its fields are the columns of the table
+    for number, line in enumerate(lines):
         batches = _batches(line)
         if batches is None or line.unit in _OTHER_UNITS or line.dtype not in _PRECISIONS:
             continue
@@ -59,7 +61,7 @@ def read(folder: Path) -> Iterator[TableRow]:
         )
 
 
-def _batches(line: object) -> tuple[int, int] | None:
+def _batches(line: Any) -> tuple[int, int] | None:
     """Micro-batch of a GPU, and micro-batches per step; None where the micro-batch is not stated."""
     cell, per_gpu = line.batch_cell, line.batch_per_gpu
     if re.match(r"LanguageModeling/BERT", line.model.partition("/")[2]):
@@ -76,7 +78,7 @@ def _batches(line: object) -> tuple[int, int] | None:
     return numbers[_which(line) if len(numbers) == 2 else 0], 1
 
 
-def _unstated(line: object) -> tuple[int, int] | None:
+def _unstated(line: Any) -> tuple[int, int] | None:
     """Classifiers whose tables leave the batch out: what fits into the GPU, half of it in fp32; rates hardly depend on it."""
     largest = next((most for name, most in _LARGEST.items() if line.model.endswith(name)), None)
     if largest is None:
@@ -85,13 +87,13 @@ def _unstated(line: object) -> tuple[int, int] | None:
     return (whole if line.dtype == "fp16/amp" else whole // 2), 1
 
 
-def _which(line: object) -> int:
+def _which(line: Any) -> int:
     """Which of two numbers holds for the precision of the row."""
     is_mixed = line.dtype == "fp16/amp"
     return int(not is_mixed) if line.model.startswith(_MIXED_FIRST) else int(is_mixed)
 
 
-def _bert_batches(line: object) -> tuple[int, int] | None:
+def _bert_batches(line: Any) -> tuple[int, int] | None:
     if not isinstance(line.batch_cell, str):
         return (int(line.batch_per_gpu), 1) if line.batch_per_gpu == line.batch_per_gpu else None
     each, _, whole = line.batch_cell.partition("/")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -15,7 +16,8 @@ FILE = "dlperf_v100.csv"
 def read(folder: Path) -> Iterator[TableRow]:
     """All rows."""
     table = pd.read_csv(folder / FILE)
-    for number, line in enumerate(table.itertuples()):
+    lines: Iterable[Any] = table.itertuples()  # its fields are the columns of the table
+    for number, line in enumerate(lines):
         yield TableRow(
             id=f"dlperf-{number:04d}",
             table="dlperf",

@@ -5,8 +5,9 @@ Digits of a placement are GPUs per node. What runs on `azure` is not documented:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,7 +20,8 @@ _SYSTEMS = {"aws": "t4", "rtx": "rtx-2080-ti"}
 def read(folder: Path) -> Iterator[TableRow]:
     """All rows of known systems."""
     table = pd.read_csv(folder / FILE)
-    for number, line in enumerate(table.itertuples()):
+    lines: Iterable[Any] = table.itertuples()  # its fields are the columns of the table
+    for number, line in enumerate(lines):
         if line.system not in _SYSTEMS:
             continue
         yield TableRow(
@@ -38,7 +40,7 @@ def read(folder: Path) -> Iterator[TableRow]:
         )
 
 
-def _most_in_a_node(line: object) -> int:
+def _most_in_a_node(line: Any) -> int:
     digits = [int(digit) for digit in str(line.placement).partition(".")[0] if digit.isdigit()]
     if line.kind == "placements" and sum(digits) == line.gpus:
         return max(digits)

@@ -5,8 +5,9 @@ Three versions of PyTorch measured the same models on the same GPU: leaving out 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,7 +20,8 @@ _MS = 1e-3
 def read(folder: Path) -> Iterator[TableRow]:
     """All rows."""
     table = pd.read_csv(folder / FILE)
-    for number, line in enumerate(table.itertuples()):
+    lines: Iterable[Any] = table.itertuples()  # its fields are the columns of the table
+    for number, line in enumerate(lines):
         yield TableRow(
             id=f"timm-{number:04d}",
             table="timm",

@@ -47,7 +47,7 @@ class Loads:
         """Seconds of the step: in every part the ranks wait for the slowest."""
         rest, slowest = self.task.rest, self.seconds_s.max(axis=1)
         joint = self.exchange_s[:, None] + self.rows_s
-        with_rows = (self.rows_s > 0.0).any(axis=-1)[:, None]
+        with_rows = np.any(self.rows_s > 0.0, axis=-1, keepdims=True)
         parts = [
             rest.paced(part, slowest[:, part] + joint[:, part, None], with_rows) for part in range(slowest.shape[1])
         ]

@@ -28,7 +28,10 @@ class CnnBlock:
     plan: ParallelPlan
     channels_last: bool
 
-    knob = ""
+    @property
+    def knob(self) -> str:
+        """None of its own."""
+        return ""
 
     @property
     def _recomputes(self) -> bool:

@@ -53,9 +53,6 @@ class CnnSpec:
     channels_last: bool = True
     source: str = ""
 
-    sample_unit: ClassVar[str] = "samples"
-    kernel_classes: ClassVar[tuple[str, ...]] = COMPUTE_CLASSES
-    has_experts: ClassVar[bool] = False
     # What convolutional networks run where nothing is said: batch norm, sum and activation as kernels of their own.
     sure_software: ClassVar[dict[str, str]] = {"norm": "eager"}
 
@@ -90,6 +87,21 @@ class CnnSpec:
     def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
         """Every rank has all parameters."""
         return ((DENSE, 1),)
+
+    @property
+    def sample_unit(self) -> str:
+        """Images."""
+        return "samples"
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """The shipped ones."""
+        return COMPUTE_CLASSES
+
+    @property
+    def has_experts(self) -> bool:
+        """No."""
+        return False
 
     def block(self, kind: str, plan: ParallelPlan) -> CnnBlock:
         """One block."""

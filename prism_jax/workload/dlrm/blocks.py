@@ -113,7 +113,7 @@ def _of_nodes(parts: Parts, values: Floats, here: Flags, node_size: int, n_node:
     node = parts.device // node_size
     _, group, n = np.unique(np.stack([parts.table, node]), axis=1, return_inverse=True, return_counts=True)
     once = np.where(parts.is_summed, values / n[group], values)
-    return np.bincount(node[here], once[here], n_node)
+    return np.asarray(np.bincount(node[here], once[here], n_node), dtype=float)
 
 
 def held_by_fullest(model: DLRMSizes, plan: ParallelPlan) -> Held:

@@ -12,8 +12,16 @@ from prism_jax.workload.catalog import workload
 from prism_jax.workload.encoder_decoder.spec import EncoderDecoderSpec
 
 PLAN = ParallelPlan(micro_batch=4, global_batch=64, seq_len=512, dp=16)
-BASE = workload("t5-base")
-assert isinstance(BASE, EncoderDecoderSpec)
+
+
+def encoder_decoder(name: str) -> EncoderDecoderSpec:
+    """An encoder-decoder by name."""
+    found = workload(name)
+    assert isinstance(found, EncoderDecoderSpec)
+    return found
+
+
+BASE = encoder_decoder("t5-base")
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def linear_bound(tasks: Sequence[ShardingTask]) -> float:
 
 def _ways_used(tasks: Sequence[ShardingTask]) -> Iterator[tuple[bool, ...]]:
     """Which of the ways an assignment uses at all: whole, rows, copies."""
-    is_open = np.stack([task.allowed.any(axis=1) for task in tasks]).any(axis=0)
+    is_open = np.any([task.allowed.any(axis=1) for task in tasks], axis=0).tolist()
     for ways in product((False, True), repeat=3):
         if any(ways) and all(is_open[way] or not used for way, used in enumerate(ways)):
             yield ways

@@ -52,7 +52,7 @@ def simulated(op: str, n: int = 60, gpus=GPUS) -> pd.DataFrame:
 @pytest.fixture(scope="module", params=sorted(OPS))
 def measured(request) -> tuple[str, pd.DataFrame, KernelsData]:
     rows = simulated(request.param)
-    return request.param, rows, MODEL.prepare(rows[rows.gpu != "v100-pcie"])
+    return request.param, rows, MODEL.prepare(rows.loc[rows.gpu != "v100-pcie"])
 
 
 def draws_of(data: KernelsData, n: int = 100) -> dict[str, np.ndarray]:

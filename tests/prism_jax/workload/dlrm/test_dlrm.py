@@ -25,7 +25,15 @@ from prism_jax.workload.dlrm.blocks import held_by_fullest, kernel_of
 from prism_jax.workload.dlrm.parts import EVERYWHERE, parts_of
 from prism_jax.workload.dlrm.spec import DLRMSpec
 
-DCN, CRITEO = workload("dlrm-dcnv2"), workload("dlrm-criteo1tb")
+
+def dlrm(name: str) -> DLRMSpec:
+    """A preset by name."""
+    found = workload(name)
+    assert isinstance(found, DLRMSpec)
+    return found
+
+
+DCN, CRITEO = dlrm("dlrm-dcnv2"), dlrm("dlrm-criteo1tb")
 TABLES = tuple(EmbeddingTable(f"t{i}", 100_000 * (i + 1), 64, float(i + 1)) for i in range(4))
 SMALL = DLRMSpec("small", 4, (32, 64), TABLES, (64, 1))
 JOB = """
@@ -178,6 +186,7 @@ def test_all_ranks_step_together(job_file: Path) -> None:
 
 def test_a_job_file_says_what_the_objects_are(job_file: Path) -> None:
     job = prism_jax.load_job(job_file)
+    assert isinstance(job.model, DLRMSpec)
     assert job.model.tables[0].reuse.written == "zipf(1.05)"
     assert job.plan.tables.written == {"users": "column:2@0,3"}
     assert model_fields(job.model)["tables"][0] == {

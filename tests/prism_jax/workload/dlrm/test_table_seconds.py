@@ -10,7 +10,7 @@ import pytest
 from prism_jax.errors import SpecError
 from prism_jax.system.catalog import device
 from prism_jax.workload.dlrm import EmbeddingTable, SizeRule, TableSeconds, exchange_bytes, table_seconds
-from prism_jax.workload.dlrm.law import A100, V100, lookup_law
+from prism_jax.workload.dlrm.law import A100, V100, BandwidthCurve, lookup_law
 
 TABLES = tuple(
     EmbeddingTable(f"t{i}", rows, 128, pooling) for i, (rows, pooling) in enumerate([(10**7, 10.0), (500, 1.0)])
@@ -61,7 +61,7 @@ def test_state_of_the_optimizer_costs_time_and_memory() -> None:
 
 
 @pytest.mark.parametrize("curve", [V100, A100])
-def test_curves_rise_from_their_start_to_their_bandwidth(curve: type[A100]) -> None:
+def test_curves_rise_from_their_start_to_their_bandwidth(curve: BandwidthCurve) -> None:
     size = 2.0 ** np.arange(0.0, 36.0, 0.25)
     time_s = curve.seconds(size)
     assert time_s[0] == curve.start_s

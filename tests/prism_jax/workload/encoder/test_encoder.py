@@ -15,8 +15,16 @@ from prism_jax.workload.catalog import workload
 from prism_jax.workload.encoder.spec import EncoderSpec
 
 PLAN = ParallelPlan(micro_batch=4, global_batch=64, seq_len=512, dp=16)
-LARGE = workload("bert-large")
-assert isinstance(LARGE, EncoderSpec)
+
+
+def encoder(name: str) -> EncoderSpec:
+    """An encoder by name."""
+    found = workload(name)
+    assert isinstance(found, EncoderSpec)
+    return found
+
+
+LARGE = encoder("bert-large")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,17 @@ from prism_jax.workload.vision.dit import DitSpec
 from prism_jax.workload.vision.vit import VitSpec
 
 PLAN = ParallelPlan(micro_batch=8, global_batch=64, dp=8)
-VIT, DIT = workload("vit-b-16"), workload("dit-xl-2")
-assert isinstance(VIT, VitSpec)
-assert isinstance(DIT, DitSpec)
+
+
+def presets() -> tuple[VitSpec, DitSpec]:
+    """One of each kind."""
+    vit, dit = workload("vit-b-16"), workload("dit-xl-2")
+    assert isinstance(vit, VitSpec)
+    assert isinstance(dit, DitSpec)
+    return vit, dit
+
+
+VIT, DIT = presets()
 
 
 @pytest.mark.parametrize(
