@@ -40,6 +40,7 @@ COMMANDS = (
     ),
     Writes("scale", "scale job.yaml --gpus 8,16 --samples 64 --resume study.npz --plot scale.png", ("study.npz",)),
     Writes("compare", "compare job.yaml placed.yaml --samples 64 --plot jobs.png"),
+    Writes("shard", "shard dlrm_dcnv2_64 --whole -o sharded.yaml --plot shard.png"),
     Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
     Writes("calibrate", "calibrate runs.csv -o calibration.npz"),
     Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),

@@ -205,7 +205,8 @@ every = pytest.mark.parametrize("report", list(cases()), indirect=True)
 
 
 def test_there_is_a_case_for_every_report():
-    assert set(cases()) == set(REPORTS.names)
+    of_profiles = {"host"}  # needs a recorded profile: tests/prism_jax/app/trace/test_host.py
+    assert set(cases()) == set(REPORTS.names) - of_profiles
 
 
 @every

@@ -82,7 +82,7 @@ def test_needed_fields_are_those_that_a_file_must_have(tmp_path):
         load_job(tmp_path / "job.yaml")
     missing = {line.split()[1].rstrip(":") for line in str(error.value).splitlines() if line.endswith("is missing")}
     given = {"model", "cluster", "plan", "model.vocab", "cluster.device.n_sm"}
-    inside = ("model.moe.", "model.mla.", "model.window.", "model.adapters.", "cluster.tiers.")
+    inside = ("model.moe.", "model.mla.", "model.window.", "model.adapters.", "model.mixer.", "cluster.tiers.")
     assert missing - {"plan.seq_len"} == {name for name in needed - given if not name.startswith(inside)}
 
 
