@@ -61,6 +61,17 @@ MEMORY_ROW = {
 }  # fmt: skip
 
 
+PROFILE = [  # microseconds: a step in which one operator launches one kernel
+    {"ph": "X", "name": name, "cat": category, "ts": start, "dur": duration, "tid": 1, "args": {"correlation": link}}
+    for name, category, start, duration, link in (
+        ("ProfilerStep#1", "user_annotation", 1000, 2000, -1),
+        ("aten::mm", "cpu_op", 1050, 200, -1),
+        ("cudaLaunchKernel", "cuda_runtime", 1100, 10, 1),
+        ("gemm", "kernel", 1105, 1000, 1),
+    )
+]
+
+
 class Case(NamedTuple):
     """A command, and the call that answers the same."""
 
@@ -116,6 +127,7 @@ def cases() -> dict[str, Case]:
             ["shard", "tables.yaml", "--whole", "--spread", "0.2"],
             lambda: pj.shard_tables("tables.yaml", whole=True, spread=0.2),
         ),
+        "host": Case(["trace", "host", "rank0.json"], lambda: app.host_of_trace("rank0.json")),
         "queue": Case(["schedule", "queue.csv", "--seeds", "2"], lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
         "site-calibration": Case(["calibrate", "runs.csv"], lambda: pj.calibrate_site("runs.csv")),
         "suggestion": Case(["calibrate", "runs.csv", "--suggest", "2"], lambda: pj.suggest_runs("runs.csv", 2)),
@@ -166,6 +178,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.yaml").write_text(JOB.replace("dp: 8", "dp: 4"))
     write_table(folder / "gpus.csv", [{"gpu": 0, "slowdown": 1.1}, {"gpu": 3, "slowdown": 1.05}])
     write_table(folder / "nodes.csv", [{"node": i, "slowdown": 1 + 0.02 * i} for i in range(3)])
+    (folder / "rank0.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": PROFILE}))
     write_table(folder / "queue.csv", [{"submit_s": 9 * i, "gpus": 1 + i % 3, "duration_s": 50 - i} for i in range(20)])
     seconds = {"": 0.05, "plan.micro_batch=2": 0.045, "plan.global_batch=32": 0.09}
     write_table(
@@ -205,8 +218,7 @@ every = pytest.mark.parametrize("report", list(cases()), indirect=True)
 
 
 def test_there_is_a_case_for_every_report():
-    of_profiles = {"host"}  # needs a recorded profile: tests/prism_jax/app/trace/test_host.py
-    assert set(cases()) == set(REPORTS.names) - of_profiles
+    assert set(cases()) == set(REPORTS.names)
 
 
 @every
