@@ -2,8 +2,8 @@
 
 One lane computes, others communicate or copy. While a collective runs, compute makes progress at `1 / (1 + s)` of its own rate,
 `s` the largest slow-down among the collectives that run; while compute runs, a collective makes progress at `share` of its own,
-and slows compute by that share of `s`. A task is done when its work is done, so work is conserved: the rates are integrated from event to event, which is the fixed point
-of "durations follow from overlaps, overlaps from durations" without iterating to it.
+and slows compute by that share of `s`. A task is done when its work is done, so work is conserved: the rates are integrated from
+event to event, which is the fixed point of "durations follow from overlaps, overlaps from durations" without iterating to it.
 """
 
 from __future__ import annotations

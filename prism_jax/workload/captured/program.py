@@ -143,7 +143,7 @@ class RankProgram(ByContent):
         """Ranks along an axis of a plan: the product over the mesh dimensions that it stands for."""
         degree = 1
         for axis, size in self.axes.items():
-            degree *= size if self.role(axis) == role else 1
+            degree *= max(size, 1) if self.role(axis) == role else 1
         return degree
 
     @property
