@@ -26,7 +26,7 @@ from .communication import collective_s
 from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
 from .correction import CostCorrection
 from .efficiency import Efficiency
-from .laned import LanedSeconds, Overlapping, laned_seconds
+from .lanes import LanedSeconds, Overlapping, laned_seconds
 from .sharded import Gathered, gather_comms
 
 HIDDEN = "hidden"  # what a simulation of lanes has hidden already, and made compute pay for

@@ -14,7 +14,7 @@ from ...framework import FRAMEWORKS
 from ...job import Job
 from ...rules.check import problems
 from ...software.choices import Software
-from .captured_section import names_capture, read_captured, with_captured_plan
+from .captured.section import names_capture, read_captured, with_captured_plan
 from .cluster_section import read_cluster
 from .document import Document
 from .mistakes import validated

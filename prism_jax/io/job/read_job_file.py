@@ -8,7 +8,7 @@ from pathlib import Path
 from ..._core.input_file import read_text
 from ...errors import ConfigError, DataError, Mistake
 from ..capture.read_capture import is_capture
-from .captured_section import capture_document
+from .captured.section import capture_document
 from .document import Document
 from .examples import example_files
 from .read_toml import read_toml

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import SpecError
+from ...errors import SpecError
 
 COMPUTE = 0  # the lane that is slowed
 _DONE = 1e-15  # share of a task's work that rounding may leave

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, DataError, Mistake
-from ...workload.captured.model import CapturedModel
-from ...workload.captured.plan_fields import plan_fields
-from ..capture.layout import ENDING
-from ..capture.read_capture import read_capture
-from .document import Document, Path as FieldPath, short
-from .sections import attempt
+from ....errors import ConfigError, DataError, Mistake
+from ....workload.captured.model import CapturedModel
+from ....workload.captured.plan_fields import plan_fields
+from ...capture.layout import ENDING
+from ...capture.read_capture import read_capture
+from ..document import Document, Path as FieldPath, short
+from ..sections import attempt
 
 SOURCE = "capture"
 AT: FieldPath = ("model", SOURCE)

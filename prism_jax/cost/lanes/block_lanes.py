@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._typing import Floats
-from ..kernels import COMM_AXES, PASSES
-from ..workload.base import LanedBlock, LanedRow
-from .lanes import COMPUTE, Task, lane_times
+from ..._typing import Floats
+from ...kernels import COMM_AXES, PASSES
+from ...workload.base import LanedBlock, LanedRow
+from .lane_times import COMPUTE, Task, lane_times
 
 MOST_TASKS = 20_000  # unrolled
 _FEW = 6  # runs of a repeat that are simulated where there are more tasks
