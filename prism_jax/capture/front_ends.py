@@ -9,7 +9,11 @@ from .._core.registry import Registry
 from ..errors import DataError
 from .front_end import CaptureRequest, FrontEnd
 
-SHIPPED = ("spec",)  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
+SHIPPED = (
+    "spec",
+    "jax",
+    "hlo",
+)  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
 
 
 def _shipped() -> Iterator[FrontEnd]:

@@ -25,7 +25,8 @@ class Stated:
 
     Attributes:
         axes: dimensions of the mesh, outermost first; empty: guessed from the groups.
-        samples_per_step, tokens_per_sample: of the whole job.
+        samples_per_step: of the whole job; 0: one for every data-parallel rank.
+        tokens_per_sample: 0 where samples are no sequences.
         n_parameters: that a device computes with, before they are divided over data-parallel ranks; 0: not known.
         source: jax or hlo.
         versions: of the software.
@@ -33,7 +34,7 @@ class Stated:
     """
 
     axes: Mapping[str, int] = field(default_factory=dict)
-    samples_per_step: int = 1
+    samples_per_step: int = 0
     tokens_per_sample: int = 0
     n_parameters: float = 0.0
     source: str = "hlo"
@@ -93,26 +94,28 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
     walk, made, tally, weights = Walk(module), _Rows(), Tally(), Weights(module)
     for visit in walk.visits():
         _visit(module, visit, made, tally, weights)
-    axes = known_axes(stated.axes) if stated.axes else guessed_axes(_found(made))
+    found = (one.groups for one in made.exchanges.values())
+    axes = known_axes(stated.axes, found) if stated.axes else guessed_axes(_found(made))
     repeats, counts = _repeats(made, walk)
     rows = tuple(_settled(made, index, axes, counts[index]) for index in range(len(made.rows)))
     one = RankClass("device", module.n_devices, 0, rows, repeats, host_ops=None, n_parameters=stated.n_parameters)
-    return check_program(
-        RankProgram(
-            name=module.name,
-            world=module.n_devices,
-            axes=axes.sizes,
-            classes=(one,),
-            micro_batches=1,
-            samples_per_step=stated.samples_per_step,
-            tokens_per_sample=stated.tokens_per_sample,
-            fusion="xla",
-            source=stated.source,
-            versions=stated.versions,
-            assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
-            roles=axes.guessed,
-        )
+    program = RankProgram(
+        name=module.name,
+        world=module.n_devices,
+        axes=axes.sizes,
+        classes=(one,),
+        micro_batches=1,
+        samples_per_step=max(stated.samples_per_step, 1),
+        tokens_per_sample=stated.tokens_per_sample,
+        fusion="xla",
+        source=stated.source,
+        versions=stated.versions,
+        assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
+        roles=axes.guessed,
     )
+    if not stated.samples_per_step:
+        program = replace(program, samples_per_step=program.degree("dp"))
+    return check_program(program)
 
 
 def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
