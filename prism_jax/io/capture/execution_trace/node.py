@@ -31,7 +31,7 @@ class Tensor:
 
     Attributes:
         number, storage: of the tensor and of the memory that it is in, as the trace counts them.
-        n_elements: of the storage.
+        n_elements: of the tensor.
         item_bytes: of an element.
         device: cuda:0, cpu; empty where the trace does not say.
         shape: sizes.
