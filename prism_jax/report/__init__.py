@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .report import Report as Report
     from .types.catalogue import CatalogueReport as CatalogueReport, EntryReport as EntryReport
     from .types.check import CheckReport as CheckReport
+    from .types.execution import ExecutionTraceReport as ExecutionTraceReport
     from .types.fit import FitReport as FitReport, KeptFitReport as KeptFitReport
     from .types.horizon.queue import QueueReport as QueueReport
     from .types.horizon.run import RunReport as RunReport
@@ -36,6 +37,7 @@ _HOME = {
     "CatalogueReport": "types.catalogue",
     "CheckReport": "types.check",
     "EntryReport": "types.catalogue",
+    "ExecutionTraceReport": "types.execution",
     "FitReport": "types.fit",
     "HostReport": "types.host",
     "KeptFitReport": "types.fit",

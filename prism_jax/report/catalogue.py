@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parent / "schemas"
 MODULES = (
     "catalogue",
     "check",
+    "execution",
     "fit",
     "host",
     "placing.placement",

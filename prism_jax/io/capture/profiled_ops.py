@@ -116,7 +116,10 @@ def read_profile_ops(name: str, pieces: Iterator[bytes]) -> Profile:
             external[_whole(args.get("External id", args.get("external id")))] = len(ops) - 1
             pids[_whole(event.get("pid"))] += 1
         elif category in LAUNCHES:
-            launches[_whole(args.get("correlation"))] = (str(event.get("tid")), _time(event, "ts", f"{name}: event {items.number}"))
+            launches[_whole(args.get("correlation"))] = (
+                str(event.get("tid")),
+                _time(event, "ts", f"{name}: event {items.number}"),
+            )
         elif category in WORK:
             seconds = _time(event, "dur", f"{name}: event {items.number}") * _US
             link, other = _whole(args.get("correlation")), _whole(args.get("External id", args.get("external id")))
@@ -212,7 +215,11 @@ class _Finder:
 
 
 def _kernel(
-    one: _Work, launches: Mapping[int, tuple[str, float]], found: _Finder, external: Mapping[int, int], place: Mapping[int, int]
+    one: _Work,
+    launches: Mapping[int, tuple[str, float]],
+    found: _Finder,
+    external: Mapping[int, int],
+    place: Mapping[int, int],
 ) -> Kernel:
     launch = launches.get(one.link)
     op = NONE if launch is None else found.at(*launch)

@@ -23,7 +23,12 @@ _PLACES = 4096  # of one run of names that are looked at
 def aligned(trace: ExecutionTrace, profile: Profile) -> list[int]:
     """[op] number of the node that an operator of the profile is; -1 where there is none."""
     by_number = _by_number(trace, profile)
-    return by_number if by_number is not None else _by_name(trace, profile)
+    by_name = _by_name(trace, profile)
+    if by_number is None:
+        return by_name
+    return [
+        named if one == NONE else one for one, named in zip(by_number, by_name, strict=True)
+    ]  # other steps have names only
 
 
 def _by_number(trace: ExecutionTrace, profile: Profile) -> list[int] | None:
@@ -62,7 +67,9 @@ def _by_name(trace: ExecutionTrace, profile: Profile) -> list[int]:
 
 def _nearest(names: Counter[str], counts: Mapping[int, Counter[str]]) -> int:
     """The thread of the trace that shares most operators with one of the profile."""
-    return max(counts, key=lambda thread: (counts[thread] & names).total() / max(counts[thread].total(), 1), default=NONE)
+    return max(
+        counts, key=lambda thread: (counts[thread] & names).total() / max(counts[thread].total(), 1), default=NONE
+    )
 
 
 def _ring(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:

@@ -1,8 +1,8 @@
 """Collectives of an execution trace: what `record_param_comms` says, in all of its versions, and the process groups.
 
 Its inputs are, in this order: tensors, the sequence number, the group (a pointer until 1.0.1; name and description since), the
-rank of the root or peer, the name of the collective, how inputs and outputs are split, and since 1.0.3 the first rank of the group,
-the distance between its ranks and their number. Since 1.1.1 the attributes say the same in words.
+rank of the root or peer, the name of the collective, how inputs and outputs are split, and since 1.0.3 the first rank of the
+group, the distance between its ranks and their number. Since 1.1.1 the attributes say the same in words.
 """
 
 from __future__ import annotations
@@ -25,8 +25,25 @@ MAX_GROUPS = 100_000
 MAX_RANKS = 10_000_000
 _SILENT = ("wait", "init", "startcoalesced", "endcoalesced", "pointtopoint", "")
 # What a network has no law for -> what it costs about as much as.
-STANDS_FOR = {"gather": "all_gather", "scatter": "broadcast", "reduce": "all_reduce", "barrier": "all_reduce", "send_recv": "send"}
-_ITEM_BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "bool": 1}
+STANDS_FOR = {
+    "gather": "all_gather",
+    "scatter": "broadcast",
+    "reduce": "all_reduce",
+    "barrier": "all_reduce",
+    "send_recv": "send",
+}
+_ITEM_BYTES = {
+    "fp64": 8,
+    "fp32": 4,
+    "bf16": 2,
+    "fp16": 2,
+    "fp8": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "bool": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,9 @@ def _listed(value: Value, place: str) -> Iterator[ProcessGroup]:
         if type(size) is not int or not 0 <= size <= MAX_RANKS:
             raise DataError(f"{place} group_size: {short(size)} is not a number of ranks")
         stride = members[1] - members[0] if len(members) > 1 else 1
-        yield ProcessGroup(str(row.get("pg_name"))[:100], str(row.get("pg_desc") or "")[:100], len(members) or size, max(stride, 1))
+        yield ProcessGroup(
+            str(row.get("pg_name"))[:100], str(row.get("pg_desc") or "")[:100], len(members) or size, max(stride, 1)
+        )
 
 
 def collective(trace: ExecutionTrace, node: Node, groups: Mapping[str, ProcessGroup] | None) -> Collective | None:
@@ -109,7 +128,9 @@ def collective(trace: ExecutionTrace, node: Node, groups: Mapping[str, ProcessGr
         DataError: its group is not in the list of groups, or a number is none; names the node.
     """
     place = f"{trace.name}: node {node.id} ({node.name})"
-    at = next((at for at, value in enumerate(node.inputs) if isinstance(value, str) and not value.startswith("<")), None)
+    at = next(
+        (at for at, value in enumerate(node.inputs) if isinstance(value, str) and not value.startswith("<")), None
+    )
     said = node.attrs.get("collective_name")
     name = said if isinstance(said, str) else "" if at is None else str(node.inputs[at])
     sequence = _sequence(node)
@@ -123,7 +144,12 @@ def collective(trace: ExecutionTrace, node: Node, groups: Mapping[str, ProcessGr
     n_bytes = _bytes(kind, node, given, made, group.ranks)
     first = next(iter([*given, *made]), None)
     return Collective(
-        STANDS_FOR.get(kind, kind), sequence, group, n_bytes, "fp32" if first is None else dtype_of(first), kind * (kind in STANDS_FOR)
+        STANDS_FOR.get(kind, kind),
+        sequence,
+        group,
+        n_bytes,
+        "fp32" if first is None else dtype_of(first),
+        kind * (kind in STANDS_FOR),
     )
 
 
@@ -155,7 +181,10 @@ def _amount(node: Node, name: str, found: list[Tensor]) -> float:
 def _group(node: Node, at: int | None, groups: Mapping[str, ProcessGroup] | None, place: str) -> ProcessGroup:
     """The group of a call: by name in the list; else what the call itself says of it."""
     before = node.inputs[:at] if at is not None else ()
-    named = next((v for v in reversed(before) if isinstance(v, tuple) and len(v) == 2 and all(isinstance(o, str) for o in v)), None)
+    named = next(
+        (v for v in reversed(before) if isinstance(v, tuple) and len(v) == 2 and all(isinstance(o, str) for o in v)),
+        None,
+    )
     own = named if isinstance(named, tuple) else (node.attrs.get("pg_name"), node.attrs.get("pg_desc"))
     name, description = (str(one) if isinstance(one, str) else "" for one in own)
     numbers = [v for v in node.inputs[at + 1 :] if type(v) is int] if at is not None else []
@@ -179,5 +208,3 @@ def _group(node: Node, at: int | None, groups: Mapping[str, ProcessGroup] | None
 
 def _refuse(place: str, reason: str) -> NoReturn:
     raise DataError(f"{place}: {reason}")
-
-

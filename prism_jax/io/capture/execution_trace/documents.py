@@ -122,7 +122,23 @@ class _Pieces:
             n += len(piece)
             self._n_bytes += len(piece)
             if self._n_bytes > MAX_ARCHIVE:
-                raise DataError(f"{self.file}: an archive of more than {MAX_ARCHIVE >> 30} GiB. Unpack it into a folder.")
+                raise DataError(
+                    f"{self.file}: an archive of more than {MAX_ARCHIVE >> 30} GiB. Unpack it into a folder."
+                )
         whole = b"".join(parts)
         taken, self._left = whole[:size], whole[size:]
         return taken
+
+
+def holds_execution_traces(path: str | Path) -> bool:
+    """Whether the first JSON file with a trace in it is an execution trace; files of no known kind are none.
+
+    A folder in which PyTorch's profiler has named its files (`.pt.trace.json`) holds profiles.
+    """
+    path = Path(path)
+    try:
+        if not path.exists() or (path.is_dir() and any(".pt.trace.json" in file.name for file in _files(path))):
+            return False
+        return next((one.is_trace for one in documents(path) if one.is_trace or one.is_profile), False)
+    except (DataError, OSError, ValueError):
+        return False

@@ -44,7 +44,7 @@ class MeasuredNodes:
 
     @property
     def matched(self) -> float:
-        """Share that is matched of the kernel seconds that were started while the profile was recorded; 1 where there are none."""
+        """Share that is matched of the kernel seconds that were started while the profile was recorded; 1 of none."""
         started_s = self.kernel_s - self.earlier_s
         return min(self.matched_s / started_s, 1.0) if started_s > 0.0 else 1.0
 

@@ -55,7 +55,7 @@ class Tensor:
         return n * self.item_bytes
 
 
-Value: TypeAlias = "Tensor | int | float | bool | str | None | tuple[Value, ...]"
+Value: TypeAlias = "Tensor | int | float | bool | str | tuple[Value, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,9 @@ def node_of(raw: object, place: str) -> Node:
         _values(raw, "output", place),
         str(attrs.get("op_schema") or "")[:MOST_NAME],
         str(attrs.get("kernel_backend") or "")[:MOST_NAME],
-        {key: attrs[key] for key in attrs if not isinstance(attrs[key], (list, dict))} if name == _COLLECTIVE else _NO_ATTRS,
+        {key: attrs[key] for key in attrs if not isinstance(attrs[key], (list, dict))}
+        if name == _COLLECTIVE
+        else _NO_ATTRS,
     )
 
 

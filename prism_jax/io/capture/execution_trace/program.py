@@ -80,14 +80,18 @@ def read_traces(path: str | Path, profiles: Sequence[str | Path] = ()) -> Traced
     pairs, unused = _paired(traces, kineto)
     world = max([len(traces), *(one.world for one in kineto)])
     ranks = tuple(TracedRank(one, rank_rows(one, pairs.get(at), world), pairs.get(at)) for at, one in enumerate(traces))
-    largest = max((1 + (group.ranks - 1) * group.stride for one in ranks for group in one.rows.groups.values()), default=1)
+    largest = max(
+        (1 + (group.ranks - 1) * group.stride for one in ranks for group in one.rows.groups.values()), default=1
+    )
     name = Path(path).name
     for ending in (".gz", ".tar", ".tgz", ".json"):
         name = name.removesuffix(ending)
     return TracedJob(name or "traces", ranks, max(world, largest), unused)
 
 
-def _paired(traces: Sequence[ExecutionTrace], profiles: Sequence[Profile]) -> tuple[dict[int, MeasuredNodes], tuple[str, ...]]:
+def _paired(
+    traces: Sequence[ExecutionTrace], profiles: Sequence[Profile]
+) -> tuple[dict[int, MeasuredNodes], tuple[str, ...]]:
     """Index of a trace -> what its profile says: the one of the same process, else the only one, if its operators agree."""
     found: dict[int, MeasuredNodes] = {}
     unused: list[str] = []
@@ -100,7 +104,9 @@ def _paired(traces: Sequence[ExecutionTrace], profiles: Sequence[Profile]) -> tu
             continue
         made = measure(traces[at], profile)
         if made.matched < MATCHED:
-            unused.append(f"{profile.name}: of another program: {made.matched:.0%} of its kernel seconds match {traces[at].name}")
+            unused.append(
+                f"{profile.name}: of another program: {made.matched:.0%} of its kernel seconds match {traces[at].name}"
+            )
         else:
             found[at] = made
     return found, tuple(unused)
@@ -117,7 +123,14 @@ def _program(job: TracedJob) -> RankProgram:
         left, n_left = left - n_ranks, n_left - len(members)
         first = members[0]
         classes.append(
-            RankClass(f"kind {number}", n_ranks, 0, _averaged(members), n_parameters=first.n_parameters, host_ops=first.host_ops)
+            RankClass(
+                f"kind {number}",
+                n_ranks,
+                0,
+                _averaged(members),
+                n_parameters=first.n_parameters,
+                host_ops=first.host_ops,
+            )
         )
     first = job.ranks[0].rows
     notes += [_NOT_TIMED, *(note for one in job.ranks for note in one.rows.notes), *job.unused]
@@ -167,5 +180,3 @@ def _averaged(members: Sequence[RankRows]) -> tuple[CapturedRow, ...]:
         is_op = isinstance(rows[0], CapturedOp) and known
         found.append(replace(rows[0], seconds=sum(known) / len(known)) if is_op else rows[0])
     return tuple(found)
-
-

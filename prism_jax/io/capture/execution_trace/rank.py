@@ -63,7 +63,9 @@ def rank_rows(trace: ExecutionTrace, measured: MeasuredNodes | None = None, worl
         if placed.node.rf_id in step:
             draft.add(placed)
     if not draft.rows:
-        raise DataError(f"{trace.name}: no node is work of a device. Record a training step with ExecutionTraceObserver.")
+        raise DataError(
+            f"{trace.name}: no node is work of a device. Record a training step with ExecutionTraceObserver."
+        )
     inside = [node for node in trace.nodes if node.rf_id in step]
     samples, tokens = _batch(inside)
     seconds = [row.seconds for row in draft.rows if isinstance(row, CapturedOp) and row.seconds is not None]
@@ -71,7 +73,9 @@ def rank_rows(trace: ExecutionTrace, measured: MeasuredNodes | None = None, worl
         tuple(draft.finished()),
         draft.groups,
         n_step,
-        sum(one.n_bytes / max(one.item_bytes, 1) for node in inside if node.name == _GRADIENT for one in node.tensors_in),
+        sum(
+            one.n_bytes / max(one.item_bytes, 1) for node in inside if node.name == _GRADIENT for one in node.tensors_in
+        ),
         _host_ops(trace, inside),
         samples,
         tokens,
@@ -162,7 +166,10 @@ class _Draft:
         if plain == "world" and group.ranks < self.world:
             plain = "group"
         axis, number = plain, 0
-        while axis in self.groups and (self.groups[axis].ranks, self.groups[axis].stride) != (group.ranks, group.stride):
+        while axis in self.groups and (self.groups[axis].ranks, self.groups[axis].stride) != (
+            group.ranks,
+            group.stride,
+        ):
             number += 1
             axis = f"{plain}{number}"
         self.groups.setdefault(axis, group)

@@ -126,7 +126,9 @@ def _check_tree(name: str, nodes: list[Node]) -> None:
         while here not in run_of:
             run_of[here] = at
             above = parent[here]
-            if above == here or (above in (0, 1) and above not in parent):  # a root, or below a process that is not listed
+            if above == here or (
+                above in (0, 1) and above not in parent
+            ):  # a root, or below a process that is not listed
                 break
             if above not in parent:
                 raise DataError(f"{name}: node {at}: {above} is called its caller, but no node has that number")

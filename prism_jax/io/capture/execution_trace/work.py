@@ -91,7 +91,9 @@ def _sizes(image: Sizes, filters: Sizes, out: Sizes, *, transposed: bool) -> tup
 
 def _is_transposed(node: Node) -> bool:
     flags = [one for one in node.inputs if isinstance(one, bool)]
-    return "transpose" in own_name(node.name) or (own_name(node.name) in ("convolution", "_convolution") and flags[:1] == [True])
+    return "transpose" in own_name(node.name) or (
+        own_name(node.name) in ("convolution", "_convolution") and flags[:1] == [True]
+    )
 
 
 def _convolution(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Work, ...]:
@@ -114,7 +116,10 @@ def _convolution_back(node: Node, given: list[Tensor], made: list[Tensor]) -> tu
     if sizes is None:
         return ()
     groups, m, n, k = sizes
-    mask = next((one for one in reversed(node.inputs) if isinstance(one, tuple) and one and isinstance(one[0], bool)), (True, True))
+    mask = next(
+        (one for one in reversed(node.inputs) if isinstance(one, tuple) and one and isinstance(one[0], bool)),
+        (True, True),
+    )
     flops, dtype, found = 2.0 * groups * m * n * k, dtype_of(image), []
     own = own_name(node.name)
     if mask[0] and not own.endswith("_weight"):
@@ -130,10 +135,18 @@ def _attention(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Wor
     own = own_name(node.name)
     is_back = own in ATTENTION_BACK
     queries, keys, values = (given[1:4] if is_back else given[:3]) if len(given) >= 3 + is_back else (None,) * 3
-    if queries is None or keys is None or values is None or not all(len(one.shape) == 4 for one in (queries, keys, values)):
+    if (
+        queries is None
+        or keys is None
+        or values is None
+        or not all(len(one.shape) == 4 for one in (queries, keys, values))
+    ):
         return ()
     by_heads = own.startswith("_scaled_dot_product")  # else [batch, position, head, size]
-    q, kv, v = (one.shape if by_heads else (one.shape[0], one.shape[2], one.shape[1], one.shape[3]) for one in (queries, keys, values))
+    q, kv, v = (
+        one.shape if by_heads else (one.shape[0], one.shape[2], one.shape[1], one.shape[3])
+        for one in (queries, keys, values)
+    )
     causal = _flag(node, "is_causal") or _flag(node, "causal")
     shape = (q[0] * q[1], q[2], kv[2], q[3], v[3])
     flops = 2.0 * shape[0] * shape[1] * shape[2] * (shape[3] + shape[4])
@@ -146,7 +159,10 @@ def _attention(node: Node, given: list[Tensor], made: list[Tensor]) -> tuple[Wor
 def _flag(node: Node, name: str) -> bool:
     """The value of a truth argument, found by its place in the schema."""
     arguments = node.schema.partition("(")[2].partition(") ->")[0].replace("*, ", "").split(", ")
-    at = next((at for at, one in enumerate(arguments) if one.startswith("bool") and one.split("=")[0].endswith(f" {name}")), None)
+    at = next(
+        (at for at, one in enumerate(arguments) if one.startswith("bool") and one.split("=")[0].endswith(f" {name}")),
+        None,
+    )
     return at is not None and at < len(node.inputs) and node.inputs[at] is True
 
 
