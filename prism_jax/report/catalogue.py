@@ -14,6 +14,7 @@ from .schema import json_schema
 
 FOLDER = Path(__file__).resolve().parent / "schemas"
 MODULES = (
+    "capture",
     "catalogue",
     "check",
     "execution",
