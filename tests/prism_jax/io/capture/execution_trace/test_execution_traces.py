@@ -12,7 +12,7 @@ import pytest
 from prism_jax.io.capture import read_capture, write_capture
 from prism_jax.io.capture.execution_trace.program import TracedJob, read_traces
 from prism_jax.workload.captured.rows import CapturedComm, CapturedOp
-from tests.support.execution_traces import (
+from tests.support.files.execution_traces import (
     GEMM_FLOPS,
     GRADIENT_BYTES,
     KERNEL_US,
@@ -56,8 +56,11 @@ def test_the_innermost_operator_with_work_counts(tmp_path: Path) -> None:
 
 def test_products_have_their_closed_form(tmp_path: Path) -> None:
     forward, backward, comm, _ = _read(tmp_path, trace_text()).program.classes[0].rows
-    assert isinstance(forward, CapturedOp) and isinstance(backward, CapturedOp) and isinstance(comm, CapturedComm)
-    assert forward.shape == (1, 4, 16, 8) and backward.shape == (1, 8, 16, 4)
+    assert isinstance(forward, CapturedOp)
+    assert isinstance(backward, CapturedOp)
+    assert isinstance(comm, CapturedComm)
+    assert forward.shape == (1, 4, 16, 8)
+    assert backward.shape == (1, 8, 16, 4)
     assert forward.flops == backward.flops == GEMM_FLOPS
     assert (comm.collective, comm.ranks, comm.n_bytes) == ("all_reduce", 2, GRADIENT_BYTES)
 
@@ -79,7 +82,8 @@ def test_kernels_are_given_to_the_operators_that_started_them(
 ) -> None:
     job = _read(tmp_path, trace_text(), profile_text(numbered=numbered and not extra, extra=extra))
     measured = job.ranks[0].measured
-    assert measured is not None and measured.same_process
+    assert measured is not None
+    assert measured.same_process
     assert measured.matched == 1.0
     assert measured.kernel_s == pytest.approx(3e-6 * sum(KERNEL_US.values()), rel=1e-12)
     assert measured.communication_s == pytest.approx(3e-6 * KERNEL_US["nccl:all_reduce"], rel=1e-12)
