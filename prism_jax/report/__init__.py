@@ -9,9 +9,9 @@ from .._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .report import Report as Report
+    from .types.captured.execution import ExecutionTraceReport as ExecutionTraceReport
     from .types.catalogue import CatalogueReport as CatalogueReport, EntryReport as EntryReport
     from .types.check import CheckReport as CheckReport
-    from .types.execution import ExecutionTraceReport as ExecutionTraceReport
     from .types.fit import FitReport as FitReport, KeptFitReport as KeptFitReport
     from .types.horizon.queue import QueueReport as QueueReport
     from .types.horizon.run import RunReport as RunReport
@@ -37,7 +37,7 @@ _HOME = {
     "CatalogueReport": "types.catalogue",
     "CheckReport": "types.check",
     "EntryReport": "types.catalogue",
-    "ExecutionTraceReport": "types.execution",
+    "ExecutionTraceReport": "types.captured.execution",
     "FitReport": "types.fit",
     "HostReport": "types.host",
     "KeptFitReport": "types.fit",

@@ -17,7 +17,7 @@ MODULES = (
     "capture",
     "catalogue",
     "check",
-    "execution",
+    "captured.execution",
     "fit",
     "host",
     "placing.placement",

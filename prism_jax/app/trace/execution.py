@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
-from ...io.capture.execution_trace.measured import MeasuredNodes
-from ...io.capture.execution_trace.program import TracedJob, TracedRank, read_traces
-from ...report.types.execution import CollectiveFacts, ExecutionTraceReport, MatchedKernels, OpKindFacts
+from ...io.execution.measured import MeasuredNodes
+from ...io.execution.program import TracedJob, TracedRank, read_traces
+from ...report.types.captured.execution import CollectiveFacts, ExecutionTraceReport, MatchedKernels, OpKindFacts
 from ...workload.captured.rows import CapturedComm, CapturedOp
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import DataError
-from ...io.capture.execution_trace.documents import holds_execution_traces
+from ...io.execution.documents import holds_execution_traces
 from ...io.write import run_record
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
-from ...report.types.execution import ExecutionTraceReport
+from ...report.types.captured.execution import ExecutionTraceReport
 from ...report.types.record import RunRecord
 from ...report.types.trace import ReplayFacts, TraceInfoReport, TraceReplayReport
 from .facts import trace_facts

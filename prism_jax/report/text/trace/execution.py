@@ -6,7 +6,7 @@ from math import isnan
 
 from .... import units
 from ...table import Table
-from ...types.execution import ExecutionTraceReport, MatchedKernels
+from ...types.captured.execution import ExecutionTraceReport, MatchedKernels
 
 
 def lines(report: ExecutionTraceReport) -> list[str]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ....errors import DataError
-from ....workload.captured.check import check_program
-from ....workload.captured.program import USUAL_ROLES, RankClass, RankProgram
-from ....workload.captured.rows import CapturedOp, CapturedRow
-from ..profiled_ops import Profile, read_profile_ops
+from ...errors import DataError
+from ...workload.captured.check import check_program
+from ...workload.captured.program import USUAL_ROLES, RankClass, RankProgram
+from ...workload.captured.rows import CapturedOp, CapturedRow
 from .documents import documents
 from .measured import MeasuredNodes, measure
+from .profiled_ops import Profile, read_profile_ops
 from .rank import RankRows, rank_rows
 from .trace import REMEDY, ExecutionTrace, read_execution_trace
 

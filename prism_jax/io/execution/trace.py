@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ....errors import DataError
-from ...job.document import short
-from ...json_items import JsonItems
+from ...errors import DataError
+from ..job.document import short
+from ..json_items import JsonItems
 from .documents import JsonDocument
 from .node import Node, node_of
 

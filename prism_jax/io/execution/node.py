@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ....errors import DataError
-from ...job.document import short
+from ...errors import DataError
+from ..job.document import short
 
 MOST_SIZE = 2**48  # of a dimension or a number of elements
 MOST_NUMBER = 2**64

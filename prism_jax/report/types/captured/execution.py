@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..report import Report
+from ...report import Report
 
 
 @dataclass(frozen=True)

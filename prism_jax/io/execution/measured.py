@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from ..profiled_ops import NONE, Profile
 from .align import aligned
+from .profiled_ops import NONE, Profile
 from .trace import ExecutionTrace
 
 SHOWN = 5

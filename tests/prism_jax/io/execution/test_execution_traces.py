@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax.io.capture import read_capture, write_capture
-from prism_jax.io.capture.execution_trace.program import TracedJob, read_traces
+from prism_jax.io.execution.program import TracedJob, read_traces
 from prism_jax.workload.captured.rows import CapturedComm, CapturedOp
 from tests.support.files.execution_traces import (
     GEMM_FLOPS,

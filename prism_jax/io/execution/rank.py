@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ....errors import DataError, SpecError
-from ....workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
+from ...errors import DataError, SpecError
+from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .collectives import WAIT, Collective, ProcessGroup, collective, groups_of
 from .measured import MeasuredNodes
 from .names import ATTENTION, ATTENTION_BACK, HOST, kind_of, own_name

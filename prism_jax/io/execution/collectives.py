@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from ....errors import DataError
-from ...job.document import short
-from ...traces.kineto.names import communication_kind
+from ...errors import DataError
+from ..job.document import short
+from ..traces.kineto.names import communication_kind
 from .node import Node, Tensor, Value
 from .trace import ExecutionTrace
 from .work import dtype_of

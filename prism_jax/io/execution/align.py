@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from ..profiled_ops import NONE, Profile
 from .node import Node
+from .profiled_ops import NONE, Profile
 from .trace import ExecutionTrace
 
 RUN = 4  # names in a row that must agree again

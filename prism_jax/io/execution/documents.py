@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
-from ....errors import DataError
-from ...traces.streams import CHUNK_BYTES, chunks, head
+from ...errors import DataError
+from ..traces.streams import CHUNK_BYTES, chunks, head
 
 ENDINGS = (".json", ".json.gz", ".tar.gz", ".tgz", ".tar")
 MAX_FILES = 10_000
