@@ -1,8 +1,8 @@
 """Which collectives run beside computation on a GPU: a policy, for a CPU shows none of it.
 
 FSDP gathers the parameters of the next unit while this one computes: its all-gather moves to where the unit before has its
-parameters. In the backward pass torch asks for it that early by itself. Gradients are reduced beside the backward pass (FSDP, DDP)
-and awaited at its end. Other collectives are awaited by the first row that reads their result.
+parameters. In the backward pass torch asks for it that early by itself. Gradients are reduced beside the backward pass
+(FSDP, DDP) and awaited at its end. Other collectives are awaited by the first row that reads their result.
 """
 
 from __future__ import annotations
