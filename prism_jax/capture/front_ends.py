@@ -13,6 +13,7 @@ SHIPPED = (
     "spec",
     "jax",
     "hlo",
+    "torch",
 )  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
 
 

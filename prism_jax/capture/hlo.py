@@ -10,6 +10,7 @@ from ..workload.captured import RankProgram
 from .front_end import CaptureRequest, FrontEnd
 from .overrides import overridden
 
+_NO_SAMPLES = "The text does not say how many samples a step has: one per data-parallel rank was taken."
 _OPTIONS = {"module": "part of the name of the module in a folder of dumps"}
 
 

@@ -17,6 +17,7 @@ MODULES = (
     "capture",
     "catalogue",
     "check",
+    "captured.execution",
     "fit",
     "host",
     "placing.placement",
