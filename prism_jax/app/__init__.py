@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         run_calibration as run_calibration,
         suggest_runs as suggest_runs,
     )
+    from .captured.capture import capture_program as capture_program, run_capture as run_capture
     from .catalogue import (
         CATALOGUES as CATALOGUES,
         job_section as job_section,
@@ -80,6 +81,8 @@ _HOME = {
     "JobLog": "calibrate",
     "StepsValidationRun": "validate",
     "calibrate_site": "calibrate",
+    "capture_program": "captured.capture",
+    "run_capture": "captured.capture",
     "check_job": "check",
     "check_method": "search",
     "choose_cloud": "cloud.run",

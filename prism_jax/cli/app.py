@@ -29,6 +29,11 @@ SHIPPED = (
     ("scale", "studies.scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),
     ("compare", "studies.compare:compare", "Compare jobs, and tell how probable it is that one beats another."),
     ("plan", "studies.plan:plan", "Plan capacity: what fleets make of a job in tokens, days and money."),
+    (
+        "capture",
+        "capture:capture",
+        "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
+    ),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     ("shard", "shard:shard", "Choose which embedding table goes where so that the step is shortest."),
     (

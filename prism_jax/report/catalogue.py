@@ -14,8 +14,10 @@ from .schema import json_schema
 
 FOLDER = Path(__file__).resolve().parent / "schemas"
 MODULES = (
+    "capture",
     "catalogue",
     "check",
+    "captured.execution",
     "fit",
     "host",
     "placing.placement",
