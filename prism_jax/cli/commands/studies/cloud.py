@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ... import app
-from ...errors import DataError, PrismError
-from ...units import parse
-from ..options import Fits, JobFile, Json, Overrides, Plot, Seed
-from ..pictures import check_picture
-from ..progress import working
-from ..result import emit
-from .job import Interval, ReliabilitySource, Steps, Tokens, count_of
+from .... import app
+from ....errors import DataError, PrismError
+from ....units import parse
+from ...options import Fits, JobFile, Json, Overrides, Plot, Seed
+from ...pictures import check_picture
+from ...progress import working
+from ...result import emit
+from ..job import Interval, ReliabilitySource, Steps, Tokens, count_of
 
 AUTO = "auto"
 
