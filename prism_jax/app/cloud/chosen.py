@@ -136,7 +136,9 @@ def _reference(
     if not plain:
         return None
     choice = search(plain, Worlds(wish, level_draws(job, asked.seed)), wish)
-    return None if choice.best is None else fresh.outcome(choice.best.candidate)
+    if choice.best is None or choice.best.candidate is best.candidate:
+        return None
+    return fresh.outcome(choice.best.candidate)
 
 
 def _notes(job: Job, asked: Asked, law: Availability, policies: Sequence[Policy]) -> tuple[str, ...]:
