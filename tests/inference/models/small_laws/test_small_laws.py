@@ -122,6 +122,7 @@ def test_a_server_that_saturates_is_found() -> None:
     assert float(np.median(law.steps_per_s(16))) == pytest.approx(40.0, rel=0.05)
 
 
+@pytest.mark.slow
 def test_clusters_that_were_left_out_beat_proportion_where_servers_saturate() -> None:
     frame = tables.servers(np.random.default_rng(7))
     fit = fitted("servers", frame[frame["workers"] <= 6])
