@@ -10,6 +10,7 @@ from ..errors import DataError
 from .front_end import CaptureRequest, FrontEnd
 
 SHIPPED = (
+    "execution_traces",
     "spec",
     "torch",
 )  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
