@@ -12,6 +12,8 @@ from .front_end import CaptureRequest, FrontEnd
 SHIPPED = (
     "execution_traces",
     "spec",
+    "jax",
+    "hlo",
     "torch",
 )  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
 
