@@ -67,7 +67,8 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
     fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
     best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)
     reference = None if best is None else _reference(candidates, running, fresh, wish, job, asked)
-    gain = None if best is None or reference is None else gain_of(best, reference, asked.seed)
+    same = best is None or reference is None or reference is best
+    gain = None if same else gain_of(best, reference, asked.seed)
     found = Chosen(wish, field, choice, best, reference)
     notes = _notes(job, asked, law, setting.policies)
     return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
@@ -136,9 +137,7 @@ def _reference(
     if not plain:
         return None
     choice = search(plain, Worlds(wish, level_draws(job, asked.seed)), wish)
-    if choice.best is None or choice.best.candidate is best.candidate:
-        return None
-    return fresh.outcome(choice.best.candidate)
+    return None if choice.best is None else fresh.outcome(choice.best.candidate)
 
 
 def _notes(job: Job, asked: Asked, law: Availability, policies: Sequence[Policy]) -> tuple[str, ...]:

@@ -41,12 +41,14 @@ def test_names_of_gpus(gpu, device):
 
 def test_tiers_of_instances():
     cluster = cluster_of(P4D, 4)
-    assert cluster.n_devices == 32 and cluster.node_size == 8
+    assert cluster.n_devices == 32
+    assert cluster.node_size == 8
     assert [tier.n_devices for tier in cluster.tiers] == [8, 32]
     assert cluster.tiers[1].bytes_per_s == pytest.approx(50e9 / 8)
     assert cluster.tiers[1].latency_s == FAST_LATENCY_S
     assert cluster_of(Shape("v100-16gb", 1, 1.25e9), 2).tiers[0].latency_s == SLOW_LATENCY_S
-    assert joins_stages(P4D) and not joins_stages(Shape("v100-16gb", 1, 1.25e9))
+    assert joins_stages(P4D)
+    assert not joins_stages(Shape("v100-16gb", 1, 1.25e9))
 
 
 def test_one_instance_needs_no_network_but_two_do():
@@ -87,7 +89,8 @@ def test_a_single_instance_is_planned_once(job):
 )
 def test_splits_add_up_and_are_near_the_rates(batch, rates, units):
     parts = split(batch, rates, units)
-    assert parts is not None and sum(parts) == batch
+    assert parts is not None
+    assert sum(parts) == batch
     assert all(part % unit == 0 and part > 0 for part, unit in zip(parts, units, strict=True))
     slowest = max(part / rate for part, rate in zip(parts, rates, strict=True))
     assert slowest <= (batch + sum(units)) / sum(rates) * 1.5

@@ -27,8 +27,10 @@ def changed(**fields):
 
 def test_a_row(tmp_path):
     (offer,) = read(tmp_path, ROW)
-    assert offer.device == "a100-40gb" and offer.gpus == 8
-    assert offer.network_bytes_per_s == 50e9 and offer.ram_bytes == 1152e9
+    assert offer.device == "a100-40gb"
+    assert offer.gpus == 8
+    assert offer.network_bytes_per_s == 50e9
+    assert offer.ram_bytes == 1152e9
     assert offer.day == date(2025, 4, 1)
     assert (offer.on_demand_usd_per_h, offer.spot_usd_per_h) == (32.77, 9.5)
     assert offer.where == "use1-az1"
@@ -36,7 +38,8 @@ def test_a_row(tmp_path):
 
 def test_blank_prices_are_no_offer(tmp_path):
     (offer,) = read(tmp_path, changed(usd_h="", spot_usd_h=""))
-    assert offer.on_demand_usd_per_h is None and offer.spot_usd_per_h is None
+    assert offer.on_demand_usd_per_h is None
+    assert offer.spot_usd_per_h is None
 
 
 def test_later_files_replace_rows_of_earlier_ones(tmp_path):
