@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...workload.captured.program import RankClass
+from ...workload.captured.program import USUAL_ROLES, RankClass
 from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .overlap import gathered_ahead, waiting
 from .phases import phases
@@ -21,6 +21,7 @@ _FILLS = ("aten::zeros_like", "aten::zeros", "aten::fill_", "aten::zero_", "aten
 
 def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_ranks: int, *, fold: bool) -> RankClass:
     """The class of ranks that runs what was recorded."""
+    has_experts = any(USUAL_ROLES.get(axis.lower()) == "ep" and size > 1 for axis, size in recorder.axes.items())
     rows = rows_of(recorder.events, facts)
     last = max((at for at, row in enumerate(rows) if row.phase != "opt"), default=-1) + 1
     kept = folded(rows[:last]) if fold else None
@@ -32,6 +33,7 @@ def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_r
         rows=(*steps, *_optimizer(rows[last:])),
         repeats=repeats,
         n_parameters=float(n_parameters(model)),
+        n_expert_parameters=float(n_parameters(model, "expert") if has_experts else 0),
         sends_bytes=facts.sends_bytes,
         saved_bytes=facts.saved_bytes,
         host_ops=float(recorder.n_host_ops["F"] + recorder.n_host_ops["B"]),
@@ -79,9 +81,9 @@ def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:
     return [found[row] if isinstance(row, tuple) else row for row in made]
 
 
-def n_parameters(model: Any) -> int:
-    """Parameters that the rank computes with: tensor-parallel parts, whole of what FSDP shards."""
-    return sum(_own(one) for one in model.parameters())
+def n_parameters(model: Any, word: str = "") -> int:
+    """Parameters, with a word in their name, that the rank computes with: tensor-parallel parts, whole of what FSDP shards."""
+    return sum(_own(one) for name, one in model.named_parameters() if word in name)
 
 
 def _own(parameter: Any) -> int:
@@ -97,6 +99,4 @@ def _own(parameter: Any) -> int:
 
 
 def _is_tensor_parallel(axis: str) -> bool:
-    from ...workload.captured.program import USUAL_ROLES
-
     return USUAL_ROLES.get(axis.lower(), "tp") not in ("dp", "pp")

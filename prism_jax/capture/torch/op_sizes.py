@@ -30,6 +30,8 @@ DTYPES = {
     torch.float8_e4m3fn: "fp8",
     torch.float8_e5m2: "fp8",
 }
+_LOOKUPS = ("index", "index_select", "gather")  # read what they return, not the whole of their input
+_UNREAD = {"nll_loss_forward": 0, "nll_loss_backward": 1}  # argument of which one element per row is read at most
 Sizes = tuple[int, int, int, int]  # (batch, m, n, k)
 
 # Reductions and norms, which a compiler merges with pointwise neighbours; pointwise operations are tagged as such by torch.
@@ -119,8 +121,10 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
         return [CapturedOp(title, "conv", "F", _convolution_dtype(dtype), sizes, 2.0 * prod(sizes), **both)]
     if "scaled_dot_product" in name or name in ("_flash_attention_forward", "_flash_attention_backward"):
         return [_attention(name, title, dtype, args, kwargs, func, both)]
+    if name in _UNREAD:
+        both = {"n_bytes": both["n_bytes"] - stored_bytes(args[_UNREAD[name]]), "output_bytes": write_bytes}
     kind = "embedding" if name.startswith(("embedding", "_embedding_bag")) else "memory"
-    if kind == "embedding":
+    if kind == "embedding" or name in _LOOKUPS:
         both = _lookup_bytes(name, args, written)
     fusible = kind == "memory" and (torch.Tag.pointwise in func.tags or name in REDUCTIONS)
     return [CapturedOp(title, kind, "F", dtype, tuple(written[0].shape)[-16:], fusible=fusible, **both)]

@@ -17,6 +17,7 @@ from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from . import adapter
 from .comm_ops import NAMESPACES, WAIT, comm_outputs, comm_row, is_comm
 from .op_sizes import mutated, op_rows, tensors
+from .routing import EvenRouting
 
 _SILENT = ("prim", "profiler", "debugprims")
 _WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(\.|$)")
@@ -55,6 +56,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, axes: Mapping[str, int]) -> None:
         super().__init__()
         self.axes = axes
+        self.routing = EvenRouting()
         self.events: list[Event] = []
         self.n_host_ops: dict[str, int] = {"F": 0, "B": 0, "opt": 0}
         self._phase = "F"
@@ -71,7 +73,10 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if adapter.is_distributed(types):
             return NotImplemented
-        out = func(*args, **kwargs)
+        out = self.routing.answer(func, args, kwargs)
+        if out is NotImplemented:
+            out = func(*args, **kwargs)
+        self.routing.learn(func, args, out)
         self._record(func, args, kwargs, out)
         return out
 
