@@ -16,7 +16,6 @@ from .repeats import folded
 from .run_step import StepFacts
 
 OPTIMIZER = "The optimizer runs one kernel per operation for all parameters (foreach), as torch does on GPUs."
-_FILLS = ("aten::zeros_like", "aten::zeros", "aten::fill_", "aten::zero_", "aten::ones_like", "aten::full")
 
 
 def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_ranks: int, *, fold: bool) -> RankClass:
@@ -62,7 +61,7 @@ def _purpose(event: Event) -> str:
 
 
 def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:
-    """Operations of the same name as one, which is where their first was; what only fills new state is left out."""
+    """Operations of the same name as one, which is where their first was."""
     found: dict[tuple[str, str], CapturedOp] = {}
     made: list[CapturedRow | tuple[str, str]] = []
     for row in rows:
@@ -70,8 +69,6 @@ def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:
             made.append(row)
             continue
         key = (row.name, row.dtype)
-        if row.name in _FILLS:
-            continue
         if key not in found:
             made.append(key)
             found[key] = replace(row, module="", shape=())

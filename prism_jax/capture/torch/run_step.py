@@ -64,12 +64,22 @@ def run_step(built: Built, recorder: Recorder, where: str, *, is_first: bool) ->
             if isinstance(one, torch.Tensor) and one.grad is not None:
                 needed |= recorder.producers_of(one.grad)
         if built.update is not None:
+            _warm_up(built)
             with recorder.phase("opt", model):
                 built.update()
     if recorder.routing.used:
         assumed.add(ROUTING)
     sends = 0.0 if is_end else sum(map(stored_bytes, outputs))
     return StepFacts(frozenset(needed), sends, kept.n_bytes, tuple(sorted(assumed)))
+
+
+def _warm_up(built: Built) -> None:
+    """One update that is not recorded: the first one makes the states of the optimizer."""
+    assert built.update is not None
+    gradients = [(one, one.grad) for one in built.model.parameters()]
+    built.update()
+    for one, gradient in gradients:
+        one.grad = gradient
 
 
 def _activation(value: Any) -> Any:
