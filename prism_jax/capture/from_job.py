@@ -7,7 +7,6 @@ prediction makes of the rows with what it makes of the blocks. Of overlap only t
 from __future__ import annotations
 
 import math
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,6 @@ from ..workload.captured.program import RankClass, RankProgram, Repeat
 from ..workload.captured.rows import DTYPES, CapturedComm, CapturedOp, CapturedRow
 from ..workload.kernels import Kernel
 from ..workload.kinds import kind_of
-
 
 
 def program_of_job(job: Job) -> RankProgram:
