@@ -9,7 +9,13 @@ from .._core.registry import Registry
 from ..errors import DataError
 from .front_end import CaptureRequest, FrontEnd
 
-SHIPPED = ("spec",)  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
+SHIPPED = (
+    "execution_traces",
+    "spec",
+    "jax",
+    "hlo",
+    "torch",
+)  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
 
 
 def _shipped() -> Iterator[FrontEnd]:
