@@ -10,7 +10,7 @@ from prism_jax import read_capture
 from prism_jax.capture import FRONT_ENDS, CaptureRequest, FrontEnd
 from prism_jax.cli.app import main
 from prism_jax.workload.captured import RankProgram
-from tests.support.captures import program
+from tests.support.captured.programs import program
 
 
 def capture_toy(request: CaptureRequest) -> RankProgram:

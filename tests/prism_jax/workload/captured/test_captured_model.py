@@ -15,7 +15,7 @@ from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Rep
 from prism_jax.workload.captured.block import CapturedBlock
 from prism_jax.workload.captured.model import CapturedModel
 from prism_jax.workload.captured.plan_fields import plan_fields
-from tests.support.captures import layer, pointwise, product, program, reduction
+from tests.support.captured.programs import layer, pointwise, product, program, reduction
 
 
 def plan_of(model: CapturedModel, **changes: Any) -> ParallelPlan:

@@ -9,7 +9,7 @@ import pytest
 from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Repeat
 from prism_jax.workload.captured.fusion import POLICIES, fused, merged
 from prism_jax.workload.captured.program import FUSIONS
-from tests.support.captures import pointwise, product, reduction
+from tests.support.captured.programs import pointwise, product, reduction
 
 
 def named(name: str, phase: str = "F") -> CapturedOp:

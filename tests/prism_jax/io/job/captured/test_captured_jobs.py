@@ -11,7 +11,7 @@ from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError
 from prism_jax.search.plans.space import default_space
 from prism_jax.workload.captured.model import CapturedModel
-from tests.support.captures import program
+from tests.support.captured.programs import program
 
 
 @pytest.fixture
