@@ -20,6 +20,11 @@ _CLASSES = {
     "repairs": "Repairs",
     "checkpoints": "Checkpoints",
     "power": "Power",
+    "totals": "Totals",
+    "saves": "Saves",
+    "ladder": "Ladder",
+    "servers": "Servers",
+    "startup": "Startup",
 }
 MODELS = tuple(_CLASSES)
 

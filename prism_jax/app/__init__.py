@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         show_entry as show_entry,
     )
     from .check import check_job as check_job, peak_memory as peak_memory
+    from .cloud.run import choose_cloud as choose_cloud, run_cloud as run_cloud
     from .fit import (
         Columns as Columns,
         Holdout as Holdout,
@@ -84,6 +85,7 @@ _HOME = {
     "run_capture": "captured.capture",
     "check_job": "check",
     "check_method": "search",
+    "choose_cloud": "cloud.run",
     "compare_jobs": "studies.compare",
     "describe_trace": "trace.info",
     "explain_step": "predict",
@@ -104,6 +106,7 @@ _HOME = {
     "report_fit": "fit",
     "run_calibration": "calibrate",
     "run_capacity": "studies.capacity",
+    "run_cloud": "cloud.run",
     "run_comparison": "studies.compare",
     "run_fit": "fit",
     "run_horizon": "horizon.run",

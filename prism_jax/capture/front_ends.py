@@ -10,6 +10,7 @@ from ..errors import DataError
 from .front_end import CaptureRequest, FrontEnd
 
 SHIPPED = (
+    "execution_traces",
     "spec",
     "jax",
     "hlo",

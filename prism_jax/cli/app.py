@@ -23,6 +23,11 @@ HERE = "prism_jax.cli.commands"
 SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
     ("job", "job:job", "Predict when a training run is done: failures, checkpoints, slow phases, deadline."),
+    (
+        "cloud",
+        "studies.cloud:cloud",
+        "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
+    ),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("sweep", "studies.sweep:sweep", "Predict a grid of jobs and compare them."),
     ("scale", "studies.scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),

@@ -23,6 +23,7 @@ MODULES = (
     "placing.placement",
     "placing.sharding",
     "prediction",
+    "horizon.cloud",
     "horizon.queue",
     "horizon.run",
     "horizon.watch",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..._core.input_file import read_text
 from ...errors import ConfigError, DataError, Mistake
-from ..capture.read_capture import is_capture
+from ..capture.captured_files import captured_file
 from .captured.section import capture_document
 from .document import Document
 from .examples import example_files
@@ -25,7 +25,7 @@ def read_job_file(path: str | Path) -> Document:
     """
     file = find_job_file(path)
     name = str(path)
-    if is_capture(file):
+    if captured_file(file) is not None:
         return capture_document(file, name)
     text = _text(file, name)
     return read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)

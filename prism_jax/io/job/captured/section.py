@@ -13,8 +13,8 @@ from typing import Any
 from ....errors import ConfigError, DataError, Mistake
 from ....workload.captured.model import CapturedModel
 from ....workload.captured.plan_fields import plan_fields
+from ...capture.captured_files import read_captured_program
 from ...capture.layout import ENDING
-from ...capture.read_capture import read_capture
 from ..document import Document, Path as FieldPath, short
 from ..sections import attempt
 
@@ -47,7 +47,7 @@ def read_captured(document: Document, found: list[Mistake]) -> CapturedModel | N
     if path.resolve() == Path(document.name).resolve():
         path = Path(document.name)  # as the user wrote it
     try:
-        program = read_capture(path)
+        program = read_captured_program(path)
     except DataError as error:  # names file and line itself
         found.append(Mistake(str(error)))
         return None
