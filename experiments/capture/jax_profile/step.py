@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples" / "capture"))
 
-from jax_transformer import Model, build
+from jax_transformer import Model, build  # pyright: ignore[reportMissingImports]
 
 SIZES = Model(n_layers=3, hidden=64, n_heads=4, kv_heads=4, ffn=128, vocab=256)
 

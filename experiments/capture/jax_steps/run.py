@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -33,7 +33,8 @@ from prism_jax.workload.captured import RankProgram  # noqa: E402
 from prism_jax.workload.catalog import model  # noqa: E402
 from prism_jax.workload.transformer.spec import TransformerSpec  # noqa: E402
 
-Products = Counter[tuple[int, tuple[int, ...]]]
+Products = dict[tuple[int, tuple[int, ...]], float]
+Bytes = dict[tuple[str, str], float]
 
 
 def captured(name: str, mesh: str, again: bool) -> RankProgram:
@@ -96,27 +97,28 @@ def products(program: RankProgram) -> Products:
 
 def overlap(one: Products, other: Products) -> float:
     """Share of the FLOPs that both have at the same sizes."""
-    return sum((one & other).values()) / max(sum(one.values()), sum(other.values()))
+    both = sum(min(one[key], other[key]) for key in one.keys() & other.keys())
+    return both / max(sum(one.values()), sum(other.values()))
 
 
-def bytes_by_role(program: RankProgram, least: int = 1) -> Counter[tuple[str, str]]:
+def bytes_by_role(program: RankProgram, least: int = 1) -> Bytes:
     """By axis of a plan and kind of collective; of collectives that run at least `least` times: those of layers."""
-    found: Counter[tuple[str, str]] = Counter()
+    found: Bytes = defaultdict(float)
     for comm, n in program.classes[0].comms:
         found[program.role(comm.axis), comm.collective] += comm.n_bytes * n if n >= least else 0.0
-    return +found
+    return found
 
 
-def layer_bytes(program: RankProgram) -> Counter[tuple[str, str]]:
+def layer_bytes(program: RankProgram) -> Bytes:
     """The same of our own description, without embedding and head."""
-    found: Counter[tuple[str, str]] = Counter()
+    found: Bytes = defaultdict(float)
     for comm, n in program.classes[0].comms:
         if comm.module not in ("embedding", "head"):
             found[program.role(comm.axis), comm.collective] += comm.n_bytes * n
     return found
 
 
-def difference(got: Counter[tuple[str, str]], expected: Counter[tuple[str, str]], role: str) -> float:
+def difference(got: Bytes, expected: Bytes, role: str) -> float:
     """Of all bytes along an axis, relative."""
     mine, theirs = (sum(n for (other, _), n in one.items() if other == role) for one in (got, expected))
     return mine / theirs - 1
@@ -130,6 +132,8 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         "flops": sum(mine.values()) / closed_flops(name, mesh, again) - 1,
         "products": overlap(mine, theirs),
     }
+    if MODELS[name][0].kv_heads < MODELS[name][0].n_heads:
+        figures["products, heads apart"] = overlap(heads_apart(mine, name), theirs)
     got, expected = bytes_by_role(program), bytes_by_role(own)
     for key in sorted(set(got) | set(expected)):
         print(f"    {' '.join(key):20} captured {got[key] / 1e6:12.3f} MB, described {expected[key] / 1e6:12.3f} MB")
@@ -138,10 +142,9 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         if mesh == "fsdp8":
             inside = bytes_by_role(program, MODELS[name][0].n_layers), layer_bytes(own)
             figures[f"bytes {role} in layers"] = difference(*inside, role)
-    for key, flops in ((mine - theirs) + Counter()).most_common(4):
-        print(f"    only captured: {key} {flops / sum(mine.values()):.3%}")
-    for key, flops in ((theirs - mine) + Counter()).most_common(4):
-        print(f"    only described: {key} {flops / sum(mine.values()):.3%}")
+    for key in sorted(mine.keys() ^ theirs.keys()):
+        who = "captured" if key in mine else "described"
+        print(f"    only {who}: {key} {max(mine[key], theirs[key]) / sum(mine.values()):.3%}")
     return figures
 
 

@@ -34,7 +34,9 @@ def train_step(weights, x):
 def example_args():
     mesh = _mesh()
     up = jax.ShapeDtypeStruct((LAYERS, WIDTH, INNER), jnp.float32, sharding=NamedSharding(mesh, P(None, "fsdp", "tp")))
-    down = jax.ShapeDtypeStruct((LAYERS, INNER, WIDTH), jnp.float32, sharding=NamedSharding(mesh, P(None, "tp", "fsdp")))
+    down = jax.ShapeDtypeStruct(
+        (LAYERS, INNER, WIDTH), jnp.float32, sharding=NamedSharding(mesh, P(None, "tp", "fsdp"))
+    )
     x = jax.ShapeDtypeStruct((samples_per_step, LENGTH, WIDTH), jnp.bfloat16, sharding=NamedSharding(mesh, P("fsdp")))
     return {"up": up, "down": down}, x
 

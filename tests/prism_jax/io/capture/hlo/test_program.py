@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -42,6 +42,7 @@ def test_what_stands_between_start_and_end_runs_beside_a_collective():
     assert isinstance(product, CapturedOp)
     assert (comm.asynchronous, comm.wait, comm.ranks, comm.n_bytes) == (True, 2, 4, 4 * 8 * 4.0)
     assert (product.kind, product.shape) == ("gemm", (1, 4, 8, 8))
+    assert isinstance(after, CapturedOp)
     assert after.kind == "memory"
     assert after.n_bytes == 3 * 4 * 8 * 4.0
 
@@ -66,7 +67,7 @@ def test_products_have_the_sizes_of_the_layers(step: RankProgram):
 def test_bytes_along_an_axis_are_those_of_weights_and_activations(step: RankProgram):
     weights = LAYERS * 2 * WIDTH * INNER / TP * 2.0
     activations = LAYERS * ROWS * WIDTH * 2.0
-    found: Counter[tuple[str, str]] = Counter()
+    found: dict[tuple[str, str], float] = defaultdict(float)
     for comm, n in step.classes[0].comms:
         if comm.n_bytes > 4:
             found[comm.axis, comm.collective] += comm.n_bytes * n
