@@ -84,15 +84,26 @@ def closed_flops(name: str, mesh: str, again: bool) -> float:
 
 def products(program: RankProgram) -> Products:
     """FLOPs by (batch, sizes): the order of m, n and k does not count, since a product may be done transposed."""
-    found: Products = Counter()
+    found: Products = defaultdict(float)
     for op, n in program.classes[0].ops:
-        if op.kind != "gemm":
-            continue
-        batch, *sizes = op.shape
-        if (op.name == "scores" and op.phase == "B") or (op.name == "values" and op.phase == "B"):
-            batch //= 2  # two products in one row
-        found[batch, tuple(sorted(sizes))] += op.flops * n
+        if op.kind == "gemm":
+            batch, *sizes = op.shape
+            batch //= 2 if op.name in ("scores", "values") and op.phase == "B" else 1  # two products in one row
+            found[batch, tuple(sorted(sizes))] += op.flops * n
     return found
+
+
+def heads_apart(found: Products, name: str) -> Products:
+    """The same with the query heads of a key-value head as products of their own, which XLA merges into the rows of one."""
+    sizes, seq_len = MODELS[name]
+    together = sizes.n_heads // sizes.kv_heads
+    merged = tuple(sorted((sizes.hidden // sizes.n_heads, seq_len, seq_len * together)))
+    apart: Products = defaultdict(float)
+    for (batch, shape), flops in found.items():
+        is_merged = together > 1 and shape == merged
+        key = (batch * together, (merged[0], seq_len, seq_len)) if is_merged else (batch, shape)
+        apart[key] += flops
+    return apart
 
 
 def overlap(one: Products, other: Products) -> float:
