@@ -4,8 +4,8 @@
 
 Reads `job.capture.gz`, which `prism-jax capture build.py --dp 2 --pp 2 --option ranks=all --micro-batches 6` wrote, and the
 recording `examples/local_cluster` (40 steps of 4 processes). Of the recording a prediction sees one rank: how long its passes,
-transfers, gaps and updates take in the mean. What the other three do follows from the captured work of their classes, the schedule,
-the sequence lengths that the data loader of the code draws, and the two cores that the four processes share.
+transfers, gaps and updates take in the mean. What the other three do follows from the captured work of their classes, the
+schedule, the sequence lengths that the data loader of the code draws, and the two cores that the four processes share.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Experts(nn.Module):
         out = torch.zeros_like(tokens)
         for number, expert in enumerate(self.experts):
             row, place = torch.where(chosen == number)
-            out = out.index_add(0, row, expert(tokens[row]) * weights[row, place, None])
+            out.index_add_(0, row, expert(tokens[row]) * weights[row, place, None])
         if self.mesh is not None:
             out = DTensor.from_local(out, self.mesh, [Partial()]).redistribute(placements=[Replicate()]).to_local()
         return out.view_as(x)

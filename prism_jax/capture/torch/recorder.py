@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from .routing import EvenRouting
 _SILENT = ("prim", "profiler", "debugprims")
 _WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(\.|$)")
 _FSDP_IN, _FSDP_OUT = "fsdp::all_gather_copy_in", "fsdp::chunk_cat"
+_SIDE = (_FSDP_IN, _FSDP_OUT)  # FSDP runs them on streams of its own
 NO_PRODUCERS: frozenset[int] = frozenset()
 
 
@@ -139,6 +140,8 @@ class Recorder(TorchDispatchMode):
         if not rows:
             self._remember(out, inputs)
         for index, row in enumerate(rows):
+            if row.name in _SIDE:
+                row = replace(row, stream=1)
             self._add(row, inputs, out[index] if len(rows) > 1 else out)
         if rows:
             self._written_to(mutated(func, args, kwargs))
