@@ -1,0 +1,124 @@
+"""What is wrong with a captured program as a whole: groups, waits, repeats, numbers of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS
+from ...errors import Problem, SpecError
+from .program import FUSIONS, ROLES, RankClass, RankProgram
+from .rows import MOST, MOST_COUNT, CapturedComm
+
+MOST_CLASSES = 4096
+MOST_ROWS = 1_000_000  # of all classes
+MOST_RUN = 20_000_000  # of a class, repeats counted
+MOST_AXES = 16
+
+
+def check_program(program: RankProgram) -> RankProgram:
+    """The program itself.
+
+    Raises:
+        SpecError: the first of its `problems`.
+    """
+    for problem in problems(program):
+        raise SpecError.of(problem, f"capture {program.name}")
+    return program
+
+
+def problems(program: RankProgram) -> Iterator[Problem]:
+    """Everything that contradicts itself; the field says where: `classes[0].rows[12].wait`."""
+    yield from _header(program)
+    if not program.classes:
+        yield Problem("classes", "none, but a program has at least one class of ranks")
+    names = [one.name for one in program.classes]
+    for index, one in enumerate(program.classes):
+        if names.index(one.name) != index:
+            yield Problem(f"classes[{index}].name", f"{one.name!r} is there twice. Give each class a name of its own.")
+        yield from _of_class(program, index, one)
+    yield from _stages(program)
+
+
+def _header(program: RankProgram) -> Iterator[Problem]:
+    yield from _whole("world", program.world, 1, MOST_DEVICES)
+    yield from _whole("micro_batches", program.micro_batches, 1, MOST_SAMPLES)
+    yield from _whole("samples_per_step", program.samples_per_step, 1, MOST_SAMPLES)
+    yield from _whole("tokens_per_sample", program.tokens_per_sample, 0, MOST_TOKENS)
+    yield from _number("n_parameters", program.n_parameters)
+    if program.fusion not in FUSIONS:
+        yield Problem("fusion", f"{program.fusion[:60]!r}, but it must be one of {', '.join(FUSIONS)}")
+    if len(program.axes) > MOST_AXES:
+        yield Problem("axes", f"{len(program.axes)} dimensions, but a mesh has at most {MOST_AXES}")
+    for axis, size in program.axes.items():
+        yield from _whole(f"axes.{axis}", size, 1, MOST_DEVICES)
+    for axis, role in program.roles.items():
+        if axis not in program.axes:
+            yield Problem(f"roles.{axis}", f"no dimension of the mesh: it has {', '.join(program.axes) or 'none'}")
+        if role not in ROLES:
+            yield Problem(f"roles.{axis}", f"{role[:60]!r}, but it must be one of {', '.join(ROLES)}")
+
+
+def _of_class(program: RankProgram, index: int, one: RankClass) -> Iterator[Problem]:
+    place = f"classes[{index}]"
+    yield from _whole(f"{place}.n_ranks", one.n_ranks, 1, MOST_DEVICES)
+    yield from _whole(f"{place}.stage", one.stage, 0, MOST_LAYERS)
+    for name in ("n_parameters", "sends_bytes", "saved_bytes", "host_ops"):
+        yield from _number(f"{place}.{name}", getattr(one, name))
+    yield from _repeats(place, one)
+    for number, row in enumerate(one.rows):
+        if isinstance(row, CapturedComm):
+            yield from _comm(f"{place}.rows[{number}]", row, number, program, len(one.rows))
+
+
+def _comm(place: str, comm: CapturedComm, number: int, program: RankProgram, n_rows: int) -> Iterator[Problem]:
+    if comm.axis not in program.axes:
+        known = ", ".join(program.axes) or "none"
+        yield Problem(f"{place}.axis", f"{comm.axis[:60]!r}, but the mesh has {known}. Add the group to `axes`.")
+    elif not program.role(comm.axis):
+        text = f"{comm.axis!r}: which axis of a plan is it? Say so in `roles`: one of {', '.join(ROLES)}."
+        yield Problem(f"{place}.axis", text)
+    if comm.stride * (comm.ranks - 1) >= max(program.world, 1):
+        text = f"{comm.ranks} ranks {comm.stride} apart, but the job has {program.world}"
+        yield Problem(f"{place}.ranks", text)
+    if comm.wait is None:
+        return
+    if comm.wait <= number:
+        yield Problem(f"{place}.wait", f"row {comm.wait}, but a row is waited for by a later one")
+    elif comm.wait >= n_rows:
+        yield Problem(f"{place}.wait", f"row {comm.wait}, but the class has {n_rows} rows")
+
+
+def _repeats(place: str, one: RankClass) -> Iterator[Problem]:
+    end, total = 0, len(one.rows)
+    for number, repeat in enumerate(one.repeats):
+        field = f"{place}.repeats[{number}]"
+        start, stop, times = repeat.start, repeat.stop, repeat.times
+        if not 0 <= start < stop <= len(one.rows):
+            yield Problem(field, f"rows {start} to {stop}, but the class has {len(one.rows)}")
+            return
+        if start < end:
+            yield Problem(field, f"starts at row {start}, inside the repeat before it. They must not overlap.")
+            return
+        yield from _whole(f"{field}.times", times, 1, MOST_COUNT)
+        end, total = stop, total + (stop - start) * (max(times, 1) - 1)
+    if total > MOST_RUN:
+        yield Problem(f"{place}.repeats", f"{total:,} rows with all repeats, but at most {MOST_RUN:,} are simulated")
+
+
+def _stages(program: RankProgram) -> Iterator[Problem]:
+    stages = {one.stage for one in program.classes}
+    if missing := sorted(set(range(min(program.n_stage, MOST_LAYERS))) - stages)[:1]:
+        yield Problem("classes", f"no class of stage {missing[0]}, but there is one of stage {max(stages)}")
+    total = sum(one.n_ranks for one in program.classes)
+    if program.classes and total != program.world:
+        yield Problem("world", f"{program.world}, but its classes have {total} ranks together")
+
+
+def _whole(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        yield Problem(field, f"{str(value)[:60]}, but it must be a whole number from {least} to {most:,}")
+
+
+def _number(field: str, value: float | None) -> Iterator[Problem]:
+    if value is not None and not 0.0 <= value <= MOST:
+        yield Problem(field, f"{value:g}, but it must be a number from 0 to {MOST:g}")
