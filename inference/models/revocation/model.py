@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from prism_jax.cloud.spot.market import SpotMarket
+from prism_jax.cloud.availability.fitted import FittedSpells
 from prism_jax.errors import FitError
 from prism_jax.variability.tree import Variability
 
@@ -103,7 +103,7 @@ class Revocation:
             "`prism-jax cloud --availability FIT.npz`."
         )
 
-    def market(self, data: RevocationData, draws: Draws, zone: str | None) -> SpotMarket:
+    def market(self, data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells:
         """Posterior predictive spot capacity of a zone of the fit, or of a zone that was not seen."""
         return markets.market(data, draws, zone)
 
