@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core.processes import check_workers
 from .._inference_loader import inference
 from ..calibration.calibration import Calibration, shipped
 from ..errors import DataError
@@ -59,6 +60,7 @@ def run_steps_validation(
     fit: str | Path | None = None,
     deterministic: bool = False,
     seed: int = 0,
+    n_workers: int = 1,
     progress: Progress = silent,
 ) -> StepsValidationRun:
     """Turns rows of a table into jobs, predicts their typical step (p50), and compares it with what was measured.
@@ -71,14 +73,27 @@ def run_steps_validation(
         fit: a file of `prism-jax calibrate` to predict with instead of the shipped calibration.
         deterministic: leave variability out of the prediction.
         seed: same seed, same answer.
+        n_workers: processes on this host that predict; the answer is the same with any number.
         progress: told what is being done.
 
     Raises:
         DataError: the table or the calibration cannot be read, or options contradict each other.
     """
     _check_ways(leave_out, fit)
+    check_workers(n_workers)
+    from ..validation import validate_steps as validate  # here, so that mistakes above do not wait for JAX
+
     rows = [row for file in files for row in read_step_rows(str(file))]
-    outcome = _outcome(rows, leave_out or "", fit, deterministic, seed, progress)
+    calibration_of = _calibration_of(rows, leave_out or "", fit, seed, progress)
+    outcome = validate(
+        rows,
+        calibration_of=calibration_of,
+        left_out=leave_out or "",
+        deterministic_only=deterministic,
+        seed=seed,
+        n_workers=n_workers,
+        progress=part(progress, "predicting"),
+    )
     inputs = {
         "file": files[0] if len(files) == 1 else list(files),
         "leave_out": leave_out,
@@ -130,23 +145,6 @@ def _check_ways(leave_out: str | None, fit: str | Path | None) -> None:
         )
     if leave_out is not None and fit is not None:
         raise DataError("--fit names a calibration, --leave-out fits its own ones. Give one of them.")
-
-
-def _outcome(
-    rows: Sequence[StepRow], leave_out: str, fit: str | Path | None, deterministic: bool, seed: int, progress: Progress
-) -> Validation:
-    """Everything that needs JAX."""
-    from ..validation import validate_steps as validate  # here, so that mistakes above do not wait for JAX
-
-    calibration_of = _calibration_of(rows, leave_out, fit, seed, progress)
-    return validate(
-        rows,
-        calibration_of=calibration_of,
-        left_out=leave_out,
-        deterministic_only=deterministic,
-        seed=seed,
-        progress=part(progress, "predicting"),
-    )
 
 
 def _calibration_of(

@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 
 class Identity(NamedTuple):
-    """What tells offers apart: rows that agree in it are about the same thing."""
+    """What tells offers apart: rows that agree in it are about the same thing.
+
+    Attributes:
+        unnamed_usd_per_h: the on-demand price where the instance has no name: vendors list such machines by price alone.
+    """
 
     cloud: str
     instance: str
@@ -18,6 +22,7 @@ class Identity(NamedTuple):
     ram_bytes: float | None
     region: str
     zone: str
+    unnamed_usd_per_h: float | None
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,9 @@ class Offer:
     @property
     def identity(self) -> Identity:
         """What a row of the user's own replaces."""
-        return Identity(
-            self.cloud, self.instance, self.gpu, self.gpus, self.vcpus, self.ram_bytes, self.region, self.zone
-        )
+        price = None if self.instance else self.on_demand_usd_per_h
+        size = (self.gpus, self.vcpus, self.ram_bytes)
+        return Identity(self.cloud, self.instance, self.gpu, *size, self.region, self.zone, price)
 
     @property
     def title(self) -> str:

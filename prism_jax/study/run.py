@@ -6,11 +6,8 @@ seed, so that the table is the same to the last bit however many processes share
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import astuple, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -19,18 +16,17 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from .._core.content import content_hash
+from .._core.processes import check_workers, processes
 from .._version import __version__
-from ..errors import DataError, PrismError
+from ..errors import PrismError
 from ..job import Job
 from ..progress import Progress, silent
-from ..start_jax import start_jax
 from .figures import Figures
 from .journal import StudyJournal
 from .measure import Asked, figures_of
 
 Task = TypeVar("Task")
 COLUMNS = tuple(item.name for item in fields(Figures))
-MOST_WORKERS = 256
 
 
 @dataclass(frozen=True)
@@ -71,8 +67,7 @@ def run_study(
     Notes:
         A job that is impossible is a row with its reason; the others go on.
     """
-    if not 1 <= n_workers <= MOST_WORKERS:
-        raise DataError(f"--workers: {n_workers}, but it must be between 1 and {MOST_WORKERS}")
+    check_workers(n_workers)
     fingerprint = content_hash(__version__, COLUMNS, asked, list(tasks), identity)
     journal = StudyJournal(resume, fingerprint, len(tasks), len(COLUMNS))
     left = [number for number in range(len(tasks)) if not journal.done[number]]
@@ -92,28 +87,10 @@ def _results(
     if n_workers == 1 or len(left) < 2:
         yield from ((number, *one(tasks[number])) for number in left)
         return
-    context = multiprocessing.get_context("spawn")  # a fork of a process that has started JAX may hang
-    with ProcessPoolExecutor(min(n_workers, len(left)), mp_context=context, initializer=_start_worker) as pool:
+    with processes(min(n_workers, len(left))) as pool:
         waiting = {pool.submit(one, tasks[number]): number for number in left}
-        try:
-            for future in as_completed(waiting):
-                yield (waiting[future], *future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _start_worker() -> None:
-    """JAX as on the command line; a process whose parent was killed ends, too."""
-    start_jax()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+        for future in as_completed(waiting):
+            yield (waiting[future], *future.result())
 
 
 def _measured(task: Task, *, load: Callable[[Task], Job], asked: Asked) -> tuple[np.ndarray | None, str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
 from typing import NamedTuple
 
 import numpy as np
 
+from .._core.processes import processes
 from ..calibration.calibration import Calibration
 from ..calibration.key import workload_of
 from ..errors import PrismError
@@ -29,6 +31,8 @@ from .rows import MeasuredRow, RowResult
 from .score import Validation, validation_of
 from .typical import step_times
 
+LEAST_SHARED = 400  # rows that take longer than processes to start
+PARTS_PER_WORKER = 6
 COSTED, SIMULATED = 0.4, 0.6  # share of the work that costs are, and of what remains that simulations are
 
 CalibrationOf = Callable[[MeasuredRow], Calibration | None]
@@ -41,6 +45,7 @@ def validate_steps(
     left_out: str = "",
     deterministic_only: bool = False,
     seed: int = 0,
+    n_workers: int = 1,
     progress: Progress = silent,
 ) -> Validation:
     """Predicts every supported row and scores it.
@@ -52,22 +57,91 @@ def validate_steps(
         left_out: by what rows were grouped when the calibrations were fitted without them: a key of `groups.GROUPS`, or nothing.
         deterministic_only: leave variability out, so that the share of waiting for the slowest shows.
         seed: of the predictions.
+        n_workers: processes that share the rows; errors and bounds are the same with any number.
         progress: called with the share of the work that is done.
     """
+    asked = _Asked(left_out, deterministic_only, seed)
+    if n_workers == 1 or len(rows) < LEAST_SHARED:
+        found = _results(rows, calibration_of, asked, progress)
+    else:
+        found = _shared(rows, calibration_of, asked, n_workers, progress)
+    return validation_of(_with_baselines(found, rows) if left_out else found)
+
+
+class _Asked(NamedTuple):
+    """Options of `validate_steps` that a row's result depends on."""
+
+    left_out: str
+    deterministic_only: bool
+    seed: int
+
+
+def _shared(
+    rows: Sequence[MeasuredRow], calibration_of: CalibrationOf, asked: _Asked, n_workers: int, progress: Progress
+) -> list[RowResult]:
+    """Results of all rows, from several processes; the last of the parts that they take turns at are short."""
+    size = -(-len(rows) // (n_workers * PARTS_PER_WORKER))
+    starts = range(0, len(rows), size)
+    with processes(n_workers) as pool:
+        parts = [pool.submit(_part, *_calibrated(rows[at : at + size], calibration_of), asked) for at in starts]
+        for done, _ in enumerate(as_completed(parts), start=1):
+            progress(done / len(parts))
+        return [result for part in parts for result in part.result()]
+
+
+def _calibrated(
+    rows: Sequence[MeasuredRow], calibration_of: CalibrationOf
+) -> tuple[Sequence[MeasuredRow], list[Calibration | str | None], list[int]]:
+    """Rows, the unlike calibrations among theirs (or why there is none), and which is whose."""
+    own = [_calibration(row, calibration_of) for row in rows]
+    unlike = list({id(one): one for one in own}.values())
+    number = {id(one): at for at, one in enumerate(unlike)}
+    return rows, unlike, [number[id(one)] for one in own]
+
+
+def _part(
+    rows: Sequence[MeasuredRow], unlike: Sequence[Calibration | str | None], which: Sequence[int], asked: _Asked
+) -> list[RowResult]:
+    """Results of some rows; what a process does."""
+    by_row = {id(row): unlike[at] for row, at in zip(rows, which, strict=True)}
+
+    def calibration_of(row: MeasuredRow) -> Calibration | None:
+        found = by_row[id(row)]
+        if isinstance(found, str):
+            raise PrismError(found)
+        return found
+
+    return _results(rows, calibration_of, asked, silent)
+
+
+def _calibration(row: MeasuredRow, calibration_of: CalibrationOf) -> Calibration | str | None:
+    """The calibration of a row, or why it has none; a row that is not predicted needs none."""
+    if _unpredicted(row):
+        return None
+    try:
+        return calibration_of(row)
+    except Exception as error:
+        return str(error)
+
+
+def _results(
+    rows: Sequence[MeasuredRow], calibration_of: CalibrationOf, asked: _Asked, progress: Progress
+) -> list[RowResult]:
+    """Results of all rows, in their order."""
     costs = []
     for done, row in enumerate(rows, start=1):
-        costs.append(_costed(row, calibration_of, deterministic_only))
+        costs.append(_costed(row, calibration_of, asked.deterministic_only))
         progress(COSTED * done / len(rows))
     jobs = [one for one in costs if isinstance(one, CostedJob)]
-    outcomes = iter(_predictions(jobs, seed, part_of(progress, COSTED, 1.0)))
+    outcomes = iter(_predictions(jobs, asked.seed, part_of(progress, COSTED, 1.0)))
     found = []
     for row, one in zip(rows, costs, strict=True):
         outcome = next(outcomes) if isinstance(one, CostedJob) else one
         if isinstance(one, CostedJob) and isinstance(outcome, _Prediction):
-            found.append(_result(row, one, outcome, left_out, deterministic_only))
+            found.append(_result(row, one, outcome, asked.left_out, asked.deterministic_only))
         else:
             found.append(_refused(row, str(outcome)))
-    return validation_of(_with_baselines(found, rows) if left_out else found)
+    return found
 
 
 def _with_baselines(found: Sequence[RowResult], rows: Sequence[MeasuredRow]) -> list[RowResult]:
@@ -93,10 +167,15 @@ class _Prediction(NamedTuple):
     high: float
 
 
+def _unpredicted(row: MeasuredRow) -> str:
+    """Why a row is not predicted at all; empty if it is."""
+    return row.unsupported or ("" if row.measured_s else "no measured time")
+
+
 def _costed(row: MeasuredRow, calibration_of: CalibrationOf, deterministic_only: bool) -> CostedJob | str:
     """The job of a row with its costs, or why there is none."""
-    if row.unsupported or not row.measured_s:
-        return row.unsupported or "no measured time"
+    if why := _unpredicted(row):
+        return why
     try:
         return costed(job_of_row(row, calibration_of(row), deterministic=deterministic_only), row.assumed)
     except Exception as error:

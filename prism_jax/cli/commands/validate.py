@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -37,6 +38,12 @@ Fit = Annotated[
     str | None, typer.Option("--fit", metavar="NC", help="Predict with a calibration saved by `prism-jax calibrate`.")
 ]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Leave variability out of the prediction.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=1, max=256, help="Processes that predict; all processors if not given.", show_default=False
+    ),
+]
 MemoryTable = Annotated[
     str,
     typer.Argument(
@@ -53,6 +60,7 @@ def steps(
     fit: Fit = None,
     deterministic: Deterministic = False,
     seed: Seed = 0,
+    workers: Workers = None,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
@@ -60,7 +68,13 @@ def steps(
     check_picture(plot)
     with counting() as progress:
         run = app.run_steps_validation(
-            *files, leave_out=leave_out, fit=fit, deterministic=deterministic, seed=seed, progress=progress
+            *files,
+            leave_out=leave_out,
+            fit=fit,
+            deterministic=deterministic,
+            seed=seed,
+            n_workers=workers or os.cpu_count() or 1,
+            progress=progress,
         )
     report = run.report
     note = app.shipped_rows_note(report)

@@ -47,6 +47,10 @@ class WeibullSpells:
             if not low <= value <= high:
                 raise SpecError.of(Problem(field, f"{value:g}, but it must be from {low:g} to {high:g}"), self.name)
 
+    def losses_s(self, n_nodes: int) -> float:
+        """Ends of spells, and losses of single nodes, per second."""
+        return 1.0 / self.up_mean_s + self.lone_per_node_s * n_nodes
+
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
         """Spells in turn; the first is up with the share of time that the pool is, and has its age behind it."""
         n = self._n_spells(horizon_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,9 @@ from scipy.stats import t as student
 from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
-from prism_jax.validation import GROUPS, MeasuredRow, group_of, validate_steps
+from prism_jax.validation import GROUPS, MeasuredRow, group_of, steps, validate_steps
 from prism_jax.validation.parts import PARTS
+from prism_jax.validation.steps import _Asked, _calibrated, _part
 from tests.support.measured_rows import SITES, measured_rows, only_misfit, with_measured
 
 ROWS = measured_rows()
@@ -130,3 +132,23 @@ def test_groups_and_the_baseline_appear_where_groups_are_left_out():
     assert outcome.overall_baseline.n == len(FEW)
     assert outcome.overall.n_defect == 1
     assert set(GROUPS) == {"source", "gpu", "model", "framework", "scale"}
+
+
+def test_a_process_finds_the_same_of_pickled_rows():
+    """What processes are given and give back, without starting one."""
+
+    def of(row: MeasuredRow) -> Calibration:
+        if row.source == "site B":
+            raise DataError("no calibration")
+        return shipped()
+
+    alone = validate_steps(FEW, calibration_of=of, deterministic_only=True).rows
+    given = pickle.loads(pickle.dumps(_calibrated(FEW, of)))
+    assert len(given[1]) == 2
+    assert pickle.loads(pickle.dumps(_part(*given, _Asked("", True, 0)))) == list(alone)
+
+
+@pytest.mark.slow
+def test_the_answer_is_the_same_with_any_number_of_processes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(steps, "LEAST_SHARED", 1)
+    assert validate_steps(ROWS, n_workers=2) == validate_steps(ROWS)

@@ -1,0 +1,110 @@
+"""Where a value comes from and where it goes, through what only moves or converts it.
+
+XLA for CPUs computes and communicates in fp32 what the program says in bf16: it converts before and after. Converts that it put
+there carry no name of the user's program, which tells them from the user's own. Likewise it sums gradients over all ranks and
+keeps a slice, where XLA for accelerators has a reduce-scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .text.types import Computation, Instruction, Module, Shape
+
+_MOVES = frozenset({"copy", "bitcast", "reshape", "transpose", "convert"})
+_ALSO_BACK = _MOVES | {
+    "slice",
+    "dynamic-slice",
+    "broadcast",
+    "all-gather",
+    "collective-permute",
+    "all-to-all",
+    "concatenate",
+}
+_MOST_STEPS = 256
+Place = tuple[Computation, Instruction]
+
+
+def own_shape(module: Module, computation: Computation, name: str) -> Shape:
+    """Shape of a value, in the dtype that it had before XLA widened it.
+
+    Args:
+        name: of the instruction that makes it, in `computation`; of a tuple its first array counts.
+    """
+    made = computation.instructions[name]
+    shape = made.shapes[0] if made.shapes else Shape("token", ())
+    narrow = shape
+    for inner, at in _back(module, computation, made):
+        if at.opcode != "convert":
+            continue
+        source = module.operand(inner, at, 0)
+        before = source.shapes[0] if source.shapes else shape
+        if at.op_name or not _is_float(before.dtype):
+            break
+        narrow = before if _width(before) < _width(narrow) else narrow
+    return Shape(narrow.dtype, shape.dims)
+
+
+def _width(shape: Shape) -> float:
+    return Shape(shape.dtype, ()).n_bytes
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def _back(module: Module, computation: Computation, made: Instruction) -> Iterator[Place]:
+    """The instruction itself and those before it, as long as they only move or convert; fusions are looked into."""
+    at, outer = made, list[Place]()
+    for _ in range(_MOST_STEPS):
+        yield computation, at
+        if at.opcode == "fusion" and (inner := module.called(at, "calls")) is not None:
+            outer.append((computation, at))
+            computation, at = inner, inner.instructions[inner.root]
+            continue
+        if at.opcode == "parameter" and outer:
+            position = int(at.literal) if at.literal.isdigit() else 0
+            computation, fusion = outer.pop()
+            at = module.operand(computation, fusion, position)
+            continue
+        if at.opcode not in _ALSO_BACK:
+            return
+        at = module.operand(computation, at, 0)
+
+
+def is_only_sliced(module: Module, computation: Computation, name: str, parts: int) -> bool:
+    """Whether all that is ever read of a value is one of `parts` equal slices of it.
+
+    Args:
+        name: of the instruction that makes it.
+    """
+    whole = computation.instructions[name].shapes[0].n_elements
+    work: list[tuple[Computation, str, tuple[Place, ...]]] = [(computation, name, ())]
+    n_slices = 0
+    for _ in range(_MOST_STEPS):
+        if not work:
+            return n_slices > 0
+        inner, value, outer = work.pop()
+        if inner.root == value:
+            if not outer:
+                return False
+            *rest, (above, fusion) = outer
+            work.append((above, fusion.name, tuple(rest)))
+            continue
+        for user in inner.users_of(value):
+            called = module.called(user, "calls") if user.opcode == "fusion" else None
+            if called is not None:
+                work += [(called, one, (*outer, (inner, user))) for one in _parameters(called, user, value)]
+            elif user.opcode in _MOVES:
+                work.append((inner, user.name, outer))
+            elif user.opcode in ("dynamic-slice", "slice") and user.shapes[0].n_elements * parts == whole:
+                n_slices += 1
+            else:
+                return False
+    return False
+
+
+def _parameters(called: Computation, user: Instruction, value: str) -> Iterator[str]:
+    """Parameters of a fused computation that stand for a value."""
+    positions = {str(number) for number, operand in enumerate(user.operands) if operand == value}
+    return (one.name for one in called.instructions.values() if one.opcode == "parameter" and one.literal in positions)

@@ -1,0 +1,176 @@
+"""HLO -> `RankProgram`: the rows of one device, of which all others run the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ....workload.captured import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat, check_program
+from .axes import Axes, guessed_axes, known_axes
+from .collectives import Exchange, base_opcode, exchanges_of
+from .groups import Groups
+from .notes import notes_of
+from .passes import is_again, layer_of, named
+from .rows import is_work, ops_of
+from .text.types import DTYPES, Module
+from .walk import Visit, Walk
+
+_NUMBER_BYTES = 8.0
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the text of a program does not say.
+
+    Attributes:
+        axes: dimensions of the mesh, outermost first; empty: guessed from the groups.
+        samples_per_step, tokens_per_sample: of the whole job.
+        n_parameters: that a device computes with, before they are divided over data-parallel ranks; 0: not known.
+        source: jax or hlo.
+        versions: of the software.
+        assumptions: made by the caller.
+    """
+
+    axes: Mapping[str, int] = field(default_factory=dict)
+    samples_per_step: int = 1
+    tokens_per_sample: int = 0
+    n_parameters: float = 0.0
+    source: str = "hlo"
+    versions: Mapping[str, str] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass
+class Tally:
+    """What was met on the way, for `assumptions`."""
+
+    again_flops: float = 0.0
+    flops: float = 0.0
+    from_all_reduce: int = 0
+    widened: int = 0
+    unknown_calls: set[str] = field(default_factory=set)
+    asynchronous: int = 0
+
+
+@dataclass
+class _Rows:
+    """Rows as they are made; `loops` [row] number of the loop that each is in."""
+
+    rows: list[CapturedRow] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    loops: list[int] = field(default_factory=list)
+    exchanges: dict[int, Exchange] = field(default_factory=dict)
+    started: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    waits: dict[int, int] = field(default_factory=dict)
+
+    def add(self, row: CapturedRow, visit: Visit) -> int:
+        self.rows.append(row)
+        self.times.append(visit.times)
+        self.loops.append(visit.loop)
+        return len(self.rows) - 1
+
+
+def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
+    """The program of one device of a partitioned module, for all of its devices.
+
+    Raises:
+        DataError: what it does cannot be read, or is beyond bounds; names the line.
+        SpecError: `stated` does not fit it.
+    """
+    stated = stated or Stated()
+    walk, made, tally = Walk(module), _Rows(), Tally()
+    for visit in walk.visits():
+        _visit(module, visit, made, tally)
+    axes = known_axes(stated.axes) if stated.axes else guessed_axes(_found(made))
+    repeats, counts = _repeats(made, walk)
+    rows = tuple(_settled(made, index, axes, counts[index]) for index in range(len(made.rows)))
+    one = RankClass("device", module.n_devices, 0, rows, repeats, host_ops=None, n_parameters=stated.n_parameters)
+    return check_program(
+        RankProgram(
+            name=module.name,
+            world=module.n_devices,
+            axes=axes.sizes,
+            classes=(one,),
+            micro_batches=1,
+            samples_per_step=stated.samples_per_step,
+            tokens_per_sample=stated.tokens_per_sample,
+            fusion="xla",
+            source=stated.source,
+            versions=stated.versions,
+            assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
+            roles=axes.guessed,
+        )
+    )
+
+
+def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
+    instruction = visit.instruction
+    if instruction.opcode.endswith("-done"):
+        for operand in instruction.operands:
+            for index in made.started.pop((visit.computation.name, operand), ()):
+                made.waits[index] = len(made.rows)
+        return
+    if base_opcode(instruction):
+        _exchanged(module, visit, made, tally)
+    elif is_work(instruction):
+        for op in ops_of(module, visit, tally):
+            made.add(op, visit)
+            flops = op.flops * visit.times
+            tally.flops += flops
+            tally.again_flops += flops if is_again(module, instruction) else 0.0
+
+
+def _exchanged(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
+    instruction = visit.instruction
+    is_started = instruction.opcode.endswith("-start")
+    layer = layer_of(named(module, instruction))
+    for exchange in exchanges_of(module, visit.computation, instruction):
+        tally.from_all_reduce += exchange.made_of_all_reduce
+        tally.widened += exchange.n_bytes < exchange.widened_bytes
+        tally.asynchronous += is_started
+        dtype = exchange_dtype(exchange)
+        groups = exchange.groups
+        row = CapturedComm(
+            exchange.kind, "?", groups.size, groups.stride, exchange.n_bytes, dtype, visit.phase, layer,
+            asynchronous=is_started,
+        )  # fmt: skip
+        index = made.add(row, visit)
+        made.exchanges[index] = exchange
+        if is_started:
+            made.started.setdefault((visit.computation.name, instruction.name), []).append(index)
+
+
+def exchange_dtype(exchange: Exchange) -> str:
+    """The dtype of a collective, as captured programs call it."""
+    return DTYPES[exchange.dtype][1]
+
+
+def _found(made: _Rows) -> Iterator[tuple[Groups, bool]]:
+    """Groups of all collectives, and whether they sum activations."""
+    for index, exchange in made.exchanges.items():
+        is_sum = exchange.kind in ("all_reduce", "reduce_scatter") and made.rows[index].phase == "F"
+        yield exchange.groups, is_sum and exchange.n_bytes > _NUMBER_BYTES
+
+
+def _repeats(made: _Rows, walk: Walk) -> tuple[tuple[Repeat, ...], list[int]]:
+    """Innermost loops as repeats of their rows; what runs several times elsewhere has a count."""
+    counts, repeats, start = list(made.times), [], 0
+    for index in range(1, len(made.rows) + 1):
+        if index < len(made.rows) and made.loops[index] == made.loops[start]:
+            continue
+        loop, times = made.loops[start], made.times[start]
+        if loop and loop not in walk.nested and times > 1:
+            repeats.append(Repeat(start, index, times))
+            counts[start:index] = [1] * (index - start)
+        start = index
+    return tuple(repeats), counts
+
+
+def _settled(made: _Rows, index: int, axes: Axes, count: int) -> CapturedRow:
+    """A row with its axis, its count and what waits for it."""
+    row = made.rows[index]
+    if isinstance(row, CapturedOp):
+        return row if count == 1 else replace(row, count=count)
+    wait = made.waits.get(index)
+    wait = wait if wait is not None and index < wait < len(made.rows) else None
+    return replace(row, axis=axes.along(made.exchanges[index].groups), count=count, wait=wait)

@@ -1,0 +1,166 @@
+"""Rows of what a device computes: products and fused attention by their sizes, all else by the bytes that it moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Protocol
+
+from ....workload.captured import CapturedOp
+from .moves import own_shape
+from .passes import is_again, layer_of, named
+from .products import Product, product_of
+from .text.types import Computation, Instruction, Module, Shape
+from .traffic import Traffic, traffic_of
+from .walk import Visit
+
+# No work on the device: names, tuples, views, and what XLA keeps for itself.
+# fmt: off
+_NOTHING = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
+    "opt-barrier", "add-dependency", "domain", "async-update", "infeed", "outfeed", "recv", "get-dimension-size",
+    "rng-get-and-update-state",
+})
+# fmt: on
+# fmt: off
+_NO_CALLS = frozenset({
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer", "AssumeGatherIndicesInBound",
+    "MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint",
+})
+# fmt: on
+_FLASH = "__cudnn$fmha"
+_BACKWARD_PRODUCTS = 2.5  # of fused attention over the forward: five products, of which one is done again, for two
+_LEAST_BYTES = 16.0  # counters of loops
+_MOST_INNER = 10_000  # instructions of a fusion that are looked through for products
+
+
+class Tally(Protocol):
+    """Where calls that nobody knows are noted."""
+
+    unknown_calls: set[str]
+
+
+def is_work(instruction: Instruction) -> bool:
+    """Whether a device does anything for it."""
+    return instruction.opcode not in _NOTHING
+
+
+def ops_of(module: Module, visit: Visit, tally: Tally) -> Iterator[CapturedOp]:
+    """The rows of one run of an instruction."""
+    instruction, computation = visit.instruction, visit.computation
+    target = instruction.attributes.get("custom_call_target", "").strip('"')
+    if target in _NO_CALLS:
+        return
+    traffic = traffic_of(module, computation, instruction)
+    layer = layer_of(named(module, instruction))
+    again = " again" if is_again(module, instruction) else ""
+    if target.startswith(_FLASH):
+        yield _attention(module, visit, target, traffic, layer)
+        return
+    products = list(products_in(module, computation, instruction))
+    if not products:
+        if target:
+            tally.unknown_calls.add(target)
+        yield _memory(instruction, visit.phase, traffic, layer, f"custom-call {target[:60]}" if target else "")
+        return
+    for number, (product, shape) in enumerate(products):
+        first = number == 0
+        read, written = traffic if first else Traffic(0.0, 0.0)
+        name = ("dot" if product.kind == "gemm" else "convolution") + again
+        dtype = shape.plain_dtype
+        yield CapturedOp(
+            name,
+            product.kind,
+            visit.phase,
+            dtype,
+            product.shape,
+            product.flops,
+            read + written,
+            layer,
+            output_bytes=written,
+        )
+
+
+def products_in(module: Module, computation: Computation, instruction: Instruction) -> Iterator[tuple[Product, Shape]]:
+    """Products that an instruction is or that are fused into it, and the first operand of each, in the program's own dtype."""
+    work, seen = [(computation, instruction)], 0
+    while work and seen < _MOST_INNER:
+        inner, at = work.pop()
+        seen += 1
+        if at.opcode == "fusion" and (called := module.called(at, "calls")) is not None:
+            work += [(called, one) for one in reversed(list(called.instructions.values()))]
+            continue
+        if at.opcode not in ("dot", "convolution", "ragged-dot", "custom-call"):
+            continue
+        makers = [inner.instructions[name] for name in at.operands]
+        shapes = tuple(one.shapes[0] for one in makers if one.shapes)
+        if product := product_of(module, at, shapes):
+            outer = (computation, instruction) if inner is not computation else None
+            yield product, _own(module, inner, at, outer)
+
+
+def _own(module: Module, inner: Computation, at: Instruction, outer: tuple[Computation, Instruction] | None) -> Shape:
+    """The first operand of a product; where that is handed into a fusion, as it was before it was widened."""
+    shape = own_shape(module, inner, at.operands[0])
+    maker = inner.instructions[at.operands[0]]
+    while maker.opcode in ("copy", "bitcast", "transpose", "reshape") and maker.operands:
+        maker = inner.instructions[maker.operands[0]]
+    if outer is None or maker.opcode != "parameter" or not maker.literal.isdigit():
+        return shape
+    position = int(maker.literal)
+    if position >= len(outer[1].operands):
+        return shape
+    return own_shape(module, outer[0], outer[1].operands[position])
+
+
+def _memory(instruction: Instruction, phase: str, traffic: Traffic, layer: str, name: str) -> CapturedOp:
+    n_bytes = traffic.read + traffic.written
+    dtype = instruction.shapes[0].plain_dtype if instruction.shapes else "fp32"
+    kind = "none" if n_bytes <= _LEAST_BYTES else "memory"
+    called = name or instruction.opcode
+    return CapturedOp(called, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=False, output_bytes=traffic.written)
+
+
+def _attention(module: Module, visit: Visit, target: str, traffic: Traffic, layer: str) -> CapturedOp:
+    """Fused attention of cuDNN: queries [batch, q, heads, d] and keys [batch, kv, heads, d], or as the call says."""
+    instruction = visit.instruction
+    config = instruction.attributes.get("backend_config", "{}")
+    makers = [visit.computation.instructions[name] for name in instruction.operands[:3]]
+    if (
+        len(makers) < 3
+        or any(len(one.shapes[0].dims) != 4 for one in makers if one.shapes)
+        or not all(m.shapes for m in makers)
+    ):
+        raise module.refused(
+            instruction.line, f"{target[:60]} {instruction.name[:60]}: no queries, keys and values of 4 dimensions"
+        )
+    queries, keys, values = (one.shapes[0].dims for one in makers)
+    heads = _heads_dimension(config)
+    rows = next(number for number in (1, 2) if number != heads)
+    batch_heads, q, kv = queries[0] * queries[heads], queries[rows], keys[rows]
+    is_backward = "Backward" in target
+    causal = "CAUSAL" in config
+    dtype = own_shape(module, visit.computation, instruction.operands[0]).plain_dtype
+    flops = 2.0 * batch_heads * q * kv * (queries[3] + values[3]) * (_BACKWARD_PRODUCTS if is_backward else 1.0)
+    return CapturedOp(
+        name="attention",
+        kind="attention",
+        phase="B" if is_backward else visit.phase,
+        dtype=dtype,
+        shape=(batch_heads, q, kv, queries[3], values[3]),
+        flops=flops * (0.5 if causal else 1.0),
+        n_bytes=traffic.read + traffic.written,
+        module=layer,
+        causal=causal,
+        output_bytes=traffic.written,
+    )
+
+
+def _heads_dimension(config: str) -> int:
+    """1 or 2: which dimension of the queries counts heads."""
+    try:
+        found = json.loads(config).get("cudnn_fmha_backend_config", {}).get("bmm1_dot_dimension_numbers", {})
+        batch = [int(one) for one in found.get("lhs_batch_dimensions", ())]
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        batch = []
+    return 1 if batch == [0, 1] else 2

@@ -1,0 +1,243 @@
+"""HLO text -> `Module`, line by line, within bounds.
+
+What `compiled.as_text()` and `--xla_dump_to` write, of XLA of 2020 to 2026: names with and without `%`, operands with and without
+shapes. The text is untrusted: nothing recurses, sizes and counts are bounded, and whatever is wrong names its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from .calls import check_calls
+from .scan import ScanError, UnclosedError, closing, pieces
+from .types import DTYPES, Computation, Instruction, Module, Shape, refusal
+
+MOST_INSTRUCTIONS = 500_000
+MOST_ELEMENTS = 2**50  # of an array
+MOST_JOINED = 1000  # lines of one instruction: constants of old dumps
+MOST_RANK = 64
+MOST_DEVICES = 2**24
+_KEPT_CHARS = 1 << 16  # of an attribute
+_LITERAL_CHARS = 64
+_MODULE = re.compile(r"HloModule\s+([^\s,]+)")
+_OPENS = re.compile(r"(ENTRY\s+)?%?([\w.\-]+)\s*(\(.*)?\{$")
+_ASSIGNS = re.compile(r"(ROOT\s+)?%?([\w.\-]+)\s+=\s+")
+_OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
+_ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\]")
+_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+# fmt: off
+_KEPT = frozenset({
+    "backend_config", "batch_group_count", "body", "branch_computations", "called_computations", "calls",
+    "channel_id", "condition", "custom_call_target", "dim_labels", "dimensions", "direction",
+    "dynamic_slice_sizes", "false_computation", "feature_group_count", "index", "kind", "lhs_batch_dims",
+    "lhs_contracting_dims", "replica_groups", "rhs_batch_dims", "rhs_contracting_dims", "source_target_pairs",
+    "to_apply", "true_computation", "use_global_device_ids", "window",
+})
+# fmt: on
+_WITHOUT_OPERANDS = ("constant", "parameter", "iota", "partition-id", "replica-id")
+
+
+@dataclass
+class _Open:
+    """A computation that is being read."""
+
+    name: str
+    line: int
+    is_entry: bool
+    instructions: dict[str, Instruction] = field(default_factory=dict)
+    root: str = ""
+
+
+def parse_hlo(text: str, file: str) -> Module:
+    """The module that a text describes, checked: operands and computations exist, and no computation calls itself.
+
+    Args:
+        text: at hand as a whole.
+        file: what messages call it.
+
+    Raises:
+        DataError: not the text of one HLO module, damaged, or beyond the bounds above; names file and line.
+    """
+    header, done, current, entry, n = "", {}, None, "", 0
+    for line, row in _rows(text, file):
+        if current is None:
+            if row.startswith("HloModule"):
+                if header:
+                    raise refusal(file, line, "a second module. Give each a file of its own.")
+                header = row
+            elif (opened := _OPENS.match(row)) and header:
+                current = _Open(opened[2], line, bool(opened[1]))
+            elif not header or not (row in _TABLES or row[0].isdigit()):
+                raise refusal(file, line, f"{row[:60]!r} is no part of HLO text. {REMEDY}")
+        elif row == "}" or row.startswith("}, execution_thread"):
+            entry = _close(current, done, file) or entry
+            current = None
+        else:
+            n += 1
+            if n > MOST_INSTRUCTIONS:
+                raise refusal(file, line, f"more than {MOST_INSTRUCTIONS:,} instructions")
+            _add(current, row, line, file)
+    if not header:
+        raise refusal(file, 1, f"no line starts with HloModule. {REMEDY}")
+    if current is not None:
+        raise refusal(file, current.line, f"the computation {current.name[:60]} never ends. The file was cut off.")
+    if not entry:
+        raise refusal(file, 1, "no computation is marked ENTRY. The file was cut off.")
+    return check_calls(_module(header, file, done, entry))
+
+
+REMEDY = (
+    "Give the text of `jax.jit(step).lower(...).compile().as_text()`, or a file of --xla_dump_to that ends in "
+    "after_optimizations.txt."
+)
+
+
+def _rows(text: str, file: str) -> Iterator[tuple[int, str]]:
+    """Lines with something on them; those of one instruction joined."""
+    held, begins, parts = "", 0, 0
+    for number, raw in enumerate(_lines(text), 1):
+        row = raw.strip()
+        if not row or row.startswith("//"):
+            continue
+        if held:
+            row, parts = f"{held} {row}", parts + 1
+        else:
+            begins, parts = number, 1
+        if parts < MOST_JOINED and (assigns := _ASSIGNS.match(row)) and _is_open(row, assigns.end()):
+            held = row
+            continue
+        held = ""
+        yield begins, row
+    if held:
+        raise refusal(file, begins, "a bracket is never closed. The file was cut off.")
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines, one at a time; a list of all would double the memory."""
+    position = 0
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        yield text[position:end]
+        position = end + 1
+
+
+def _is_open(row: str, start: int) -> bool:
+    if row.endswith((")", "}", '"')):  # the usual last character: what is wrong with it shows later
+        return False
+    try:
+        for _ in pieces(row[start:]):
+            pass
+    except UnclosedError:
+        return True
+    except ScanError as error:
+        return "never closed" in str(error)
+    return False
+
+
+def _close(current: _Open, done: dict[str, Computation], file: str) -> str:
+    """Keeps a computation; its name where it is the entry."""
+    if current.name in done:
+        raise refusal(file, current.line, f"a second computation is called {current.name[:60]}")
+    if not current.instructions:
+        raise refusal(file, current.line, f"the computation {current.name[:60]} is empty")
+    root = current.root or next(reversed(current.instructions))
+    users: dict[str, list[str]] = {}
+    for instruction in current.instructions.values():
+        for operand in dict.fromkeys(instruction.operands):
+            if operand not in current.instructions:
+                raise refusal(file, instruction.line, f"{operand[:60]!r} is no instruction of {current.name[:60]}")
+            users.setdefault(operand, []).append(instruction.name)
+    done[current.name] = Computation(current.name, current.instructions, root, current.line, users)
+    return current.name if current.is_entry else ""
+
+
+def _add(current: _Open, row: str, line: int, file: str) -> None:
+    assigns = _ASSIGNS.match(row)
+    if assigns is None:
+        raise refusal(file, line, f"{row[:60]!r} is no instruction")
+    name = assigns[2]
+    if name in current.instructions:
+        raise refusal(file, line, f"a second instruction is called {name[:60]}")
+    try:
+        current.instructions[name] = _instruction(name, row, assigns.end(), line)
+    except ScanError as error:
+        raise refusal(file, line, str(error)) from None
+    if assigns[1]:
+        current.root = name
+
+
+def _instruction(name: str, row: str, start: int, line: int) -> Instruction:
+    end = closing(row, start) + 1 if row[start : start + 1] == "(" else row.find(" ", start)
+    shapes = _shapes(row[start : max(end, start)])
+    found = _OPCODE.match(row, max(end, start))
+    if found is None:
+        raise ScanError(f"{row[start : start + 60]!r} is no shape and operation")
+    opens = found.end() - 1
+    shut = closing(row, opens)
+    inside, opcode = row[opens + 1 : shut], found[1]
+    bare = opcode in _WITHOUT_OPERANDS
+    operands = () if bare else tuple(_operand(part) for part in pieces(inside))
+    attributes, op_name = _attributes(row[shut + 1 :])
+    literal = inside[:_LITERAL_CHARS] if bare else ""
+    return Instruction(name, opcode, shapes, operands, attributes, literal, op_name, line)
+
+
+def _operand(part: str) -> str:
+    """The name in `f32[2]{0} %x`, `%x` or `/*index=5*/x`."""
+    return part.rsplit("*/", 1)[-1].split(" ")[-1].lstrip("%")
+
+
+def _shapes(text: str) -> tuple[Shape, ...]:
+    found = tuple(_shape(match[1], match[2]) for match in _ARRAY.finditer(text))
+    if not found and text not in ("()", "token[]"):
+        raise ScanError(f"{text[:60]!r} is no shape")
+    return found
+
+
+def _shape(dtype: str, sizes: str) -> Shape:
+    if dtype not in DTYPES:
+        raise ScanError(f"{dtype[:60]!r} is no type of elements")
+    parts = [part.strip().removeprefix("<=") for part in sizes.split(",")] if sizes.strip() else []
+    if len(parts) > MOST_RANK:
+        raise ScanError(f"an array of {len(parts)} dimensions, but at most {MOST_RANK} are read")
+    dims = tuple(_size(part) for part in parts)
+    if prod(dims) > MOST_ELEMENTS:
+        raise ScanError(f"an array of more than {MOST_ELEMENTS:,} elements: {dtype}[{sizes[:60]}]")
+    return Shape(dtype, dims)
+
+
+def _size(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ScanError(f"the size {text[:60]!r} of a dimension is no whole number from 0")
+    return int(text)
+
+
+def _attributes(text: str) -> tuple[dict[str, str], str]:
+    """Those that are asked for, and the `op_name` of the metadata."""
+    kept, op_name = {}, ""
+    for part in pieces(text):
+        key, _, value = part.partition("=")
+        if key in _KEPT and len(value) <= _KEPT_CHARS:
+            kept[key] = value
+        elif key == "metadata" and (found := _OP_NAME.search(value)):
+            op_name = found[1].replace("\\'", "'")
+    return kept, op_name
+
+
+def _module(header: str, file: str, done: dict[str, Computation], entry: str) -> Module:
+    name = _MODULE.match(header)
+    counts = []
+    for key in ("replica_count", "num_partitions"):
+        found = re.search(rf"\b{key}=(-?\d+)", header)
+        count = int(found[1]) if found and len(found[1]) < 12 else 1
+        if not 1 <= count <= MOST_DEVICES:
+            raise refusal(file, 1, f"{key} = {count}, but it must be 1 to {MOST_DEVICES:,}")
+        counts.append(count)
+    if counts[0] * counts[1] > MOST_DEVICES:
+        raise refusal(file, 1, f"{counts[0]} x {counts[1]} devices, but at most {MOST_DEVICES:,} are read")
+    return Module(name[1] if name else "", file, done, entry, counts[0], counts[1], "is_scheduled=true" in header)
