@@ -204,6 +204,15 @@ REPAIRS = "system,node,start,end,nodes_total,observed_from,observed_until\n" + "
     f"s,n{n % 3},2024-01-0{n} 10:00Z,{f'2024-01-0{n} 12:30Z' if n < 5 else ''},4,2024-01-01 00:00Z,2024-01-09 00:00Z\n"
     for n in range(1, 6)
 )
+SPELLS = (
+    "trace_id,zone,gpu,kind,requested_nodes,gap_s,start_s,duration_s,available,censored_left,censored_right\n"
+    + "".join(
+        f"t{t},z{t},V100,availability,4,60,{600 * n},600,{(4, 0, 4, 3, 0)[(n + t) % 5]},{int(n == 0)},{int(n == 7)}\n"
+        for t in range(2)
+        for n in range(8)
+    )
+)
+LIVES = "zone,gpu,nodes,start_s,lifetime_s,ended_at_24h_limit\n" + "".join(f"z,K80,3,0,{900 * n},{n % 2}\n" for n in (1, 2, 3))
 SAVES = """\
 source,params_B,ckpt_GB,accelerators,storage,method,mode,save_block_s,save_total_s,load_s
 a,7,98,64,GPFS on NVMe,x,synchronous,10,10,20
@@ -264,6 +273,7 @@ READERS = (
     Reader("reliability in TOML", "mine.toml", _texts(RELIABILITY_TOML), load_reliability),
     Reader("failures", "failures.csv", _texts(FAILURES), _fitted("failures")),
     Reader("repairs", "repairs.csv", _texts(REPAIRS), _fitted("repairs"), 0.1),
+    Reader("revocation", "spells.csv", _texts(SPELLS, LIVES), _fitted("revocation"), 0.1),
     Reader("checkpoints", "checkpoints.csv", _texts(SAVES), _fitted("checkpoints")),
     Reader("kernel efficiency", "gemm.csv", _texts(GEMM), _fitted("kernels")),
     Reader("overlap", "overlap.csv", _texts(OVERLAP), _measured(model_named("overlap").columns)),

@@ -49,7 +49,7 @@ def of_states(start_s: np.ndarray, end_s: np.ndarray, state: np.ndarray, whole: 
         closed = whole[1] if last else not gone
         name = ("up" if here else "down") + ("" if known and closed else "_beyond")
         found[name].append(float(end_s[i - 1] - begun))
-        if here and closed:
+        if here and closed and not last:  # what follows the end is not seen
             found["alive"].append(here)
             found["lost"].append(here - there)
         begun, known, at = (0.0 if last else start_s[i]), not gone, i

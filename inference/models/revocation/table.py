@@ -75,7 +75,7 @@ def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[s
     _refuse(table, table["nodes"] > MOST_NODES, f"nodes must be at most {MOST_NODES:,}")
     _refuse(table, table["available"] > table["nodes"], "available is more than nodes, the number that was asked for")
     found: dict[Group, list[Series]] = {}
-    lives = "trace" not in frame and "available" not in frame
+    lives = _are_lives(frame)
     key = ["zone", "gpu", "nodes", "kind", "start_s" if lives else "trace"]
     for name, rows in table.groupby(key, sort=True):
         found.setdefault(Group(str(name[0]), str(name[1]), float(name[2]), str(name[3])), []).append(
@@ -88,6 +88,10 @@ def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[s
     return found, notes
 
 
+def _are_lives(frame: pd.DataFrame) -> bool:
+    return "trace" not in frame and "available" not in frame
+
+
 def _filled(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The table with what is not given at its meaning, and notes that say so."""
     notes = []
@@ -95,7 +99,8 @@ def _filled(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     for name, value in (("gpu", ""), ("kind", KINDS[0]), ("trace", "")):
         table[name] = (table[name].fillna(value) if name in table else pd.Series(value, index=table.index)).astype(str)
     table["kind"] = table["kind"].str.lower()
-    for name, value in (("nodes", 1.0), ("censored_left", 0.0), ("censored_right", 0.0)):
+    cut = 0.0 if _are_lives(frame) else 1.0  # a trace begins and ends amid a spell unless it says otherwise
+    for name, value in (("nodes", 1.0), ("censored_left", cut), ("censored_right", cut)):
         table[name] = table[name].fillna(value) if name in table else value
     if "available" not in table:
         table["available"] = table["nodes"]
