@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from prism_jax.calibration.level import MeasuredLevel, NoLevel
+from prism_jax.cloud.availability.fitted import FittedSpells
 from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import DataError, FailedFitError, FitError
-from prism_jax.cloud.availability.fitted import FittedSpells
 from prism_jax.horizon.reliability import Reliability
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability

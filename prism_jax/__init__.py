@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import presets as presets
     from ._inference_loader import calibrate as calibrate, fit as fit
     from .app.calibrate import calibrate_site as calibrate_site, suggest_runs as suggest_runs
+    from .app.captured.capture import capture_program as capture_program
     from .app.catalogue import (
         job_section as job_section,
         show_catalogue as show_catalogue,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from .app.trace.watch import watch_steps as watch_steps
     from .app.trace.what_if import what_if as what_if
     from .app.validate import validate_memory as validate_memory, validate_steps as validate_steps
+    from .io.capture.read_capture import read_capture as read_capture
+    from .io.capture.write_capture import write_capture as write_capture
     from .io.job.load_job import load_job as load_job
     from .io.traces.open_trace import open_trace as open_trace
     from .job import Job as Job
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
     from .simulate.sensitivity.quantile import noise_free_step as noise_free_step, step_quantile as step_quantile
     from .system.hardware import Cluster as Cluster, Device as Device, Tier as Tier
     from .variability.tree import Variability as Variability
+    from .workload.captured.model import CapturedModel as CapturedModel
+    from .workload.captured.program import RankClass as RankClass, RankProgram as RankProgram
+    from .workload.captured.rows import CapturedComm as CapturedComm, CapturedOp as CapturedOp
     from .workload.transformer.spec import (
         AdapterSpec as AdapterSpec,
         MLASpec as MLASpec,
@@ -62,6 +68,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AdapterSpec": "workload.transformer.spec",
+    "CapturedComm": "workload.captured.rows",
+    "CapturedModel": "workload.captured.model",
+    "CapturedOp": "workload.captured.rows",
     "Cluster": "system.hardware",
     "Device": "system.hardware",
     "Job": "job",
@@ -69,6 +78,8 @@ _HOME = {
     "MoESpec": "workload.transformer.spec",
     "Overlap": "plan.plan",
     "ParallelPlan": "plan.plan",
+    "RankClass": "workload.captured.program",
+    "RankProgram": "workload.captured.program",
     "RecordedJob": "recorded.recorded_job",
     "StepTimeDistribution": "result",
     "Tier": "system.hardware",
@@ -79,6 +90,7 @@ _HOME = {
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
     "calibrate_site": "app.calibrate",
+    "capture_program": "app.captured.capture",
     "match_moments": "recorded.moments",
     "check_job": "app.check",
     "compare_jobs": "app.studies.compare",
@@ -102,6 +114,7 @@ _HOME = {
     "predict_run": "app.horizon.run",
     "predict_trace": "app.trace.predict",
     "presets": "",
+    "read_capture": "io.capture.read_capture",
     "replay_trace": "app.trace.info",
     "report_fit": "app.fit",
     "scale_job": "app.studies.scale",
@@ -120,6 +133,7 @@ _HOME = {
     "validate_steps": "app.validate",
     "watch_steps": "app.trace.watch",
     "what_if": "app.trace.what_if",
+    "write_capture": "io.capture.write_capture",
     "write_new_job": "app.new_job",
 }
 

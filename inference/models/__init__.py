@@ -21,6 +21,11 @@ _CLASSES = {
     "revocation": "Revocation",
     "checkpoints": "Checkpoints",
     "power": "Power",
+    "totals": "Totals",
+    "saves": "Saves",
+    "ladder": "Ladder",
+    "servers": "Servers",
+    "startup": "Startup",
 }
 MODELS = tuple(_CLASSES)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         run_calibration as run_calibration,
         suggest_runs as suggest_runs,
     )
+    from .captured.capture import capture_program as capture_program, run_capture as run_capture
     from .catalogue import (
         CATALOGUES as CATALOGUES,
         job_section as job_section,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         show_entry as show_entry,
     )
     from .check import check_job as check_job, peak_memory as peak_memory
+    from .cloud.run import choose_cloud as choose_cloud, run_cloud as run_cloud
     from .fit import (
         Columns as Columns,
         Holdout as Holdout,
@@ -79,8 +81,11 @@ _HOME = {
     "JobLog": "calibrate",
     "StepsValidationRun": "validate",
     "calibrate_site": "calibrate",
+    "capture_program": "captured.capture",
+    "run_capture": "captured.capture",
     "check_job": "check",
     "check_method": "search",
+    "choose_cloud": "cloud.run",
     "compare_jobs": "studies.compare",
     "describe_trace": "trace.info",
     "explain_step": "predict",
@@ -101,6 +106,7 @@ _HOME = {
     "report_fit": "fit",
     "run_calibration": "calibrate",
     "run_capacity": "studies.capacity",
+    "run_cloud": "cloud.run",
     "run_comparison": "studies.compare",
     "run_fit": "fit",
     "run_horizon": "horizon.run",

@@ -40,6 +40,9 @@ UNLIKE_DEVICES = ("tpu",)  # generations whose name stands for a line of differe
 
 def workload_of(model: Workload) -> str:
     """What the calibration calls a kind of model: empty for transformers, "other" for one that job files do not know."""
+    own = getattr(model, "calibrated_as", None)
+    if isinstance(own, str):  # a captured program says itself what it resembles
+        return own
     kind = kind_of(model)
     return "" if kind is TRANSFORMER else kind.name if kind else "other"
 

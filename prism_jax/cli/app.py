@@ -23,11 +23,21 @@ HERE = "prism_jax.cli.commands"
 SHIPPED = (
     ("predict", "predict:predict", "Predict the distribution of the step time of a job."),
     ("job", "job:job", "Predict when a training run is done: failures, checkpoints, slow phases, deadline."),
+    (
+        "cloud",
+        "studies.cloud:cloud",
+        "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
+    ),
     ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
     ("sweep", "studies.sweep:sweep", "Predict a grid of jobs and compare them."),
     ("scale", "studies.scale:scale", "Predict a job on several numbers of GPUs, and where more stops paying."),
     ("compare", "studies.compare:compare", "Compare jobs, and tell how probable it is that one beats another."),
     ("plan", "studies.plan:plan", "Plan capacity: what fleets make of a job in tokens, days and money."),
+    (
+        "capture",
+        "capture:capture",
+        "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
+    ),
     ("place", "place:place", "Place measured nodes so that the tail of the step time is smallest."),
     ("shard", "shard:shard", "Choose which embedding table goes where so that the step is shortest."),
     (

@@ -8,11 +8,23 @@ import typer
 
 JobFile = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="YAML or TOML file, or the name of a shipped job (`prism-jax show examples`)."),
+    typer.Argument(
+        metavar="JOB", help="YAML or TOML file, a capture, or the name of a shipped job (`prism-jax show examples`)."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Replace one field of the job, e.g. plan.tp=4; may be repeated."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", metavar="NAME", help="Cluster preset, short for --set cluster=NAME; a capture needs one."
+    ),
+]
+VariabilityName = Annotated[
+    str | None,
+    typer.Option("--variability", metavar="NAME", help="Variability preset, short for --set variability=NAME."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
 Seed = Annotated[
@@ -31,3 +43,9 @@ IgnoreMemory = Annotated[
     bool, typer.Option("--ignore-memory", help="Exit with 0 even if the job does not fit into memory.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even if its verdict says that it failed.")]
+
+
+def with_presets(overrides: list[str] | None, cluster: str | None, variability: str | None) -> list[str]:
+    """`--set` options, those that other options stand for in front."""
+    named = {"cluster": cluster, "variability": variability}
+    return [*(f"{field}={name}" for field, name in named.items() if name is not None), *(overrides or ())]

@@ -13,20 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import Values, namespace
+from .._core.arrays import Values, is_numpy, namespace
 from .._typing import Floats
-from ..kernels import PASSES
+from ..errors import SpecError
+from ..kernels import COMM_AXES, PASSES
 from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base import Block, Comm, Workload, frozen_groups
+from ..workload.base import Block, Comm, LanedBlock, Workload, frozen_groups
 from ..workload.kernels import KernelTable
 from .communication import collective_s
-from .compute import class_seconds, launch_counts, uncorrected_seconds
+from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
 from .correction import CostCorrection
 from .efficiency import Efficiency
+from .lanes import LanedSeconds, Overlapping, laned_seconds
 from .sharded import Gathered, gather_comms
 
+HIDDEN = "hidden"  # what a simulation of lanes has hidden already, and made compute pay for
 # (phase, axis, what runs beside it): every way a block communicates
 SLOTS = (
     *(("F", "tp", beside) for beside in ("", "product")),
@@ -34,6 +37,8 @@ SLOTS = (
     *((phase, "cp", "attention") for phase in "FB"),
     *((phase, "ep", "") for phase in "FB"),
     *((phase, "dp", beside) for phase in "FB" for beside in ("", "chunk")),
+    *((phase, "cp", "") for phase in "FB"),
+    *((phase, axis, HIDDEN) for phase in "FB" for axis in COMM_AXES),
 )
 
 
@@ -134,11 +139,35 @@ class BlockCostModel:
             self._blocks[kind] = self._uncorrected(kind)
         block, kernels, alone_s = self._blocks[kind]
         device, classes = self.cluster.device, self.model.kernel_classes
+        if isinstance(block, LanedBlock):
+            return self._in_order(block, kernels, alone_s)
         compute = class_seconds(kernels, device, self.plan.dtype, self.eff, classes, alone_s)
         factor = getattr(self.eff.correction, block.knob) if block.knob else 1.0
         launches = launch_counts(kernels) * self.plan.software.host_share
         cost = BlockCost(compute * factor, launches, np.zeros(len(SLOTS)), *_NO_ENDS)
         return self._communicating(cost, block.comms)
+
+    def _in_order(self, block: LanedBlock, kernels: KernelTable, alone_s: Values) -> BlockCost:
+        """A block whose rows have an order: what of its communication shows is simulated."""
+        if not is_numpy(self.xp):
+            raise SpecError(
+                f"{self.model.name}: a captured program has no derivatives in the hardware. Use differences."
+            )
+        own = iter(alone_s * correction_factors(kernels, self.cluster.device, self.plan.dtype, self.eff))
+        of_class = iter(kernels.class_index(self.model.kernel_classes))
+        seconds, classes, launches = [], [], launch_counts(kernels) * self.plan.software.host_share
+        for row in block.laned:
+            if row.comm is not None:
+                seconds.append(float(self.comm_seconds(row.comm)))
+                classes.append(0)
+                launches[PASSES.index(row.comm.phase)] += row.comm.count * row.times * self.plan.software.host_share
+            else:
+                factor = getattr(self.eff.correction, row.knob) if row.knob else 1.0
+                seconds.append(float(next(own)) / row.times * factor)
+                classes.append(int(next(of_class)))
+        beside = Overlapping(self.eff.overlap_slowdown, self.eff.correction.overlap_window)
+        found = laned_seconds(block, seconds, classes, len(self.model.kernel_classes), beside)
+        return BlockCost(found.compute_s, launches, _slots(found), *_NO_ENDS)
 
     def gathering(self, kind: str) -> BlockCost:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
@@ -220,6 +249,16 @@ class BlockCostModel:
         """Seconds of collectives that run beside a neighbour, where there is none; all groups of parameters together."""
         own = (self.comm_seconds(comm) for comm in comms if (comm.kind, comm.phase) == (kind, phase) and comm.beside)
         return self.xp.asarray(sum(own, 0.0), dtype=float)
+
+
+def _slots(found: LanedSeconds) -> Floats:
+    """[slot] what a simulation says of every axis."""
+    seconds = np.zeros(len(SLOTS))
+    for number, phase in enumerate("FB"):
+        for at, axis in enumerate(COMM_AXES):
+            seconds[SLOTS.index((phase, axis, ""))] = found.exposed_s[number, at]
+            seconds[SLOTS.index((phase, axis, HIDDEN))] = found.hidden_s[number, at]
+    return seconds
 
 
 def dispatch_share(n_node: int, top_k: int) -> float:

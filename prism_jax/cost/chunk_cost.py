@@ -17,7 +17,7 @@ from .._core.arrays import is_numpy
 from .._typing import Floats
 from ..kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from ..partition.chunks import ChunkBlocks
-from .block_cost import SLOTS, BlockCost
+from .block_cost import HIDDEN, SLOTS, BlockCost
 from .efficiency import Efficiency
 from .overlap import Exposure, behind, cut_up, prefetched
 
@@ -81,6 +81,9 @@ def chunk_cost(blocks: BlockCost, tp: ArrayLike, cp: ArrayLike, eff: Efficiency,
         if is_numpy(xp) and not seconds.any():
             continue
         kind, at = PASSES.index(phase), COMM_AXES.index(axis)
+        if beside == HIDDEN:
+            hidden[kind][at] = hidden[kind][at] + seconds
+            continue
         window = _window(kind, beside, n_class)
         length = sum((compute[..., k, c] for k, c in window), zero)
         if beside == "chunk":

@@ -9,6 +9,7 @@ from .._core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .report import Report as Report
+    from .types.captured.execution import ExecutionTraceReport as ExecutionTraceReport
     from .types.catalogue import CatalogueReport as CatalogueReport, EntryReport as EntryReport
     from .types.check import CheckReport as CheckReport
     from .types.fit import FitReport as FitReport, KeptFitReport as KeptFitReport
@@ -36,6 +37,7 @@ _HOME = {
     "CatalogueReport": "types.catalogue",
     "CheckReport": "types.check",
     "EntryReport": "types.catalogue",
+    "ExecutionTraceReport": "types.captured.execution",
     "FitReport": "types.fit",
     "HostReport": "types.host",
     "KeptFitReport": "types.fit",

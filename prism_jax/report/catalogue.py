@@ -14,13 +14,16 @@ from .schema import json_schema
 
 FOLDER = Path(__file__).resolve().parent / "schemas"
 MODULES = (
+    "capture",
     "catalogue",
     "check",
+    "captured.execution",
     "fit",
     "host",
     "placing.placement",
     "placing.sharding",
     "prediction",
+    "horizon.cloud",
     "horizon.queue",
     "horizon.run",
     "horizon.watch",

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from ..errors import Problem
 from ..framework.memory_options import MemoryOptions
 from ..plan.plan import ParallelPlan
-from .kernels import KernelTable
+from .kernels import Kernel, KernelTable
 
 
 class Comm(NamedTuple):
@@ -207,6 +207,52 @@ class Workload(Protocol):
 
     def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
         """What else of the plan contradicts the model."""
+        ...
+
+
+class LanedRow(NamedTuple):
+    """A kernel or a collective of a block whose order is known.
+
+    Attributes:
+        index: place in the order in which the block issues its rows.
+        phase: F, B or W.
+        times: how often the repeat that it belongs to runs.
+        comm, kernel: one of the two.
+        wait: index of the first row that needs the collective; None: the next one.
+        knob: field of `CostCorrection` that scales it, on top of its kernel's own; empty for none.
+    """
+
+    index: int
+    phase: str
+    times: int = 1
+    comm: Comm | None = None
+    kernel: Kernel | None = None
+    wait: int | None = None
+    knob: str = ""
+
+
+@runtime_checkable
+class LanedBlock(Protocol):
+    """A block that says in which order its kernels and collectives are issued, so that their overlap can be simulated."""
+
+    @property
+    def laned(self) -> Sequence[LanedRow]:
+        """What runs once per micro-batch, in order."""
+        ...
+
+    @property
+    def repeats(self) -> Sequence[tuple[int, int, int]]:
+        """(first index, one past the last, times) of what runs several times; they do not overlap."""
+        ...
+
+
+@runtime_checkable
+class FixesFields(Protocol):
+    """A workload that was made under one plan, of which some fields cannot change."""
+
+    @property
+    def fixed_fields(self) -> Sequence[str]:
+        """Fields of a plan that keep their value; a search leaves them alone."""
         ...
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from ..plan.plan import ParallelPlan
 from ..units import format_count
 from .base import Workload
+from .captured.model import CapturedModel
+from .captured.notes import capture_notes
 from .transformer.spec import TransformerSpec
 
 
@@ -17,6 +19,8 @@ def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
         How long a sequence may be is known of published models, which have a source; of models written by hand it is known
         where positions are learned.
     """
+    if isinstance(model, CapturedModel):
+        yield from capture_notes(model.program)
     if not isinstance(model, TransformerSpec):
         return
     for part in model.left_out:

@@ -212,7 +212,9 @@ SPELLS = (
         for n in range(8)
     )
 )
-LIVES = "zone,gpu,nodes,start_s,lifetime_s,ended_at_24h_limit\n" + "".join(f"z,K80,3,0,{900 * n},{n % 2}\n" for n in (1, 2, 3))
+LIVES = "zone,gpu,nodes,start_s,lifetime_s,ended_at_24h_limit\n" + "".join(
+    f"z,K80,3,0,{900 * n},{n % 2}\n" for n in (1, 2, 3)
+)
 SAVES = """\
 source,params_B,ckpt_GB,accelerators,storage,method,mode,save_block_s,save_total_s,load_s
 a,7,98,64,GPFS on NVMe,x,synchronous,10,10,20
@@ -228,6 +230,13 @@ OVERLAP = "kernel,duration_us,overlapped_us,overlap_ratio,dram_throughput_percen
 POWER = "device,workload,clock_mhz,epoch_s,power_w\n" + "".join(
     f"gpu,a,{1400 - 50 * n},{1 + n / 20},{400 - 16 * n}\n" for n in range(10)
 )
+LADDER = "setup,batch,step_ms\n" + "".join(f"v100,{n},{20 + n}\n" for n in (8, 16, 32, 64))
+TOTALS = "model,gpu,batch,flops,n_params,n_tensors,family,step_time_s\n" + "".join(
+    f"m{n},k80,128,{n}e9,{n}e6,{50 * n},f{n % 2},{n / 10}\n" for n in range(1, 6)
+)
+SERVERS = "model,gpu,workers,ps,params,steps_per_s\n" + "".join(f"a,k80,{n},1,2e6,{9 * n}\n" for n in range(1, 5))
+STARTS = "provisioning_s,staging_s,booting_s,tier,region\n1.6,40,40,on-demand,east\n1.5,42,38,preemptible,west\n"
+FILES_SAVED = "model,save_s,weights_MB,index_kB,meta_MB\na,3.7,5.3,5.4,1\nb,4.2,36,25,3.9\nb,4.3,36,25,3.9\n"
 CALLS = json.dumps({"baseTimeNanoseconds": 5, "traceEvents": [
     {"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {"correlation": link}}
     for name, cat, ts, dur, tid, link in (
@@ -278,6 +287,11 @@ READERS = (
     Reader("kernel efficiency", "gemm.csv", _texts(GEMM), _fitted("kernels")),
     Reader("overlap", "overlap.csv", _texts(OVERLAP), _measured(model_named("overlap").columns)),
     Reader("power", "power.csv", _texts(POWER), _fitted("power")),
+    Reader("ladder", "ladder.csv", _texts(LADDER), _fitted("ladder")),
+    Reader("totals", "totals.csv", _texts(TOTALS), _fitted("totals")),
+    Reader("servers", "servers.csv", _texts(SERVERS), _fitted("servers")),
+    Reader("starts", "starts.csv", _texts(STARTS), _fitted("startup")),
+    Reader("saves", "saves.csv", _texts(FILES_SAVED), _fitted("saves")),
     Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from tests.inference.models.failures.test_failures import simulated as failures
 from tests.inference.models.power.test_power import limits, sweep
 from tests.inference.models.repairs.test_repairs import log_of
 from tests.inference.models.revocation.test_revocation import spot_trace
+from tests.inference.models.small_laws import tables
 from tests.inference.models.test_kernels import simulated as kernels
 from tests.inference.models.test_overlap import simulated as overlap
 
@@ -93,6 +94,11 @@ TABLES = {
         [sweep(np.random.default_rng(7)), sweep(np.random.default_rng(8), "b")], ignore_index=True
     ),
     "power limits": limits,
+    "ladder": lambda: tables.ladder(np.random.default_rng(9)),
+    "totals": lambda: tables.totals(np.random.default_rng(9)),
+    "servers": lambda: tables.servers(np.random.default_rng(9)),
+    "saves": lambda: tables.saves(np.random.default_rng(9)),
+    "startup": lambda: tables.starts(np.random.default_rng(9)),
     "fleet": fleet,
     "steps": steps,
     "collectives": collectives,

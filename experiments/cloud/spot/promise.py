@@ -69,19 +69,26 @@ def _replayed(rows: pd.DataFrame, starts: np.ndarray, work_h: float) -> dict[tup
     paths = recorded(rows).beginning_at(starts, 1, horizon_s(work_h))
     return {
         (name, slack): simulate(
-            task(work_h), paths, POLICIES.named(name), np.ones(len(starts)), _deadline_s(work_h, slack), key=jax.random.key(0)
+            task(work_h),
+            paths,
+            POLICIES.named(name),
+            np.ones(len(starts)),
+            _deadline_s(work_h, slack),
+            key=jax.random.key(0),
         )
         for name in MENU
         for slack in SLACK
     }
 
 
-def _one(found: Outcomes, zone: str, index: int, work_h: float, market, replayed, seed: int) -> None:  # noqa: ANN001 - see of_zone
+def _one(found: Outcomes, zone: str, index: int, work_h: float, market, replayed, seed: int) -> None:
     paths = market.draw(1, N_WORLDS, horizon_s(work_h), np.random.default_rng([seed, index]))
     for slack in SLACK:
         deadline_s = _deadline_s(work_h, slack)
         for name in MENU:
-            ran = simulate(task(work_h), paths, POLICIES.named(name), np.ones(N_WORLDS), deadline_s, key=jax.random.key(0))
+            ran = simulate(
+                task(work_h), paths, POLICIES.named(name), np.ones(N_WORLDS), deadline_s, key=jax.random.key(0)
+            )
             real = replayed[(name, slack)]
             found.rows.append({
                 "zone": zone, "start": index, "work_h": work_h, "slack": slack, "policy": name,

@@ -1,7 +1,7 @@
 """Which family predicts zones that were left out: their log densities by importance sampling from draws that saw them.
 
-p(zone | others) = 1 / E[1 / p(zone | population)] over draws of the posterior (Gelfand, Dey, Chang 1992); the groups of one zone are
-left out together.
+p(zone | others) = 1 / E[1 / p(zone | population)] over draws of the posterior (Gelfand, Dey, Chang 1992); the groups of one
+zone are left out together.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def from_frame(frame: pd.DataFrame) -> RevocationData:
     )
 
 
-def _by_group(counted: Mapping, of) -> np.ndarray:  # noqa: ANN001 - of `Times`
+def _by_group(counted: Mapping, of) -> np.ndarray:
     return np.array([[float(of(one[quantity])) for one in counted.values()] for quantity in QUANTITIES])
 
 
@@ -124,7 +124,9 @@ def _losses(series: list[Series]) -> np.ndarray:
     alive = np.concatenate([one.spells.alive for one in series])
     lost = np.concatenate([one.spells.lost for one in series])[alive > 1]
     everything = lost == alive[alive > 1]
-    return np.array([((lost == 1) & ~everything).sum(), ((lost > 1) & ~everything).sum(), everything.sum()], dtype=float)
+    return np.array(
+        [((lost == 1) & ~everything).sum(), ((lost > 1) & ~everything).sum(), everything.sum()], dtype=float
+    )
 
 
 def _grids(counted: Mapping, shape: str, quantity: str) -> Grid:

@@ -27,8 +27,8 @@ def log_probabilities(data: RevocationData, site: Mapping[str, Any]) -> LogProba
     spells = [_exponential(data, site, trait)]
     for number, shapes in enumerate(SHAPES_OF.values()):
         mean = site["location"][number][:, None] + site["slope"][number] @ trait.T  # [quantity, group]
-        prior = dict(mean=mean, sd=site["between_sd"][number], log_spread=site["log_spread"][number],
-                     spread_sd=site["spread_sd"][number])  # fmt: skip
+        prior = {name: site[name][number] for name in ("log_spread", "spread_sd")}
+        prior |= {"mean": mean, "sd": site["between_sd"][number]}
         by_shape = [_pairs(jnp.asarray(data.theta[n]), jnp.asarray(data.log_weight[n]), **prior) for n in shapes]
         if len(shapes) == 1:
             spells.append(by_shape[0])

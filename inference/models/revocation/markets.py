@@ -47,7 +47,9 @@ def market(data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells
     if zone not in data.zones:
         raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
     of_zone = [at for at, name in enumerate(data.zones) if name == zone]
-    return of_group(data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), choice.chosen(data, draws))
+    return of_group(
+        data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), choice.chosen(data, draws)
+    )
 
 
 def unseen(data: RevocationData, draws: Draws) -> FittedSpells:
@@ -90,7 +92,10 @@ def spells(
         return Spells(np.zeros(n_draw, dtype=int), np.stack([line, np.full(n_draw, np.log(EULER))], axis=-1))
     number = family - 1
     shapes = np.array(tuple(SHAPES_OF.values())[number])
-    one = {name: np.asarray(draws[name])[:, number, quantity] for name in ("location", "between_sd", "log_spread", "spread_sd")}
+    one = {
+        name: np.asarray(draws[name])[:, number, quantity]
+        for name in ("location", "between_sd", "log_spread", "spread_sd")
+    }
     mean = np.stack([one["location"] + _slope(draws, quantity, family) @ trait, one["log_spread"]], axis=-1)
     sd = np.stack([one["between_sd"], one["spread_sd"]], axis=-1)
     share = np.asarray(draws["shape_share"])[:, quantity] if len(shapes) > 1 else np.ones((n_draw, 1))
@@ -105,7 +110,9 @@ def spells(
     return Spells(shapes[place // n], grid[place])
 
 
-def _of_line(data: RevocationData, quantity: int, at: int, mean: np.ndarray, sd: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _of_line(
+    data: RevocationData, quantity: int, at: int, mean: np.ndarray, sd: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     line = data.median[quantity, at]
     weight = data.median_log_weight[quantity, at] - 0.5 * ((line - mean[:, None]) / sd[:, None]) ** 2
     return line[_chosen(weight, rng)]

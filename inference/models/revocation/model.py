@@ -1,9 +1,9 @@
 """How long spot nodes stay and how long they are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
 
-Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a mixture of
-two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`choice.py`), for spells of availability and
-for the gaps between them. Parameters of a group are summed out over grids of its likelihood; means move with the number of nodes and
-with whether nodes were kept or only probed for, as the two are not the same thing.
+Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a mixture
+of two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`choice.py`), for spells of
+availability and for the gaps between them. Parameters of a group are summed out over grids of its likelihood; means move with the
+number of nodes and with whether nodes were kept or only probed for, as the two are not the same thing.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def of_states(start_s: np.ndarray, end_s: np.ndarray, state: np.ndarray, whole: 
         whole: whether the first spell began, and the last one ended, where the series does.
     """
     found: dict[str, list[float]] = {name: [] for name in ("up", "up_beyond", "down", "down_beyond", "alive", "lost")}
-    begun, known, at = start_s[0], whole[0], 0
+    begun, known = start_s[0], whole[0]
     for i in range(1, len(state) + 1):
         last = i == len(state)
         gone = last or start_s[i] > end_s[i - 1] + 0.5
@@ -52,7 +52,7 @@ def of_states(start_s: np.ndarray, end_s: np.ndarray, state: np.ndarray, whole: 
         if here and closed and not last:  # what follows the end is not seen
             found["alive"].append(here)
             found["lost"].append(here - there)
-        begun, known, at = (0.0 if last else start_s[i]), not gone, i
+        begun, known = (0.0 if last else start_s[i]), not gone
     return Spells(**{name: np.array(values, dtype=float) for name, values in found.items()})
 
 

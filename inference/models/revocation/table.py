@@ -63,8 +63,8 @@ def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[s
     """Series by group, in the order of their names, and what was assumed.
 
     Raises:
-        DataError: rows of one trace overlap or differ in their group, more nodes than were asked for, flags that are no flags, too
-            many groups, or nothing that ended.
+        DataError: rows of one trace overlap or differ in their group, more nodes than were asked for, flags that are no flags,
+            too many groups, or nothing that ended.
     """
     table, notes = _filled(frame)
     _refuse(table, table["duration_s"] > LONG_S, "duration_s is longer than thirty years. Is the unit right?")
@@ -82,9 +82,13 @@ def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[s
             _of_lives(rows) if lives else _of_trace(rows)
         )
     if len(found) > MOST_GROUPS:
-        raise DataError(f"column zone: more than {MOST_GROUPS:,} groups of zone, gpu, nodes and kind. Is it the column of nodes?")
+        raise DataError(
+            f"column zone: more than {MOST_GROUPS:,} groups of zone, gpu, nodes and kind. Is it the column of nodes?"
+        )
     if not any(len(one.spells.up) for series in found.values() for one in series):
-        raise DataError("column duration_s: no spell of availability ended while it was watched, so that nothing can be fitted")
+        raise DataError(
+            "column duration_s: no spell of availability ended while it was watched, so that nothing can be fitted"
+        )
     return found, notes
 
 
@@ -120,7 +124,9 @@ def _of_trace(rows: pd.DataFrame) -> Series:
     end = start + rows["duration_s"].to_numpy(dtype=float)
     tick = _tick(rows)
     overlap = np.append(False, start[1:] < end[:-1] - 0.5)
-    _refuse(rows, overlap, "starts before the row of the same trace in front of it ends. Correct start_s or duration_s.")
+    _refuse(
+        rows, overlap, "starts before the row of the same trace in front of it ends. Correct start_s or duration_s."
+    )
     whole = rows["censored_left"].iloc[0] == 0.0, rows["censored_right"].iloc[-1] == 0.0
     return Series(of_states(start, end, rows["available"].to_numpy(dtype=float), whole), tick)
 
@@ -136,7 +142,7 @@ def _tick(rows: pd.DataFrame) -> float:
     return float(max(min(stated.iloc[0] if len(stated) else rows["duration_s"].min(), 3600.0), 1.0))
 
 
-def _refuse(frame: pd.DataFrame, wrong, why: str) -> None:  # noqa: ANN001 - a column of truth values
+def _refuse(frame: pd.DataFrame, wrong, why: str) -> None:
     wrong = np.asarray(wrong, dtype=bool)
     if wrong.any():
         row = int(np.argmax(wrong))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from ...errors import DataError
+from ...io.execution.documents import holds_execution_traces
 from ...io.write import run_record
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.codec import from_plain
+from ...report.types.captured.execution import ExecutionTraceReport
 from ...report.types.record import RunRecord
 from ...report.types.trace import ReplayFacts, TraceInfoReport, TraceReplayReport
 from .facts import trace_facts
@@ -14,15 +18,21 @@ from .source import TraceSource, named, recorded, recorded_ops
 
 
 def describe_trace(
-    source: TraceSource, *, meta: str | Path | None = None, skip: int | None = None, unit: str | None = None
-) -> TraceInfoReport:
-    """What a trace or log holds. No JAX.
+    source: TraceSource,
+    *,
+    meta: str | Path | None = None,
+    skip: int | None = None,
+    unit: str | None = None,
+    kernels: Sequence[str | Path] = (),
+) -> TraceInfoReport | ExecutionTraceReport:
+    """What a trace or log holds; of execution traces what their step does. No JAX.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
         skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
         unit: of step times whose name does not say it: s, ms, us or ns.
+        kernels: Kineto profiles of the run of execution traces: files, archives or folders.
 
     Raises:
         DataError, ConfigError: it cannot be read.
@@ -31,6 +41,14 @@ def describe_trace(
         >>> describe_trace("local_cluster").info.n_steps
         40
     """
+    if isinstance(source, (str, Path)) and holds_execution_traces(source):
+        from .execution import describe_execution_traces
+
+        return describe_execution_traces(source, kernels)
+    if kernels:
+        raise DataError(
+            f"{named(source)}: no execution traces, and --kernels adds the kernel times of those. Leave it out."
+        )
     return TraceInfoReport(trace_facts(*without_warm_up(recorded(source, meta, unit), skip)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import app
 from ...report.text.check import facts
 from ..memory_verdict import exit_unless_it_fits
-from ..options import Fits, Force, IgnoreMemory, JobFile, Json, Overrides
+from ..options import Cluster, Fits, Force, IgnoreMemory, JobFile, Json, Overrides, VariabilityName, with_presets
 from ..output import print_facts
 from ..result import emit
 from ..verbosity import say
@@ -14,13 +14,15 @@ from ..verbosity import say
 def check(
     job: JobFile,
     overrides: Overrides = None,
+    cluster: Cluster = None,
+    variability: VariabilityName = None,
     fit: Fits = None,
     force: Force = False,
     ignore_memory: IgnoreMemory = False,
     json: Json = False,
 ) -> None:
     """Validate a job and print what follows from it, without simulating anything."""
-    report = app.check_job(job, overrides=overrides or (), fits=fit or (), force=force)
+    report = app.check_job(job, overrides=with_presets(overrides, cluster, variability), fits=fit or (), force=force)
     emit(report, json, text=lambda: print_facts(facts(report)))
     for note in report.notes:
         say(f"note: {note}")

@@ -8,7 +8,19 @@ import typer
 
 from ... import app
 from ..memory_verdict import exit_unless_it_fits
-from ..options import Fits, Force, IgnoreMemory, JobFile, Json, Overrides, Plot, Seed
+from ..options import (
+    Cluster,
+    Fits,
+    Force,
+    IgnoreMemory,
+    JobFile,
+    Json,
+    Overrides,
+    Plot,
+    Seed,
+    VariabilityName,
+    with_presets,
+)
 from ..pictures import check_picture, check_timeline
 from ..progress import working
 from ..result import emit
@@ -54,6 +66,8 @@ Fast = Annotated[
 def predict(
     job: JobFile,
     overrides: Overrides = None,
+    cluster: Cluster = None,
+    variability: VariabilityName = None,
     samples: Samples = None,
     seed: Seed = 0,
     method: Method = "symmetric",
@@ -74,7 +88,7 @@ def predict(
     with working() as progress:
         run = app.run_prediction(
             job,
-            overrides=overrides or (),
+            overrides=with_presets(overrides, cluster, variability),
             fits=fit or (),
             force=force,
             use_level=level,

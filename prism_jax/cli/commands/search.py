@@ -10,7 +10,7 @@ from ... import app
 from ..._core.files import check_target
 from ...errors import DataError
 from ..objective_option import ObjectiveName
-from ..options import Fits, Force, JobFile, Json, Overrides, Plot, Seed
+from ..options import Cluster, Fits, Force, JobFile, Json, Overrides, Plot, Seed, VariabilityName, with_presets
 from ..pictures import check_picture
 from ..progress import working
 from ..result import emit
@@ -63,6 +63,8 @@ Output = Annotated[
 def search(
     job: JobFile,
     overrides: Overrides = None,
+    cluster: Cluster = None,
+    variability: VariabilityName = None,
     objective: ObjectiveName = "p95",
     space: Space = None,
     method: Method = "exhaustive",
@@ -83,7 +85,13 @@ def search(
     check_picture(plot)
     if output:
         check_target(output)
-    common: dict[str, Any] = {"overrides": overrides or (), "fits": fit or (), "force": force, "space": space}
+    own = with_presets(overrides, cluster, variability)
+    common: dict[str, Any] = {
+        "overrides": own,
+        "fits": fit or (),
+        "force": force,
+        "space": space,
+    }
     common |= {"objective": objective, "seed": seed, "any_framework": any_framework, "memory_margin": memory_margin}
     if gpus:
         if plot or resume or output or method != "exhaustive":

@@ -14,7 +14,7 @@ from ..._core.content import ByContent
 from ..._typing import Floats, Ints
 from ...errors import Problem, SpecError
 from ..paths import Paths
-from ..spot.price import PriceLaw
+from ..spot.price import STEADY, PriceLaw
 from ..spot.spell_law import N_LAWS, draw as draw_spells
 from ..spot.walk import Walk, walked
 
@@ -50,13 +50,15 @@ class FittedSpells(ByContent):
     n_fitted: float = 1.0
     is_up: bool | None = None
     age_s: float = 0.0
-    price: PriceLaw = PriceLaw()
+    price: PriceLaw = STEADY
 
     def __post_init__(self) -> None:
         n = self.law.shape[-1] if self.law.ndim == 2 else 0
         shapes = (self.law.shape, self.theta.shape, self.node_slope.shape, self.losses.shape)
         if n < 1 or shapes != ((2, n), (2, n, 2), (2, n), (n, 3)):
-            raise SpecError.of(Problem("law", f"shapes {shapes} of law, theta, node_slope and losses differ"), self.name)
+            raise SpecError.of(
+                Problem("law", f"shapes {shapes} of law, theta, node_slope and losses differ"), self.name
+            )
         if not (np.isfinite(self.theta).all() and np.isfinite(self.node_slope).all()):
             raise SpecError.of(Problem("theta", "parameters must be finite numbers"), self.name)
         if self.law.min() < 0 or self.law.max() >= N_LAWS or (self.losses < 0.0).any():

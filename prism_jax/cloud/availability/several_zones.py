@@ -1,7 +1,7 @@
 """Several zones: a job runs in one that has all its nodes, and moves when they are taken.
 
-Zones of one region go up and down together more often than chance has it. A part of the worlds sees the zones of a region with the
-same draws, the others with draws of their own; that part is fitted to the correlation that was measured.
+Zones of one region go up and down together more often than chance has it. A part of the worlds sees the zones of a region with
+the same draws, the others with draws of their own; zones of one law then correlate by that part.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class SeveralZones(ByContent):
         seed = int(rng.integers(2**31))
         shared = rng.random(n_worlds) < self.shared
         alike = [zone.draw(n_nodes, n_worlds, horizon_s, np.random.default_rng(seed)) for zone in self.zones]
-        alone = [zone.draw(n_nodes, n_worlds, horizon_s, np.random.default_rng([seed, n])) for n, zone in enumerate(self.zones)]
+        alone = [
+            zone.draw(n_nodes, n_worlds, horizon_s, np.random.default_rng([seed, n]))
+            for n, zone in enumerate(self.zones)
+        ]
         return together([_either(one, other, shared) for one, other in zip(alike, alone, strict=True)])
 
 

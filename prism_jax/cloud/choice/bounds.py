@@ -35,7 +35,10 @@ def bound_of(candidate: Candidate, factors: Floats, wish: Wish) -> Bound:
     """Bound in the worlds of `factors`."""
     task = candidate.task
     busy_s = task.work_s * factors + task.n_interval * task.blocking_s
-    time_s, cost_usd = busy_s + task.restart_s, busy_s * candidate.least_usd_per_s
+    time_s, cost_usd = (
+        busy_s + (task.restart_s if task.first_s is None else task.first_s),
+        busy_s * candidate.least_usd_per_s,
+    )
     reason = ""
     if float(time_s.mean()) > MOST_WORK_S:
         reason = NEVER.format(days=MOST_WORK_S / 86400.0)

@@ -72,8 +72,10 @@ def simulate(
             "the interval between checkpoints."
         )
     real = jnp.result_type(float)
+    first_s = task.restart_s if task.first_s is None else task.first_s
+    numbers = (task.n_interval, task.blocking_s, task.restart_s, first_s, task.failures_s)
     figures = Figures(
-        *(jnp.asarray(value, real) for value in (task.n_interval, task.blocking_s, task.restart_s, task.failures_s)),
+        *(jnp.asarray(value, real) for value in numbers),
         jnp.asarray(deadline_s, real),
         jnp.asarray(task.interval_s * factors, real),
     )

@@ -21,6 +21,7 @@ class Task:
         blocking_s: that the job waits for the checkpoint behind every interval.
         restart_s: from nodes at hand to the first new step: start of the machines, load of the checkpoint.
         failures_s: interruptions per second by hardware and software, whatever the nodes are paid by.
+        first_s: the first start, where it is not a restart; None: it is. 0: the job runs already.
 
     Raises:
         SpecError: a figure is out of range.
@@ -31,6 +32,7 @@ class Task:
     blocking_s: float = 0.0
     restart_s: float = 0.0
     failures_s: float = 0.0
+    first_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.work_s < 1e12:
@@ -82,6 +84,7 @@ class Task:
 
     def _first_start_s(self, rate: float, waited_s: float) -> float:
         """Restarts until one is not interrupted."""
-        if rate == 0.0:
-            return self.restart_s
-        return float(expected_time(self.restart_s, self.restart_s, 0.0, 0.0, rate, waited_s)) if self.restart_s else 0.0
+        first_s = self.restart_s if self.first_s is None else self.first_s
+        if rate == 0.0 or first_s == 0.0:
+            return first_s
+        return float(expected_time(first_s, first_s, 0.0, 0.0, rate, waited_s))

@@ -27,6 +27,7 @@ class Figures(eqx.Module):
     n_interval: Float[Any, ""]
     blocking_s: Float[Any, ""]
     restart_s: Float[Any, ""]
+    first_s: Float[Any, ""]
     failures_s: Float[Any, ""]
     deadline_s: Float[Any, ""]
     interval_s: Float[Any, " world"]
@@ -140,7 +141,9 @@ class Turn:
         asked = replace(state, into_s=into_s, place=jnp.where(lost, WAIT, state.place))
         place = self.policy.place(self._view(asked, here)).astype(jnp.int32)
         moves = (place != state.place) | lost
-        restart_s = jnp.where(place == WAIT, 0.0, self.figures.restart_s)
+        begins = (state.clock_s == 0.0) & (state.n_lost == 0.0)
+        start_s = jnp.where(begins, self.figures.first_s, self.figures.restart_s)
+        restart_s = jnp.where(place == WAIT, 0.0, start_s)
         leaves = ~lost & (state.place != WAIT) & (state.restart_s <= 0.0)
         restart_s = restart_s + jnp.where(leaves, self.figures.blocking_s, 0.0)
         return replace(

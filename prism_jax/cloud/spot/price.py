@@ -1,6 +1,6 @@
 """How a spot price moves: log price returns to its mean, and jumps now and then.
 
-    d log p = -return_per_s log p dt + sd sqrt(2 return_per_s) dW + jumps of Normal(0, jump_sd) at jumps_per_s
+d log p = -return_per_s log p dt + sd sqrt(2 return_per_s) dW + jumps of Normal(0, jump_sd) at jumps_per_s
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class PriceLaw:
             out[piece] = at
             at = keep[piece] * at + noise[piece]
         return np.exp(out - self.start)
+
+
+STEADY = PriceLaw()
+"""A price that does not move."""
 
 
 def fit_price(t_s: Floats, price: Floats) -> PriceLaw:

@@ -27,9 +27,7 @@ class Walk(ABC):
         """Nodes that a loss leaves of those alive, [world]."""
 
 
-def walked(
-    zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int
-) -> tuple[Floats, Ints]:
+def walked(zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int) -> tuple[Floats, Ints]:
     """Ends of pieces in seconds and nodes that are there in them, [piece, world].
 
     Args:

@@ -14,7 +14,6 @@ from ...hints import did_you_mean
 from ...workload.captured.check import MOST_CLASSES, MOST_ROWS, check_program
 from ...workload.captured.program import RankClass, RankProgram, Repeat
 from ...workload.captured.rows import CapturedRow
-from ..job.document import short
 from .layout import (
     CLASS,
     ENDING,
@@ -28,6 +27,7 @@ from .layout import (
     written_fields,
 )
 
+MOST_SHOWN = 60  # characters of a value in a message
 _SNIFFED = 64  # bytes of a file without the usual ending that are looked at
 
 
@@ -182,6 +182,12 @@ def _value(hint: str, value: Any, where: str) -> Any:
         return read(value)
     except (TypeError, ValueError):
         raise DataError(f"{where} = {short(value)}, but it must be {words}") from None
+
+
+def short(value: Any) -> str:
+    """A value for a message, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from ...framework import FRAMEWORKS
 from ...job import Job
 from ...rules.check import problems
 from ...software.choices import Software
+from .captured.section import names_capture, read_captured, with_captured_plan
 from .cluster_section import read_cluster
 from .document import Document
 from .mistakes import validated
@@ -53,12 +54,16 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
     found: list[Mistake] = []
+    captured = read_captured(document, found) if names_capture(document) else None
+    if names_capture(document) and captured is None:
+        raise ConfigError(found)
+    document = document if captured is None else with_captured_plan(document, captured)
     validated(job_sections(), document.data, document, (), found)
     written = document.data.keys()
     plan = read_plan(document, found) if "plan" in written else None
     software = read_software(document, found) if "software" in written else Software()
     plan = None if plan is None or software is None else replace(plan, software=software)
-    model = read_model(document, found) if "model" in written else None
+    model = captured or (read_model(document, found) if "model" in written else None)
     cluster = read_cluster(document, plan, found) if "cluster" in written else None
     variability = read_variability(document, cluster, found)
     if plan is not None and model is not None and cluster is not None:

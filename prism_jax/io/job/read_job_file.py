@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ..._core.input_file import read_text
 from ...errors import ConfigError, DataError, Mistake
+from ..capture.captured_files import captured_file
+from .captured.section import capture_document
 from .document import Document
 from .examples import example_files
 from .read_toml import read_toml
@@ -16,13 +18,15 @@ MAX_BYTES = 2**20  # a job is a page of text
 
 
 def read_job_file(path: str | Path) -> Document:
-    """Document of the YAML or (by its ending) TOML file `path`, or of the shipped job of that name.
+    """Document of the YAML or (by its ending) TOML file `path`, of a capture, or of the shipped job of that name.
 
     Raises:
         ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML.
     """
     file = find_job_file(path)
     name = str(path)
+    if captured_file(file) is not None:
+        return capture_document(file, name)
     text = _text(file, name)
     return read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ...job import Job
 from ...kernels import COMMON_RECOMPUTE
 from ...plan.plan import DEFAULT_SCHEDULE, RECOMPUTE, SHARDING, ParallelPlan
 from ...schedule import SCHEDULES, PipelineSchedule, resolve_schedule
-from ...workload.base import Workload, n_body
+from ...workload.base import FixesFields, Workload, n_body
 from .table import COLUMNS, Layout, PlanTable
 
 _T = TypeVar("_T")
@@ -147,11 +147,20 @@ def default_space(job: Job, *, any_framework: bool = False) -> PlanSpace:
 
 def _of_model(space: PlanSpace, job: Job) -> PlanSpace:
     """Without values that the model itself contradicts, but for the plan's own."""
-    found = {}
+    found: dict[str, tuple[Any, ...]] = {}
     for name in ("recompute", "zero_stage", "sharding"):
         values, own = getattr(space, name), getattr(job.plan, name)
         found[name] = tuple(value for value in values if value == own or not _contradicts(job, name, value)) or values
+    if isinstance(job.model, FixesFields):
+        in_space = {one.name for one in fields(space)}
+        found |= {name: (_own(job, name),) for name in job.model.fixed_fields if name in in_space}
     return replace(space, **found)
+
+
+def _own(job: Job, name: str) -> Any:
+    """A field of the job's plan as the space holds it."""
+    value = getattr(job.plan, name)
+    return int(value) if isinstance(value, bool) else value
 
 
 def _contradicts(job: Job, name: str, value: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS
 from ...errors import Problem, SpecError
-from .program import FUSIONS, ROLES, RankClass, RankProgram
+from .program import AMOUNTS, FUSIONS, ROLES, RankClass, RankProgram
 from .rows import MOST, MOST_COUNT, CapturedComm
 
 MOST_CLASSES = 4096
@@ -62,15 +62,16 @@ def _of_class(program: RankProgram, index: int, one: RankClass) -> Iterator[Prob
     place = f"classes[{index}]"
     yield from _whole(f"{place}.n_ranks", one.n_ranks, 1, MOST_DEVICES)
     yield from _whole(f"{place}.stage", one.stage, 0, MOST_LAYERS)
-    for name in ("n_parameters", "sends_bytes", "saved_bytes", "host_ops"):
+    for name in AMOUNTS:
         yield from _number(f"{place}.{name}", getattr(one, name))
     yield from _repeats(place, one)
     for number, row in enumerate(one.rows):
         if isinstance(row, CapturedComm):
-            yield from _comm(f"{place}.rows[{number}]", row, number, program, len(one.rows))
+            yield from _comm(f"{place}.rows[{number}]", row, program)
+            yield from _wait(f"{place}.rows[{number}].wait", row, number, one)
 
 
-def _comm(place: str, comm: CapturedComm, number: int, program: RankProgram, n_rows: int) -> Iterator[Problem]:
+def _comm(place: str, comm: CapturedComm, program: RankProgram) -> Iterator[Problem]:
     if comm.axis not in program.axes:
         known = ", ".join(program.axes) or "none"
         yield Problem(f"{place}.axis", f"{comm.axis[:60]!r}, but the mesh has {known}. Add the group to `axes`.")
@@ -80,12 +81,20 @@ def _comm(place: str, comm: CapturedComm, number: int, program: RankProgram, n_r
     if comm.stride * (comm.ranks - 1) >= max(program.world, 1):
         text = f"{comm.ranks} ranks {comm.stride} apart, but the job has {program.world}"
         yield Problem(f"{place}.ranks", text)
+
+
+def _wait(field: str, comm: CapturedComm, number: int, one: RankClass) -> Iterator[Problem]:
     if comm.wait is None:
         return
-    if comm.wait <= number:
-        yield Problem(f"{place}.wait", f"row {comm.wait}, but a row is waited for by a later one")
-    elif comm.wait >= n_rows:
-        yield Problem(f"{place}.wait", f"row {comm.wait}, but the class has {n_rows} rows")
+    if comm.wait >= len(one.rows):
+        yield Problem(field, f"row {comm.wait}, but the class has {len(one.rows)} rows")
+    elif not comm.asynchronous:
+        yield Problem(
+            field, f"row {comm.wait}, but the collective is not asynchronous: whatever comes next waits for it"
+        )
+    elif comm.wait <= number and not any(repeat.start <= comm.wait and number < repeat.stop for repeat in one.repeats):
+        text = f"row {comm.wait}, which is not behind row {number} and in no repeat with it: nothing could ever wait for it"
+        yield Problem(field, text)
 
 
 def _repeats(place: str, one: RankClass) -> Iterator[Problem]:
@@ -110,8 +119,9 @@ def _stages(program: RankProgram) -> Iterator[Problem]:
     if missing := sorted(set(range(min(program.n_stage, MOST_LAYERS))) - stages)[:1]:
         yield Problem("classes", f"no class of stage {missing[0]}, but there is one of stage {max(stages)}")
     total = sum(one.n_ranks for one in program.classes)
-    if program.classes and total != program.world:
-        yield Problem("world", f"{program.world}, but its classes have {total} ranks together")
+    if program.classes and total != program.world * program.virtual_stages:
+        chunks = f" with {program.virtual_stages} parts of the model each" if program.virtual_stages > 1 else ""
+        yield Problem("world", f"{program.world}{chunks}, but its classes have {total} ranks together")
 
 
 def _whole(field: str, value: int, least: int, most: int) -> Iterator[Problem]:

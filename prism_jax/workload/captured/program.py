@@ -9,6 +9,7 @@ from ..._core.content import ByContent
 from .rows import CapturedComm, CapturedOp, CapturedRow
 
 FUSIONS = ("eager", "inductor", "megatron", "xla")
+COUNTED = ("gemm", "conv", "attention")  # whose FLOPs are those of a model; those of the rest are never the limit
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 # What axes of meshes are usually called -> the axis of a plan that they are.
 USUAL_ROLES = {
@@ -32,6 +33,9 @@ class Repeat:
     times: int
 
 
+AMOUNTS = ("n_parameters", "sends_bytes", "saved_bytes", "host_ops", "n_expert_parameters")
+
+
 @dataclass(frozen=True)
 class RankClass:
     """Ranks that run the same program.
@@ -39,13 +43,14 @@ class RankClass:
     Attributes:
         name: of the class, unique in its program.
         n_ranks: how many they are.
-        stage: pipeline stage, from 0.
+        stage: part of the model that it runs, from 0 in model order: a pipeline stage, or one of several chunks of a stage.
         rows: of one micro-batch, in the order in which the program issues them; rows of phase opt run once per step.
         repeats: parts of the rows that run several times; they do not overlap.
         n_parameters: that a rank computes with, before they are divided over data-parallel ranks.
         sends_bytes: activations that the stage hands to the next one, of one rank and micro-batch.
         saved_bytes: kept between the forward and the backward pass of a micro-batch; None: not known.
         host_ops: operations that the host starts per micro-batch, views included; None: one for each row.
+        n_expert_parameters: of `n_parameters`, those of which every rank of ep has others.
     """
 
     name: str
@@ -57,9 +62,10 @@ class RankClass:
     sends_bytes: float = 0.0
     saved_bytes: float | None = None
     host_ops: float | None = None
+    n_expert_parameters: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("n_parameters", "sends_bytes", "saved_bytes", "host_ops"):
+        for name in AMOUNTS:
             value = getattr(self, name)
             object.__setattr__(self, name, float(value) if isinstance(value, int) else value)
 
@@ -88,8 +94,9 @@ class RankClass:
         return times
 
     def flops(self, *phases: str) -> float:
-        """FLOPs of a rank and a micro-batch in the given phases, all but opt if none is given."""
-        return sum(op.flops * n for op, n in self.ops if op.phase in (phases or ("F", "B", "W")))
+        """FLOPs of products, convolutions and attention of a rank and a micro-batch; of all phases but opt if none is given."""
+        wanted = phases or ("F", "B", "W")
+        return sum(op.flops * n for op, n in self.ops if op.phase in wanted and op.kind in COUNTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +117,7 @@ class RankProgram(ByContent):
         assumptions: what was assumed where the code does not say it, one sentence each.
         roles: axis -> tp, cp, ep, dp or pp, where its name does not say which one it is.
         n_parameters: of the whole model; 0: the sum over classes and tensor-parallel ranks.
+        model_kind: kind of model (transformer, encoder, cnn, ...) whose measured corrections apply; empty: as its rows suggest.
     """
 
     name: str
@@ -125,6 +133,7 @@ class RankProgram(ByContent):
     assumptions: tuple[str, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     n_parameters: float = 0.0
+    model_kind: str = ""
 
     def role(self, axis: str) -> str:
         """Which axis of a plan a dimension of the mesh is; empty where neither its name nor the program says so."""
@@ -134,13 +143,18 @@ class RankProgram(ByContent):
         """Ranks along an axis of a plan: the product over the mesh dimensions that it stands for."""
         degree = 1
         for axis, size in self.axes.items():
-            degree *= size if self.role(axis) == role else 1
+            degree *= max(size, 1) if self.role(axis) == role else 1
         return degree
 
     @property
     def n_stage(self) -> int:
-        """Pipeline stages."""
+        """Parts of the model: pipeline stages, or all chunks of theirs."""
         return 1 + max((one.stage for one in self.classes), default=-1)
+
+    @property
+    def virtual_stages(self) -> int:
+        """Parts of the model on every pipeline stage."""
+        return max(self.n_stage // self.degree("pp"), 1)
 
     @property
     def n_rows(self) -> int:

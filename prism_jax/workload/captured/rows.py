@@ -101,7 +101,8 @@ class CapturedComm:
         dtype: of its elements.
         asynchronous: other rows may run beside it until `wait`.
         wait: index, in the rows of the class, of the first row that needs its result; None: the end of its phase where it is
-            asynchronous, else the next row.
+            asynchronous, else the next row. Inside a repeat a row that is not behind this one is meant in the next run: the index
+            of the row itself is a collective that is fetched one run ahead.
         purpose: activations | parameters (gathered weights) | gradients (of weights); empty: as `exchange_of` guesses.
         seconds: measured; None: by the network of the cluster.
     """

@@ -10,7 +10,8 @@ TraceFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, or the shipped local_cluster. "
+        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, execution traces of "
+        "PyTorch (a file, a folder, a tar archive), or the shipped local_cluster. "
         "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",
     ),
 ]
@@ -31,5 +32,13 @@ Meta = Annotated[
     str | None,
     typer.Option(
         "--meta", metavar="FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."
+    ),
+]
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernels",
+        metavar="FILE",
+        help="Kineto profile of the same run, for the kernel times of execution traces; repeatable.",
     ),
 ]

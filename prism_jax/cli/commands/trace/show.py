@@ -6,12 +6,19 @@ from .... import app
 from ...options import Json
 from ...progress import working
 from ...result import emit
-from .options import Meta, Skip, TraceFile, Unit
+from .options import Kernels, Meta, Skip, TraceFile, Unit
 
 
-def info(file: TraceFile, meta: Meta = None, skip: Skip = None, unit: Unit = None, json: Json = False) -> None:
-    """Summarise a trace or log."""
-    emit(app.describe_trace(file, meta=meta, skip=skip, unit=unit), json)
+def info(
+    file: TraceFile,
+    meta: Meta = None,
+    skip: Skip = None,
+    unit: Unit = None,
+    kernels: Kernels = None,
+    json: Json = False,
+) -> None:
+    """Summarise a trace or log, or the execution traces of a job."""
+    emit(app.describe_trace(file, meta=meta, skip=skip, unit=unit, kernels=kernels or ()), json)
 
 
 def replay(file: TraceFile, meta: Meta = None, json: Json = False) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from math import prod
 
 from ...._core.lazy_numpy import np
 from ....workload.captured.program import USUAL_ROLES
 from .groups import Groups
 
+_MOST_ORDERED = 6  # dimensions
 _MADE_UP = re.compile(r"axis_\d+$")  # names that XLA gives to dimensions of its own
 
 
@@ -49,9 +51,21 @@ class Axes:
         return next(iter(self.groups))
 
 
-def known_axes(sizes: Mapping[str, int]) -> Axes:
-    """A mesh that the user or the program states."""
-    return Axes(dict(sizes), {})
+def known_axes(sizes: Mapping[str, int], found: Iterable[Groups]) -> Axes:
+    """A mesh that is stated; its dimensions in the order that fits most groups, in the given order if that does."""
+    first = {tuple(groups.members[0].tolist()) for groups in found}
+    orders = permutations(sizes) if len(sizes) <= _MOST_ORDERED else (tuple(sizes),)
+    best = max(orders, key=lambda order: sum(_is_along([sizes[name] for name in order], one) for one in first))
+    return Axes({name: sizes[name] for name in best}, {})
+
+
+def _is_along(sizes: list[int], members: tuple[int, ...]) -> bool:
+    """Whether members are all devices that differ along some dimensions only."""
+    if max(members) >= prod(sizes):
+        return False
+    where = np.stack(np.unravel_index(np.array(members), sizes))
+    varies = [size for size, row in zip(sizes, where, strict=True) if len(np.unique(row)) > 1]
+    return prod(varies) == len(members)
 
 
 def guessed_axes(found: Iterable[tuple[Groups, bool]]) -> Axes:

@@ -25,16 +25,17 @@ _MOST_STEPS = 256
 Place = tuple[Computation, Instruction]
 
 
-def own_shape(module: Module, computation: Computation, name: str) -> Shape:
+def own_shape(module: Module, computation: Computation, name: str, outer: tuple[Place, ...] = ()) -> Shape:
     """Shape of a value, in the dtype that it had before XLA widened it.
 
     Args:
         name: of the instruction that makes it, in `computation`; of a tuple its first array counts.
+        outer: fusions that the computation is inside of, outermost first, each with the computation that it is in.
     """
     made = computation.instructions[name]
     shape = made.shapes[0] if made.shapes else Shape("token", ())
     narrow = shape
-    for inner, at in _back(module, computation, made):
+    for inner, at in back(module, computation, made, outer):
         if at.opcode != "convert":
             continue
         source = module.operand(inner, at, 0)
@@ -53,18 +54,18 @@ def _is_float(dtype: str) -> bool:
     return dtype.startswith(("f", "bf"))
 
 
-def _back(module: Module, computation: Computation, made: Instruction) -> Iterator[Place]:
-    """The instruction itself and those before it, as long as they only move or convert; fusions are looked into."""
-    at, outer = made, list[Place]()
+def back(module: Module, computation: Computation, made: Instruction, outer: tuple[Place, ...] = ()) -> Iterator[Place]:
+    """The instruction itself and those before it, as long as they only move or convert; fusions are looked into and out of."""
+    at, around = made, list(outer)
     for _ in range(_MOST_STEPS):
         yield computation, at
         if at.opcode == "fusion" and (inner := module.called(at, "calls")) is not None:
-            outer.append((computation, at))
+            around.append((computation, at))
             computation, at = inner, inner.instructions[inner.root]
             continue
-        if at.opcode == "parameter" and outer:
+        if at.opcode == "parameter" and around:
             position = int(at.literal) if at.literal.isdigit() else 0
-            computation, fusion = outer.pop()
+            computation, fusion = around.pop()
             at = module.operand(computation, fusion, position)
             continue
         if at.opcode not in _ALSO_BACK:

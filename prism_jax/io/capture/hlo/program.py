@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from ....workload.captured import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat, check_program
 from .axes import Axes, guessed_axes, known_axes
 from .collectives import Exchange, base_opcode, exchanges_of
+from .gradients import Weights, layer_key
 from .groups import Groups
 from .notes import notes_of
 from .passes import is_again, layer_of, named
-from .rows import is_work, ops_of
+from .rows import is_work, ops_of, products_in
 from .text.types import DTYPES, Module
 from .walk import Visit, Walk
 
@@ -24,7 +25,8 @@ class Stated:
 
     Attributes:
         axes: dimensions of the mesh, outermost first; empty: guessed from the groups.
-        samples_per_step, tokens_per_sample: of the whole job.
+        samples_per_step: of the whole job; 0: one for every data-parallel rank.
+        tokens_per_sample: 0 where samples are no sequences.
         n_parameters: that a device computes with, before they are divided over data-parallel ranks; 0: not known.
         source: jax or hlo.
         versions: of the software.
@@ -32,7 +34,7 @@ class Stated:
     """
 
     axes: Mapping[str, int] = field(default_factory=dict)
-    samples_per_step: int = 1
+    samples_per_step: int = 0
     tokens_per_sample: int = 0
     n_parameters: float = 0.0
     source: str = "hlo"
@@ -54,7 +56,16 @@ class Tally:
 
 @dataclass
 class _Rows:
-    """Rows as they are made; `loops` [row] number of the loop that each is in."""
+    """Rows as they are made.
+
+    Attributes:
+        times, loops: [row] how often each runs, and the number of the loop that it is in.
+        exchanges: row -> its collective.
+        started: computation and name of what was started -> its rows.
+        waits: row -> the row that waits for it.
+        layers: products of the forward pass that read weights, see `gradients`.
+        weightless: row -> product of the backward pass that reads none.
+    """
 
     rows: list[CapturedRow] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -62,6 +73,8 @@ class _Rows:
     exchanges: dict[int, Exchange] = field(default_factory=dict)
     started: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     waits: dict[int, int] = field(default_factory=dict)
+    layers: set[str] = field(default_factory=set)
+    weightless: dict[int, str] = field(default_factory=dict)
 
     def add(self, row: CapturedRow, visit: Visit) -> int:
         self.rows.append(row)
@@ -78,32 +91,34 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
         SpecError: `stated` does not fit it.
     """
     stated = stated or Stated()
-    walk, made, tally = Walk(module), _Rows(), Tally()
+    walk, made, tally, weights = Walk(module), _Rows(), Tally(), Weights(module)
     for visit in walk.visits():
-        _visit(module, visit, made, tally)
-    axes = known_axes(stated.axes) if stated.axes else guessed_axes(_found(made))
+        _visit(module, visit, made, tally, weights)
+    found = (one.groups for one in made.exchanges.values())
+    axes = known_axes(stated.axes, found) if stated.axes else guessed_axes(_found(made))
     repeats, counts = _repeats(made, walk)
     rows = tuple(_settled(made, index, axes, counts[index]) for index in range(len(made.rows)))
     one = RankClass("device", module.n_devices, 0, rows, repeats, host_ops=None, n_parameters=stated.n_parameters)
-    return check_program(
-        RankProgram(
-            name=module.name,
-            world=module.n_devices,
-            axes=axes.sizes,
-            classes=(one,),
-            micro_batches=1,
-            samples_per_step=stated.samples_per_step,
-            tokens_per_sample=stated.tokens_per_sample,
-            fusion="xla",
-            source=stated.source,
-            versions=stated.versions,
-            assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
-            roles=axes.guessed,
-        )
+    program = RankProgram(
+        name=module.name,
+        world=module.n_devices,
+        axes=axes.sizes,
+        classes=(one,),
+        micro_batches=1,
+        samples_per_step=max(stated.samples_per_step, 1),
+        tokens_per_sample=stated.tokens_per_sample,
+        fusion="xla",
+        source=stated.source,
+        versions=stated.versions,
+        assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
+        roles=axes.guessed,
     )
+    if not stated.samples_per_step:
+        program = replace(program, samples_per_step=program.degree("dp"))
+    return check_program(program)
 
 
-def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
+def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
     instruction = visit.instruction
     if instruction.opcode.endswith("-done"):
         for operand in instruction.operands:
@@ -113,11 +128,23 @@ def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
     if base_opcode(instruction):
         _exchanged(module, visit, made, tally)
     elif is_work(instruction):
+        _note_products(module, visit, made, weights)
         for op in ops_of(module, visit, tally):
             made.add(op, visit)
             flops = op.flops * visit.times
             tally.flops += flops
             tally.again_flops += flops if is_again(module, instruction) else 0.0
+
+
+def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) -> None:
+    """Whether the products of an instruction read weights; see `gradients`."""
+    for number, one in enumerate(products_in(module, visit.computation, visit.instruction)):
+        key = layer_key(one.instruction.op_name)
+        reads = weights.are_read_by(one.computation, one.instruction, one.outer)
+        if visit.phase == "F" and reads:
+            made.layers.add(key)
+        elif visit.phase == "B" and not reads and not is_again(module, one.instruction):
+            made.weightless[len(made.rows) + number] = key
 
 
 def _exchanged(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
@@ -170,7 +197,8 @@ def _settled(made: _Rows, index: int, axes: Axes, count: int) -> CapturedRow:
     """A row with its axis, its count and what waits for it."""
     row = made.rows[index]
     if isinstance(row, CapturedOp):
-        return row if count == 1 else replace(row, count=count)
+        phase = "W" if made.weightless.get(index) in made.layers else row.phase
+        return replace(row, count=count, phase=phase)
     wait = made.waits.get(index)
     wait = wait if wait is not None and index < wait < len(made.rows) else None
     return replace(row, axis=axes.along(made.exchanges[index].groups), count=count, wait=wait)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from ....workload.captured import CapturedOp
-from .moves import own_shape
+from .moves import Place, own_shape
 from .passes import is_again, layer_of, named
 from .products import Product, product_of
-from .text.types import Computation, Instruction, Module, Shape
+from .text.types import Computation, Instruction, Module
 from .traffic import Traffic, traffic_of
 from .walk import Visit
 
@@ -57,60 +58,54 @@ def ops_of(module: Module, visit: Visit, tally: Tally) -> Iterator[CapturedOp]:
     if target.startswith(_FLASH):
         yield _attention(module, visit, target, traffic, layer)
         return
-    products = list(products_in(module, computation, instruction))
-    if not products:
+    found = list(products_in(module, computation, instruction))
+    if not found:
         if target:
             tally.unknown_calls.add(target)
         yield _memory(instruction, visit.phase, traffic, layer, f"custom-call {target[:60]}" if target else "")
-        return
-    for number, (product, shape) in enumerate(products):
-        first = number == 0
-        read, written = traffic if first else Traffic(0.0, 0.0)
-        name = ("dot" if product.kind == "gemm" else "convolution") + again
-        dtype = shape.plain_dtype
+    for number, one in enumerate(found):
+        read, written = traffic if number == 0 else Traffic(0.0, 0.0)
+        product = one.product
         yield CapturedOp(
-            name,
-            product.kind,
-            visit.phase,
-            dtype,
-            product.shape,
-            product.flops,
-            read + written,
-            layer,
+            name=("dot" if product.kind == "gemm" else "convolution") + again,
+            kind=product.kind,
+            phase=visit.phase,
+            dtype=own_shape(module, one.computation, one.instruction.operands[0], one.outer).plain_dtype,
+            shape=product.shape,
+            flops=product.flops,
+            n_bytes=read + written,
+            module=layer,
             output_bytes=written,
         )
 
 
-def products_in(module: Module, computation: Computation, instruction: Instruction) -> Iterator[tuple[Product, Shape]]:
-    """Products that an instruction is or that are fused into it, and the first operand of each, in the program's own dtype."""
-    work, seen = [(computation, instruction)], 0
+@dataclass(frozen=True, slots=True)
+class FoundProduct:
+    """A product, and where it stands: in fusions `outer`, outermost first."""
+
+    product: Product
+    computation: Computation
+    instruction: Instruction
+    outer: tuple[Place, ...]
+
+
+def products_in(module: Module, computation: Computation, instruction: Instruction) -> Iterator[FoundProduct]:
+    """Products that an instruction is or that are fused into it."""
+    work: list[tuple[Computation, Instruction, tuple[Place, ...]]] = [(computation, instruction, ())]
+    seen = 0
     while work and seen < _MOST_INNER:
-        inner, at = work.pop()
+        inner, at, outer = work.pop()
         seen += 1
         if at.opcode == "fusion" and (called := module.called(at, "calls")) is not None:
-            work += [(called, one) for one in reversed(list(called.instructions.values()))]
+            around = (*outer, (inner, at))
+            work += [(called, one, around) for one in reversed(list(called.instructions.values()))]
             continue
         if at.opcode not in ("dot", "convolution", "ragged-dot", "custom-call"):
             continue
         makers = [inner.instructions[name] for name in at.operands]
         shapes = tuple(one.shapes[0] for one in makers if one.shapes)
         if product := product_of(module, at, shapes):
-            outer = (computation, instruction) if inner is not computation else None
-            yield product, _own(module, inner, at, outer)
-
-
-def _own(module: Module, inner: Computation, at: Instruction, outer: tuple[Computation, Instruction] | None) -> Shape:
-    """The first operand of a product; where that is handed into a fusion, as it was before it was widened."""
-    shape = own_shape(module, inner, at.operands[0])
-    maker = inner.instructions[at.operands[0]]
-    while maker.opcode in ("copy", "bitcast", "transpose", "reshape") and maker.operands:
-        maker = inner.instructions[maker.operands[0]]
-    if outer is None or maker.opcode != "parameter" or not maker.literal.isdigit():
-        return shape
-    position = int(maker.literal)
-    if position >= len(outer[1].operands):
-        return shape
-    return own_shape(module, outer[0], outer[1].operands[position])
+            yield FoundProduct(product, inner, at, outer)
 
 
 def _memory(instruction: Instruction, phase: str, traffic: Traffic, layer: str, name: str) -> CapturedOp:

@@ -29,8 +29,8 @@ def _is_kineto(begins: FileStart) -> bool:
         return False
     if _EXECUTION_TRACE.search(text[:_SEARCHED]) and "traceEvents" not in text:
         raise DataError(
-            f"{path}: a PyTorch or Chakra execution trace, which holds no times that all ranks share. Record with the "
-            "profiler (Kineto)."
+            f"{path}: a PyTorch or Chakra execution trace, which holds no times. `trace info` and `predict` read it; for all "
+            "else record with the profiler (Kineto)."
         )
     return True
 

@@ -51,7 +51,8 @@ def test_spells_of_a_series_by_hand() -> None:
 def test_a_hole_in_a_series_ends_the_watch() -> None:
     found = of_states(np.array([0.0, 100.0]), np.array([10.0, 130.0]), np.array([1, 1]), (True, True))
     assert found.up_beyond.tolist() == [10.0, 30.0]
-    assert not len(found.up) and not len(found.lost)
+    assert not len(found.up)
+    assert not len(found.lost)
 
 
 def test_lives_that_end_together_are_one_event() -> None:
@@ -68,7 +69,7 @@ def test_the_mixture_has_the_stated_mean_and_spread() -> None:
     for share, apart in MIXTURES:
         low, high, inner = components(theta, share, apart)
 
-        def density(x: float, share: float = share, low=low, high=high, inner=inner) -> float:  # noqa: ANN001
+        def density(x: float, share: float = share, low=low, high=high, inner=inner) -> float:
             return share * norm.pdf(x, low, inner) + (1 - share) * norm.pdf(x, high, inner)
 
         mean = quad(lambda x, of=density: x * of(x), -20, 40)[0]
@@ -80,7 +81,10 @@ def test_the_mixture_has_the_stated_mean_and_spread() -> None:
 def test_the_mixture_counts_all_times_together_as_one() -> None:
     seconds = np.geomspace(1.0, 1e9, 4000)
     for shape in laws.SHAPES[2:]:
-        one = [laws.log_likelihood(shape, times(np.array([at]), np.zeros(0), 60.0), np.array([[8.0, 0.2]]))[0] for at in seconds]
+        one = [
+            laws.log_likelihood(shape, times(np.array([at]), np.zeros(0), 60.0), np.array([[8.0, 0.2]]))[0]
+            for at in seconds
+        ]
         low = [times(np.array([at]), np.zeros(0), 60.0).low[0] for at in seconds]
         kept = np.unique(low, return_index=True)[1]
         assert np.exp(np.array(one)[kept]).sum() == pytest.approx(1.0, abs=1e-5)
@@ -104,9 +108,11 @@ def test_log_normal_spells_are_not_called_exponential(fitted: inference.Fit) -> 
 def test_losses_are_counted_by_what_they_take(fitted: inference.Fit) -> None:
     """A cycle is 0, 4, 3: of two losses one takes a node of four, the other all of three."""
     one, some, everything = fitted.data.losses.sum(axis=0)
-    assert some == 0.0 and abs(one - everything) <= 4.0
+    assert some == 0.0
+    assert abs(one - everything) <= 4.0
     share = np.median(fitted.draws["class"], axis=0)
-    assert share[CLASSES.index("one")] > 0.3 and share[CLASSES.index("all")] > 0.3
+    assert share[CLASSES.index("one")] > 0.3
+    assert share[CLASSES.index("all")] > 0.3
 
 
 def test_a_zone_of_the_fit_is_known_better_than_one_that_was_not_seen(fitted: inference.Fit) -> None:

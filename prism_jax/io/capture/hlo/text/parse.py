@@ -149,8 +149,6 @@ def _close(current: _Open, done: dict[str, Computation], file: str) -> str:
     users: dict[str, list[str]] = {}
     for instruction in current.instructions.values():
         for operand in dict.fromkeys(instruction.operands):
-            if operand not in current.instructions:
-                raise refusal(file, instruction.line, f"{operand[:60]!r} is no instruction of {current.name[:60]}")
             users.setdefault(operand, []).append(instruction.name)
     done[current.name] = Computation(current.name, current.instructions, root, current.line, users)
     return current.name if current.is_entry else ""
@@ -164,9 +162,14 @@ def _add(current: _Open, row: str, line: int, file: str) -> None:
     if name in current.instructions:
         raise refusal(file, line, f"a second instruction is called {name[:60]}")
     try:
-        current.instructions[name] = _instruction(name, row, assigns.end(), line)
+        made = _instruction(name, row, assigns.end(), line)
     except ScanError as error:
         raise refusal(file, line, str(error)) from None
+    for operand in made.operands:  # of what stands above it: nothing waits for itself
+        if operand not in current.instructions:
+            text = f"{operand[:60]!r} is no instruction above it in {current.name[:60]}"
+            raise refusal(file, line, text)
+    current.instructions[name] = made
     if assigns[1]:
         current.root = name
 

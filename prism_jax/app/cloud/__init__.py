@@ -1,0 +1,1 @@
+"""Use cases about clouds: what to rent."""

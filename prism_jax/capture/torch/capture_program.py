@@ -1,0 +1,172 @@
+# pyright: reportMissingImports=false
+"""A program from user code: every stage built, every different one run once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import DataError
+from ...workload.captured.check import check_program
+from ...workload.captured.program import RankClass, RankProgram
+from ..front_end import CaptureRequest
+from ..user_code import load_function, place_in, user_errors
+from . import adapter
+from .classes import OPTIMIZER, rank_class
+from .contract import Built, Layout, checked
+from .mesh_axes import data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
+from .overlap import ASSUMPTION
+from .recorder import Recorder
+from .run_step import run_step
+
+_DEFAULT = "build"
+_HINT = "the value of a tensor decides what runs, but a capture has no values. Take it from a size or a setting instead"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What one stage says."""
+
+    rank_class: RankClass
+    assumptions: tuple[str, ...]
+    samples: int
+    tokens: int
+
+
+def capture_program(request: CaptureRequest) -> RankProgram:
+    """The program of the job.
+
+    Raises:
+        DataError: the user's code raises, breaks the contract or lets data decide; names file and line.
+    """
+    path = Path(request.path)
+    build = load_function(path, request.defined or _DEFAULT)
+    axes = mesh_axes(request.axes, request.n_ranks())
+    world = request.n_ranks()
+    capture = _Capture(path, build, axes, world, fold=request.options.get("fold", "yes") != "no")
+    found = capture.stages()
+    micro_batches = request.micro_batches or 1
+    samples = request.samples_per_step or found[0].samples * micro_batches * data_parallel_size(axes)
+    tokens = found[0].tokens if request.tokens_per_sample is None else request.tokens_per_sample
+    assumed = dict.fromkeys(text for one in found for text in one.assumptions)
+    program = RankProgram(
+        name=request.name or path.stem,
+        world=world,
+        axes=axes,
+        classes=tuple(one.rank_class for one in found),
+        micro_batches=micro_batches,
+        samples_per_step=samples,
+        tokens_per_sample=tokens,
+        fusion=request.fusion or "eager",
+        source="torch",
+        versions={"torch": torch.__version__.split("+")[0]},
+        assumptions=(ASSUMPTION, OPTIMIZER, *assumed),
+    )
+    _check_axes(program, path)
+    return check_program(program)
+
+
+@dataclass
+class _Capture:
+    path: Path
+    build: Callable[..., Any]
+    axes: Mapping[str, int]
+    world: int
+    fold: bool
+
+    def stages(self) -> list[_Found]:
+        """One class per stage; stages that are built alike are run once."""
+        n_stages = self.axes.get(pipeline_axis(self.axes), 1)
+        seen: dict[Any, _Found] = {}
+        made: list[_Found] = []
+        for stage in range(n_stages):
+            found = self._stage(stage, n_stages, seen)
+            renamed = replace(found.rank_class, name=f"stage{stage}", stage=stage)
+            made.append(replace(found, rank_class=renamed))
+        return made
+
+    def _stage(self, stage: int, n_stages: int, seen: dict[Any, _Found]) -> _Found:
+        rank = rank_of_stage(self.axes, stage)
+        recorder = Recorder(self.axes)
+        with (
+            adapter.fake_world(rank, dict(self.axes), self.world) as mesh,
+            adapter.fake_tensors(recorder.paused, recorder.reduces),
+        ):
+            layout = Layout(mesh, torch.device("cpu"), rank, self.world, self.axes, n_stages, stage)
+            built = self._built(layout)
+            key = _likeness(built, is_first=stage == 0)
+            if key not in seen:
+                seen[key] = self._run(built, recorder, stage, n_stages)
+            return seen[key]
+
+    def _built(self, layout: Layout) -> Built:
+        takes_layout = bool(inspect.signature(self.build).parameters)
+        where = f"{self.path}: {getattr(self.build, '__name__', 'build')}"
+        with self._errors("building the model"):
+            value = self.build(layout) if takes_layout else self.build()
+        if layout.n_stages > 1 and "stage" not in layout.asked:
+            raise DataError(
+                f"{where}: never asked for layout.stage, but there are {layout.n_stages} stages. Build that part."
+            )
+        return checked(value, torch, where)
+
+    def _run(self, built: Built, recorder: Recorder, stage: int, n_stages: int) -> _Found:
+        with self._errors("running the step"):
+            facts = run_step(built, recorder, str(self.path), is_first=stage == 0)
+        found = rank_class(recorder, facts, built.model, stage, self.world // n_stages, fold=self.fold)
+        first = next(one for one in built.inputs if isinstance(one, torch.Tensor))
+        is_sequence = not first.dtype.is_floating_point and first.dim() > 1
+        samples = first.shape[0] if first.dim() else 1
+        return _Found(found, facts.assumptions, samples, first.shape[1] if is_sequence else 0)
+
+    def _errors(self, doing: str) -> Any:
+        return _UserErrors(self.path, doing)
+
+
+class _UserErrors:
+    """Errors of user code, told with its line; those of missing values with a remedy."""
+
+    def __init__(self, path: Path, doing: str) -> None:
+        self.path, self.doing = path, doing
+        self.inner = user_errors(path, doing)
+
+    def __enter__(self) -> None:
+        self.inner.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        if isinstance(error, adapter.DATA_DEPENDENT):
+            raise DataError(f"{place_in(self.path, error)}: {self.doing}: {_HINT} ({error.func})") from error
+        return self.inner.__exit__(kind, error, trace)
+
+
+def _likeness(built: Built, *, is_first: bool) -> Any:
+    """Equal for stages that run the same rows."""
+    modules = tuple((name, type(module).__qualname__) for name, module in built.model.named_modules())
+    names = tuple("".join("*" if c.isdigit() else c for c in name) + kind for name, kind in modules)
+    shapes = tuple((tuple(one.shape), one.dtype) for one in built.model.parameters())
+    inputs = tuple((tuple(one.shape), one.dtype) for one in built.inputs if isinstance(one, torch.Tensor))
+    return names, shapes, inputs, built.loss is None, is_first, built.optimizer
+
+
+def _check_axes(program: RankProgram, path: Path) -> None:
+    """Every dimension of the mesh must be used by a collective.
+
+    Raises:
+        DataError: names the one that is not, and how to use it.
+    """
+    used = {row.axis for one in program.classes for row, _ in one.comms}
+    for axis, size in program.axes.items():
+        role = program.role(axis)
+        if size == 1 or axis in used or role in ("pp", ""):
+            continue
+        remedy = f'parallelize_module(model, layout.mesh["{axis}"], ...)'
+        if role == "dp":
+            remedy = f'DistributedDataParallel(model, process_group=layout.mesh.get_group("{axis}")) or fully_shard'
+        raise DataError(
+            f"{path}: nothing is exchanged over {axis}={size}: the model is not made parallel over it. Use {remedy}."
+        )

@@ -1,0 +1,123 @@
+"""What a user's `build(layout)` is given and what it returns.
+
+    def build(layout):
+        model = GPT().to(layout.device)
+        fully_shard(model, mesh=layout.mesh["fsdp"])
+        tokens = torch.zeros(4, 1024, dtype=torch.long)
+        return model, (tokens,), lambda logits: logits.float().mean(), torch.optim.AdamW(model.parameters())
+
+A function that takes no argument will do for a job without mesh. Where there is a pipeline, `build` makes the part of the model
+of `layout.stage`, and takes activations as inputs on every stage but the first; loss is None on every stage but the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import DataError
+
+RETURNS = "(model, inputs, loss) or (model, inputs, loss, optimizer), or a dict with these keys"
+KEYS = ("model", "inputs", "loss", "optimizer")
+
+
+@dataclass
+class Layout:
+    """Where in the job the captured rank is.
+
+    Attributes:
+        mesh: `torch.distributed.DeviceMesh` whose dimensions have the names given on the command line: `layout.mesh["tp"]`.
+        device: for tensors and modules. It is the CPU: fake tensors have no memory, and no GPU is needed.
+        rank, world: of the captured rank, and ranks of the job.
+        sizes: dimension of the mesh -> its size.
+        n_stages: of the pipeline.
+    """
+
+    mesh: Any
+    device: Any
+    rank: int
+    world: int
+    sizes: Mapping[str, int]
+    n_stages: int
+    _stage: int = 0
+    asked: set[str] = field(default_factory=set)
+
+    @property
+    def stage(self) -> int:
+        """Pipeline stage of the rank, from 0."""
+        self.asked.add("stage")
+        return self._stage
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the stage takes the data."""
+        return self.stage == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the stage has the loss."""
+        return self.stage == self.n_stages - 1
+
+    def size(self, axis: str) -> int:
+        """Ranks along a dimension of the mesh; 1 where it has no such dimension."""
+        return self.sizes.get(axis, 1)
+
+
+@dataclass(frozen=True)
+class Built:
+    """What `build` returned, checked.
+
+    Attributes:
+        model: `torch.nn.Module`, parallel as the user made it.
+        inputs: tensors of one micro-batch.
+        loss: output of the model -> scalar; None: the output is the scalar, or goes to the next stage.
+        update: the step of the optimizer; None: not captured.
+        optimizer: class name of what updates; empty for a function.
+    """
+
+    model: Any
+    inputs: tuple[Any, ...]
+    loss: Callable[[Any], Any] | None
+    update: Callable[[], Any] | None
+    optimizer: str = ""
+
+
+def checked(value: object, torch: Any, where: str) -> Built:
+    """The parts of what `build` returned.
+
+    Raises:
+        DataError: not the contract; says which part.
+    """
+    if isinstance(value, Mapping):
+        if unknown := sorted(str(key) for key in value if key not in KEYS):
+            raise DataError(f"{where}: returned the key {unknown[0]!r}, but must return {RETURNS}")
+        value = tuple(value.get(key) for key in KEYS)
+    if not isinstance(value, (tuple, list)) or not 2 <= len(value) <= 4:
+        raise DataError(f"{where}: returned {_kind(value)}, but must return {RETURNS}")
+    model, inputs, loss, optimizer = (*value, None, None)[:4]
+    if not isinstance(model, torch.nn.Module):
+        raise DataError(f"{where}: the model is {_kind(model)}, but must be a torch.nn.Module")
+    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    if not isinstance(inputs, (tuple, list)) or not any(isinstance(one, torch.Tensor) for one in inputs):
+        raise DataError(f"{where}: the inputs are {_kind(inputs)}, but must be a tuple of tensors of one micro-batch")
+    if loss is not None and not callable(loss):
+        raise DataError(f"{where}: the loss is {_kind(loss)}, but must be a function of the model's output, or None")
+    return Built(model, tuple(inputs), loss, *_update(optimizer, torch, where))
+
+
+def _update(optimizer: Any, torch: Any, where: str) -> tuple[Callable[[], Any] | None, str]:
+    if optimizer is None:
+        return None, ""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return optimizer.step, type(optimizer).__name__
+    if callable(optimizer):
+        return optimizer, ""
+    text = "but must be a torch.optim.Optimizer or a function that updates the parameters"
+    raise DataError(f"{where}: the optimizer is {_kind(optimizer)}, {text}")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "nothing" if value is None else f"a {type(value).__name__}"

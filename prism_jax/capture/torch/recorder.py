@@ -1,0 +1,194 @@
+# pyright: reportMissingImports=false
+"""Recorder: every operation that torch dispatches while a step runs, who made its inputs, and in which module and pass it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
+from . import adapter
+from .comm_ops import NAMESPACES, WAIT, comm_outputs, comm_row, is_comm
+from .op_sizes import mutated, op_rows, tensors
+
+_SILENT = ("prim", "profiler", "debugprims")
+_WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(\.|$)")
+_FSDP_IN, _FSDP_OUT = "fsdp::all_gather_copy_in", "fsdp::chunk_cat"
+NO_PRODUCERS: frozenset[int] = frozenset()
+
+
+@dataclass(eq=False)
+class Event:
+    """One row that is being recorded.
+
+    Attributes:
+        row: as far as it is known when it runs.
+        phase: F, B or opt.
+        module: path of the layer.
+        node: number of the autograd node that ran it; None outside a backward pass.
+        inputs: indices of the events that made what it reads.
+        recomputed: forward operation that runs again in the backward pass.
+        wait: of a collective, the first event that reads what it made.
+    """
+
+    row: CapturedRow
+    phase: str
+    module: str
+    node: int | None
+    inputs: frozenset[int]
+    recomputed: bool = False
+    wait: Event | None = None
+    purpose: str = ""
+    consumers: list[int] = field(default_factory=list)
+
+
+class Recorder(TorchDispatchMode):
+    """Records while it is entered; see `phase` and `paused`."""
+
+    def __init__(self, axes: Mapping[str, int]) -> None:
+        super().__init__()
+        self.axes = axes
+        self.events: list[Event] = []
+        self.n_host_ops: dict[str, int] = {"F": 0, "B": 0, "opt": 0}
+        self._phase = "F"
+        self._is_paused = False
+        self._modules: list[str] = []
+        self._names: dict[int, str] = {}
+        self._module_of_node: dict[int, str] = {}
+        self._producers = WeakIdKeyDictionary()
+        self._next_purpose = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._is_paused or func.namespace in _SILENT:
+            return func(*args, **kwargs)
+        if adapter.is_distributed(types):
+            return NotImplemented
+        out = func(*args, **kwargs)
+        self._record(func, args, kwargs, out)
+        return out
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is recorded inside."""
+        before, self._is_paused = self._is_paused, True
+        try:
+            yield
+        finally:
+            self._is_paused = before
+
+    @contextmanager
+    def phase(self, phase: str, model: torch.nn.Module) -> Iterator[None]:
+        """What runs inside belongs to the pass F, B or opt of a model."""
+        self._phase = phase
+        self._names = {id(module): _WRAPPERS.sub("", name) for name, module in model.named_modules()}
+        before = torch.nn.modules.module.register_module_forward_pre_hook(self._enter_module)
+        after = torch.nn.modules.module.register_module_forward_hook(self._leave_module, always_call=True)
+        try:
+            with self:
+                yield
+        finally:
+            before.remove()
+            after.remove()
+            self._modules.clear()
+
+    def reduces(self, _: torch.Tensor) -> None:
+        """The next collective carries gradients."""
+        self._next_purpose = "gradients"
+
+    def custom(self, row: CapturedOp, read: Any, written: Any) -> None:
+        """Records an operation that the dispatcher does not see as one."""
+        if not self._is_paused:
+            self._note_node()
+            self._add(row, self._made_by(read), written)
+
+    def producers_of(self, tensor: torch.Tensor) -> frozenset[int]:
+        """Indices of the events that made a tensor."""
+        return self._producers.get(tensor, NO_PRODUCERS)
+
+    def _enter_module(self, module: torch.nn.Module, _: Any) -> None:
+        self._modules.append(self._names.get(id(module), self._modules[-1] if self._modules else ""))
+
+    def _leave_module(self, module: torch.nn.Module, _: Any, __: Any) -> None:
+        if self._modules:
+            self._modules.pop()
+
+    def _record(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        self.n_host_ops[self._phase] += 1
+        self._note_node()
+        inputs = self._made_by((args, kwargs))
+        if func.namespace in NAMESPACES:
+            if func.overloadpacket.__name__ == WAIT:
+                self._remember(out, inputs)
+            elif is_comm(func):
+                self._add_comm(func, args, kwargs, out, inputs)
+            return
+        rows = op_rows(func, args, kwargs, out)
+        if not rows:
+            self._remember(out, inputs)
+        for index, row in enumerate(rows):
+            self._add(row, inputs, out[index] if len(rows) > 1 else out)
+        if rows:
+            self._written_to(mutated(func, args, kwargs))
+
+    def _add_comm(self, func: Any, args: Any, kwargs: Any, out: Any, inputs: frozenset[int]) -> None:
+        row = comm_row(func, args, kwargs, out, self.axes)
+        if row.ranks <= 1:
+            self._remember(out, inputs)
+            return
+        event = self._add(row, inputs, comm_outputs(func, args, out))
+        sources = {self.events[index].row.name for index in inputs if isinstance(self.events[index].row, CapturedOp)}
+        event.purpose = (
+            "parameters" if _FSDP_IN in sources else "gradients" if _FSDP_OUT in sources else self._next_purpose
+        )
+        self._next_purpose = ""
+
+    def _add(self, row: CapturedRow, inputs: frozenset[int], written: Any) -> Event:
+        node = adapter.backward_node() if self._phase == "B" else None
+        number = None if node is None else adapter.sequence_of(node)
+        recomputed = node is not None and torch.is_grad_enabled()
+        event = Event(row, self._phase, self._module(number), number, inputs, recomputed)
+        index = len(self.events)
+        self.events.append(event)
+        for producer in inputs:
+            source = self.events[producer]
+            source.consumers.append(index)
+            if isinstance(source.row, CapturedComm) and source.wait is None:
+                source.wait = event
+        self._remember(written, frozenset((index,)))
+        return event
+
+    def _module(self, number: int | None) -> str:
+        if self._modules:
+            return self._modules[-1]
+        return "" if number is None else self._module_of_node.get(number, "")
+
+    def _note_node(self) -> None:
+        """The node that the forward pass made last belongs to the module that runs."""
+        if self._modules and torch.is_grad_enabled():
+            self._module_of_node[adapter.next_sequence() - 1] = self._modules[-1]
+
+    def _made_by(self, read: Any) -> frozenset[int]:
+        found: set[int] = set()
+        for tensor in tensors(read):
+            found |= self._producers.get(tensor, NO_PRODUCERS)
+        return frozenset(found)
+
+    def _written_to(self, changed: list[torch.Tensor]) -> None:
+        """Tensors that the last event changed in place, and those that they are views of."""
+        last = frozenset((len(self.events) - 1,))
+        for tensor in changed:
+            self._producers[tensor] = last
+            if tensor._base is not None:
+                self._producers[tensor._base] = self.producers_of(tensor._base) | last
+
+    def _remember(self, written: Any, producers: frozenset[int]) -> None:
+        for tensor in tensors(written):
+            self._producers[tensor] = producers

@@ -1,0 +1,1 @@
+"""Captures in the place of a job file, or of the model of one."""

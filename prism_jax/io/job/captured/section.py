@@ -1,0 +1,80 @@
+"""`model: {capture: FILE}` of a job document: the captured program, and the fields of the plan that follow from it.
+
+A capture may also stand in the place of a job file: then the document is empty but for the model, and what it does not say
+(the cluster) is set by options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ....errors import ConfigError, DataError, Mistake
+from ....workload.captured.model import CapturedModel
+from ....workload.captured.plan_fields import plan_fields
+from ...capture.captured_files import read_captured_program
+from ...capture.layout import ENDING
+from ..document import Document, Path as FieldPath, short
+from ..sections import attempt
+
+SOURCE = "capture"
+AT: FieldPath = ("model", SOURCE)
+
+
+def capture_document(path: Path, name: str) -> Document:
+    """A capture as the document of a job."""
+    stem = path.name.removesuffix(ENDING)
+    return Document(name, {"name": stem, "model": {SOURCE: str(path.resolve())}, "plan": {}})
+
+
+def names_capture(document: Document) -> bool:
+    """Whether the model of a document is a capture."""
+    model = document.data.get("model")
+    return isinstance(model, dict) and SOURCE in model
+
+
+def read_captured(document: Document, found: list[Mistake]) -> CapturedModel | None:
+    """The captured program of a document whose `names_capture` is true."""
+    model = document.data["model"]
+    for other in model.keys() - {SOURCE}:
+        found.append(document.mistake(("model", other), f"cannot be combined with {SOURCE}. A capture is as it is."))
+    file = model[SOURCE]
+    if not isinstance(file, str) or not file:
+        found.append(document.mistake(AT, f"{short(file)}, but it must be the name of a file"))
+        return None
+    path = Path(document.name).parent / file
+    if path.resolve() == Path(document.name).resolve():
+        path = Path(document.name)  # as the user wrote it
+    try:
+        program = read_captured_program(path)
+    except DataError as error:  # names file and line itself
+        found.append(Mistake(str(error)))
+        return None
+    return attempt(lambda: CapturedModel(program), document, AT, found)
+
+
+def with_captured_plan(document: Document, model: CapturedModel) -> Document:
+    """The document with a plan as captured, where it does not state another.
+
+    Raises:
+        ConfigError: no cluster is named.
+    """
+    data: dict[str, Any] = dict(document.data)
+    if "cluster" not in data:
+        text = (
+            "a capture does not say on which cluster it runs. Name one: --cluster dgx-h100 (`prism-jax show clusters`)."
+        )
+        raise ConfigError.in_file(document.name, text)
+    written = data.get("plan") or {}
+    if not isinstance(written, dict):
+        return document
+    own, cluster = plan_fields(model.program), data["cluster"]
+    if isinstance(cluster, dict) and cluster.get("n_devices") is not None:
+        own.pop("dp")  # fills the cluster
+    nested = {name: own[name] | written[name] for name in ("state_dtypes",) if _both(own, written, name)}
+    return replace(document, data={**data, "plan": {**own, **written, **nested}})
+
+
+def _both(own: dict[str, Any], written: dict[str, Any], name: str) -> bool:
+    return isinstance(own.get(name), dict) and isinstance(written.get(name), dict)

@@ -1,0 +1,1 @@
+"""Types of reports on captured programs and what they are captured from."""

@@ -1,0 +1,102 @@
+"""Report on execution traces: what their last step does, and how much of it a profile has timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...report import Report
+
+
+@dataclass(frozen=True)
+class OpKindFacts:
+    """Operators of one kind in the step of a rank.
+
+    Attributes:
+        kind, phase: gemm, conv, ...; F, B or opt.
+        n_ops: how many.
+        flops, bytes: of all of them.
+        measured_s: seconds of their kernels; NaN where no profile has them.
+    """
+
+    kind: str
+    phase: str
+    n_ops: int
+    flops: float
+    bytes: float
+    measured_s: float = float("nan")
+
+
+@dataclass(frozen=True)
+class CollectiveFacts:
+    """Collectives of one kind and group in the step of a rank; `bytes` of all of them."""
+
+    collective: str
+    axis: str
+    phase: str
+    ranks: int
+    n: int
+    bytes: float
+
+
+@dataclass(frozen=True)
+class MatchedKernels:
+    """How much of a profile was found in the execution trace of its process.
+
+    Attributes:
+        trace, profile: files.
+        device: that the profile was recorded on.
+        kernel_s: seconds of all kernels.
+        earlier_s: of them, of kernels that were started before the profile began.
+        communication_s: of them, of collectives, which wait for peers.
+        matched: share of `kernel_s` without `earlier_s` whose operators are in the trace.
+        same_process: whether both recorded the same process.
+        missing: operators that are not, the longest first.
+    """
+
+    trace: str
+    profile: str
+    device: str
+    kernel_s: float
+    earlier_s: float
+    communication_s: float
+    matched: float
+    same_process: bool
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExecutionTraceReport(Report):
+    """What execution traces hold.
+
+    Attributes:
+        name: of the file or folder.
+        schemas: versions of the format.
+        n_traces, world: ranks that were recorded, and ranks of the job.
+        n_nodes, n_dependencies: of the first rank: nodes of all steps; pairs of which one reads what the other wrote.
+        n_steps: in the first trace; what follows is its last whole step.
+        n_classes: kinds of ranks, by what they run.
+        parameters: whose gradients a rank accumulates.
+        samples: of the step of a rank; 0 where no operator says it.
+        ops, collectives: of the first rank.
+        kernels: one entry for each profile.
+        assumptions: sentences.
+    """
+
+    kind: ClassVar[str] = "execution-trace"
+    renderer: ClassVar[str] = "trace.execution"
+
+    name: str
+    schemas: tuple[str, ...]
+    n_traces: int
+    world: int
+    n_nodes: int
+    n_dependencies: int
+    n_steps: int
+    n_classes: int
+    parameters: float
+    samples: int
+    ops: tuple[OpKindFacts, ...]
+    collectives: tuple[CollectiveFacts, ...]
+    kernels: tuple[MatchedKernels, ...]
+    assumptions: tuple[str, ...]

@@ -1,0 +1,56 @@
+"""Kernels of the operations of a capture, as the cost model knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...plan.plan import ParallelPlan
+from ...plan.precision import QUANTISED
+from ...system.hardware import Device
+from ..kernels import CONVOLUTION, Kernel
+from .rows import CapturedOp
+
+_BACKWARD_LAUNCHES = 3.0  # of fused attention: preprocess, keys and values, queries (arXiv 2307.08691)
+
+
+@dataclass(frozen=True)
+class MeasuredSeconds:
+    """A kernel whose time was measured.
+
+    Attributes:
+        alone_s: seconds on the device that it was measured on.
+    """
+
+    alone_s: float
+
+    def seconds(self, device: Device, cache_bytes: float) -> float:
+        """As measured, whatever the device."""
+        return self.alone_s
+
+
+def kernel_of(op: CapturedOp, plan: ParallelPlan) -> Kernel:
+    """One operation as a kernel that runs `op.count` times."""
+    law = None if op.seconds is None else MeasuredSeconds(op.seconds)
+    name = f"{op.module}.{op.name}" if op.module else op.name
+    kernel = Kernel(name, op.phase, "memory", op.flops, op.n_bytes, count=float(op.count), law=law)
+    if op.kind in ("gemm", "conv"):
+        m, n, k, batch = (float(size) for size in op.sizes)
+        variant = CONVOLUTION if op.kind == "conv" else ""
+        return kernel._replace(kernel="gemm", m=m, n=n, k=k, batch=batch, variant=variant, dtype=_dtype(op, plan))
+    if op.kind != "attention":
+        return kernel._replace(flops=0.0)
+    batch, rows, keys, d_qk, d_v = (float(size) for size in op.shape)
+    fused = kernel._replace(kernel="attention", m=rows, n=keys, k=(d_qk + d_v) / 2, batch=batch, dtype="bf16")
+    backward = op.phase != "F"
+    return fused._replace(
+        variant=plan.attention_kernel,
+        flash_backward=backward,
+        n_launch=_BACKWARD_LAUNCHES if backward else 1.0,
+    )
+
+
+def _dtype(op: CapturedOp, plan: ParallelPlan) -> str:
+    """Format that it runs in: that of the plan, or 16 bits where it leaves fp8."""
+    if plan.dtype in QUANTISED and op.dtype not in ("fp8", "fp4", plan.dtype):
+        return "bf16"
+    return "plan"

@@ -1,0 +1,179 @@
+"""CapturedModel: a captured program as a workload, whose blocks are its pipeline stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..._core.content import ByContent
+from ...errors import Problem, SpecError
+from ...plan.plan import ParallelPlan
+from ..base import BlockRun, Split
+from .block import DENSE, EXPERT, SHARDED, CapturedBlock
+from .check import check_program
+from .fusion import fused
+from .plan_fields import FIXED, gathers_parameters, is_sequence_parallel, plan_fields
+from .program import AMOUNTS, RankClass, RankProgram
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedModel(ByContent):
+    """A model that is known by what its ranks run.
+
+    Attributes:
+        program: as it was captured.
+
+    Raises:
+        SpecError: the program contradicts itself.
+    """
+
+    program: RankProgram
+
+    kernel_classes = ("gemm", "attention", "memory")
+
+    def __post_init__(self) -> None:
+        check_program(self.program)
+        plan_fields(self.program)
+
+    @property
+    def name(self) -> str:
+        """Of the program."""
+        return self.program.name
+
+    @property
+    def sample_unit(self) -> str:
+        """Tokens where samples are sequences."""
+        return "tokens" if self.program.tokens_per_sample else "samples"
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether ranks exchange tokens with experts."""
+        return self.program.degree("ep") > 1
+
+    @cached_property
+    def calibrated_as(self) -> str:
+        """The kind of model whose corrections apply, by what most of its work is: empty for transformers."""
+        if self.program.model_kind:
+            return "" if self.program.model_kind == "transformer" else self.program.model_kind
+        ops = [op for one in self.program.classes for op, _ in one.ops]
+        if attention := [op for op in ops if op.kind == "attention"]:
+            return "" if any(op.causal for op in attention) else "encoder"
+        return "cnn" if any(op.kind == "conv" for op in ops) else ""
+
+    @property
+    def sure_software(self) -> dict[str, object]:
+        """What the fusion policy says of the software."""
+        return {"compile": self.program.fusion in ("inductor", "xla")}
+
+    @cached_property
+    def stages(self) -> tuple[RankClass, ...]:
+        """The class of every pipeline stage: of several, the one with most FLOPs and bytes, which sets the pace."""
+        found: dict[int, RankClass] = {}
+        for one in self.program.classes:
+            if one.stage not in found or _weight(one) > _weight(found[one.stage]):
+                found[one.stage] = one
+        return tuple(fused(found[stage], self.program.fusion) for stage in range(self.program.n_stage))
+
+    @property
+    def layout(self) -> tuple[BlockRun, ...]:
+        """One block for every captured stage; equal neighbours are a run."""
+        runs: list[BlockRun] = []
+        for kind in self._kinds:
+            if runs and runs[-1].kind == kind:
+                runs[-1] = runs[-1]._replace(count=runs[-1].count + 1)
+            else:
+                runs.append(BlockRun(kind, 1, is_unit=False))
+        return tuple(runs)
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        """[stage] name of its block; stages that run the same have one name."""
+        first: dict[tuple[object, ...], str] = {}
+        return tuple(
+            first.setdefault((one.rows, one.repeats, *(getattr(one, name) for name in AMOUNTS)), f"stage_{stage}")
+            for stage, one in enumerate(self.stages)
+        )
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """One way; sharded parameters are gathered by the rows themselves."""
+        if plan.shard_group > 1 and gathers_parameters(self.program):
+            return ((SHARDED, plan.shard_group),)
+        ep = self.program.degree("ep")
+        return ((DENSE, 1), (EXPERT, ep)) if ep > 1 else ((DENSE, 1),)
+
+    def block(self, kind: str, plan: ParallelPlan) -> CapturedBlock:
+        """The stage of that name."""
+        return CapturedBlock(self.program, self.stages[self._kinds.index(kind)], plan)
+
+    def boundary_bytes(self, plan: ParallelPlan) -> float:
+        """The largest that a stage hands on."""
+        own = max((_sent(one) for one in self.stages), default=0.0)
+        return own * (plan.tp if is_sequence_parallel(self.program) else 1)
+
+    def n_params(self) -> int:
+        """As captured, or of all stages and tensor-parallel ranks."""
+        tp = self.program.degree("tp")
+        return round(self.program.n_parameters or sum(one.n_parameters * tp for one in self.stages))
+
+    def n_params_active(self) -> int:
+        """All of them: a capture does not say which of them a token meets."""
+        return self.n_params()
+
+    def units_per_step(self, plan: ParallelPlan) -> int:
+        """Tokens or samples of a step."""
+        return plan.global_batch * (self.program.tokens_per_sample or 1)
+
+    def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
+        """FLOPs of all rows on all devices; what is recomputed is among the rows and cannot be told from the rest."""
+        per_rank = sum(one.flops() for one in self.stages)
+        return per_rank * plan.n_micro_batch * plan.tp * plan.cp * plan.dp
+
+    def deeper(self, n: int) -> CapturedModel:
+        """A capture has no other depth.
+
+        Raises:
+            SpecError: always.
+        """
+        raise SpecError(f"{self.name}: a capture has the stages that it was captured with. Capture the deeper model.")
+
+    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
+        """The degrees that it was captured with."""
+        return {
+            "tp": Split(self.program.degree("tp"), "tensor-parallel ranks of the capture"),
+            "cp": Split(self.program.degree("cp"), "context-parallel ranks of the capture"),
+            "ep": Split(self.program.degree("ep"), "expert-parallel ranks of the capture"),
+        }
+
+    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
+        """Fields that the rows were written under and that the plan changes."""
+        own = plan_fields(self.program)
+        for name in self.fixed_fields:
+            captured = own.get(name, getattr(_DEFAULTS, name))
+            if getattr(plan, name) != captured:
+                text = (
+                    f"{getattr(plan, name)}, but the program was captured with {captured}. Keep it, or capture again."
+                )
+                yield Problem(name, text)
+        if self.program.n_stage % plan.n_chunk:
+            n = self.program.n_stage
+            text = f"{plan.pp}: pp * virtual_stages = {plan.n_chunk} does not divide the {n} stages of the capture"
+            yield Problem("pp", text)
+
+    @property
+    def fixed_fields(self) -> tuple[str, ...]:
+        """Fields of a plan that have one value only."""
+        return FIXED
+
+
+_DEFAULTS = ParallelPlan(micro_batch=1, global_batch=1)
+
+
+def _weight(one: RankClass) -> tuple[float, float]:
+    return one.flops(), sum(op.n_bytes * n for op, n in one.ops)
+
+
+def _sent(one: RankClass) -> float:
+    if one.sends_bytes:
+        return one.sends_bytes
+    return max((comm.n_bytes for comm, _ in one.comms if comm.collective == "send" and comm.phase == "F"), default=0.0)
