@@ -40,7 +40,7 @@ def by_draw(data: RevocationData, draws: Draws) -> hierarchy.LogProbabilities:
     chosen = {name: np.asarray(value)[keep] for name, value in draws.items()}
     with jax.enable_x64(True):
         found = jax.jit(lambda given: jax.lax.map(lambda draw: hierarchy.log_probabilities(data, draw), given))(chosen)
-    return hierarchy.LogProbabilities(*(np.asarray(part) for part in found))
+    return hierarchy.LogProbabilities(*(np.asarray(part) for part in found))  # pyright: ignore[reportArgumentType]
 
 
 def chosen(data: RevocationData, draws: Draws) -> Choice:

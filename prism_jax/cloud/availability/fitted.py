@@ -11,7 +11,7 @@ from math import log
 import numpy as np
 
 from ..._core.content import ByContent
-from ..._typing import Floats, Ints
+from ..._typing import Counts, Floats
 from ...errors import Problem, SpecError
 from ..paths import Paths
 from ..spot.price import STEADY, PriceLaw
@@ -43,7 +43,7 @@ class FittedSpells(ByContent):
 
     name: str
     source: str
-    law: Ints
+    law: Counts
     theta: Floats
     node_slope: Floats
     losses: Floats
@@ -85,7 +85,7 @@ class FittedSpells(ByContent):
 class _Zone(Walk):
     """Draws of the next spell, gap and loss of every world."""
 
-    def __init__(self, law: FittedSpells, of: Ints, n_nodes: int, rng: np.random.Generator) -> None:
+    def __init__(self, law: FittedSpells, of: Counts, n_nodes: int, rng: np.random.Generator) -> None:
         self.law, self.n_nodes, self.rng = law.law[:, of], n_nodes, rng
         shift = law.node_slope[:, of] * log(n_nodes / law.n_fitted)
         self.theta = law.theta[:, of] + np.stack([shift, np.zeros_like(shift)], axis=-1)
@@ -99,7 +99,7 @@ class _Zone(Walk):
         """Whole length of a gap."""
         return draw_spells(self.law[1], self.theta[1], age_s, self.rng)
 
-    def left(self, alive: Ints) -> Ints:
+    def left(self, alive: Counts) -> Counts:
         """Nodes that a loss leaves of those alive."""
         which, some = self.rng.random((2, len(alive)))
         several = np.minimum(2 + np.floor(some * np.maximum(alive - 2, 1)), np.maximum(alive - 1, 1)).astype(int)

@@ -104,4 +104,4 @@ def _either(one: Paths, other: Paths, which: np.ndarray) -> Paths:
             for value in (getattr(one, name), getattr(other, name))
         )
         parts.append(np.where(which, a, b))
-    return Paths(*parts, one.n_nodes)
+    return Paths(parts[0], parts[1], parts[2], one.n_nodes)

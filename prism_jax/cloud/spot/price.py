@@ -12,7 +12,7 @@ import numpy as np
 from ..._typing import Floats
 from ...errors import DataError, Problem, SpecError
 
-JUMP = 4.0  # changes beyond so many typical ones are jumps
+JUMP = 6.0  # changes beyond so many typical ones are jumps: four standard deviations of a normal law
 LEAST_POINTS = 8
 
 
@@ -73,7 +73,7 @@ def fit_price(t_s: Floats, price: Floats) -> PriceLaw:
         DataError: too few points, times that do not rise, or prices that are none.
 
     Notes:
-        Changes of log price beyond four times their median size are jumps; the rest is an autoregression between points of the
+        Changes of log price beyond six times their median size are jumps; the rest is an autoregression between points of the
         median spacing.
     """
     t_s, price = np.asarray(t_s, dtype=float), np.asarray(price, dtype=float)

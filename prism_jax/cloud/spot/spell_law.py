@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from ..._typing import Floats, Ints
+from ..._typing import Counts, Floats
 
 MIXTURES = ((0.5, 1.6), (0.3, 1.8), (0.7, 1.8))
 """Shapes of two log-normals: share of the short spells, and how far apart the two are, in standard deviations of all."""
@@ -31,7 +31,7 @@ def components(theta: Floats, share: float, apart: float) -> tuple[Floats, Float
     return low, low + apart * sd, sd * np.sqrt(1.0 - share * (1.0 - share) * apart**2)
 
 
-def log_survival(law: Ints, theta: Floats, seconds: Floats) -> Floats:
+def log_survival(law: Counts, theta: Floats, seconds: Floats) -> Floats:
     """log P(spell > seconds) of laws [...] with parameters [..., 2], [...]."""
     with np.errstate(divide="ignore", over="ignore"):
         log_s = np.log(seconds)
@@ -44,7 +44,7 @@ def log_survival(law: Ints, theta: Floats, seconds: Floats) -> Floats:
     return out
 
 
-def draw(law: Ints, theta: Floats, age_s: Floats | float, rng: np.random.Generator) -> Floats:
+def draw(law: Counts, theta: Floats, age_s: Floats | float, rng: np.random.Generator) -> Floats:
     """Whole lengths in seconds of spells that have reached `age_s`, [...].
 
     Args:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ..._typing import Floats, Ints
+from ..._typing import Counts, Floats
 
 MOST_PIECES = 20_000
 
@@ -23,11 +23,11 @@ class Walk(ABC):
         """Whole length in seconds of a gap that has reached `age_s`, [world]."""
 
     @abstractmethod
-    def left(self, alive: Ints) -> Ints:
+    def left(self, alive: Counts) -> Counts:
         """Nodes that a loss leaves of those alive, [world]."""
 
 
-def walked(zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int) -> tuple[Floats, Ints]:
+def walked(zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int) -> tuple[Floats, Counts]:
     """Ends of pieces in seconds and nodes that are there in them, [piece, world].
 
     Args:
@@ -53,7 +53,7 @@ def walked(zone: Walk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_
     return np.array(ends), np.array(states)
 
 
-def _next(zone: Walk, alive: Ints, up_s: Floats, down_s: Floats, n_nodes: int) -> tuple[Ints, Floats, Floats]:
+def _next(zone: Walk, alive: Counts, up_s: Floats, down_s: Floats, n_nodes: int) -> tuple[Counts, Floats, Floats]:
     """State and seconds left of it after what came first has happened."""
     is_loss = up_s <= down_s
     left = np.where(is_loss, zone.left(alive), n_nodes)

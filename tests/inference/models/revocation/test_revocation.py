@@ -70,7 +70,7 @@ def test_the_mixture_has_the_stated_mean_and_spread() -> None:
         low, high, inner = components(theta, share, apart)
 
         def density(x: float, share: float = share, low=low, high=high, inner=inner) -> float:
-            return share * norm.pdf(x, low, inner) + (1 - share) * norm.pdf(x, high, inner)
+            return float(share * norm.pdf(x, low, inner) + (1 - share) * norm.pdf(x, high, inner))
 
         mean = quad(lambda x, of=density: x * of(x), -20, 40)[0]
         variance = quad(lambda x, of=density, m=mean: (x - m) ** 2 * of(x), -20, 40)[0]
