@@ -18,8 +18,14 @@ _CLASSES = {
     "overlap": "Overlap",
     "failures": "Failures",
     "repairs": "Repairs",
+    "revocation": "Revocation",
     "checkpoints": "Checkpoints",
     "power": "Power",
+    "totals": "Totals",
+    "saves": "Saves",
+    "ladder": "Ladder",
+    "servers": "Servers",
+    "startup": "Startup",
 }
 MODELS = tuple(_CLASSES)
 

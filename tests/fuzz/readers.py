@@ -226,6 +226,17 @@ REPAIRS = "system,node,start,end,nodes_total,observed_from,observed_until\n" + "
     f"s,n{n % 3},2024-01-0{n} 10:00Z,{f'2024-01-0{n} 12:30Z' if n < 5 else ''},4,2024-01-01 00:00Z,2024-01-09 00:00Z\n"
     for n in range(1, 6)
 )
+SPELLS = (
+    "trace_id,zone,gpu,kind,requested_nodes,gap_s,start_s,duration_s,available,censored_left,censored_right\n"
+    + "".join(
+        f"t{t},z{t},V100,availability,4,60,{600 * n},600,{(4, 0, 4, 3, 0)[(n + t) % 5]},{int(n == 0)},{int(n == 7)}\n"
+        for t in range(2)
+        for n in range(8)
+    )
+)
+LIVES = "zone,gpu,nodes,start_s,lifetime_s,ended_at_24h_limit\n" + "".join(
+    f"z,K80,3,0,{900 * n},{n % 2}\n" for n in (1, 2, 3)
+)
 SAVES = """\
 source,params_B,ckpt_GB,accelerators,storage,method,mode,save_block_s,save_total_s,load_s
 a,7,98,64,GPFS on NVMe,x,synchronous,10,10,20
@@ -241,6 +252,13 @@ OVERLAP = "kernel,duration_us,overlapped_us,overlap_ratio,dram_throughput_percen
 POWER = "device,workload,clock_mhz,epoch_s,power_w\n" + "".join(
     f"gpu,a,{1400 - 50 * n},{1 + n / 20},{400 - 16 * n}\n" for n in range(10)
 )
+LADDER = "setup,batch,step_ms\n" + "".join(f"v100,{n},{20 + n}\n" for n in (8, 16, 32, 64))
+TOTALS = "model,gpu,batch,flops,n_params,n_tensors,family,step_time_s\n" + "".join(
+    f"m{n},k80,128,{n}e9,{n}e6,{50 * n},f{n % 2},{n / 10}\n" for n in range(1, 6)
+)
+SERVERS = "model,gpu,workers,ps,params,steps_per_s\n" + "".join(f"a,k80,{n},1,2e6,{9 * n}\n" for n in range(1, 5))
+STARTS = "provisioning_s,staging_s,booting_s,tier,region\n1.6,40,40,on-demand,east\n1.5,42,38,preemptible,west\n"
+FILES_SAVED = "model,save_s,weights_MB,index_kB,meta_MB\na,3.7,5.3,5.4,1\nb,4.2,36,25,3.9\nb,4.3,36,25,3.9\n"
 CALLS = json.dumps({"baseTimeNanoseconds": 5, "traceEvents": [
     {"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {"correlation": link}}
     for name, cat, ts, dur, tid, link in (
@@ -289,10 +307,16 @@ READERS = (
     Reader("reliability in TOML", "mine.toml", _texts(RELIABILITY_TOML), load_reliability),
     Reader("failures", "failures.csv", _texts(FAILURES), _fitted("failures")),
     Reader("repairs", "repairs.csv", _texts(REPAIRS), _fitted("repairs"), 0.1),
+    Reader("revocation", "spells.csv", _texts(SPELLS, LIVES), _fitted("revocation"), 0.1),
     Reader("checkpoints", "checkpoints.csv", _texts(SAVES), _fitted("checkpoints")),
     Reader("kernel efficiency", "gemm.csv", _texts(GEMM), _fitted("kernels")),
     Reader("overlap", "overlap.csv", _texts(OVERLAP), _measured(model_named("overlap").columns)),
     Reader("power", "power.csv", _texts(POWER), _fitted("power")),
+    Reader("ladder", "ladder.csv", _texts(LADDER), _fitted("ladder")),
+    Reader("totals", "totals.csv", _texts(TOTALS), _fitted("totals")),
+    Reader("servers", "servers.csv", _texts(SERVERS), _fitted("servers")),
+    Reader("starts", "starts.csv", _texts(STARTS), _fitted("startup")),
+    Reader("saves", "saves.csv", _texts(FILES_SAVED), _fitted("saves")),
     Reader("watched steps", "log.csv", _texts(WATCHED), watch_steps),
     Reader("nccl-tests", "all_reduce.log", _texts(_collectives(np.random.default_rng(0))), _measured(COLLECTIVES)),
 )  # fmt: skip

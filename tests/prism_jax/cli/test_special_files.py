@@ -42,6 +42,11 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "failures": lambda file: ["fit", "failures", file],
     "checkpoints": lambda file: ["fit", "checkpoints", file],
     "power": lambda file: ["fit", "power", file],
+    "ladder": lambda file: ["fit", "ladder", file],
+    "totals": lambda file: ["fit", "totals", file],
+    "servers": lambda file: ["fit", "servers", file],
+    "saves": lambda file: ["fit", "saves", file],
+    "startup": lambda file: ["fit", "startup", file],
 }
 FOLDERS = ("trace", "log", "journal", "journal of a sweep", "journal of sizes", "watched log", "profile of a host")
 

@@ -1,0 +1,1 @@
+"""Speed of workers that exchange with parameter servers."""

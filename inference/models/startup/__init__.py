@@ -1,0 +1,1 @@
+"""Seconds until a machine that was asked for runs."""

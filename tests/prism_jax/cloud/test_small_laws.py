@@ -1,0 +1,61 @@
+"""Laws of step time, parameter servers and start-up: limits, identities, and figures that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prism_jax.cloud.laws.servers import ServerLaw, saturating
+from prism_jax.cloud.laws.start_up import StartUpLaw
+from prism_jax.cloud.laws.step_time import LadderLaw
+from prism_jax.errors import SpecError
+
+ONE = np.ones(1)
+
+
+def test_a_ladder_is_a_line() -> None:
+    law = LadderLaw(0.02 * ONE, 1e-3 * ONE, 0.01 * ONE, (8.0, 128.0))
+    assert law.seconds(64.0) - law.seconds(32.0) == pytest.approx(0.032)
+    assert law.interval(10.0) == pytest.approx((0.03, 0.03, 0.03))
+    with pytest.raises(SpecError, match="batch"):
+        law.seconds(0.0)
+
+
+def test_few_workers_are_free_of_the_server_and_many_fill_it() -> None:
+    law = ServerLaw(10.0 * ONE, 80.0 * ONE, 4.0 * ONE, 8)
+    assert law.steps_per_s(1) == pytest.approx(10.0, rel=1e-3)
+    assert law.steps_per_s(1000) == pytest.approx(80.0, rel=1e-3)
+    assert law.steps_per_s(8) == pytest.approx(80.0 * 2.0**-0.25)
+    assert law.steps_per_s(16, 2) == pytest.approx(2.0 * law.steps_per_s(8))
+    assert law.saturation_prob(1) == 0.0
+    assert law.saturation_prob(16) == 1.0
+
+
+def test_a_sharp_law_is_the_minimum_and_none_overflows() -> None:
+    offered = np.array([1e-200, 3.0, 1e200])
+    found = saturating(offered, np.full(3, 5.0), np.full(3, 1e3))
+    np.testing.assert_allclose(found, [1e-200, 3.0, 5.0])
+
+
+def test_the_last_of_many_machines_is_late() -> None:
+    rng = np.random.default_rng(0)
+    parts = np.exp(0.1 * rng.standard_normal((4000, 3))) * np.array([2.0, 30.0, 40.0])
+    law = StartUpLaw(parts)
+    alone, of_many = law.last_of(1, rng), law.last_of(64, rng)
+    assert np.median(alone) == pytest.approx(law.quantile(0.5), rel=0.02)
+    assert np.median(of_many) == pytest.approx(law.quantile(0.5 ** (1 / 64)), rel=0.02)
+    with pytest.raises(SpecError, match="n_nodes"):
+        law.last_of(0, rng)
+
+
+def test_wrong_figures_are_refused() -> None:
+    with pytest.raises(SpecError, match="s_per_sample"):
+        LadderLaw(ONE, np.ones(2), ONE, (1.0, 2.0))
+    with pytest.raises(SpecError, match="floor_s"):
+        LadderLaw(-ONE, ONE, ONE, (1.0, 2.0))
+    with pytest.raises(SpecError, match="server_per_s"):
+        ServerLaw(ONE, 0.0 * ONE, ONE, 1)
+    with pytest.raises(SpecError, match="part_s"):
+        StartUpLaw(np.ones((3, 2)))
+    with pytest.raises(SpecError, match="n_workers"):
+        ServerLaw(ONE, ONE, ONE, 1).steps_per_s(0)
