@@ -21,7 +21,7 @@ from .classes import OPTIMIZER, rank_class
 from .contract import Built, Layout, checked
 from .mesh_axes import data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
 from .overlap import ASSUMPTION
-from .recorder import Recorder
+from .recording.recorder import Recorder
 from .run_step import run_step
 
 _DEFAULT = "build"

@@ -11,7 +11,7 @@ from ...workload.captured.program import USUAL_ROLES, RankClass
 from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .overlap import gathered_ahead, waiting
 from .phases import phases
-from .recorder import Event, Recorder
+from .recording.recorder import Event, Recorder
 from .repeats import folded
 from .run_step import StepFacts
 

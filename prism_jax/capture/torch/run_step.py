@@ -10,10 +10,10 @@ import torch
 
 from ...errors import DataError
 from .contract import Built
-from .fused_kernels import fused_kernels
-from .op_sizes import stored_bytes, tensors
-from .recorder import Recorder
-from .routing import ASSUMPTION as ROUTING
+from .recording.fused_kernels import fused_kernels
+from .recording.op_sizes import stored_bytes, tensors
+from .recording.recorder import Recorder
+from .recording.routing import ASSUMPTION as ROUTING
 
 
 class StepFacts(NamedTuple):

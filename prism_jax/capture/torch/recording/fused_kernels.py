@@ -12,7 +12,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
-from ...workload.captured.rows import CapturedOp
+from ....workload.captured.rows import CapturedOp
 from .op_sizes import attention_row, dtype_of, stored_bytes
 from .recorder import Recorder
 

@@ -13,8 +13,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
-from . import adapter
+from ....workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
+from .. import adapter
 from .comm_ops import NAMESPACES, WAIT, comm_outputs, comm_row, is_comm
 from .op_sizes import mutated, op_rows, tensors
 from .routing import EvenRouting

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...workload.captured.rows import CapturedOp
+from ....workload.captured.rows import CapturedOp
 
 DTYPES = {
     torch.float64: "fp64",
