@@ -95,7 +95,7 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
             deadline_s=days * 86_400.0 if number % 4 in (0, 2) else np.inf,
             budget_usd=usd if number % 4 in (1, 2) else np.inf,
             prob=0.9,
-            n_worlds=1_000,
+            n_worlds=500,
             seed=number,
         )
         field = field_of(own, times[name], Setting(tuple(POLICIES), lambda _: law, 64), wish)
