@@ -38,7 +38,8 @@ def traffic_of(module: Module, computation: Computation, instruction: Instructio
         updates = operands[2].n_bytes
         return Traffic(2.0 * updates + operands[1].n_bytes, updates)
     if opcode == "copy-start":
-        return Traffic(operands[0].n_bytes if operands else 0.0, 0.0)
+        n_bytes = operands[0].n_bytes if operands else 0.0
+        return Traffic(n_bytes, n_bytes)
     return Traffic(sum(one.n_bytes for one in operands), instruction.n_bytes)
 
 
