@@ -10,7 +10,7 @@ from .axes import Axes, guessed_axes, known_axes
 from .collectives import Exchange, base_opcode, exchanges_of, exchanging
 from .gradients import Weights, layer_key
 from .groups import Groups
-from .moves import Place
+from .moves import Place, is_widening
 from .notes import notes_of
 from .passes import is_again, layer_of, named
 from .rows import is_work, ops_of, products_in
@@ -128,7 +128,7 @@ def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Wei
     places = list(exchanging(module, visit.computation, instruction))
     for place in places:
         _exchanged(module, visit, place, made, tally)
-    if base_opcode(instruction) or not is_work(instruction):
+    if base_opcode(instruction) or not is_work(instruction) or is_widening(module, visit.computation, instruction):
         return
     _note_products(module, visit, made, weights)
     for op in ops_of(module, visit, tally):
