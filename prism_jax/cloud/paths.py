@@ -45,7 +45,7 @@ class Paths(ByContent):
     def always(cls, n_nodes: int, n_worlds: int) -> Paths:
         """All nodes are there at all times: on demand."""
         one = np.ones((1, n_worlds))
-        return cls(one * np.inf, np.full((1, n_worlds), n_nodes), one, n_nodes)
+        return cls(one * np.inf, np.full((1, n_worlds), n_nodes, np.int32), one, n_nodes)
 
     @property
     def n_worlds(self) -> int:

@@ -86,7 +86,7 @@ def _running(value: Any, path: str | Path) -> Running:
     count = integer_field(found["count"], "count", where)
     if not count:
         raise DataError(f"{where}: count = {short(found['count'])}, but at least one instance runs")
-    return Running(*(str(found[key]) for key in ("instance", "where")), count, str(found["policy"]))
+    return Running(str(found["instance"]), str(found["where"]), count, str(found["policy"]))
 
 
 def _object(value: Any, keys: tuple[str, ...], where: str) -> dict[str, Any]:

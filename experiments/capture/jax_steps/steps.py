@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples" / "capture"))
 
-from jax_transformer import Model, build
+from jax_transformer import Model, build  # pyright: ignore[reportMissingImports]
 
 MODELS = {  # vocabulary of GPT-2 and BERT padded to a multiple of 64, as everybody does
     "gpt2": (Model(12, 768, 12, 12, 3072, 50304, gated=False), 1024),

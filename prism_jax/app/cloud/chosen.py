@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from ..._typing import Floats
 from ...cloud.availability import AVAILABILITY, Availability
 from ...cloud.choice.candidate import Candidate
 from ...cloud.choice.candidates import Setting, field_of
+from ...cloud.choice.mixes import mixed_candidates
 from ...cloud.choice.outcome import Outcome
 from ...cloud.choice.search import Choice, search
 from ...cloud.choice.verify import Fresh, gain_of, promised
@@ -55,12 +57,18 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
         reasons = "; ".join(f"{n} offers: {reason}" for reason, n in field.unusable.items())
         raise DataError(f"cloud: no offer of the catalogue can run the job: {reasons}")
     candidates, running = _with_running(field.candidates, asked)
-    choice = search(candidates, Worlds(wish, level_draws(job, asked.seed)), wish, part_of(progress, 0.6, 0.9))
+    worlds = Worlds(wish, level_draws(job, asked.seed))
+    choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
+    if asked.mix:
+        usd = inf if choice.best is None else choice.best.mean_usd
+        candidates = (*candidates, *mixed_candidates(candidates, job, wish, usd, asked.most_gpus))
+        choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
     progress(0.9, "the best on fresh draws")
     fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
     best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)
     reference = None if best is None else _reference(candidates, running, fresh, wish, job, asked)
-    gain = None if best is None or reference is None else gain_of(best, reference, asked.seed)
+    same = best is None or reference is None or reference is best
+    gain = None if same else gain_of(best, reference, asked.seed)
     found = Chosen(wish, field, choice, best, reference)
     notes = _notes(job, asked, law, setting.policies)
     return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found

@@ -11,6 +11,7 @@ import numpy as np
 from ...cloud.choice.outcome import Estimate, Outcome
 from ...cloud.choice.verify import Gain
 from ...cloud.choice.wish import Wish
+from ...cloud.clusters.mixed import Part
 from ...job import Job
 from ...report.codec import from_plain
 from ...report.types.horizon.cloud import CloudReport, Figure, GainFacts, LeftFacts, PartFacts, RentFacts
@@ -95,18 +96,13 @@ def rent_facts(outcome: Outcome, wish: Wish, asked: Asked) -> RentFacts:
 
 
 def _parts(outcome: Outcome) -> tuple[PartFacts, ...]:
-    candidate, offer = outcome.candidate, outcome.offer
-    plan = candidate.best.plan
-    return (
-        PartFacts(
-            offer.cloud,
-            offer.title,
-            offer.device,
-            offer.where,
-            candidate.count,
-            plan.n_devices,
-            plan.global_batch,
-        ),
+    candidate = outcome.candidate
+    batch = candidate.best.plan.global_batch
+    parts = candidate.parts or (Part(outcome.offer, candidate.count, batch),)
+    return tuple(
+        PartFacts(o.cloud, o.title, o.device, o.where, part.count, part.count * o.gpus, part.samples)
+        for part in parts
+        for o in (part.offer,)
     )
 
 

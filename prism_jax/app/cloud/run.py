@@ -194,7 +194,7 @@ def _left(
     return n_steps - state.steps_done, time_s - state.elapsed_s, money - state.spent_usd
 
 
-def _inputs(asked: Asked) -> dict[str, object]:
+def _inputs(asked: Asked) -> dict[str, Any]:
     """What a record keeps of what was asked."""
     names = ("prob", "spot", "policies", "catalogue", "n_worlds", "most_gpus", "mix", "restart_s", "interval_s")
     threats = asked.reliability

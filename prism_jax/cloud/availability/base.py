@@ -23,10 +23,6 @@ class Availability(Protocol):
     @property
     def source(self) -> str: ...
 
-    def losses_s(self, n_nodes: int) -> float:
-        """Losses of at least one of `n_nodes` nodes per second of use, on average: for the interval between checkpoints."""
-        ...
-
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
         """What happens to `n_nodes` nodes from a random moment on, at least up to `horizon_s` seconds.
 

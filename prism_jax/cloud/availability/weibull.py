@@ -47,10 +47,6 @@ class WeibullSpells:
             if not low <= value <= high:
                 raise SpecError.of(Problem(field, f"{value:g}, but it must be from {low:g} to {high:g}"), self.name)
 
-    def losses_s(self, n_nodes: int) -> float:
-        """Ends of spells, and losses of single nodes, per second."""
-        return 1.0 / self.up_mean_s + self.lone_per_node_s * n_nodes
-
     def draw(self, n_nodes: int, n_worlds: int, horizon_s: float, rng: np.random.Generator) -> Paths:
         """Spells in turn; the first is up with the share of time that the pool is, and has its age behind it."""
         n = self._n_spells(horizon_s)
@@ -60,7 +56,7 @@ class WeibullSpells:
         up_s[0] = np.where(starts_up, self._residual(rng, n_worlds), 0.0)
         pieces = np.empty((2 * n, n_worlds))
         pieces[0::2], pieces[1::2] = up_s, down_s
-        n_up = np.zeros((2 * n, n_worlds), dtype=np.int64)
+        n_up = np.zeros((2 * n, n_worlds), dtype=np.int32)
         n_up[0::2] = n_nodes
         paths = Paths(np.cumsum(pieces, axis=0), n_up, np.ones_like(pieces), n_nodes)
         lone = self.lone_per_node_s * n_nodes

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._typing import Floats
 from ..availability.base import Availability
+from ..clusters.mixed import Part
 from ..clusters.step_times import BestPlan
 from ..completion.simulate import Ran
 from ..completion.task import Task
@@ -26,6 +27,7 @@ class Candidate:
         best: parallel plan and step time there.
         task: in intervals.
         law: of spot capacity; None where the policy needs none.
+        parts: of a mix of kinds, whose one offer has the price of all; empty for one kind.
     """
 
     offers: tuple[Offer, ...]
@@ -34,6 +36,7 @@ class Candidate:
     task: Task
     policy: Policy
     law: Availability | None
+    parts: tuple[Part, ...] = ()
 
     @property
     def least_usd_per_s(self) -> float:

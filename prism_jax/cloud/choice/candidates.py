@@ -10,6 +10,7 @@ from ...horizon.checkpoint import Checkpoint, Tier, checkpoint_bytes
 from ...horizon.reliability import HOUR_S, Reliability
 from ...progress import Progress, silent
 from ..availability.base import Availability
+from ..availability.loss_rate import loss_rate_s
 from ..clusters.instance_cluster import UNKNOWN_DEVICE, Shape, UnusableError, shape_of
 from ..clusters.step_times import BestPlan, PlanTimes
 from ..completion.task import Task
@@ -109,7 +110,7 @@ def task_of(
     cluster = best.job.cluster
     threats = setting.reliability
     failures_s = threats.rate_h(cluster.n_devices, cluster.node_size) / HOUR_S if threats else 0.0
-    losses_s = 0.0 if law is None else law.losses_s(count)
+    losses_s = 0.0 if law is None else loss_rate_s(law, count)
     work_s, restart_s = wish.n_steps * best.step_s, wish.restart_s + written.load_s
     return Task.cut(work_s, wish.interval_s, written.blocking_s, restart_s, failures_s, losses_s)
 

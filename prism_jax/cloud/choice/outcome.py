@@ -65,11 +65,11 @@ class Outcome:
 
     def prob_by(self, deadline_s: float) -> Estimate:
         """P(done by then)."""
-        return _share(self.time_s <= deadline_s)
+        return _share(np.asarray(self.time_s <= deadline_s, float))
 
     def prob_within(self, budget_usd: float) -> Estimate:
         """P(it costs no more)."""
-        return _share(self.cost_usd <= budget_usd)
+        return _share(np.asarray(self.cost_usd <= budget_usd, float))
 
     def keeps(self, wish: Wish) -> bool:
         """Whether deadline and budget are kept with the probability that is asked for."""

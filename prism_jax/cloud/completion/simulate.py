@@ -74,11 +74,9 @@ def simulate(
     real = jnp.result_type(float)
     first_s = task.restart_s if task.first_s is None else task.first_s
     numbers = (task.n_interval, task.blocking_s, task.restart_s, first_s, task.failures_s)
-    figures = Figures(
-        *(jnp.asarray(value, real) for value in numbers),
-        jnp.asarray(deadline_s, real),
-        jnp.asarray(task.interval_s * factors, real),
-    )
+    names = ("n_interval", "blocking_s", "restart_s", "first_s", "failures_s", "deadline_s")
+    shared = {name: jnp.asarray(value, real) for name, value in zip(names, (*numbers, deadline_s), strict=True)}
+    figures = Figures(**shared, interval_s=jnp.asarray(task.interval_s * factors, real))
     found = _program(policy)(figures, _pieces(paths), key_words(key))
     return Ran(*(np.asarray(leaf, float) for leaf in found))
 

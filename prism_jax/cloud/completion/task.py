@@ -9,6 +9,7 @@ from ...errors import Problem, SpecError
 from ...horizon.renewal import best_interval, expected_time
 
 MOST_INTERVALS = 10_000_000
+SELDOM_S = 6 * 3600.0  # between checkpoints where nothing is said of failures: nobody leaves them out
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Task:
     ) -> Task:
         """With intervals of about that many seconds; None: the best for `failures_s` and `losses_s` together."""
         if interval_s is None:
-            interval_s = float(best_interval(blocking_s, failures_s + losses_s))
+            interval_s = min(float(best_interval(blocking_s, failures_s + losses_s)), SELDOM_S)
         wanted = max(interval_s, blocking_s, 1e-3 * work_s / MOST_INTERVALS)
         return cls(work_s, int(min(max(ceil(work_s / wanted), 1), MOST_INTERVALS)), blocking_s, restart_s, failures_s)
 

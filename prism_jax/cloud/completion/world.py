@@ -129,7 +129,7 @@ class Turn:
             clock_s=moved.clock_s + jnp.where(stuck, jnp.inf, step_s),
             spot_s=moved.spot_s + step_s * spot * here.price,
             on_demand_s=moved.on_demand_s + step_s * on_demand,
-            n_lost=moved.n_lost + failed,
+            n_lost=moved.n_lost + failed.astype(step_s.dtype),
             active=~(finished | stuck),
         )
         return _where(state.active, after, state)
@@ -150,7 +150,7 @@ class Turn:
             asked,
             place=place,
             restart_s=jnp.where(moves, restart_s, state.restart_s),
-            n_lost=state.n_lost + lost,
+            n_lost=state.n_lost + lost.astype(into_s.dtype),
         )
 
     def _view(self, state: State, here: Here) -> View:

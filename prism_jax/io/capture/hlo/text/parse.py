@@ -20,6 +20,7 @@ MOST_ELEMENTS = 2**50  # of an array
 MOST_JOINED = 1000  # lines of one instruction: constants of old dumps
 MOST_RANK = 64
 MOST_DEVICES = 2**24
+_MOST_DIGITS = 12  # of a count that is bounded anyhow
 _KEPT_CHARS = 1 << 16  # of an attribute
 _LITERAL_CHARS = 64
 _MODULE = re.compile(r"HloModule\s+([^\s,]+)")
@@ -227,6 +228,8 @@ def _attributes(text: str) -> tuple[dict[str, str], str]:
         key, _, value = part.partition("=")
         if key in _KEPT and len(value) <= _KEPT_CHARS:
             kept[key] = value
+        elif key == "device_ids" and "replica_groups" in kept:  # the rest of a mesh
+            kept["replica_groups"] += f", {part[:_KEPT_CHARS]}"
         elif key == "metadata" and (found := _OP_NAME.search(value)):
             op_name = found[1].replace("\\'", "'")
     return kept, op_name
@@ -237,7 +240,7 @@ def _module(header: str, file: str, done: dict[str, Computation], entry: str) ->
     counts = []
     for key in ("replica_count", "num_partitions"):
         found = re.search(rf"\b{key}=(-?\d+)", header)
-        count = int(found[1]) if found and len(found[1]) < 12 else 1
+        count = int(found[1][:_MOST_DIGITS]) if found else 1
         if not 1 <= count <= MOST_DEVICES:
             raise refusal(file, 1, f"{key} = {count}, but it must be 1 to {MOST_DEVICES:,}")
         counts.append(count)

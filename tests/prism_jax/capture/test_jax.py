@@ -1,0 +1,73 @@
+"""Steps in JAX, captured from their code: one is compiled for real, in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_jax.capture import CaptureRequest, front_end_for
+from prism_jax.capture.jax.contract import step_of
+from prism_jax.capture.user_code import load_function
+from prism_jax.cli.app import main
+from prism_jax.errors import DataError
+from prism_jax.io.capture.hlo import Stated, rank_program, read_hlo
+from prism_jax.workload.captured import RankProgram
+
+DATA = Path(__file__).parents[2] / "data" / "hlo"
+STEP = DATA / "mlp_step.py"
+
+
+def test_a_step_is_compiled_and_read():
+    """What it computes and exchanges is what the text of the same step, which is kept in the repository, says."""
+    request = CaptureRequest(f"{STEP}:train_step", world=8)
+    front_end = front_end_for(request)
+    assert front_end.name == "jax"
+    program = front_end.capture(request)
+    kept = rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), Stated(axes={"fsdp": 2, "tp": 4}))
+    assert (program.world, dict(program.axes)) == (8, {"fsdp": 2, "tp": 4})
+    assert (program.samples_per_step, program.tokens_per_sample) == (4, 8)
+    assert program.classes[0].n_parameters == 2 * 4 * 16 * 64 / 4
+    for phase in ("F", "B", "W"):
+        assert program.classes[0].flops(phase) == kept.classes[0].flops(phase)
+    assert _bytes(program) == _bytes(kept)
+
+
+def _bytes(program: RankProgram) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    for comm, n in program.classes[0].comms:
+        key = comm.axis, comm.collective
+        found[key] = found.get(key, 0.0) + comm.n_bytes * n
+    return found
+
+
+@pytest.mark.parametrize(
+    ("defined", "told"),
+    [
+        ("raises", r"mlp_step.py:\d+: calling raises: ValueError: no such layer"),
+        ("takes_arguments", "takes arguments, but is not jitted"),
+        ("returns_a_number", "returns int, whose first element is no jitted function"),
+        ("nothing", "does not define a function nothing"),
+    ],
+)
+def test_what_cannot_be_captured_is_told(defined: str, told: str):
+    with pytest.raises(DataError, match=told):
+        step_of(STEP, defined, load_function(STEP, defined), None)
+
+
+def test_a_jitted_function_needs_arguments_beside_it():
+    step = load_function(STEP, "train_step")
+    with pytest.raises(DataError, match="no example_args"):
+        step_of(STEP, "train_step", step, None)
+
+
+def test_mistakes_of_the_process_that_compiles_are_those_of_the_command(capsys: pytest.CaptureFixture[str]):
+    assert main(["capture", f"{STEP}:raises", "--world", "4"]) == 2
+    message = capsys.readouterr().err
+    assert "calling raises: ValueError: no such layer" in message
+    assert "Traceback" not in message
+
+
+def test_devices_must_be_stated(capsys: pytest.CaptureFixture[str]):
+    assert main(["capture", f"{STEP}:train_step"]) == 2
+    assert "say how many devices" in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""Captured programs of HLO text: loops, asynchronous collectives, and a step that JAX compiled."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from prism_jax.io.capture.hlo import Stated, is_hlo, rank_program, read_hlo
+from prism_jax.workload.captured import CapturedComm, CapturedOp, RankProgram
+
+from .texts import ENTRY_OF_LOOP, GPU, LOOP, module
+
+DATA = Path(__file__).parents[4] / "data" / "hlo"
+LAYERS, WIDTH, INNER, ROWS = 4, 16, 64, 2 * 8  # of tests/data/hlo/mlp_step.py; rows of a device
+FSDP, TP = 2, 4
+GROUPS = {"fsdp": (2, 4), "tp": (4, 1)}  # members and the distance between them
+
+
+@pytest.fixture(scope="module")
+def step() -> RankProgram:
+    return rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), Stated(axes={"fsdp": FSDP, "tp": TP}))
+
+
+def test_a_counter_tells_the_trips_of_a_loop():
+    program = rank_program(module(ENTRY_OF_LOOP, LOOP))
+    (op, n), *rest = [(op, n) for op, n in program.classes[0].ops if op.kind == "gemm"]
+    assert (op.shape, n, rest) == ((1, 4, 8, 8), 5, [])
+
+
+def test_a_loop_that_nobody_counts_is_named():
+    program = rank_program(module(ENTRY_OF_LOOP, LOOP.replace("constant(17)", "parameter(1)")))
+    assert any("loops whose trips" in note for note in program.assumptions)
+    assert sum(op.flops * n for op, n in program.classes[0].ops) == 2.0 * 4 * 8 * 8
+
+
+def test_what_stands_between_start_and_end_runs_beside_a_collective():
+    one = rank_program(module(GPU)).classes[0]
+    comm, product, after = one.rows
+    assert isinstance(comm, CapturedComm)
+    assert isinstance(product, CapturedOp)
+    assert (comm.asynchronous, comm.wait, comm.ranks, comm.n_bytes) == (True, 2, 4, 4 * 8 * 4.0)
+    assert (product.kind, product.shape) == ("gemm", (1, 4, 8, 8))
+    assert isinstance(after, CapturedOp)
+    assert after.kind == "memory"
+    assert after.n_bytes == 3 * 4 * 8 * 4.0
+
+
+def test_flops_of_a_step_are_those_of_the_closed_form(step: RankProgram):
+    product = 2.0 * ROWS * WIDTH * INNER / TP
+    one = step.classes[0]
+    assert one.flops("F") == LAYERS * 2 * product
+    assert one.flops("W") == LAYERS * 2 * product
+    assert one.flops("B") == LAYERS * 3 * product  # one of them again: the input of the second product
+    assert any("14.3% of the FLOPs repeat" in note for note in step.assumptions)
+
+
+def test_products_have_the_sizes_of_the_layers(step: RankProgram):
+    found = Counter()
+    for op, n in step.classes[0].ops:
+        if op.kind == "gemm":
+            found[tuple(sorted(op.shape[1:]))] += n
+    assert found == {(WIDTH, INNER // TP, ROWS): LAYERS * 7}
+
+
+def test_bytes_along_an_axis_are_those_of_weights_and_activations(step: RankProgram):
+    weights = LAYERS * 2 * WIDTH * INNER / TP * 2.0
+    activations = LAYERS * ROWS * WIDTH * 2.0
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for comm, n in step.classes[0].comms:
+        if comm.n_bytes > 4:
+            found[comm.axis, comm.collective] += comm.n_bytes * n
+            assert (comm.dtype, comm.ranks, comm.stride) == (
+                "bf16",
+                FSDP if comm.axis == "fsdp" else TP,
+                4 if comm.axis == "fsdp" else 1,
+            )
+    assert found == {
+        ("fsdp", "all_gather"): 2 * weights,
+        ("fsdp", "reduce_scatter"): weights,
+        ("tp", "all_reduce"): 2 * activations,
+    }
+
+
+def test_layers_are_repeats(step: RankProgram):
+    assert [repeat.times for repeat in step.classes[0].repeats] == [LAYERS, LAYERS]
+
+
+def test_the_largest_module_of_a_folder_is_taken(tmp_path: Path):
+    whole = (DATA / "mlp_fsdp2_tp4.txt").read_text()
+    (tmp_path / "module_0001.jit_step.cpu_after_optimizations.txt").write_text(whole)
+    (tmp_path / "module_0000.jit_f.cpu_after_optimizations.txt").write_text("HloModule f")
+    (tmp_path / "module_0001.jit_step.cpu_after_optimizations-buffer-assignment.txt").write_text("x" * len(whole) * 2)
+    assert is_hlo(tmp_path)
+    assert read_hlo(tmp_path).name == "jit_train_step"
+    assert not is_hlo(DATA)
