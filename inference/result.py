@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from prism_jax.calibration.level import MeasuredLevel, NoLevel
+from prism_jax.cloud.availability.fitted import FittedSpells
 from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import DataError, FailedFitError, FitError
 from prism_jax.horizon.reliability import Reliability
@@ -175,6 +176,22 @@ class Fit:
             raise FitError(f"a fit of {self.model.name} has no law to hand out. Use ladder, servers, saves or startup.")
         self._check(force)
         return self._of_model("law", self.draws, *what)
+
+    def spot_market(self, zone: str | None = None, *, force: bool = False) -> FittedSpells:
+        """Posterior predictive spot capacity, from a fit of revocations.
+
+        Args:
+            zone: a zone of the fit; None: one that was not seen.
+            force: use the fit even where its verdict is failed.
+
+        Raises:
+            FailedFitError: the verdict is failed and `force` is not set.
+            FitError: the model says nothing of spot capacity, or the fit has no such zone.
+        """
+        if not hasattr(self.model, "market"):
+            raise FitError(f"a fit of {self.model.name} says nothing of spot capacity. Use one of revocation.")
+        self._check(force)
+        return self._of_model("market", self.draws, zone)
 
     def save(self, path: str | Path) -> None:
         """Writes the fit as an archive of arrays (.npz), whole or not at all.

@@ -56,6 +56,7 @@ COMMANDS = (
     _fit("overlap", "overlap.csv", "--method", "map"),
     _fit("failures", "failures.csv"),
     _fit("repairs", "repairs.csv", "--method", "map"),
+    _fit("revocation", "spells.csv", "--method", "map"),
     _fit("checkpoints", "checkpoints.csv"),
     _fit("power", "power.csv", "--method", "map"),
     Writes("fit report", "fit report kept.npz --plot fit.png"),

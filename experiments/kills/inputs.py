@@ -49,6 +49,7 @@ def write_inputs(folder: Path, seed: int) -> None:
         "overlap.csv": _overlap(rng),
         "failures.csv": _failures(rng),
         "repairs.csv": _repairs(rng),
+        "spells.csv": _spells(rng),
         "checkpoints.csv": _checkpoints(rng),
         "power.csv": _power(rng),
     }
@@ -121,6 +122,17 @@ def _repairs(rng: np.random.Generator) -> pd.DataFrame:
         tables.append(
             pd.DataFrame({"system": f"s{system}", "node": node, "nodes_total": 40, "start": start, "end": end})
         )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _spells(rng: np.random.Generator) -> pd.DataFrame:
+    """Single spot nodes in three zones, 60 spells of an hour or so each."""
+    tables = []
+    for zone in range(3):
+        length = (3600.0 * np.exp(1.3 * rng.standard_normal(120))).round() + 60.0
+        start = np.cumsum(length) - length
+        up = np.arange(120) % 2
+        tables.append(pd.DataFrame({"zone": f"z{zone}", "start_s": start, "duration_s": length, "available": up}))
     return pd.concat(tables, ignore_index=True)
 
 

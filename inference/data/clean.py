@@ -25,9 +25,6 @@ from .resolve import shown
 from .units import factor
 from .values import labels, numbers
 
-MAX_DURATION_S = 5 * 86_400.0
-"""No kernel, message, step or log interval lasts as long; 1e12 us and 1e9 ms stand for "did not finish" in some tables."""
-
 
 @dataclass(frozen=True)
 class Clean:
@@ -151,7 +148,8 @@ def _valid(
             rows.drop(value == 0, f"{column.name} is zero")
     if column.is_duration:
         with np.errstate(invalid="ignore"):
-            rows.drop(value > MAX_DURATION_S, f"{column.name} is longer than 5 days, a placeholder")
+            days = column.longest_s / 86_400.0  # 1e12 us and 1e9 ms stand for "did not finish" in some tables
+            rows.drop(value > column.longest_s, f"{column.name} is longer than {days:g} days, a placeholder")
     return value
 
 

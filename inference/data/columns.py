@@ -29,6 +29,8 @@ class Column:
         choices: texts that a strict column of labels may hold, in lower case; any if there are none.
         instant: whether values are points in time: dates with their zone, or seconds since 1970.
         not_before: name of the column of instants that it may not come before.
+        longest_s: of a duration; what is longer stands for "did not finish" and is dropped. No kernel, message, step or log
+            interval lasts five days.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Column:
     choices: tuple[str, ...] = ()
     instant: bool = False
     not_before: str = ""
+    longest_s: float = 5 * 86_400.0
 
     @property
     def is_duration(self) -> bool:

@@ -18,6 +18,7 @@ _CLASSES = {
     "overlap": "Overlap",
     "failures": "Failures",
     "repairs": "Repairs",
+    "revocation": "Revocation",
     "checkpoints": "Checkpoints",
     "power": "Power",
     "totals": "Totals",

@@ -6,6 +6,7 @@ prediction makes of the rows with what it makes of the blocks. Of overlap only t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,15 +16,13 @@ from ..errors import SpecError
 from ..framework.memory_options import MemoryOptions
 from ..job import Job
 from ..partition.chunks import chunk_blocks
-from ..partition.weights import block_parameters
+from ..partition.weights import block_parameters, stage_weights
 from ..plan.plan import ParallelPlan
 from ..workload.base import BlockRun, Comm, Workload, distinct_runs, total_bytes
 from ..workload.captured.program import RankClass, RankProgram, Repeat
 from ..workload.captured.rows import DTYPES, CapturedComm, CapturedOp, CapturedRow
 from ..workload.kernels import Kernel
 from ..workload.kinds import kind_of
-
-_WORDS = {4.0: "fp32", 2.0: "bf16", 1.0: "fp8"}
 
 
 def program_of_job(job: Job) -> RankProgram:
@@ -63,8 +62,7 @@ def _stage(job: Job, stage: int, chunk: Sequence[int]) -> RankClass:
     for run, n in reversed(runs):
         rows.add_pass(run, n, "BW")
     groups = dict(model.groups(plan))
-    counts = [(block_parameters(model, plan, run.kind), n) for run, n in runs]
-    total = [sum(float(own[i]) * n for own, n in counts) for i in range(len(groups))]
+    total = stage_weights(model, plan, [chunk], [(0,)])[0].count.tolist()
     experts = sum(count for count, split in zip(total, groups.values(), strict=True) if split > 1)
     rows.add_end(total, list(groups.values()))
     saved = sum(total_bytes(model.block(run.kind, plan).saved(MemoryOptions())) * n for run, n in runs)
@@ -151,7 +149,7 @@ class _Rows:
             if count and size // split > 1:
                 self.rows += [
                     CapturedComm(
-                        kind, "dp", size // split, stride * split, wide * count, _WORDS[wide], "opt", purpose=what
+                        kind, "dp", size // split, stride * split, wide * count, _word(wide, plan), "opt", purpose=what
                     )
                     for kind, wide, what in kinds
                 ]
@@ -172,7 +170,8 @@ def op_of(kernel: Kernel, module: str, plan: ParallelPlan) -> CapturedOp:
     fields: dict[str, Any] = {"kind": "memory", "shape": ()}
     launches = 1
     if kernel.kernel == "gemm":
-        sizes = (kernel.batch, kernel.m, kernel.n, kernel.k)
+        launches = math.gcd(max(round(kernel.n_launch), 1), round(kernel.batch))
+        sizes = (kernel.batch / launches, kernel.m, kernel.n, kernel.k)
         fields = {"kind": "gemm", "shape": tuple(round(size) for size in sizes)}
     elif kernel.kernel == "attention":
         width = round(kernel.k)
@@ -180,6 +179,7 @@ def op_of(kernel: Kernel, module: str, plan: ParallelPlan) -> CapturedOp:
         fields = {"kind": "attention", "shape": sizes, "causal": True}
     else:
         launches = max(round(kernel.n_launch), 1)
+        fields["fusible"] = kernel.host_share < 1.0
     return CapturedOp(
         name=kernel.name,
         phase=kernel.phase,
@@ -201,5 +201,10 @@ def _dtype(kernel: Kernel, plan: ParallelPlan) -> str:
 def _comm(comm: Comm, module: str, plan: ParallelPlan) -> CapturedComm:
     whole = max(round(comm.count), 1)
     n_bytes = comm.n_bytes * comm.count / whole
-    dtype = _WORDS.get(plan.element_bytes, "bf16")
+    dtype = _word(plan.element_bytes, plan)
     return CapturedComm(comm.kind, comm.axis, comm.size, comm.stride, n_bytes, dtype, comm.phase, module, whole)
+
+
+def _word(wide: float, plan: ParallelPlan) -> str:
+    """Format of elements of `wide` bytes."""
+    return {4.0: "fp32", 1.0: "fp8"}.get(wide, "fp16" if plan.dtype == "fp16" else "bf16")

@@ -16,6 +16,7 @@ from inference.order import in_one_order
 from tests.inference.models.failures.test_failures import simulated as failures
 from tests.inference.models.power.test_power import limits, sweep
 from tests.inference.models.repairs.test_repairs import log_of
+from tests.inference.models.revocation.test_revocation import spot_trace
 from tests.inference.models.small_laws import tables
 from tests.inference.models.test_kernels import simulated as kernels
 from tests.inference.models.test_overlap import simulated as overlap
@@ -60,6 +61,11 @@ def repairs() -> pd.DataFrame:
     return pd.concat([log_of(rng, 20, 40, group, f"s{group}") for group in (1, 4)], ignore_index=True)
 
 
+def revocation() -> pd.DataFrame:
+    """Two zones, one of single nodes and one of groups of four."""
+    return pd.concat([spot_trace(seed, 60, 4 if seed else 1, f"z{seed}") for seed in (0, 1)], ignore_index=True)
+
+
 def checkpoints() -> pd.DataFrame:
     """Saves of three sources to two kinds of storage, some in the background."""
     rng = np.random.default_rng(6)
@@ -82,6 +88,7 @@ def checkpoints() -> pd.DataFrame:
 TABLES = {
     "failures": lambda: failures(12, 2.0, 1e-4, np.random.default_rng(4)),
     "repairs": repairs,
+    "revocation": revocation,
     "checkpoints": checkpoints,
     "power": lambda: pd.concat(
         [sweep(np.random.default_rng(7)), sweep(np.random.default_rng(8), "b")], ignore_index=True

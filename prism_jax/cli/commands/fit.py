@@ -35,6 +35,7 @@ HELP = {
     "overlap": "Fit how much communication slows concurrent kernels.",
     "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
     "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
+    "revocation": "Fit how long spot nodes stay, by zone, to recorded availability or lifetimes.",
     "checkpoints": "Fit the seconds that checkpoints take to save and load.",
     "power": "Fit watts and seconds against clocks and power limits.",
     "ladder": "Fit a floor and a rate to step times at several batch sizes on one instance.",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...plan.plan import ParallelPlan
 from ...plan.precision import QUANTISED
 from ...system.hardware import Device
 from ..kernels import CONVOLUTION, Kernel
+from ..transformer.op_lists.elementwise import HOST_SHARE
 from .rows import CapturedOp
 
 _BACKWARD_LAUNCHES = 3.0  # of fused attention: preprocess, keys and values, queries (arXiv 2307.08691)
@@ -15,13 +17,14 @@ _BACKWARD_LAUNCHES = 3.0  # of fused attention: preprocess, keys and values, que
 
 @dataclass(frozen=True)
 class MeasuredSeconds:
-    """A kernel whose time was measured.
+    """A kernel whose time was measured inside a step: no correction from microbenchmarks to steps applies to it.
 
     Attributes:
         alone_s: seconds on the device that it was measured on.
     """
 
     alone_s: float
+    in_step: ClassVar[bool] = True
 
     def seconds(self, device: Device, cache_bytes: float) -> float:
         """As measured, whatever the device."""
@@ -38,7 +41,7 @@ def kernel_of(op: CapturedOp, plan: ParallelPlan) -> Kernel:
         variant = CONVOLUTION if op.kind == "conv" else ""
         return kernel._replace(kernel="gemm", m=m, n=n, k=k, batch=batch, variant=variant, dtype=_dtype(op, plan))
     if op.kind != "attention":
-        return kernel._replace(flops=0.0)
+        return kernel._replace(flops=0.0, host_share=HOST_SHARE if op.fusible else 1.0)
     batch, rows, keys, d_qk, d_v = (float(size) for size in op.shape)
     fused = kernel._replace(kernel="attention", m=rows, n=keys, k=(d_qk + d_v) / 2, batch=batch, dtype="bf16")
     backward = op.phase != "F"

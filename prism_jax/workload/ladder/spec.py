@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...bounds import check_bounds
 from ...errors import Problem, SpecError
@@ -52,10 +51,6 @@ class LadderSpec:
     sample_bytes: float = 0.0
     source: str = ""
 
-    sample_unit: ClassVar[str] = "samples"
-    kernel_classes: ClassVar[tuple[str, ...]] = COMPUTE_CLASSES
-    has_experts: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         where = f"model {self.name}"
         check_bounds(SpecError, where, MOST_PARAMS, n_parameters=self.n_parameters)
@@ -73,6 +68,21 @@ class LadderSpec:
             catalog.device(self.measured_on)
         except SpecError as error:
             raise SpecError.of(Problem("measured_on", str(error)), where) from None
+
+    @property
+    def sample_unit(self) -> str:
+        """Samples, whatever they are."""
+        return "samples"
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """The shipped ones."""
+        return COMPUTE_CLASSES
+
+    @property
+    def has_experts(self) -> bool:
+        """Not known of."""
+        return False
 
     @property
     def layout(self) -> tuple[BlockRun, ...]:

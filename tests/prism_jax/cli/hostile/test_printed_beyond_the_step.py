@@ -18,6 +18,9 @@ FILES = {
     "failures.csv": _table({"cluster": EVIL, "gpus": "1000", "nodes": "125", "hours": EVIL, "count": "3"}),
     "kind.csv": _table({"cluster": EVIL, "gpus": "1000", "hours": "100", "count": "3", "kind": EVIL}),
     "repairs.csv": _table({"system": EVIL, "node": EVIL, "start": EVIL, "end": "2024-01-02 10:00Z"}),
+    "revocation.csv": _table(
+        {"zone": EVIL, "gpu": EVIL, "kind": EVIL, "trace": EVIL, "start_s": "0", "duration_s": "9"}
+    ),
     "saves.csv": _table({"source": EVIL, "ckpt_GB": "10", "save_block_s": "5", "save_total_s": "2"}),
     "power.csv": _table({"device": EVIL, "workload": EVIL, "clock_mhz": EVIL, "epoch_s": "1", "power_w": "300"}),
     "queue.csv": _table({"submit_s": "0", "gpus": EVIL, "duration_s": "9", "vc": EVIL}),
@@ -37,7 +40,7 @@ CALLS: dict[str, list[str]] = {
         for n in ("--mtbf", "--checkpoint", "--spares", "--policy")
     },
     "named job": ["job", "named.yaml", "--steps", "9", "--worlds", "100", "--mtbf", "3h"],
-    **{f"fit {n}": ["fit", n, f"{n}.csv", "--method", "map"] for n in ("failures", "repairs", "power")},
+    **{f"fit {n}": ["fit", n, f"{n}.csv", "--method", "map"] for n in ("failures", "repairs", "revocation", "power")},
     "fit kinds": ["fit", "failures", "kind.csv", "--method", "map"],
     "fit saves": ["fit", "checkpoints", "saves.csv", "--method", "map"],
     "schedule": ["schedule", "queue.csv"],

@@ -1,0 +1,96 @@
+"""How a spot price moves: log price returns to its mean, and jumps now and then.
+
+d log p = -return_per_s log p dt + sd sqrt(2 return_per_s) dW + jumps of Normal(0, jump_sd) at jumps_per_s
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..._typing import Floats
+from ...errors import DataError, Problem, SpecError
+
+JUMP = 6.0  # changes beyond so many typical ones are jumps: four standard deviations of a normal law
+LEAST_POINTS = 8
+
+
+@dataclass(frozen=True)
+class PriceLaw:
+    """Log price as an autoregression with jumps, relative to its mean.
+
+    Attributes:
+        sd: standard deviation of log price in the long run, jumps aside.
+        return_per_s: rate at which it returns to its mean.
+        jumps_per_s, jump_sd: of jumps of log price.
+        start: log price over its mean now.
+
+    Raises:
+        SpecError: a figure is negative or not finite.
+    """
+
+    sd: float = 0.0
+    return_per_s: float = 0.0
+    jumps_per_s: float = 0.0
+    jump_sd: float = 0.0
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("sd", "return_per_s", "jumps_per_s", "jump_sd"):
+            if not 0.0 <= getattr(self, name) < 100.0:
+                raise SpecError.of(Problem(name, f"{getattr(self, name):g}, but it must be from 0 to 100"), "price")
+
+    def path(self, until_s: Floats, rng: np.random.Generator) -> Floats:
+        """Price over that of now in the pieces that end at `until_s`, at their starts, [piece, world]; 1 in the first."""
+        if self.sd == 0.0 and self.jumps_per_s == 0.0 and self.start == 0.0:
+            return np.ones(until_s.shape)
+        steps = np.diff(np.minimum(until_s, 1e10), axis=0, prepend=0.0)
+        keep = np.exp(-self.return_per_s * steps)
+        noise = self.sd * np.sqrt(-np.expm1(-2.0 * self.return_per_s * steps)) * rng.standard_normal(steps.shape)
+        jumps = np.sqrt(rng.poisson(np.minimum(self.jumps_per_s * steps, 1e6))) * self.jump_sd
+        noise = noise + jumps * rng.standard_normal(steps.shape)
+        at = np.full(until_s.shape[1], self.start)
+        out = np.empty(until_s.shape)
+        for piece in range(len(steps)):
+            out[piece] = at
+            at = keep[piece] * at + noise[piece]
+        return np.exp(out - self.start)
+
+
+STEADY = PriceLaw()
+"""A price that does not move."""
+
+
+def fit_price(t_s: Floats, price: Floats) -> PriceLaw:
+    """The law of a series of snapshots or change points, at any spacing.
+
+    Args:
+        t_s: seconds, rising, [point].
+        price: above 0, [point].
+
+    Raises:
+        DataError: too few points, times that do not rise, or prices that are none.
+
+    Notes:
+        Changes of log price beyond six times their median size are jumps; the rest is an autoregression between points of the
+        median spacing.
+    """
+    t_s, price = np.asarray(t_s, dtype=float), np.asarray(price, dtype=float)
+    if len(t_s) != len(price) or len(t_s) < LEAST_POINTS:
+        raise DataError(f"{len(t_s)} prices, but at least {LEAST_POINTS} with a time each are needed")
+    if not (np.isfinite(price).all() and (price > 0.0).all()):
+        raise DataError("prices must be finite and above 0")
+    if not (np.isfinite(t_s).all() and (np.diff(t_s) > 0.0).all()):
+        raise DataError("times of prices must rise")
+    log_price = np.log(price)
+    mean, span = log_price.mean(), t_s[-1] - t_s[0]
+    steps, gap = np.diff(log_price), float(np.median(np.diff(t_s)))
+    is_jump = np.abs(steps) > JUMP * np.median(np.abs(steps[steps != 0.0])) if (steps != 0.0).any() else steps > 0.0
+    x, y = (log_price - mean)[:-1][~is_jump], (log_price - mean)[1:][~is_jump]
+    slope = float(np.clip((x @ y) / max(x @ x, 1e-300), 0.01, 0.999)) if len(x) > 2 else 0.999
+    residual = y - slope * x
+    sd = float(np.sqrt(residual.var() / (1.0 - slope**2))) if len(x) > 2 else 0.0
+    jump_sd = float(np.sqrt((steps[is_jump] ** 2).mean())) if is_jump.any() else 0.0
+    start = float(log_price[-1] - mean)
+    return PriceLaw(sd, -np.log(slope) / gap, float(is_jump.sum() / span), jump_sd, start)

@@ -1,0 +1,82 @@
+"""Captures in the place of job files, and of the model of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_jax import load_job, write_capture
+from prism_jax.cli.app import main
+from prism_jax.errors import ConfigError
+from prism_jax.search.plans.space import default_space
+from prism_jax.workload.captured.model import CapturedModel
+from tests.support.captured.programs import program
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    write_capture(tmp_path / "toy.capture.gz", program())
+    return tmp_path / "toy.capture.gz"
+
+
+def test_a_capture_is_a_job_once_a_cluster_is_named(capture: Path):
+    job = load_job(capture, ["cluster=dgx-h100", "variability=h100-default"])
+    assert isinstance(job.model, CapturedModel)
+    assert (job.name, job.plan.n_devices, job.cluster.n_devices) == ("toy", 8, 8)
+    assert job.variability.name == "h100-default"
+    with pytest.raises(ConfigError, match="--cluster"):
+        load_job(capture)
+
+
+def test_fields_that_stay_free_are_set_like_those_of_any_job(capture: Path):
+    job = load_job(capture, ["cluster=dgx-h100", "plan.dp=32", "plan.global_batch=128", "plan.schedule=gpipe"])
+    assert job.plan.n_devices == 64
+    wider = load_job(capture, ["cluster.preset=dgx-h100", "cluster.n_devices=16"])
+    assert wider.plan.dp == 8
+
+
+def test_fields_that_are_fixed_are_refused_by_name(capture: Path):
+    with pytest.raises(ConfigError, match=r"plan.tp=1: 1, but .*captured with 2"):
+        load_job(capture, ["cluster=dgx-h100", "plan.tp=1", "plan.dp=8"])
+
+
+def test_a_job_file_names_a_capture_beside_it(capture: Path):
+    file = capture.parent / "job.yaml"
+    file.write_text("model: {capture: toy.capture.gz}\ncluster: dgx-h100\nplan: {global_batch: 32}\n")
+    job = load_job(file)
+    assert isinstance(job.model, CapturedModel)
+    assert (job.plan.tp, job.plan.dp, job.plan.global_batch) == (2, 4, 32)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{capture: toy.capture.gz, hidden: 3}", "model.hidden: cannot be combined with capture"),
+        ("{capture: 3}", "model.capture: 3"),
+        ("{capture: gone.capture.gz}", "gone.capture.gz"),
+    ],
+)
+def test_what_is_wrong_with_such_a_model_is_told(capture: Path, text: str, told: str):
+    file = capture.parent / "job.yaml"
+    file.write_text(f"model: {text}\ncluster: dgx-h100\nplan: {{}}\n")
+    with pytest.raises(ConfigError, match=told.replace(".", r"\.")):
+        load_job(file)
+
+
+def test_a_search_leaves_fixed_fields_alone(capture: Path):
+    job = load_job(capture, ["cluster=dgx-h100"])
+    space = default_space(job)
+    assert (space.tp, space.micro_batch, space.sharding, space.recompute) == ((2,), (1,), ("none",), ("none",))
+
+
+def test_check_says_where_it_comes_from(capture: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["check", str(capture), "--cluster", "dgx-h100", "--variability", "none"]) == 0
+    told = capsys.readouterr()
+    assert "tp 2" in told.out
+    assert "fusion = eager" in told.err
+
+
+def test_predict_explains_it(capture: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["predict", str(capture), "--cluster", "dgx-h100", "--samples", "64", "--fast"]) == 0
+    assert "p95" in capsys.readouterr().out

@@ -1,0 +1,167 @@
+"""A captured program as a workload: blocks, plan fields, what is fixed and what stays free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from prism_jax.calibration.key import workload_of
+from prism_jax.errors import SpecError
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.workload.base import kinds_of, n_body
+from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Repeat
+from prism_jax.workload.captured.block import CapturedBlock
+from prism_jax.workload.captured.model import CapturedModel
+from prism_jax.workload.captured.plan_fields import plan_fields
+from tests.support.captured.programs import layer, pointwise, product, program, reduction
+
+
+def plan_of(model: CapturedModel, **changes: Any) -> ParallelPlan:
+    known = {name: value for name, value in plan_fields(model.program).items() if name != "state_dtypes"}
+    return ParallelPlan(**known | changes)
+
+
+def block_of(model: CapturedModel, **changes: Any) -> CapturedBlock:
+    return model.block(kinds_of(model)[0], plan_of(model, **changes))
+
+
+def gathered(**other: Any) -> CapturedComm:
+    own = {"collective": "all_gather", "axis": "dp", "ranks": 4, "stride": 2, "n_bytes": 2e8, "dtype": "bf16"}
+    return CapturedComm(**own | {"phase": "F", "purpose": "parameters"} | other)
+
+
+def test_degrees_and_batch_follow_from_the_program():
+    fields = plan_fields(program())
+    assert (fields["tp"], fields["dp"], fields["pp"]) == (2, 4, 1)
+    assert (fields["micro_batch"], fields["global_batch"], fields["seq_len"]) == (1, 16, 128)
+    assert fields["dtype"] == "bf16"
+
+
+def test_samples_that_micro_batches_do_not_divide_are_refused():
+    with pytest.raises(SpecError, match="samples_per_step = 18"):
+        CapturedModel(program(samples_per_step=18))
+
+
+def test_repeats_and_counts_multiply_kernels_collectives_and_flops():
+    block = block_of(CapturedModel(program()))
+    forward = sum(op.count for op in block.kernels.ops if op.phase == "F" and op.kernel == "gemm")
+    assert forward == 4
+    assert [comm.count for comm in block.comms] == [4.0]
+    model = CapturedModel(program())
+    assert model.step_flops(plan_of(model), recomputed=False) == pytest.approx(3 * 4 * 2 * 4096**3 * 4 * 8)
+
+
+def test_an_optimizer_row_is_no_part_of_a_micro_batch():
+    rows = (*layer(), pointwise("opt"))
+    assert all(row.phase != "opt" for row in block_of(CapturedModel(program(rows))).laned)
+
+
+def test_gradients_that_are_summed_once_become_the_end_of_the_step():
+    rows = (*layer(), reduction("W", axis="dp", ranks=4))
+    model = CapturedModel(program(rows))
+    assert {comm.axis for comm in block_of(model).comms} == {"tp"}
+    assert plan_fields(model.program)["state_dtypes"] == {"grad_reduce": "bf16"}
+    assert plan_of(model).zero_stage == 0
+
+
+def test_sharded_parameters_are_gathered_by_their_rows():
+    rows = (gathered(), *layer(), gathered(phase="B"), gathered(phase="B", collective="reduce_scatter", purpose=""))
+    model = CapturedModel(program(rows))
+    plan = plan_of(model)
+    assert plan.sharding == "fsdp"
+    assert [comm.kind for comm in block_of(model).comms if comm.axis == "dp"] == [
+        "all_gather",
+        "all_gather",
+        "reduce_scatter",
+    ]
+    assert model.groups(plan) == (("sharded", 4),)
+    assert sum(part.count for part in block_of(model).parameters) == pytest.approx(2.5e7)
+
+
+def test_more_replicas_make_wider_groups():
+    rows = (gathered(), *layer())
+    model = CapturedModel(program(rows))
+    sizes = {comm.axis: comm.size for comm in block_of(model, dp=64).comms}
+    assert sizes == {"dp": 64, "tp": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"), [({"tp": 4}, "tp"), ({"micro_batch": 2}, "micro_batch"), ({"sharding": "fsdp"}, "sharding")]
+)
+def test_what_the_rows_were_written_under_cannot_change(changes: dict[str, Any], field: str):
+    model = CapturedModel(program())
+    assert field in {problem.field for problem in model.problems(plan_of(model, **changes))}
+
+
+def test_what_stays_free_is_no_problem():
+    model = CapturedModel(program())
+    assert not list(model.problems(plan_of(model, dp=64, global_batch=512, schedule="gpipe")))
+
+
+def _staged(n: int) -> CapturedModel:
+    rows = [layer(), *[layer(asynchronous=True) for _ in range(n - 1)]]
+    classes = tuple(RankClass(f"stage {i}", 8, i, own, n_parameters=1e8) for i, own in enumerate(rows))
+    return CapturedModel(program(axes={"tp": 2, "dp": 4, "pp": n}, world=8 * n, classes=classes))
+
+
+def test_equal_stages_are_one_kind_of_block():
+    model = _staged(4)
+    assert len(kinds_of(model)) == 2
+    assert n_body(model) == 4
+
+
+def test_stages_may_share_devices():
+    model = _staged(4)
+    assert not list(model.problems(plan_of(model, pp=2, dp=8)))
+    assert {problem.field for problem in model.problems(plan_of(model, pp=3))} == {"pp"}
+
+
+def test_of_several_classes_of_a_stage_the_busiest_sets_the_pace():
+    busy = RankClass("busy", 2, 0, (product(m=8192), product("B", m=8192)))
+    idle = RankClass("idle", 6, 0, (product(), product("B")))
+    model = CapturedModel(program(classes=(idle, busy)))
+    assert [one.name for one in model.stages] == ["busy"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "known"),
+    [
+        ((product(),), "", ""),
+        ((CapturedOp("conv", "conv", "F", "fp32", (1, 8, 8, 8), 1e9, 1e6),), "", "cnn"),
+        ((CapturedOp("sdpa", "attention", "F", "bf16", (8, 64, 64, 64, 64), 1e9, 1e6),), "", "encoder"),
+        ((CapturedOp("sdpa", "attention", "F", "bf16", (8, 64, 64, 64, 64), 1e9, 1e6, causal=True),), "", ""),
+        ((product(),), "dlrm", "dlrm"),
+        ((product(),), "transformer", ""),
+    ],
+)
+def test_corrections_are_those_of_the_kind_of_model_that_it_resembles(
+    rows: tuple[CapturedOp, ...], kind: str, known: str
+):
+    assert workload_of(CapturedModel(program(rows, model_kind=kind))) == known
+
+
+def test_models_are_equal_by_what_they_hold():
+    one, same, other = (CapturedModel(program(micro_batches=n)) for n in (4, 4, 2))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+
+
+def test_layers_with_experts_are_told_by_their_modules():
+    rows = (
+        replace(product(), module="layers.0.attention"),
+        replace(product(), module="layers.0.moe.experts"),
+        replace(product(), module="layers.1.mlp"),
+    )
+    own = RankClass("all", 8, 0, rows, (Repeat(0, 2, 2),))
+    model = CapturedModel(program(classes=(own,)))
+    assert [row.knob for row in block_of(model).laned] == ["expert", "expert", ""]
+
+
+def test_a_measured_kernel_takes_what_was_measured():
+    block = block_of(CapturedModel(program((replace(product(), seconds=0.25),))))
+    law = block.kernels.ops[0].law
+    assert law is not None
+    assert law.seconds(None, 0.0) == 0.25  # type: ignore[arg-type]
