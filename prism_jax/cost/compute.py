@@ -21,7 +21,7 @@ from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.precision import QUANTISED
 from ..system.hardware import Device
-from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelLaw, KernelTable
+from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
@@ -118,9 +118,6 @@ def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Effi
     xp = namespace(device, eff)
     knobs = [getattr(eff.correction, KERNEL_CLASSES.named(name).knob) for name in table.kernel_classes]
     factor = xp.asarray(knobs, dtype=float)[table.kernel_index]
-    measured = np.array([_is_of_step(op) for op in table.ops])
-    if measured.any():
-        factor = xp.where(measured, 1.0, factor)
     is_narrow = np.array([_dtype_of(op, device, dtype) in QUANTISED for op in table.ops])
     factor = factor * xp.where(is_narrow & table.is_of("gemm"), eff.correction.fp8, 1.0)
     return factor if (measured := _measured_in_step(table)) is None else xp.where(measured, 1.0, factor)
@@ -173,19 +170,8 @@ def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficie
     """[op] `seconds`, and for ops with a law of their own what it says."""
     if all(op.law is None for op in table.ops):
         return seconds
-    own = [0.0 if op.law is None else _law_s(op, op.law, device, eff) for op in table.ops]
+    own = [0.0 if op.law is None else op.law.seconds(device, eff.cache_bytes) for op in table.ops]
     return xp.where(np.array([op.law is None for op in table.ops]), seconds, xp.asarray(own, dtype=float))
-
-
-def _law_s(op: Kernel, law: KernelLaw, device: Device, eff: Efficiency) -> Any:
-    """What a law says, so that a step adds to it what it loses against kernels alone, unless the law is of a step itself."""
-    seconds = law.seconds(device, eff.cache_bytes)
-    return seconds * eff.in_step if _is_of_step(op) else seconds
-
-
-def _is_of_step(op: Kernel) -> bool:
-    """Whether the law of an op was measured in whole steps: nothing is to be corrected in it."""
-    return op.law is not None and getattr(op.law, "in_step", False)
 
 
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:

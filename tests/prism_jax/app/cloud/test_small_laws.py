@@ -13,7 +13,7 @@ import inference
 from prism_jax.app.cloud.run import RESTART_S, _restart_s
 from prism_jax.app.cloud.small_laws import JOB_START_S, SmallLaws, small_laws
 from prism_jax.app.jobs import loaded
-from prism_jax.errors import DataError, FitError
+from prism_jax.errors import DataError
 from prism_jax.horizon.checkpoint import checkpoint_bytes
 from tests.inference.models.small_laws import tables
 
@@ -51,12 +51,6 @@ def test_one_fit_of_a_kind(files: dict[str, Path]) -> None:
     job, name = loaded(files["job"]), str(files["saves"])
     with pytest.raises(DataError, match="both speak of saves"):
         small_laws(job, [name, name], force=True)
-
-
-def test_a_fit_of_totals_has_no_law() -> None:
-    fit = inference.fit(tables.totals(np.random.default_rng(0)), model="totals", method="map", key=jax.random.key(0))
-    with pytest.raises(FitError, match="no law to hand out"):
-        fit.law()
 
 
 def test_a_restart_is_the_start_of_machines_and_of_the_job() -> None:
