@@ -1,4 +1,4 @@
-"""Time and memory of capturing Llama 3 405B from its code: 8,192 ranks, tp 8, pp 16; needs PyTorch.
+"""Time and memory of capturing Llama 3 405B from its code: 8,192 ranks, tp 8, pp 16, FSDP 64; needs PyTorch.
 
 python experiments/capture/torch_transformers/scale.py [--world 8192] [--out FILE]
 """
@@ -24,7 +24,9 @@ def main() -> None:
     args = parser.parse_args()
     begin, cpu = time.perf_counter(), time.process_time()
     source = f"{Path(__file__).parent}/models.py:llama3_405b"
-    program = FRONT_END.capture(CaptureRequest(source, args.world, {"tp": 8, "pp": 16}, micro_batches=32))
+    program = FRONT_END.capture(
+        CaptureRequest(source, args.world, {"tp": 8, "pp": 16, "fsdp": args.world // 128}, micro_batches=32)
+    )
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"{program.n_stage} stages, {program.n_rows} rows, {sum(one.flops() for one in program.classes):.4g} FLOPs")
