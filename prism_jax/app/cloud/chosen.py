@@ -67,8 +67,9 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
     fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
     best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)
     reference = None if best is None else _reference(candidates, running, fresh, wish, job, asked)
-    same = best is None or reference is None or reference is best
-    gain = None if same else gain_of(best, reference, asked.seed)
+    gain = None
+    if best is not None and reference is not None and reference is not best:
+        gain = gain_of(best, reference, asked.seed)
     found = Chosen(wish, field, choice, best, reference)
     notes = _notes(job, asked, law, setting.policies)
     return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
