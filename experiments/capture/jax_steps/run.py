@@ -91,7 +91,6 @@ def products(program: RankProgram) -> Products:
     for op, n in program.classes[0].ops:
         if op.kind == "gemm":
             batch, *sizes = op.shape
-            batch //= 2 if op.name in ("scores", "values") and op.phase == "B" else 1  # two products in one row
             found[batch, tuple(sorted(sizes))] += op.flops * n
     return found
 
