@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json import dumps
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +28,15 @@ VariabilityName = Annotated[
     str | None,
     typer.Option("--variability", metavar="NAME", help="Variability preset, short for --set variability=NAME."),
 ]
+Kernels = Annotated[
+    str | None,
+    typer.Option(
+        "--kernels",
+        metavar="FILE",
+        help="Profile of one GPU (Kineto, recorded with shapes): its kernels time those of a "
+        "capture. Short for --set model.kernels=FILE.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
 Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Random seed; the same seed gives the same result.")
@@ -45,7 +56,10 @@ IgnoreMemory = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Use a fit even if its verdict says that it failed.")]
 
 
-def with_presets(overrides: list[str] | None, cluster: str | None, variability: str | None) -> list[str]:
+def with_presets(
+    overrides: list[str] | None, cluster: str | None, variability: str | None, kernels: str | None = None
+) -> list[str]:
     """`--set` options, those that other options stand for in front."""
-    named = {"cluster": cluster, "variability": variability}
+    file = None if kernels is None else dumps(str(Path(kernels).absolute()))
+    named = {"cluster": cluster, "variability": variability, "model.kernels": file}
     return [*(f"{field}={name}" for field, name in named.items() if name is not None), *(overrides or ())]

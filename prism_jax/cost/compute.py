@@ -119,7 +119,8 @@ def correction_factors(table: KernelTable, device: Device, dtype: str, eff: Effi
     knobs = [getattr(eff.correction, KERNEL_CLASSES.named(name).knob) for name in table.kernel_classes]
     factor = xp.asarray(knobs, dtype=float)[table.kernel_index]
     is_narrow = np.array([_dtype_of(op, device, dtype) in QUANTISED for op in table.ops])
-    return factor * xp.where(is_narrow & table.is_of("gemm"), eff.correction.fp8, 1.0)
+    factor = factor * xp.where(is_narrow & table.is_of("gemm"), eff.correction.fp8, 1.0)
+    return factor if (measured := _measured_in_step(table)) is None else xp.where(measured, 1.0, factor)
 
 
 def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Efficiency) -> Floats:
@@ -154,7 +155,15 @@ def uncorrected_seconds(table: KernelTable, device: Device, dtype: str, eff: Eff
     memory = stream_s(hbm, launches, device.hbm_bytes_per_s, eff)
     alone = _with_laws(xp.maximum(busy, memory), table, device, eff, xp)
     runs = np.array([op.variant != TENSOR_CORES or name != "fp32" for op, name in zip(table.ops, dtypes, strict=True)])
-    return (alone / eff.in_step + launches * eff.launch_s) * (table.column("count") * runs)
+    measured = _measured_in_step(table)
+    in_step = eff.in_step if measured is None else xp.where(measured, 1.0, eff.in_step)
+    return (alone / in_step + launches * eff.launch_s) * (table.column("count") * runs)
+
+
+def _measured_in_step(table: KernelTable) -> NDArray[np.bool_] | None:
+    """[op] whether its seconds were measured inside a step, so that nothing corrects them; None where none were."""
+    found = np.array([op.law is not None and getattr(op.law, "in_step", False) for op in table.ops], dtype=bool)
+    return found if found.any() else None
 
 
 def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficiency, xp: Any) -> Floats:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from inference.data import read_measurements
 from inference.data.measurements import naming
 from inference.models import model_named
 from prism_jax.app import watch_steps
+from prism_jax.io.execution.program import read_traces
 from prism_jax.io.job.load_job import load_job
 from prism_jax.io.reliability import load_reliability
 from prism_jax.io.space import read_space
@@ -38,6 +40,7 @@ from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
 from tests.prism_jax.io.tables.steps.test_table import REFERENCE
 from tests.prism_jax.test_bounds import MEMORY, STEPS as STEP_ROW
 from tests.support.broken_traces import straggler
+from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
 from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER
 from tests.support.published_configs import PUBLISHED
 from tests.support.readme_inputs import SPACE, _collectives
@@ -141,6 +144,25 @@ def _site_runs(path: Path) -> None:
 
 def _trace(path: Path) -> None:
     prism_jax.open_trace(path)
+
+
+def _execution_trace(path: Path) -> None:
+    _ = read_traces(path).program
+
+
+def _profile(path: Path) -> None:
+    path.with_name("et.json").write_text(trace_text())
+    _ = read_traces(path.with_name("et.json"), [path]).program
+
+
+def _execution_traces() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, text in (("et.json", trace_text()), ("kineto.json", profile_text())):
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return file.getvalue()
 
 
 def _measured(columns: Any, beside: str = "", text: str = "") -> Callable[[Path], None]:
@@ -269,6 +291,9 @@ READERS = (
     Reader("plain trace", "trace.csv", _texts(TRACE), _trace),
     Reader("Kineto", "rank0.json", (gzip.decompress(KINETO.read_bytes()),), _trace),
     Reader("calls of a host", "rank0.json", _texts(CALLS), read_rank_calls),
+    Reader("execution trace", "et.json", _texts(*(trace_text(version) for version in VERSIONS)), _execution_trace, 0.5),
+    Reader("execution traces in an archive", "run.tar", (_execution_traces(),), _execution_trace, 0.2),
+    Reader("profile beside an execution trace", "profile.json", _texts(profile_text()), _profile, 0.2),
     Reader("straggler parquet", "trace-X.parquet", (_straggler_bytes(),), _trace),
     *(Reader(name, kind.name, _texts(kind.write(STEP_S)), _trace) for name, kind in LOGS.items()),
     Reader("event file", "events.out.tfevents.1", (event_file(STEP_S, "step_time"),), _trace),

@@ -21,7 +21,7 @@ from .classes import OPTIMIZER, rank_class
 from .contract import Built, Layout, checked
 from .mesh_axes import data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
 from .overlap import ASSUMPTION
-from .recorder import Recorder
+from .recording.recorder import Recorder
 from .run_step import run_step
 
 _DEFAULT = "build"
@@ -48,7 +48,14 @@ def capture_program(request: CaptureRequest) -> RankProgram:
     build = load_function(path, request.defined or _DEFAULT)
     axes = mesh_axes(request.axes, request.n_ranks())
     world = request.n_ranks()
-    capture = _Capture(path, build, axes, world, fold=request.options.get("fold", "yes") != "no")
+    capture = _Capture(
+        path,
+        build,
+        axes,
+        world,
+        fold=request.options.get("fold", "yes") != "no",
+        every_rank=request.options.get("ranks") == "all",
+    )
     found = capture.stages()
     micro_batches = request.micro_batches or 1
     samples = request.samples_per_step or found[0].samples * micro_batches * data_parallel_size(axes)
@@ -78,20 +85,22 @@ class _Capture:
     axes: Mapping[str, int]
     world: int
     fold: bool
+    every_rank: bool
 
     def stages(self) -> list[_Found]:
-        """One class per stage; stages that are built alike are run once."""
+        """One class per stage; stages that are built alike are run once. Or one class for all ranks that run the same rows."""
         n_stages = self.axes.get(pipeline_axis(self.axes), 1)
+        per_stage = self.world // n_stages
         seen: dict[Any, _Found] = {}
         made: list[_Found] = []
         for stage in range(n_stages):
-            found = self._stage(stage, n_stages, seen)
-            renamed = replace(found.rank_class, name=f"stage{stage}", stage=stage)
-            made.append(replace(found, rank_class=renamed))
+            first = rank_of_stage(self.axes, stage)
+            ranks = [first + step for step in range(per_stage)] if self.every_rank else [first]
+            runs = [self._rank(rank, stage, n_stages, {} if self.every_rank else seen) for rank in ranks]
+            made += _grouped(runs, stage, per_stage)
         return made
 
-    def _stage(self, stage: int, n_stages: int, seen: dict[Any, _Found]) -> _Found:
-        rank = rank_of_stage(self.axes, stage)
+    def _rank(self, rank: int, stage: int, n_stages: int, seen: dict[Any, _Found]) -> _Found:
         recorder = Recorder(self.axes)
         with (
             adapter.fake_world(rank, dict(self.axes), self.world) as mesh,
@@ -142,6 +151,19 @@ class _UserErrors:
         if isinstance(error, adapter.DATA_DEPENDENT):
             raise DataError(f"{place_in(self.path, error)}: {self.doing}: {_HINT} ({error.func})") from error
         return self.inner.__exit__(kind, error, trace)
+
+
+def _grouped(runs: list[_Found], stage: int, n_ranks: int) -> list[_Found]:
+    """One of all that have the same rows, with the number of their ranks."""
+    alike: dict[Any, list[_Found]] = {}
+    for one in runs:
+        alike.setdefault((one.rank_class.rows, one.rank_class.repeats), []).append(one)
+    found: list[_Found] = []
+    for number, same in enumerate(alike.values()):
+        name = f"stage{stage}" + (f".{number}" if number else "")
+        ranks = n_ranks * len(same) // len(runs)
+        found.append(replace(same[0], rank_class=replace(same[0].rank_class, name=name, stage=stage, n_ranks=ranks)))
+    return found
 
 
 def _likeness(built: Built, *, is_first: bool) -> Any:

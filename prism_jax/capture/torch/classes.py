@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...workload.captured.program import RankClass
+from ...workload.captured.program import USUAL_ROLES, RankClass
 from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .overlap import gathered_ahead, waiting
 from .phases import phases
-from .recorder import Event, Recorder
+from .recording.recorder import Event, Recorder
 from .repeats import folded
 from .run_step import StepFacts
 
 OPTIMIZER = "The optimizer runs one kernel per operation for all parameters (foreach), as torch does on GPUs."
-_FILLS = ("aten::zeros_like", "aten::zeros", "aten::fill_", "aten::zero_", "aten::ones_like", "aten::full")
 
 
 def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_ranks: int, *, fold: bool) -> RankClass:
     """The class of ranks that runs what was recorded."""
+    has_experts = any(USUAL_ROLES.get(axis.lower()) == "ep" and size > 1 for axis, size in recorder.axes.items())
     rows = rows_of(recorder.events, facts)
     last = max((at for at, row in enumerate(rows) if row.phase != "opt"), default=-1) + 1
     kept = folded(rows[:last]) if fold else None
@@ -32,6 +32,7 @@ def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_r
         rows=(*steps, *_optimizer(rows[last:])),
         repeats=repeats,
         n_parameters=float(n_parameters(model)),
+        n_expert_parameters=float(n_parameters(model, "expert") if has_experts else 0),
         sends_bytes=facts.sends_bytes,
         saved_bytes=facts.saved_bytes,
         host_ops=float(recorder.n_host_ops["F"] + recorder.n_host_ops["B"]),
@@ -60,7 +61,7 @@ def _purpose(event: Event) -> str:
 
 
 def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:
-    """Operations of the same name as one, which is where their first was; what only fills new state is left out."""
+    """Operations of the same name as one, which is where their first was."""
     found: dict[tuple[str, str], CapturedOp] = {}
     made: list[CapturedRow | tuple[str, str]] = []
     for row in rows:
@@ -68,8 +69,6 @@ def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:
             made.append(row)
             continue
         key = (row.name, row.dtype)
-        if row.name in _FILLS:
-            continue
         if key not in found:
             made.append(key)
             found[key] = replace(row, module="", shape=())
@@ -79,9 +78,9 @@ def _optimizer(rows: Sequence[CapturedRow]) -> list[CapturedRow]:
     return [found[row] if isinstance(row, tuple) else row for row in made]
 
 
-def n_parameters(model: Any) -> int:
-    """Parameters that the rank computes with: tensor-parallel parts, whole of what FSDP shards."""
-    return sum(_own(one) for one in model.parameters())
+def n_parameters(model: Any, word: str = "") -> int:
+    """Parameters, with a word in their name, that the rank computes with: tensor-parallel parts, whole of what FSDP shards."""
+    return sum(_own(one) for name, one in model.named_parameters() if word in name)
 
 
 def _own(parameter: Any) -> int:
@@ -97,6 +96,4 @@ def _own(parameter: Any) -> int:
 
 
 def _is_tensor_parallel(axis: str) -> bool:
-    from ...workload.captured.program import USUAL_ROLES
-
     return USUAL_ROLES.get(axis.lower(), "tp") not in ("dp", "pp")

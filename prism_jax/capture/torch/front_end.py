@@ -8,7 +8,10 @@ from ...errors import DataError
 from ...workload.captured.program import RankProgram
 from ..front_end import CaptureRequest, FrontEnd
 
-OPTIONS = {"fold": "yes (default): layers that repeat are written once; no: every row"}
+OPTIONS = {
+    "ranks": "first (default): one rank of every stage; all: every rank, those that run the same rows as one class",
+    "fold": "yes (default): layers that repeat are written once; no: every row",
+}
 _HEAD = 200_000  # characters of a file that are looked at
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...workload.captured.rows import CapturedComm
-from .recorder import Event
+from .recording.recorder import Event
 
 ASSUMPTION = (
     "Overlap is a policy: FSDP gathers one unit ahead, gradients are reduced beside the backward pass, other collectives are "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...workload.captured.rows import CapturedComm, CapturedOp
-from .recorder import Event
+from .recording.recorder import Event
 
 # Operations through which a gradient passes unchanged in kind: copies, casts, and the sums of what several uses of a weight add.
 _PASSING = frozenset(

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from math import prod
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
-from torch.nn import functional
 
 from ...errors import DataError
 from .contract import Built
-from .fused_attention import attention_through
-from .op_sizes import stored_bytes, tensors
-from .recorder import Recorder
+from .recording.fused_kernels import fused_kernels
+from .recording.op_sizes import stored_bytes, tensors
+from .recording.recorder import Recorder
+from .recording.routing import ASSUMPTION as ROUTING
 
 
 class StepFacts(NamedTuple):
@@ -47,7 +46,7 @@ def run_step(built: Built, recorder: Recorder, where: str, *, is_first: bool) ->
     inputs = list(built.inputs) if is_first else [_activation(one) for one in built.inputs]
     assumed: set[str] = set()
     kept = _Kept()
-    with patch.object(functional, "scaled_dot_product_attention", attention_through(recorder, assumed)):
+    with fused_kernels(recorder, assumed):
         with recorder.phase("F", model), torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
             output = model(*inputs)
             loss = built.loss(output) if built.loss is not None else output
@@ -65,10 +64,22 @@ def run_step(built: Built, recorder: Recorder, where: str, *, is_first: bool) ->
             if isinstance(one, torch.Tensor) and one.grad is not None:
                 needed |= recorder.producers_of(one.grad)
         if built.update is not None:
+            _warm_up(built)
             with recorder.phase("opt", model):
                 built.update()
+    if recorder.routing.used:
+        assumed.add(ROUTING)
     sends = 0.0 if is_end else sum(map(stored_bytes, outputs))
     return StepFacts(frozenset(needed), sends, kept.n_bytes, tuple(sorted(assumed)))
+
+
+def _warm_up(built: Built) -> None:
+    """One update that is not recorded: the first one makes the states of the optimizer."""
+    assert built.update is not None
+    gradients = [(one, one.grad) for one in built.model.parameters()]
+    built.update()
+    for one, gradient in gradients:
+        one.grad = gradient
 
 
 def _activation(value: Any) -> Any:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from ... import app
 from ...report.text.check import facts
 from ..memory_verdict import exit_unless_it_fits
-from ..options import Cluster, Fits, Force, IgnoreMemory, JobFile, Json, Overrides, VariabilityName, with_presets
+from ..options import (
+    Cluster,
+    Fits,
+    Force,
+    IgnoreMemory,
+    JobFile,
+    Json,
+    Kernels,
+    Overrides,
+    VariabilityName,
+    with_presets,
+)
 from ..output import print_facts
 from ..result import emit
 from ..verbosity import say
@@ -16,13 +27,16 @@ def check(
     overrides: Overrides = None,
     cluster: Cluster = None,
     variability: VariabilityName = None,
+    kernels: Kernels = None,
     fit: Fits = None,
     force: Force = False,
     ignore_memory: IgnoreMemory = False,
     json: Json = False,
 ) -> None:
     """Validate a job and print what follows from it, without simulating anything."""
-    report = app.check_job(job, overrides=with_presets(overrides, cluster, variability), fits=fit or (), force=force)
+    report = app.check_job(
+        job, overrides=with_presets(overrides, cluster, variability, kernels), fits=fit or (), force=force
+    )
     emit(report, json, text=lambda: print_facts(facts(report)))
     for note in report.notes:
         say(f"note: {note}")

@@ -15,6 +15,7 @@ from ..options import (
     IgnoreMemory,
     JobFile,
     Json,
+    Kernels,
     Overrides,
     Plot,
     Seed,
@@ -68,6 +69,7 @@ def predict(
     overrides: Overrides = None,
     cluster: Cluster = None,
     variability: VariabilityName = None,
+    kernels: Kernels = None,
     samples: Samples = None,
     seed: Seed = 0,
     method: Method = "symmetric",
@@ -88,7 +90,7 @@ def predict(
     with working() as progress:
         run = app.run_prediction(
             job,
-            overrides=with_presets(overrides, cluster, variability),
+            overrides=with_presets(overrides, cluster, variability, kernels),
             fits=fit or (),
             force=force,
             use_level=level,

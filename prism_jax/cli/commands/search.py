@@ -10,7 +10,7 @@ from ... import app
 from ..._core.files import check_target
 from ...errors import DataError
 from ..objective_option import ObjectiveName
-from ..options import Cluster, Fits, Force, JobFile, Json, Overrides, Plot, Seed, VariabilityName, with_presets
+from ..options import Cluster, Fits, Force, JobFile, Json, Kernels, Overrides, Plot, Seed, VariabilityName, with_presets
 from ..pictures import check_picture
 from ..progress import working
 from ..result import emit
@@ -65,6 +65,7 @@ def search(
     overrides: Overrides = None,
     cluster: Cluster = None,
     variability: VariabilityName = None,
+    kernels: Kernels = None,
     objective: ObjectiveName = "p95",
     space: Space = None,
     method: Method = "exhaustive",
@@ -85,7 +86,7 @@ def search(
     check_picture(plot)
     if output:
         check_target(output)
-    own = with_presets(overrides, cluster, variability)
+    own = with_presets(overrides, cluster, variability, kernels)
     common: dict[str, Any] = {
         "overrides": own,
         "fits": fit or (),

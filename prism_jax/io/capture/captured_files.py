@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..._core.registry import Registry
 from ...errors import DataError
+from ...workload.captured.kernel_times import KernelTimes
 from ...workload.captured.program import RankProgram
 from .read_capture import is_capture, read_capture
 
@@ -41,6 +42,15 @@ def _shipped() -> Iterator[CapturedFile]:
 
 
 CAPTURED_FILES: Registry[CapturedFile] = Registry("captured file", _shipped, error=DataError)
+
+
+def kernel_times(path: str | Path) -> KernelTimes:
+    """Measured kernels in a profile.
+
+    Raises:
+        DataError: as `execution.kernel_times.read_kernel_times`.
+    """
+    return import_module("..execution.kernel_times", __package__).read_kernel_times(path)
 
 
 def captured_file(path: str | Path) -> CapturedFile | None:

@@ -131,7 +131,7 @@ class _Pieces:
 
 
 def holds_execution_traces(path: str | Path) -> bool:
-    """Whether the first JSON file with a trace in it is an execution trace; files of no known kind are none.
+    """Whether there is an execution trace; of a single file the first trace or profile in it decides.
 
     A folder in which PyTorch's profiler has named its files (`.pt.trace.json`) holds profiles.
     """
@@ -139,6 +139,7 @@ def holds_execution_traces(path: str | Path) -> bool:
     try:
         if not path.exists() or (path.is_dir() and any(".pt.trace.json" in file.name for file in _files(path))):
             return False
-        return next((one.is_trace for one in documents(path) if one.is_trace or one.is_profile), False)
+        found = (one.is_trace for one in documents(path) if one.is_trace or one.is_profile)
+        return any(found) if path.is_dir() else next(found, False)
     except (DataError, OSError, ValueError):
         return False

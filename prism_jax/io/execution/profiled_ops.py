@@ -44,7 +44,7 @@ class ProfiledOp(NamedTuple):
 
     Attributes:
         rf_id: number of the call, as in an execution trace of the same run; -1 where the profile does not say.
-        dims, types: of its inputs, as recorded; empty where shapes were not recorded.
+        dims, types, concrete: of its inputs: sizes, types, and what is no tensor as text; empty where they were not recorded.
     """
 
     name: str
@@ -54,6 +54,7 @@ class ProfiledOp(NamedTuple):
     rf_id: int
     dims: tuple[Any, ...] = ()
     types: tuple[str, ...] = ()
+    concrete: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _about(beside: Mapping[str, Any]) -> tuple[int, str]:
 def _op(event: Mapping[str, Any], args: Mapping[str, Any], place: str) -> ProfiledOp:
     start = _time(event, "ts", place)
     end = start + _time(event, "dur", place)
-    dims, types = args.get("Input Dims"), args.get("Input type")
+    dims, types, concrete = (args.get(field) for field in ("Input Dims", "Input type", "Concrete Inputs"))
     return ProfiledOp(
         str(event.get("name"))[:1000],
         str(event.get("tid"))[:100],
@@ -158,8 +159,13 @@ def _op(event: Mapping[str, Any], args: Mapping[str, Any], place: str) -> Profil
         end,
         _whole(args.get("Record function id")),
         _frozen(dims) if isinstance(dims, list) else (),
-        tuple(str(one)[:100] for one in types) if isinstance(types, list) else (),
+        _texts(types),
+        _texts(concrete),
     )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(one)[:100] for one in value) if isinstance(value, list) else ()
 
 
 def _frozen(value: Any) -> Any:

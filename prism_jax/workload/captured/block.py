@@ -37,9 +37,13 @@ class CapturedBlock:
         """None of its own: rows of layers with experts say so themselves."""
         return ""
 
-    @cached_property
+    @property
     def laned(self) -> tuple[LanedRow, ...]:
         """What runs once per micro-batch, in the order in which it was issued."""
+        return self._laned
+
+    @cached_property
+    def _laned(self) -> tuple[LanedRow, ...]:
         times, experts = self.own.times, _expert_layers(self.own)
         found: list[LanedRow] = []
         for index, row in enumerate(self.own.rows):
@@ -87,7 +91,7 @@ class CapturedBlock:
     def _is_sharded(self) -> bool:
         return self.plan.shard_group > 1 and gathers_parameters(self.program)
 
-    @cached_property
+    @property
     def kernels(self) -> KernelTable:
         """Kernels of a micro-batch, repeats counted."""
         return KernelTable.of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...plan.plan import ParallelPlan
 from ...plan.precision import QUANTISED
@@ -16,13 +17,14 @@ _BACKWARD_LAUNCHES = 3.0  # of fused attention: preprocess, keys and values, que
 
 @dataclass(frozen=True)
 class MeasuredSeconds:
-    """A kernel whose time was measured.
+    """A kernel whose time was measured inside a step: no correction from microbenchmarks to steps applies to it.
 
     Attributes:
         alone_s: seconds on the device that it was measured on.
     """
 
     alone_s: float
+    in_step: ClassVar[bool] = True
 
     def seconds(self, device: Device, cache_bytes: float) -> float:
         """As measured, whatever the device."""

@@ -46,7 +46,7 @@ class CapturedModel(ByContent):
         """Tokens where samples are sequences."""
         return "tokens" if self.program.tokens_per_sample else "samples"
 
-    @cached_property
+    @property
     def has_experts(self) -> bool:
         """Whether ranks exchange tokens with experts."""
         return self.program.degree("ep") > 1
@@ -150,7 +150,7 @@ class CapturedModel(ByContent):
         own = plan_fields(self.program)
         for name in self.fixed_fields:
             captured = own.get(name, getattr(_DEFAULTS, name))
-            if getattr(plan, name) != captured:
+            if _written_alike(name, getattr(plan, name)) != _written_alike(name, captured):
                 text = (
                     f"{getattr(plan, name)}, but the program was captured with {captured}. Keep it, or capture again."
                 )
@@ -167,6 +167,11 @@ class CapturedModel(ByContent):
 
 
 _DEFAULTS = ParallelPlan(micro_batch=1, global_batch=1)
+
+
+def _written_alike(name: str, value: object) -> object:
+    """Values of a field under which the rows are the same have one name: ZeRO-1 and 2 exchange alike."""
+    return 1 if name == "zero_stage" and value == 2 else value
 
 
 def _weight(one: RankClass) -> tuple[float, float]:

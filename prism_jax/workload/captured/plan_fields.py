@@ -59,12 +59,13 @@ def _check_degrees(program: RankProgram, product: int) -> None:
 
 def plan_dtype(program: RankProgram) -> str:
     """Format of most of its products, by FLOPs."""
-    flops: Counter[str] = Counter()
+    flops = dict[str, float]()
     for one in program.classes:
         for op, n in one.ops:
             if op.kind in ("gemm", "conv", "attention"):
-                flops[_PLAN_DTYPE.get(op.dtype, "fp32")] += op.flops * n
-    return flops.most_common(1)[0][0] if flops else "bf16"
+                dtype = _PLAN_DTYPE.get(op.dtype, "fp32")
+                flops[dtype] = flops.get(dtype, 0.0) + op.flops * n
+    return max(flops, key=lambda dtype: flops[dtype], default="bf16")
 
 
 def data_rows(program: RankProgram) -> list[tuple[CapturedComm, str]]:

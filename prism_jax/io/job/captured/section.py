@@ -1,4 +1,6 @@
-"""`model: {capture: FILE}` of a job document: the captured program, and the fields of the plan that follow from it.
+"""`model: {capture: FILE, kernels: FILE}` of a job document: the program, and the fields of the plan that follow from it.
+
+`kernels` is a profile of one GPU, whose measured operators stand for those of the program.
 
 A capture may also stand in the place of a job file: then the document is empty but for the model, and what it does not say
 (the cluster) is set by options.
@@ -11,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ConfigError, DataError, Mistake
+from ....workload.captured.kernel_times import with_times
 from ....workload.captured.model import CapturedModel
 from ....workload.captured.plan_fields import plan_fields
-from ...capture.captured_files import read_captured_program
+from ...capture.captured_files import kernel_times, read_captured_program
 from ...capture.layout import ENDING
 from ..document import Document, Path as FieldPath, short
 from ..sections import attempt
 
-SOURCE = "capture"
+SOURCE, KERNELS = "capture", "kernels"
 AT: FieldPath = ("model", SOURCE)
 
 
@@ -37,21 +40,31 @@ def names_capture(document: Document) -> bool:
 def read_captured(document: Document, found: list[Mistake]) -> CapturedModel | None:
     """The captured program of a document whose `names_capture` is true."""
     model = document.data["model"]
-    for other in model.keys() - {SOURCE}:
+    for other in model.keys() - {SOURCE, KERNELS}:
         found.append(document.mistake(("model", other), f"cannot be combined with {SOURCE}. A capture is as it is."))
-    file = model[SOURCE]
-    if not isinstance(file, str) or not file:
-        found.append(document.mistake(AT, f"{short(file)}, but it must be the name of a file"))
+    path = _file(document, model, SOURCE, found)
+    if path is None:
         return None
-    path = Path(document.name).parent / file
     if path.resolve() == Path(document.name).resolve():
         path = Path(document.name)  # as the user wrote it
     try:
         program = read_captured_program(path)
+        if (kernels := _file(document, model, KERNELS, found)) is not None:
+            program = with_times(program, kernel_times(kernels)).program
     except DataError as error:  # names file and line itself
         found.append(Mistake(str(error)))
         return None
     return attempt(lambda: CapturedModel(program), document, AT, found)
+
+
+def _file(document: Document, model: dict[str, Any], field: str, found: list[Mistake]) -> Path | None:
+    """The file that a field of the model names; None where there is none, or no name."""
+    file = model.get(field)
+    if isinstance(file, str) and file:
+        return Path(document.name).parent / file
+    if file is not None or field == SOURCE:
+        found.append(document.mistake(("model", field), f"{short(file)}, but it must be the name of a file"))
+    return None
 
 
 def with_captured_plan(document: Document, model: CapturedModel) -> Document:

@@ -28,8 +28,16 @@ def block_of(model: CapturedModel, **changes: Any) -> CapturedBlock:
 
 
 def gathered(**other: Any) -> CapturedComm:
-    own = {"collective": "all_gather", "axis": "dp", "ranks": 4, "stride": 2, "n_bytes": 2e8, "dtype": "bf16"}
-    return CapturedComm(**own | {"phase": "F", "purpose": "parameters"} | other)
+    own: dict[str, Any] = {
+        "collective": "all_gather",
+        "axis": "dp",
+        "ranks": 4,
+        "stride": 2,
+        "n_bytes": 2e8,
+        "dtype": "bf16",
+    }
+    given: dict[str, Any] = own | {"phase": "F", "purpose": "parameters"} | other
+    return CapturedComm(**given)
 
 
 def test_degrees_and_batch_follow_from_the_program():

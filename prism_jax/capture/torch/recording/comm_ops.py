@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...workload.captured.rows import CapturedComm
-from .adapter import group_ranks
-from .mesh_axes import group_of
+from ....workload.captured.rows import CapturedComm
+from ..adapter import group_ranks
+from ..mesh_axes import group_of
 from .op_sizes import dtype_of, stored_bytes, tensors
 
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")

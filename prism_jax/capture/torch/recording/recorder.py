@@ -6,21 +6,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
-from . import adapter
+from ....workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
+from .. import adapter
 from .comm_ops import NAMESPACES, WAIT, comm_outputs, comm_row, is_comm
 from .op_sizes import mutated, op_rows, tensors
+from .routing import EvenRouting
 
 _SILENT = ("prim", "profiler", "debugprims")
 _WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(\.|$)")
 _FSDP_IN, _FSDP_OUT = "fsdp::all_gather_copy_in", "fsdp::chunk_cat"
+_SIDE = (_FSDP_IN, _FSDP_OUT)  # FSDP runs them on streams of its own
 NO_PRODUCERS: frozenset[int] = frozenset()
 
 
@@ -55,6 +57,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, axes: Mapping[str, int]) -> None:
         super().__init__()
         self.axes = axes
+        self.routing = EvenRouting()
         self.events: list[Event] = []
         self.n_host_ops: dict[str, int] = {"F": 0, "B": 0, "opt": 0}
         self._phase = "F"
@@ -71,7 +74,10 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if adapter.is_distributed(types):
             return NotImplemented
-        out = func(*args, **kwargs)
+        out = self.routing.answer(func, args, kwargs)
+        if out is NotImplemented:
+            out = func(*args, **kwargs)
+        self.routing.learn(func, args, out)
         self._record(func, args, kwargs, out)
         return out
 
@@ -134,6 +140,8 @@ class Recorder(TorchDispatchMode):
         if not rows:
             self._remember(out, inputs)
         for index, row in enumerate(rows):
+            if row.name in _SIDE:
+                row = replace(row, stream=1)
             self._add(row, inputs, out[index] if len(rows) > 1 else out)
         if rows:
             self._written_to(mutated(func, args, kwargs))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...workload.captured.rows import CapturedOp
+from ....workload.captured.rows import CapturedOp
 
 DTYPES = {
     torch.float64: "fp64",
@@ -30,6 +30,9 @@ DTYPES = {
     torch.float8_e4m3fn: "fp8",
     torch.float8_e5m2: "fp8",
 }
+_LOOKUPS = ("index", "index_select", "gather")  # read what they return, not the whole of their input
+_OVERWRITE = ("copy_", "fill_", "zero_")  # what they write to is not read
+_UNREAD = {"nll_loss_forward": 0, "nll_loss_backward": 1}  # argument of which one element per row is read at most
 Sizes = tuple[int, int, int, int]  # (batch, m, n, k)
 
 # Reductions and norms, which a compiler merges with pointwise neighbours; pointwise operations are tagged as such by torch.
@@ -103,7 +106,8 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
     name = func.overloadpacket.__name__
     if func.is_view or name in _FREE:
         return []
-    read, written = unique(tensors((args, kwargs))), unique(tensors(out)) or mutated(func, args, kwargs)
+    written = unique(tensors(out)) or mutated(func, args, kwargs)
+    read = unique(tensors((args[1:] if name in _OVERWRITE else args, {k: v for k, v in kwargs.items() if k != "out"})))
     if not written:
         return []
     read_bytes, write_bytes = sum(map(stored_bytes, read)), sum(map(stored_bytes, written))
@@ -119,11 +123,24 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
         return [CapturedOp(title, "conv", "F", _convolution_dtype(dtype), sizes, 2.0 * prod(sizes), **both)]
     if "scaled_dot_product" in name or name in ("_flash_attention_forward", "_flash_attention_backward"):
         return [_attention(name, title, dtype, args, kwargs, func, both)]
+    if (part := _partly(name, args, out, both["n_bytes"])) is not None:
+        both = {"n_bytes": part, "output_bytes": min(write_bytes, part)}
     kind = "embedding" if name.startswith(("embedding", "_embedding_bag")) else "memory"
-    if kind == "embedding":
+    if kind == "embedding" or name in _LOOKUPS:
         both = _lookup_bytes(name, args, written)
     fusible = kind == "memory" and (torch.Tag.pointwise in func.tags or name in REDUCTIONS)
     return [CapturedOp(title, kind, "F", dtype, tuple(written[0].shape)[-16:], fusible=fusible, **both)]
+
+
+def _partly(name: str, args: Sequence[Any], out: Any, n_bytes: float) -> float | None:
+    """Bytes of operations that touch only a part of what they are given; None: all others."""
+    if name in _UNREAD:
+        return n_bytes - stored_bytes(args[_UNREAD[name]])
+    if name == "all_gather_copy_in":  # of the buffer of all ranks, its own part
+        return 2.0 * stored_bytes(out[0])
+    if name == "index_add_":  # rows read, added and written
+        return 3.0 * stored_bytes(args[3])
+    return None
 
 
 def attention_row(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, backward: bool) -> CapturedOp:
