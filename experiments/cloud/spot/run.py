@@ -1,6 +1,6 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # (of pandas without stubs, every expression may be of any type)
-"""Spot availability of zones that were left out: spells, groups, promised deadlines, cost of the chosen policy, a calm fleet, prices.
+"""Spot availability of zones that were left out: spells, groups, promises, cost of the chosen policy, a calm fleet, prices.
 
     python experiments/cloud/spot/run.py --data FOLDER [--only spells|groups|promises|calm|prices] [--starts 20]
 
@@ -59,9 +59,7 @@ def spells(folder: Path, _: int) -> None:
 def groups(folder: Path, _: int) -> None:
     """Nodes alive six hours after a launch, zones left out."""
     table = tables.traces(folder)
-    print(
-        "nodes alive six hours after all came up: launches, none alive, predicted, KS, KS of independent losses, KS with the past of the trace known"
-    )
+    print("nodes alive six hours after all came up: launches, none, predicted, KS, independent, past known")
     for name, rows in table[table["requested_nodes"] > 1].groupby("trace_id"):
         found = group_losses.of_group(table, rows, 0)
         print(

@@ -31,8 +31,8 @@ from .table import COLUMNS
 
 N, N_FAMILY, N_TRAIT = len(QUANTITIES), len(SHAPES_OF), len(TRAITS)
 LOCATION_SD = 2.0  # of populations, around an hour and a half
-# Of log medians per e-fold of nodes, and between probes and nodes that were kept; up, down. Losses of N nodes that are taken one by one
-# come N times as often (slope -1), those of nodes taken together as often as of one (0).
+# Of log medians per e-fold of nodes, and between probes and nodes that were kept; up, down. Losses of N nodes that are taken one
+# by one come N times as often (slope -1), those of nodes taken together as often as of one (0).
 SLOPE, SLOPE_SD = np.array([[-0.4, 0.0], [0.0, 0.0]]), np.array([[0.3, 0.5], [0.5, 0.5]])
 BETWEEN = (np.log(0.8), 0.6)  # standard deviation of log medians between groups: 0.25 to 2.7
 SPREAD_SD = 0.5

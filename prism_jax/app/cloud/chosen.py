@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from ..._typing import Floats
-from ...cloud.availability import AVAILABILITY, Availability
+from ...cloud.availability import Availability
 from ...cloud.choice.candidate import Candidate
 from ...cloud.choice.candidates import Setting, field_of
 from ...cloud.choice.mixes import mixed_candidates
@@ -30,6 +30,7 @@ from ...report.types.horizon.cloud import CloudReport
 from ...simulate.predict import predict
 from ..horizon.simulated import level_draws
 from .asked import Asked, Chosen
+from .capacity import capacity
 from .facts import report_of
 
 
@@ -46,11 +47,8 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
         asked.n_worlds,
         asked.seed,
     )
-    law = asked.availability
-    law = AVAILABILITY.named(law) if isinstance(law, str) else law
-    setting = Setting(
-        allowed(asked.spot, asked.policies), lambda _: law, asked.most_gpus, asked.reliability, asked.checkpoint
-    )
+    law, law_of = capacity(asked.availability)
+    setting = Setting(allowed(asked.spot, asked.policies), law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
     times = PlanTimes(job)
     field = field_of(asked.offers, times, setting, wish, part_of(progress, 0.0, 0.6))
     if not field.candidates:
