@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         show_entry as show_entry,
     )
     from .app.check import check_job as check_job, peak_memory as peak_memory
+    from .app.cloud.run import choose_cloud as choose_cloud
     from .app.fit import fit_variability as fit_variability, report_fit as report_fit
     from .app.fitted.load_fits import load_fits as load_fits
     from .app.horizon.run import predict_run as predict_run
@@ -89,6 +90,7 @@ _HOME = {
     "WindowSpec": "workload.transformer.spec",
     "Variability": "variability.tree",
     "calibrate": "_inference_loader",
+    "choose_cloud": "app.cloud.run",
     "calibrate_site": "app.calibrate",
     "capture_program": "app.captured.capture",
     "match_moments": "recorded.moments",

@@ -23,10 +23,12 @@ from inference.data import read_measurements
 from inference.data.measurements import naming
 from inference.models import model_named
 from prism_jax.app import watch_steps
+from prism_jax.io.cloud_state import read_cloud_state
 from prism_jax.io.execution.program import read_traces
 from prism_jax.io.job.load_job import load_job
 from prism_jax.io.reliability import load_reliability
 from prism_jax.io.space import read_space
+from prism_jax.io.tables.cloud_catalogue import read_catalogue
 from prism_jax.io.tables.memory_table import read_memory_table
 from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.io.tables.slowdowns import read_slowdowns
@@ -57,6 +59,15 @@ variability:
   stalls: [{step_prob: 0.01, mean_fraction: 0.05}]
   gemm: {gpu: {kind: mixture, bulk_cv: 0.01, slow_prob: 0.006, slow_factor: 1.014, slow_cv: 0.02}}
   all_reduce: {regime: {kind: log_normal, cv: 0.01}}
+"""
+PRICES = """\
+cloud,date,instance,gpu,gpus,vcpus,mem_gb,network_gbps,region,zone,usd_h,spot_usd_h,source
+aws,2025-04..2025-06-05,p4d.24xlarge,A100-40GB,8,96,1152,400,us-east-1,use1-az1,32.77,9.5,list
+,,,L4 (24 GB),1,,,,,,0.7,,
+"""
+RENTED = """\
+{"steps_done": 120, "elapsed": "3d", "spent_usd": 81.5,
+ "running": {"instance": "p4d.24xlarge", "where": "use1-az1", "count": 4, "policy": "spot"}}
 """
 TOML = """\
 name = "small"
@@ -135,6 +146,10 @@ def _space(path: Path) -> None:
 
 def _slowdowns(path: Path) -> None:
     read_slowdowns(path, 64, 8)
+
+
+def _catalogue(path: Path) -> None:
+    read_catalogue([path])
 
 
 def _site_runs(path: Path) -> None:
@@ -301,6 +316,8 @@ READERS = (
     Reader("nvidia-smi", "smi.csv", _texts(SMI), _measured(FLEET, "times.csv", TIMES)),
     Reader("dcgmi", "dcgm.log", _texts(DCGM), _measured(FLEET, "times.csv", TIMES.replace("GPU-a", "0").replace("GPU-b", "1"))),
     Reader("timed steps", "steps.csv", _texts(TIMED), _measured(STEPS)),
+    Reader("catalogue of prices", "prices.csv", _texts(PRICES), _catalogue),
+    Reader("state of a rented job", "state.json", _texts(RENTED), read_cloud_state),
     Reader("queue trace", "queue.csv", _texts(QUEUE), read_queue_trace),
     Reader("queue trace in parquet", "queue.parquet", (_queue_parquet(),), read_queue_trace),
     Reader("reliability", "mine.yaml", _texts(RELIABILITY), load_reliability),

@@ -71,15 +71,18 @@ def spec_of(name: str) -> TransformerSpec:
 
 
 def closed_flops(name: str, mesh: str, again: bool) -> float:
-    """Of all products of a rank: 6 per weight and token, and four squares of scores per layer and pass; again: 8."""
+    """Of all products of a rank: 2 per weight and token and pass, and two squares of scores per head.
+
+    Again: a fourth pass, without the last product of a dense layer, whose result nobody reads again.
+    """
     sizes, seq_len = MODELS[name]
     d, tp = sizes.hidden, MESHES[mesh].get("tp", 1)
     head = d // sizes.n_heads
     attention = d * head * (sizes.n_heads + 2 * sizes.kv_heads) + d * d
     mlp = (3 if sizes.gated else 2) * d * sizes.ffn * (sizes.top_k if sizes.n_experts else 1)
     layer = (attention + mlp) / tp + d * sizes.n_experts + 2 * seq_len * d / tp
-    passes = 4 if again else 3
-    return 2.0 * PER_RANK * seq_len * (passes * sizes.n_layers * layer + 3 * d * sizes.vocab / tp)
+    more = layer - (0 if sizes.n_experts else d * sizes.ffn / tp) if again else 0.0
+    return 2.0 * PER_RANK * seq_len * (sizes.n_layers * (3 * layer + more) + 3 * d * sizes.vocab / tp)
 
 
 def products(program: RankProgram) -> Products:
@@ -88,7 +91,6 @@ def products(program: RankProgram) -> Products:
     for op, n in program.classes[0].ops:
         if op.kind == "gemm":
             batch, *sizes = op.shape
-            batch //= 2 if op.name in ("scores", "values") and op.phase == "B" else 1  # two products in one row
             found[batch, tuple(sorted(sizes))] += op.flops * n
     return found
 
@@ -135,6 +137,12 @@ def difference(got: Bytes, expected: Bytes, role: str) -> float:
     return mine / theirs - 1
 
 
+def _expert_sums(name: str) -> float:
+    """Bytes more where what experts give is summed over tp before it is combined: top_k copies of every token, in both passes."""
+    sizes, seq_len = MODELS[name]
+    return 2.0 * sizes.n_layers * (sizes.top_k - 1) * PER_RANK * seq_len * sizes.hidden * 2.0
+
+
 def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
     """Figures of a case."""
     program, own = captured(name, mesh, again), described(name, mesh, again)
@@ -153,6 +161,12 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         if mesh == "fsdp8":
             inside = bytes_by_role(program, MODELS[name][0].n_layers), layer_bytes(own)
             figures[f"bytes {role} in layers"] = difference(*inside, role)
+    traffic = [sum(op.n_bytes * n for op, n in one.classes[0].ops if op.phase != "opt") for one in (program, own)]
+    print(f"    bytes of device memory: captured {traffic[0] / 1e9:.1f} GB, described {traffic[1] / 1e9:.1f} GB")
+    if MODELS[name][0].n_experts and "tp" in MESHES[mesh]:
+        figures["bytes tp, experts' sums first"] = (
+            sum(got.values()) / (sum(expected.values()) + _expert_sums(name))
+        ) - 1
     for key in sorted(mine.keys() ^ theirs.keys()):
         who = "captured" if key in mine else "described"
         print(f"    only {who}: {key} {max(mine[key], theirs[key]) / sum(mine.values()):.3%}")

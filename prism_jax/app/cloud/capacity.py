@@ -1,43 +1,41 @@
-"""Spot capacity of an offer: a law by name, an object, or a fit of `prism-jax fit revocation`, which knows zones by name."""
+"""Spot capacity of offers: a law by name, or what a fit of revocations says of their zones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
+from ..._core.archive import kind_of
 from ..._inference_loader import inference
 from ...cloud.availability import AVAILABILITY, Availability
 from ...cloud.offers import Offer
+from ...errors import FitError
+from ..horizon.run import FIT
 
-ENDING = ".npz"
-LawOf = Callable[[Offer], Availability]
 
-
-def capacity(source: str | Path | Availability, *, force: bool = False) -> tuple[Availability, LawOf]:
-    """What is said of any zone, and of the zone of an offer.
+def law_of_offers(availability: str | Availability) -> tuple[Callable[[Offer], Availability], str]:
+    """The law of every offer, and a line that says where it comes from.
 
     Args:
-        source: a law, its name, or the file of a fit: offers in a zone of the fit have its capacity, others that of a zone
-            that was not seen.
-        force: use a fit even where its verdict is failed.
+        availability: a law, a name of `AVAILABILITY`, or a fit of revocations: zones that it has seen have their own law, the
+            others that of a zone that nobody has seen.
 
     Raises:
-        SpecError: no law has that name.
-        DataError, FitError: the file holds no fit of revocations, or one whose verdict is failed.
+        FailedFitError, FitError, SpecError: no such law, or a fit that failed or is of something else.
     """
-    if not isinstance(source, str | Path):
-        return source, lambda _: source
-    if not str(source).endswith(ENDING):
-        law = AVAILABILITY.named(str(source))
-        return law, lambda _: law
-    fit: Any = inference().Fit.load(str(source))
-    unseen = fit.spot_market(force=force)
-    known = set(getattr(fit.data, "zones", ()))
+    if not isinstance(availability, str):
+        return (lambda _: availability), f"{availability.name}, {availability.source}"
+    if kind_of(availability) != FIT:
+        law = AVAILABILITY.named(availability)
+        return (lambda _: law), f"{law.name}, {law.source}"
+    fit = inference().Fit.load(availability)
+    unseen = fit.spot_market()
 
     @cache
     def of_zone(zone: str) -> Availability:
-        return fit.spot_market(zone, force=force)
+        try:
+            return fit.spot_market(zone)
+        except FitError:
+            return unseen
 
-    return unseen, lambda offer: of_zone(offer.zone) if offer.zone in known else unseen
+    return (lambda offer: of_zone(offer.zone) if offer.zone else unseen), f"{unseen.name}, {unseen.source}"

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 
 from ..._typing import Floats
-from ...cloud.availability import Availability
 from ...cloud.choice.candidate import Candidate
 from ...cloud.choice.candidates import Setting, field_of
 from ...cloud.choice.mixes import mixed_candidates
@@ -30,7 +29,7 @@ from ...report.types.horizon.cloud import CloudReport
 from ...simulate.predict import predict
 from ..horizon.simulated import level_draws
 from .asked import Asked, Chosen
-from .capacity import capacity
+from .capacity import law_of_offers
 from .facts import report_of
 
 
@@ -47,8 +46,9 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
         asked.n_worlds,
         asked.seed,
     )
-    law, law_of = capacity(asked.availability)
-    setting = Setting(allowed(asked.spot, asked.policies), law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
+    law_of, told = law_of_offers(asked.availability)
+    policies = allowed(asked.spot, asked.policies)
+    setting = Setting(policies, law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
     times = PlanTimes(job)
     field = field_of(asked.offers, times, setting, wish, part_of(progress, 0.0, 0.6))
     if not field.candidates:
@@ -65,10 +65,11 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
     fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
     best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)
     reference = None if best is None else _reference(candidates, running, fresh, wish, job, asked)
-    same = best is None or reference is None or reference is best
-    gain = None if same else gain_of(best, reference, asked.seed)
+    gain = None
+    if best is not None and reference is not None and reference is not best:
+        gain = gain_of(best, reference, asked.seed)
     found = Chosen(wish, field, choice, best, reference)
-    notes = _notes(job, asked, law, setting.policies)
+    notes = _notes(job, asked, told, policies)
     return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
 
 
@@ -138,7 +139,7 @@ def _reference(
     return None if choice.best is None else fresh.outcome(choice.best.candidate)
 
 
-def _notes(job: Job, asked: Asked, law: Availability, policies: Sequence[Policy]) -> tuple[str, ...]:
+def _notes(job: Job, asked: Asked, law: str, policies: Sequence[Policy]) -> tuple[str, ...]:
     notes = []
     if asked.reliability is None:
         notes.append("nothing is said of failures of hardware and software: state --reliability")
@@ -147,6 +148,6 @@ def _notes(job: Job, asked: Asked, law: Availability, policies: Sequence[Policy]
     if asked.checkpoint is None:
         notes.append("checkpoints are written by every instance at its network's rate, at most 1.2 GB/s")
     if any(policy.needs_spot for policy in policies):
-        notes.append(f"spot capacity: {law.name}, {law.source}")
+        notes.append(f"spot capacity: {law}")
     notes.append(f"the batch stays at {job.plan.global_batch:,}; plans are searched in a part of the space of `search`")
     return tuple(notes)

@@ -19,8 +19,9 @@ from ...system.hardware import Device
 from .instance_cluster import UNKNOWN_NETWORK, Shape, UnusableError, cluster_of, joins_stages
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
-NO_DTYPE = "its GPU has no {dtype}"
+NO_DTYPE = "its GPU has neither {dtype} nor fp32"
 NO_PLAN = "no plan fits: memory, or the batch cannot be shared"
+OTHER_KIND = "the software of the job does not run on its kind of accelerator"
 HALVES = {"bf16": "fp16", "fp16": "bf16"}
 
 
@@ -59,6 +60,8 @@ class PlanTimes:
         Raises:
             UnusableError: no number will do; says why.
         """
+        if is_tpu(shape.device) != is_tpu(self._job.cluster.device.name):
+            raise UnusableError(OTHER_KIND)
         found: dict[int, BestPlan] = {}
         why = NO_PLAN
         several = [n for n in counts if n > 1]
@@ -83,6 +86,11 @@ class PlanTimes:
         if isinstance(kept, UnusableError):
             raise UnusableError(kept.reason)
         return kept
+
+
+def is_tpu(device: str) -> bool:
+    """Whether a device is a TPU, which frameworks for GPUs do not run on, and the other way round."""
+    return device.startswith("tpu")
 
 
 def best_plans(job: Job, shape: Shape, counts: Sequence[int]) -> dict[int, BestPlan]:
@@ -128,7 +136,7 @@ def _fastest(evaluator: Evaluator, screen: ScreeningResult, rows: Rows) -> int:
 
 
 def _moved(job: Job, shape: Shape, count: int) -> Job:
-    """The job there, with its own batch, in 16 bits of the kind that the device has."""
+    """The job there, with its own batch, in 16 bits of the kind that the device has, else in fp32."""
     cluster = cluster_of(shape, count)
     plan = replace(job.plan, dtype=_dtype(job.plan.dtype, cluster.device))
     moved = job_on(job, cluster)
@@ -136,7 +144,7 @@ def _moved(job: Job, shape: Shape, count: int) -> Job:
 
 
 def _dtype(wanted: str, device: Device) -> str:
-    for dtype in (wanted, HALVES.get(wanted, wanted)):
+    for dtype in (wanted, HALVES.get(wanted, wanted), "fp32"):
         try:
             device.peak(dtype)
         except PrismError:

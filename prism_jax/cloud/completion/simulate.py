@@ -20,6 +20,7 @@ from .task import Task
 from .world import Figures, Pieces, Turn
 
 MOST_TURNS = 200_000  # events of a world
+FEWEST_PIECES = 64  # of paths that are more than one piece
 MOST_EVENTS = 5_000  # failures of a world on average; more is no job
 
 
@@ -82,12 +83,14 @@ def simulate(
 
 
 def _pieces(paths: Paths) -> Pieces:
-    """Padded to a power of two, by pieces of no length in the last state, so that few shapes are compiled."""
+    """Padded to a power of four, by pieces of no length in the last state, so that few shapes are compiled."""
     kept = _PADDED.get(id(paths))
     if kept is not None and kept[0] is paths:
         return kept[1]
     length_s = np.diff(paths.until_s, axis=0, prepend=0.0)
-    n = 1 << (len(length_s) - 1).bit_length()
+    n = 1
+    while n < len(length_s):
+        n = max(4 * n, FEWEST_PIECES)
     rows = ((0, n - len(length_s)), (0, 0))
     real = jnp.result_type(float)
     made = Pieces(

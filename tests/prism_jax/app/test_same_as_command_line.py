@@ -98,6 +98,21 @@ def of_studies() -> dict[str, Case]:
             ["plan", "job.yaml", "--fleet", "8xa100-80gb", "--days", "3", "--samples", "64"],
             lambda: pj.plan_capacity("job.yaml", ["8xa100-80gb"], days=3.0, n_samples=64),
         ),
+        "cloud": Case(
+            [
+                "cloud",
+                "job.yaml",
+                "--steps",
+                "90000",
+                "--regions",
+                "us-central1",
+                "--most-gpus",
+                "8",
+                "--worlds",
+                "200",
+            ],
+            lambda: pj.choose_cloud("job.yaml", n_steps=90_000, regions=["us-central1"], most_gpus=8, n_worlds=200),
+        ),
     }
 
 

@@ -69,6 +69,10 @@ SLOW = {
     "search --resume": writes(f"{SEARCH} --resume {{out}}/found.npz.partial", "found.npz.partial"),
     "search -o": writes(f"{SEARCH} -o {{out}}/best.yaml", "best.yaml"),
     "job": writes("job {in}/job.yaml --steps 100 --mtbf 3h --worlds 200 -q --plot {out}/run.png", "run.png"),
+    "cloud": writes(
+        "cloud {in}/job.yaml --steps 90000 --regions us-central1 --most-gpus 8 --worlds 200 -q --plot {out}/money.png",
+        "money.png",
+    ),
     "sweep": writes(
         f"sweep {{in}}/job.yaml {STUDY} --set plan.micro_batch=1,2 --resume {{out}}/s.npz.partial --csv {{out}}/table.csv",
         "s.npz.partial", "table.csv"

@@ -20,6 +20,8 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "slowdowns of a placement": lambda file: ["place", JOB, "--slowdowns", file],
     "steps": lambda file: ["validate", "steps", file],
     "memory": lambda file: ["validate", "memory", file],
+    "catalogue of prices": lambda file: ["cloud", JOB, "--steps", "9", "--catalog", file],
+    "state of a rented job": lambda file: ["cloud", JOB, "--steps", "9", "--resume", file],
     "jobs of a cluster": lambda file: ["schedule", file],
     "runs": lambda file: ["calibrate", file],
     "jobs": lambda file: ["calibrate", file, "--suggest", "1"],

@@ -46,7 +46,10 @@ Catalogs = Annotated[
 WithShipped = Annotated[
     bool, typer.Option("--with-shipped", help="The prices that ship count, too, where --catalog says nothing.")
 ]
-Availability = Annotated[str, typer.Option("--availability", metavar="NAME", help="Law of spot capacity.")]
+Availability = Annotated[
+    str,
+    typer.Option("--availability", metavar="NAME|FIT", help="Law of spot capacity: a name, or a fit of revocations."),
+]
 Restart = Annotated[
     str | None,
     typer.Option("--restart", metavar="TIME", help="From nodes at hand to the load of the checkpoint, 5min."),

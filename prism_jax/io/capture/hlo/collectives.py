@@ -6,12 +6,12 @@ CPUs does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from ...._core.lazy_numpy import np
 from .groups import Groups, permuted_pairs, replica_groups
-from .moves import is_only_sliced, own_shape
+from .moves import Place, is_only_sliced, own_shape
 from .text.types import Computation, Instruction, Module
 
 KINDS = {
@@ -24,7 +24,6 @@ KINDS = {
     "collective-permute": "permute",
     "send": "send",
 }
-Start = Literal["", "-start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,14 @@ def base_opcode(instruction: Instruction) -> str:
     """The collective that an instruction is or starts; empty where it is none."""
     opcode = instruction.opcode.removesuffix("-start")
     return opcode if opcode in KINDS else ""
+
+
+def exchanging(module: Module, computation: Computation, instruction: Instruction) -> Iterator[Place]:
+    """The instruction itself where it is a collective, or those that are fused into it, as XLA for TPUs does."""
+    if base_opcode(instruction):
+        yield computation, instruction
+    elif instruction.opcode == "fusion" and (called := module.called(instruction, "calls")) is not None:
+        yield from ((called, one) for one in called.instructions.values() if base_opcode(one))
 
 
 def exchanges_of(module: Module, computation: Computation, instruction: Instruction) -> list[Exchange]:

@@ -46,6 +46,18 @@ def own_shape(module: Module, computation: Computation, name: str, outer: tuple[
     return Shape(narrow.dtype, shape.dims)
 
 
+def is_widening(module: Module, computation: Computation, instruction: Instruction) -> bool:
+    """Whether all that an instruction does is to move a value and to convert it to what XLA for CPUs computes in."""
+    if len(instruction.shapes) != 1 or instruction.opcode not in ("convert", "fusion"):
+        return False
+    printed, own = instruction.shapes[0], own_shape(module, computation, instruction.name)
+    if _width(own) >= _width(printed):
+        return False
+    called = module.called(instruction, "calls")
+    inside = [instruction] if called is None else list(called.instructions.values())
+    return all(one.opcode in _MOVES or one.opcode in ("parameter", "constant") for one in inside)
+
+
 def _width(shape: Shape) -> float:
     return Shape(shape.dtype, ()).n_bytes
 
@@ -68,9 +80,16 @@ def back(module: Module, computation: Computation, made: Instruction, outer: tup
             computation, fusion = around.pop()
             at = module.operand(computation, fusion, position)
             continue
-        if at.opcode not in _ALSO_BACK:
+        if at.opcode not in _ALSO_BACK and not _is_promoted(at):
             return
         at = module.operand(computation, at, 0)
+
+
+def _is_promoted(at: Instruction) -> bool:
+    """Whether a sum over devices was widened, which its computation says in its name."""
+    return (
+        at.opcode == "all-reduce" and at.attributes.get("to_apply", "").endswith("_promoted") and len(at.operands) == 1
+    )
 
 
 def is_only_sliced(module: Module, computation: Computation, name: str, parts: int) -> bool:

@@ -19,6 +19,7 @@ class Met(Protocol):
     widened: int
     unknown_calls: set[str]
     asynchronous: int
+    backward: int
 
 
 def notes_of(module: Module, walk: Walk, met: Met, axes: Axes) -> Iterator[str]:
@@ -26,6 +27,8 @@ def notes_of(module: Module, walk: Walk, met: Met, axes: Axes) -> Iterator[str]:
     if met.again_flops:
         share = met.again_flops / met.flops
         yield f"{share:.1%} of the FLOPs repeat work of the forward pass (rematerialisation); they are counted."
+    if met.flops and not met.backward:
+        yield "Nothing in the text is named as a part of a backward pass: all of it is counted as forward."
     if met.from_all_reduce:
         yield (
             f"{met.from_all_reduce} all-reduces of which every device keeps its slice are counted as reduce-scatters, "

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from ....workload.captured import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat, check_program
 from .axes import Axes, guessed_axes, known_axes
-from .collectives import Exchange, base_opcode, exchanges_of
+from .collectives import Exchange, base_opcode, exchanges_of, exchanging
 from .gradients import Weights, layer_key
 from .groups import Groups
+from .moves import Place, is_widening
 from .notes import notes_of
 from .passes import is_again, layer_of, named
 from .rows import is_work, ops_of, products_in
@@ -52,6 +53,7 @@ class Tally:
     widened: int = 0
     unknown_calls: set[str] = field(default_factory=set)
     asynchronous: int = 0
+    backward: int = 0
 
 
 @dataclass
@@ -120,20 +122,34 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
 
 def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
     instruction = visit.instruction
-    if instruction.opcode.endswith("-done"):
-        for operand in instruction.operands:
-            for index in made.started.pop((visit.computation.name, operand), ()):
-                made.waits[index] = len(made.rows)
+    if instruction.opcode.endswith(("-done", "-update")):
+        _ended(visit, made)
         return
-    if base_opcode(instruction):
-        _exchanged(module, visit, made, tally)
-    elif is_work(instruction):
-        _note_products(module, visit, made, weights)
-        for op in ops_of(module, visit, tally):
-            made.add(op, visit)
-            flops = op.flops * visit.times
-            tally.flops += flops
-            tally.again_flops += flops if is_again(module, instruction) else 0.0
+    places = list(exchanging(module, visit.computation, instruction))
+    for place in places:
+        _exchanged(module, visit, place, made, tally)
+    if base_opcode(instruction) or not is_work(instruction) or is_widening(module, visit.computation, instruction):
+        return
+    _note_products(module, visit, made, weights)
+    for op in ops_of(module, visit, tally):
+        if places and op.kind == "memory":
+            continue  # a collective that is fused with the slice of its result
+        made.add(op, visit)
+        flops = op.flops * visit.times
+        tally.flops += flops
+        tally.again_flops += flops if is_again(module, instruction) else 0.0
+        tally.backward += visit.phase != "F"
+
+
+def _ended(visit: Visit, made: _Rows) -> None:
+    """The end of what was started before, or a step on the way there."""
+    instruction, name = visit.instruction, visit.computation.name
+    for operand in instruction.operands:
+        rows = made.started.pop((name, operand), [])
+        if instruction.opcode.endswith("-update"):
+            made.started[name, instruction.name] = rows
+        else:
+            made.waits.update(dict.fromkeys(rows, len(made.rows)))
 
 
 def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) -> None:
@@ -147,11 +163,11 @@ def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) 
             made.weightless[len(made.rows) + number] = key
 
 
-def _exchanged(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
-    instruction = visit.instruction
-    is_started = instruction.opcode.endswith("-start")
+def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: Tally) -> None:
+    computation, instruction = place
+    is_started = instruction.opcode.endswith("-start") or visit.started is not None
     layer = layer_of(named(module, instruction))
-    for exchange in exchanges_of(module, visit.computation, instruction):
+    for exchange in exchanges_of(module, computation, instruction):
         tally.from_all_reduce += exchange.made_of_all_reduce
         tally.widened += exchange.n_bytes < exchange.widened_bytes
         tally.asynchronous += is_started
@@ -164,7 +180,7 @@ def _exchanged(module: Module, visit: Visit, made: _Rows, tally: Tally) -> None:
         index = made.add(row, visit)
         made.exchanges[index] = exchange
         if is_started:
-            made.started.setdefault((visit.computation.name, instruction.name), []).append(index)
+            made.started.setdefault(visit.started or (computation.name, instruction.name), []).append(index)
 
 
 def exchange_dtype(exchange: Exchange) -> str:

@@ -1,13 +1,14 @@
 """Bytes of device memory that an instruction reads and writes: a fusion what goes in and comes out, a slice what it takes.
 
 As XLA's cost analysis counts: a value of which a fusion only takes slices is read slice by slice, and an update in place writes
-what it updates. Caches are left out.
+what it updates. Caches are left out. Values that XLA for CPUs widened count as what they were.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from .moves import own_shape
 from .text.types import Computation, Instruction, Module
 
 _SLICES = ("dynamic-slice", "slice", "gather")
@@ -38,7 +39,8 @@ def traffic_of(module: Module, computation: Computation, instruction: Instructio
         updates = operands[2].n_bytes
         return Traffic(2.0 * updates + operands[1].n_bytes, updates)
     if opcode == "copy-start":
-        return Traffic(operands[0].n_bytes if operands else 0.0, 0.0)
+        n_bytes = operands[0].n_bytes if operands else 0.0
+        return Traffic(n_bytes, n_bytes)
     return Traffic(sum(one.n_bytes for one in operands), instruction.n_bytes)
 
 
@@ -47,8 +49,10 @@ def _fused(module: Module, computation: Computation, fusion: Instruction, called
     for parameter in called.instructions.values():
         if parameter.opcode != "parameter" or not parameter.literal.isdigit():
             continue
-        whole = module.operand(computation, fusion, int(parameter.literal)).n_bytes
-        read += min(whole, _read_of(called, parameter, whole))
+        given = module.operand(computation, fusion, int(parameter.literal))
+        whole = given.n_bytes
+        own = own_shape(module, computation, given.name).n_bytes if len(given.shapes) == 1 else whole
+        read += min(whole, _read_of(called, parameter, whole)) * (own / whole if whole else 1.0)
     return Traffic(read, _written(called, fusion))
 
 

@@ -24,6 +24,7 @@ class Visit:
         times: how often, by the trips of all loops around it.
         loop: number of the innermost loop that it is in; 0 for none.
         phase: F, B or opt.
+        started: computation and name of the `async-start` that it runs in; None for none.
     """
 
     computation: Computation
@@ -31,6 +32,7 @@ class Visit:
     times: int
     loop: int
     phase: str
+    started: tuple[str, str] | None = None
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Walk:
             phase = phase_of(self.module, frame.computation, instruction, frame.phases, frame.parent)
             frame.phases[instruction.name] = phase
             if instruction.opcode not in ENTERED:
-                yield Visit(frame.computation, instruction, frame.times, frame.loop, phase)
+                yield Visit(frame.computation, instruction, frame.times, frame.loop, phase, frame.started)
                 continue
             stack += self._entered(frame, instruction, phase, weights)
 
@@ -82,7 +84,9 @@ class Walk:
             called = module.computations.get(name)
         else:
             called = module.called(instruction, "to_apply", "calls")
-        return [] if called is None else [_frame(called, frame.times, frame.loop, phase)]
+        is_start = instruction.opcode == "async-start"
+        started = (frame.computation.name, instruction.name) if is_start else frame.started
+        return [] if called is None else [_frame(called, frame.times, frame.loop, phase, started)]
 
     def _loop(self, frame: _Frame, instruction: Instruction, phase: str) -> list[_Frame]:
         trips = trip_count(self.module, frame.computation, instruction)
@@ -111,11 +115,14 @@ class _Frame:
     times: int
     loop: int
     parent: str
+    started: tuple[str, str] | None = None
     phases: dict[str, str] = field(default_factory=dict)
 
 
-def _frame(computation: Computation, times: int, loop: int, parent: str) -> _Frame:
-    return _Frame(computation, iter(computation.instructions.values()), times, loop, parent)
+def _frame(
+    computation: Computation, times: int, loop: int, parent: str, started: tuple[str, str] | None = None
+) -> _Frame:
+    return _Frame(computation, iter(computation.instructions.values()), times, loop, parent, started)
 
 
 def _weights(module: Module) -> dict[str, float]:

@@ -18,6 +18,7 @@ from ....variability.config import OWN_FIELDS
 from ....variability.tree import PARTS, Stall, Variability
 from ....workload.kinds import WorkloadKind
 from ....workload.transformer.spec import TransformerSpec
+from ..captured.section import SOURCE as CAPTURE
 from ..cluster_section import DEVICE_FILLED_IN, DEVICE_SOURCES
 from ..load_job import job_sections
 from ..schema import (
@@ -114,7 +115,7 @@ def _software() -> Iterator[JobField]:
 
 
 def _model() -> Iterator[JobField]:
-    for name in (*MODEL_SOURCES, KIND):
+    for name in (*MODEL_SOURCES, CAPTURE, KIND):
         yield _field(("model", name), None, None)
     section = model_section(TransformerSpec, False)
     yield from _of_dataclass(("model",), TransformerSpec, section, {}, MODEL_FILLED_IN)

@@ -47,6 +47,60 @@ def test_what_stands_between_start_and_end_runs_beside_a_collective():
     assert after.n_bytes == 3 * 4 * 8 * 4.0
 
 
+WRAPPED = """%wrapped (q: f32[4,8]) -> f32[2,8] {
+  %q = f32[4,8]{1,0} parameter(0)
+  ROOT %rs = f32[2,8]{1,0} reduce-scatter(%q), channel_id=1, replica_groups=[4,2]<=[8], dimensions={0}, to_apply=%sum
+}
+"""
+STARTED = """  %p = f32[4,8]{1,0} parameter(0)
+  %s = ((f32[4,8]{1,0}), f32[2,8]{1,0}) async-start(%p), calls=%wrapped
+  %x = f32[4,8]{1,0} negate(%p)
+  %u = ((f32[4,8]{1,0}), f32[2,8]{1,0}) async-update(%s)
+  %d = f32[2,8]{1,0} async-done(%u)
+  ROOT %y = f32[2,8]{1,0} negate(%d)"""
+
+
+def test_a_collective_in_an_asynchronous_computation_is_waited_for_at_its_end():
+    comm, beside, after = rank_program(module(STARTED, WRAPPED)).classes[0].rows
+    assert isinstance(comm, CapturedComm)
+    assert (comm.collective, comm.asynchronous, comm.wait) == ("reduce_scatter", True, 2)
+    assert comm.n_bytes == 4 * 8 * 4.0  # before it is scattered
+    assert isinstance(beside, CapturedOp)
+    assert isinstance(after, CapturedOp)
+    assert (beside.name, after.name) == ("negate", "negate")
+
+
+SLICED = """%sliced (q: bf16[4,8], i: s32[]) -> bf16[2,8] {
+  %q = bf16[4,8]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %all = bf16[4,8]{1,0} all-reduce(%q), channel_id=1, replica_groups=[4,2]<=[8], to_apply=%sum
+  ROOT %part = bf16[2,8]{1,0} dynamic-slice(%all, %i, %zero), dynamic_slice_sizes={2,8}
+}
+"""
+FUSED = """  %p = bf16[4,8]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %f = bf16[2,8]{1,0} fusion(%p, %i), kind=kCustom, calls=%sliced"""
+
+
+def test_a_sum_of_which_a_slice_is_kept_is_a_reduce_scatter():
+    """As XLA for TPUs fuses them."""
+    (comm,) = rank_program(module(FUSED, SLICED)).classes[0].rows
+    assert isinstance(comm, CapturedComm)
+    assert (comm.collective, comm.ranks, comm.n_bytes, comm.dtype) == ("reduce_scatter", 2, 4 * 8 * 2.0, "bf16")
+
+
+def test_a_sum_that_is_also_read_whole_stays_one():
+    body = """  %p = f32[4,8]{1,0} parameter(0)
+  %i = s32[] constant(0)
+  %all = f32[4,8]{1,0} all-reduce(%p), channel_id=1, replica_groups=[4,2]<=[8], to_apply=%sum
+  %part = f32[2,8]{1,0} dynamic-slice(%all, %i, %i), dynamic_slice_sizes={2,8}
+  ROOT %both = (f32[4,8]{1,0}, f32[2,8]{1,0}) tuple(%all, %part)"""
+    comm = rank_program(module(body)).classes[0].rows[0]
+    assert isinstance(comm, CapturedComm)
+    assert comm.collective == "all_reduce"
+
+
 def test_flops_of_a_step_are_those_of_the_closed_form(step: RankProgram):
     product = 2.0 * ROWS * WIDTH * INNER / TP
     one = step.classes[0]
