@@ -39,7 +39,7 @@ def test_every_dependency_is_pinned():
         for text in [*PROJECT["project"]["dependencies"], *sum(extras.values(), [])]
     }
     pinned = {normal(line.split("==")[0]) for line in pins()}
-    assert wanted - {"prism-jax"} <= pinned
+    assert wanted - {"prism-jax", "torch"} <= pinned  # torch captures PyTorch; CI reads captures that are committed
 
 
 def test_wheel_holds_both_packages_and_the_shipped_jobs():

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...workload.captured.program import USUAL_ROLES, RankClass
 from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
-from .overlap import gathered_ahead, waiting
+from .overlap import Waiting, gathered_ahead, waiting
 from .phases import phases
 from .recording.recorder import Event, Recorder
 from .repeats import folded
@@ -49,7 +49,7 @@ def rows_of(events: Sequence[Event], facts: StepFacts) -> list[CapturedRow]:
         phase, following = phase_of[id(event)], ordered[at + 1] if at + 1 < len(ordered) else None
         row = replace(event.row, phase=phase, module=event.module)
         if isinstance(row, CapturedComm):
-            wait = waiting(event, following)
+            wait = waiting(event, following) if phase != "opt" else Waiting(False, None)
             end = None if wait.event is None or wait.event.phase != event.phase else place[id(wait.event)]
             row = replace(row, asynchronous=wait.asynchronous, wait=end, purpose=_purpose(event))
         rows.append(row)
