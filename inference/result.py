@@ -161,6 +161,22 @@ class Fit:
         self._check(force)
         return self._of_model("reliability", self.draws, group)
 
+    def law(self, *what: Any, force: bool = False) -> Any:
+        """The law that a fit of a ladder, servers, saves or start-up amounts to; see `prism_jax.cloud.laws`.
+
+        Args:
+            what: setup (ladder, servers), tier and region (start-up); none where the fit has one alone.
+            force: use the fit even where its verdict is failed.
+
+        Raises:
+            FailedFitError: the verdict is failed and `force` is not set.
+            FitError: the model has no law of its own, or the fit no such setup.
+        """
+        if not hasattr(self.model, "law"):
+            raise FitError(f"a fit of {self.model.name} has no law to hand out. Use ladder, servers, saves or startup.")
+        self._check(force)
+        return self._of_model("law", self.draws, *what)
+
     def spot_market(self, zone: str | None = None, *, force: bool = False) -> FittedSpells:
         """Posterior predictive spot capacity, from a fit of revocations.
 

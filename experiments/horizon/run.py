@@ -17,6 +17,8 @@ import numpy as np
 
 from experiments.common import start
 from prism_jax import load_job, predict
+from prism_jax._typing import Floats
+from prism_jax.errors import SpecError
 from prism_jax.horizon.catalog import preset
 from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint
 from prism_jax.horizon.recovery import PlannedStop, Recovery
@@ -145,8 +147,16 @@ def sweep(n_worlds: int) -> Iterator[tuple[str, int, str, float, float, float, f
             for policy, checkpoint in policies(n_gpus).items():
                 found: Reliability = preset(name)
                 run = TrainingRun(N_STEPS, STEP, n_gpus, 8, found, checkpoint, Recovery(RESTART_S))
-                told = simulated_run(run, key=jax.random.key(1), n_world=n_worlds).goodput
+                told = _goodput(run, n_worlds)
                 yield name, n_gpus, policy, run.interval_s, float(told.mean()), *np.quantile(told, (0.05, 0.95))
+
+
+def _goodput(run: TrainingRun, n_worlds: int) -> Floats:
+    """[world] goodput; NaN where so many interruptions are possible that no end can be simulated."""
+    try:
+        return simulated_run(run, key=jax.random.key(1), n_world=n_worlds).goodput
+    except SpecError:
+        return np.full(n_worlds, np.nan)
 
 
 def print_sweep(rows: list[tuple[str, int, str, float, float, float, float]]) -> None:
@@ -157,7 +167,9 @@ def print_sweep(rows: list[tuple[str, int, str, float, float, float, float]]) ->
     for name in PRESETS:
         for n_gpus in SIZES:
             own = [row for row in rows if row[:2] == (name, n_gpus)]
-            cells = "; ".join(f"{row[2]} {row[4]:.3f} [{row[3] / 60:.3g}]" for row in own)
+            cells = "; ".join(
+                f"{row[2]} {'no end' if np.isnan(row[4]) else f'{row[4]:.3f}'} [{row[3] / 60:.3g}]" for row in own
+            )
             print(f"  {name:<12} {n_gpus:>7,} GPUs, MTTF {preset(name).mttf_h(n_gpus, 8):6.3g} h: {cells}")
 
 

@@ -16,6 +16,8 @@ from .encoder.presets import PRESETS as ENCODERS, WORDS as ENCODER_WORDS
 from .encoder.spec import EncoderSpec
 from .encoder_decoder.presets import PRESETS as ENCODER_DECODERS, WORDS as ENCODER_DECODER_WORDS
 from .encoder_decoder.spec import EncoderDecoderSpec
+from .ladder.spec import LadderSpec
+from .ladder.words import WORDS as LADDER_WORDS
 from .transformer.spec import TransformerSpec
 from .vision.dit import DitSpec
 from .vision.presets import DIT_WORDS, DITS, VIT_WORDS, VITS
@@ -65,8 +67,11 @@ ENCODER_DECODER = WorkloadKind(
 VIT = WorkloadKind("vit", VitSpec, "vision transformer that classifies images: ViT, DeiT", VITS, words=VIT_WORDS)
 DIT = WorkloadKind("dit", DitSpec, "diffusion transformer over latents of images: DiT", DITS, words=DIT_WORDS)
 CNN = WorkloadKind("cnn", CnnSpec, "convolutional network over images: ResNet, VGG", CNNS, words=CNN_WORDS)
+LADDER = WorkloadKind(
+    "ladder", LadderSpec, "model of which step times at some batch sizes are known alone", words=LADDER_WORDS
+)
 KINDS: Registry[WorkloadKind] = Registry(
-    "kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, VIT, DIT, CNN, DLRM)
+    "kind of model", lambda: (TRANSFORMER, ENCODER, ENCODER_DECODER, VIT, DIT, CNN, DLRM, LADDER)
 )
 
 

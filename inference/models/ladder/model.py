@@ -42,6 +42,7 @@ NOISE = Scale(0.02, 2.5)  # of log seconds: repeats, and how far a step is from 
 TAIL = 4.0  # degrees of freedom of errors
 FEWEST_BATCHES = 2
 MOST_LADDERS = 200
+MOST_NOTES = 10
 ONE = "one"  # the setup of a table that names none
 
 
@@ -130,7 +131,17 @@ class Ladder:
             "n_rungs": len(data.batch),
             "setups": {name: self._of_setup(data, draws, place) for place, name in enumerate(data.setups)},
             "noise": interval(draws["noise"]),
+            "notes": [self._in_a_job_file(data, draws, name) for name in data.setups[:MOST_NOTES]],
         }
+
+    def _in_a_job_file(self, data: LadderData, draws: Draws, setup: str) -> str:
+        law = self.law(data, draws, setup)
+        floor_s, s_per_sample = (float(np.median(x)) for x in (law.floor_s, law.s_per_sample))
+        return (
+            f"{setup} in a job file: model: {{kind: ladder, name: NAME, floor_s: {floor_s:.4g}, "
+            f"s_per_sample: {s_per_sample:.4g}, "
+            f"most_samples: {int(law.batches[1])}, measured_on: DEVICE, n_parameters: N}}"
+        )
 
     def _of_setup(self, data: LadderData, draws: Draws, place: int) -> dict[str, Any]:
         law = self.law(data, draws, data.setups[place])

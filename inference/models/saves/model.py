@@ -15,9 +15,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from prism_jax.cloud.laws.saves import SaveLaw
+
 from ...data.columns import Column
+from ...model import Draws
 from ..sums.base import AbstractSums, column_of
 from ..sums.data import SumsData, Term, sums_data
+from ..sums.program import effects_of
 
 COLUMNS = (
     Column("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
@@ -61,6 +65,15 @@ class Saves(AbstractSums):
             ],
             axis=1,
         )
+
+    def law(self, data: SumsData, draws: Draws) -> SaveLaw:
+        """Seconds by bytes on a storage of those that were measured; what index and meta data take is in the fixed time."""
+        effect = effects_of(data, draws) @ data.member.mean(axis=0)  # of the mean cell
+        factor = np.exp(np.asarray(draws["log_factor"]) + effect[:, None])
+        of_cells = factor @ (data.size * np.array([1.0, 0.0, 1.0, 1.0])).T  # [draw, cell]
+        most = float(data.size[:, 1].max()) * WEIGHTS_BYTES_PER_S
+        text = f"as {len(data.log_s)} sizes of up to {most / 1e6:.3g} MB were saved"
+        return SaveLaw(np.median(of_cells, axis=1), factor[:, 1] / WEIGHTS_BYTES_PER_S, most, text)
 
     def trivial(self, data: SumsData, frame: pd.DataFrame) -> np.ndarray:
         """The median of all."""

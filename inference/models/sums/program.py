@@ -31,7 +31,7 @@ def sums_program(data: SumsData) -> None:
     """Factors of terms, effects of groups (non-centred), errors."""
     factor = jnp.log(jnp.asarray(data.factor))
     log_factor = jnp.asarray(numpyro.sample("log_factor", dist.Normal(0.0, factor).to_event(1)))
-    mean = jnp.log((jnp.asarray(data.size) * jnp.exp(log_factor)).sum(axis=1))
+    mean = jnp.log(jnp.asarray(data.size) @ jnp.exp(log_factor))
     member = jnp.asarray(data.member)
     if data.effects:
         deviation = jnp.asarray(numpyro.sample("deviation", dist.Normal().expand([len(data.effects)]).to_event(1)))

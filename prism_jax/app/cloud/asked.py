@@ -18,7 +18,7 @@ from ...io.cloud_state import CloudState
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked, checked; steps, time and money are what is left."""
+    """What is asked, checked; steps, time and money are what is left; `told`: what fits of small laws say."""
 
     offers: tuple[Offer, ...]
     n_steps: int
@@ -40,6 +40,7 @@ class Asked:
     seed: int
     today: date
     catalogue: tuple[str, ...]
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -140,11 +140,11 @@ def _reference(
 
 
 def _notes(job: Job, asked: Asked, law: str, policies: Sequence[Policy]) -> tuple[str, ...]:
-    notes = []
+    notes = list(asked.told)
     if asked.reliability is None:
         notes.append("nothing is said of failures of hardware and software: state --reliability")
     if asked.restart_assumed:
-        notes.append(f"a restart takes {asked.restart_s / 60.0:g} min besides the load: state --restart")
+        notes.append(f"a restart takes {asked.restart_s / 60.0:.3g} min besides the load: state --restart")
     if asked.checkpoint is None:
         notes.append("checkpoints are written by every instance at its network's rate, at most 1.2 GB/s")
     if any(policy.needs_spot for policy in policies):

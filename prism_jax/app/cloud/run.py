@@ -23,6 +23,7 @@ from ...start_jax import keep_programs
 from ..fitted.load_fits import FitFiles, calibrated_job
 from ..horizon.run import threats_of
 from ..jobs import JobSource, loaded, source_of
+from .small_laws import JOB_START_S, SmallLaws, small_laws
 
 if TYPE_CHECKING:
     from ...cloud.availability.base import Availability
@@ -101,14 +102,15 @@ def run_cloud(
         catalogues: CSV files; a row of a later one replaces those of the same instance and place in earlier ones. None: the
             list prices that ship.
         only_catalogues: False: what ships counts beneath the files.
-        availability: law of spot capacity, or its name.
+        availability: law of spot capacity, its name, or the file of a fit of revocations (.npz).
         reliability: what interrupts the job besides the loss of spot nodes, as in `run_horizon`.
         checkpoint: what it costs; None: by size and network. interval_s: between checkpoints; None: the best.
-        restart_s: from nodes at hand to the first new step, without the load; None: five minutes.
+        restart_s: from nodes at hand to the first new step, without the load; None: five minutes. Where a fit of start-up says
+            when machines run, from there on; None: two minutes.
         most_gpus: that may be rented; None: those of the job, at least 128.
         mix: whether two kinds of instances may meet in the gradient exchange.
         resume: state of a job that runs already: a file, or what it says.
-        fits: files of `prism-jax fit` or `calibrate` to apply.
+        fits: files of `prism-jax calibrate`, or of `fit startup` and `fit saves`, to apply.
         n_worlds, seed: of the simulation.
         today: for the age of prices.
         progress: told what is being done.
@@ -122,15 +124,17 @@ def run_cloud(
     _check(deadline_s, budget_usd, spot, most_gpus)
     state = read_cloud_state(resume) if isinstance(resume, (str, Path)) else resume
     offers = in_regions(_offers(catalogues, only_catalogues), regions)
-    own, _ = calibrated_job(loaded(job, overrides), fits)
+    own, rest = calibrated_job(loaded(job, overrides), fits)
     threats = threats_of(reliability)
     n_steps = steps_of(own, n_steps, n_tokens)
     from .asked import Asked
     from .chosen import chosen  # needs JAX, which mistakes above do not wait for
 
+    small = small_laws(own, rest, seed=seed)
+    checkpoint = checkpoint or small.checkpoint
     terms: dict[str, Any] = {"prob": prob, "spot": spot, "policies": tuple(policies), "availability": availability}
     terms |= {"checkpoint": checkpoint, "interval_s": interval_s, "mix": mix, "n_worlds": n_worlds, "seed": seed}
-    terms |= {"restart_s": RESTART_S if restart_s is None else restart_s, "restart_assumed": restart_s is None}
+    terms |= {"restart_s": _restart_s(restart_s, small), "restart_assumed": restart_s is None, "told": small.notes}
     terms |= {"most_gpus": most_gpus or max(own.plan.n_devices, DEFAULT_GPUS), "today": today or date.today()}
     terms |= {"catalogue": tuple(map(str, catalogues)) or ("what ships with prism-jax",)}
     left = _left(n_steps, deadline_s, budget_usd, state)
@@ -138,6 +142,13 @@ def run_cloud(
     inputs = {"job": source_of(job), "set": list(overrides), "steps": n_steps, "deadline_s": deadline_s}
     inputs |= {"budget_usd": budget_usd, "regions": list(regions), "fit": list(fits)} | _inputs(asked)
     return CloudRun(*chosen(own, asked, run_record(inputs, seed), progress))
+
+
+def _restart_s(stated_s: float | None, small: SmallLaws) -> float:
+    """Start of the machines, where a fit says it, and of the job."""
+    if small.start_up_s is None:
+        return RESTART_S if stated_s is None else stated_s
+    return small.start_up_s + (JOB_START_S if stated_s is None else stated_s)
 
 
 def _offers(catalogues: Sequence[str | Path], only: bool) -> tuple[Offer, ...]:

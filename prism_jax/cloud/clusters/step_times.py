@@ -44,7 +44,7 @@ class BestPlan:
 
 
 class PlanTimes:
-    """Best plans of one job by shape; a single instance is asked once whatever its network.
+    """Best plans of one job by shape; each is asked once, a single instance whatever its network.
 
     Example:
         >>> PlanTimes(job).of(shape, (1, 2, 4))[4].step_s  # doctest: +SKIP
@@ -53,6 +53,7 @@ class PlanTimes:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._alone: dict[Shape, dict[int, BestPlan] | UnusableError] = {}
+        self._several: dict[tuple[Shape, tuple[int, ...]], dict[int, BestPlan]] = {}
 
     def of(self, shape: Shape, counts: Sequence[int]) -> dict[int, BestPlan]:
         """Number of instances -> the fastest plan there; as `best_plans`.
@@ -71,10 +72,15 @@ class PlanTimes:
         except UnusableError as error:
             why = error.reason
         if several and shape.network_bytes_per_s is not None:
-            found |= best_plans(self._job, shape, several)
+            found |= self._more(shape, tuple(several))
         if not found:
             raise UnusableError(UNKNOWN_NETWORK if 1 not in counts and shape.network_bytes_per_s is None else why)
         return found
+
+    def _more(self, shape: Shape, counts: tuple[int, ...]) -> dict[int, BestPlan]:
+        if (shape, counts) not in self._several:
+            self._several[shape, counts] = _of_counts(self._job, shape, counts)
+        return self._several[shape, counts]
 
     def _one(self, shape: Shape) -> dict[int, BestPlan]:
         if shape not in self._alone:

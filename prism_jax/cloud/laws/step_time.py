@@ -9,8 +9,7 @@ import numpy as np
 from ..._core.content import ByContent
 from ..._typing import Floats
 from ...errors import Problem, SpecError
-
-TAIL = 4.0  # degrees of freedom of the errors of a rung, as in the fit
+from ...workload.ladder.spec import LadderSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +52,19 @@ class LadderLaw(ByContent):
         if not 0.0 < batch < np.inf:
             raise SpecError.of(Problem("batch", f"{batch:g}, but it must be above 0 and finite"), "ladder")
         return self.floor_s + self.s_per_sample * batch
+
+    def model(self, name: str, measured_on: str, n_parameters: int) -> LadderSpec:
+        """The model of which this is all that is known, for jobs of any kind.
+
+        Args:
+            name: in reports. measured_on: device of the ladder. n_parameters: that ranks exchange and checkpoints hold.
+
+        Raises:
+            SpecError: no such device, or no parameters.
+        """
+        floor_s, s_per_sample = float(np.median(self.floor_s)), float(np.median(self.s_per_sample))
+        most = int(self.batches[1])
+        return LadderSpec(name, floor_s, s_per_sample, measured_on, n_parameters, most, source=self.source)
 
     def interval(self, batch: float) -> tuple[float, float, float]:
         """Seconds of a step: 5 %, median and 95 % of what is not known of the mean step."""

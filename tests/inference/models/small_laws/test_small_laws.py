@@ -173,3 +173,8 @@ def test_names_that_a_fit_does_not_have_are_refused() -> None:
 def test_they_are_costs(name: str) -> None:
     with pytest.raises(FitError, match="not how steps vary"):
         model_named(name).variability(None, {})
+
+
+def test_a_fit_of_totals_has_no_law() -> None:
+    with pytest.raises(FitError, match="no law to hand out"):
+        fitted("totals", tables.totals(np.random.default_rng(0), n_model=6)).law()
