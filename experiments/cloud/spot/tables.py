@@ -54,7 +54,7 @@ def lifetimes(folder: Path) -> pd.DataFrame:
     """Lives of preemptible instances of the campaign of 2019, of which ends are known to the minute."""
     table = pd.read_csv(folder / "gcp_preemptible_lifetimes.csv")
     table = table[table["campaign"] == "2019-02"].copy()
-    table["duration_s"] = table["lifetime_h"] * 3600.0
+    table["duration_s"] = (table["lifetime_h"] * 3600.0).clip(lower=30.0)  # a minute is the resolution
     table["start_s"] = pd.to_datetime(table["start"]).astype("int64") / 10**9
     table["start_s"] = (table["start_s"] - table["start_s"].min()).clip(lower=0.0)
     table["kind"] = "preemption"

@@ -31,7 +31,9 @@ from .table import COLUMNS
 
 N, N_FAMILY, N_TRAIT = len(QUANTITIES), len(SHAPES_OF), len(TRAITS)
 LOCATION_SD = 2.0  # of populations, around an hour and a half
-SLOPE_SD = 0.5  # of log medians per e-fold of nodes, and between probes and nodes that were kept
+# Of log medians per e-fold of nodes, and between probes and nodes that were kept; up, down. Losses of N nodes that are taken one
+# by one come N times as often (slope -1), those of nodes taken together as often as of one (0).
+SLOPE, SLOPE_SD = np.array([[-0.4, 0.0], [0.0, 0.0]]), np.array([[0.3, 0.5], [0.5, 0.5]])
 BETWEEN = (np.log(0.8), 0.6)  # standard deviation of log medians between groups: 0.25 to 2.7
 SPREAD_SD = 0.5
 SPREAD_BETWEEN = (np.log(0.25), 0.6)
@@ -58,13 +60,13 @@ class Revocation:
         """Normal populations of log medians and log spreads by family and quantity; Dirichlet of what losses take."""
         sites = {
             "location": dist.Normal(CENTRE, LOCATION_SD).expand([N_FAMILY, N]).to_event(2),
-            "slope": dist.Normal(0.0, SLOPE_SD).expand([N_FAMILY, N, N_TRAIT]).to_event(3),
+            "slope": dist.Normal(SLOPE, SLOPE_SD).expand([N_FAMILY, N, N_TRAIT]).to_event(3),
             "between_sd": dist.LogNormal(*BETWEEN).expand([N_FAMILY, N]).to_event(2),
             "log_spread": dist.Normal(SPREAD_CENTRE, SPREAD_SD).expand([N_FAMILY, N]).to_event(2),
             "spread_sd": dist.LogNormal(*SPREAD_BETWEEN).expand([N_FAMILY, N]).to_event(2),
             "shape_share": dist.Dirichlet(np.ones(len(SHAPES_OF["mixture"]))).expand([N]).to_event(1),
             "exponential_location": dist.Normal(CENTRE, LOCATION_SD).expand([N]).to_event(1),
-            "exponential_slope": dist.Normal(0.0, SLOPE_SD).expand([N, N_TRAIT]).to_event(2),
+            "exponential_slope": dist.Normal(SLOPE, SLOPE_SD).to_event(2),
             "exponential_sd": dist.LogNormal(*BETWEEN).expand([N]).to_event(1),
             "class": dist.Dirichlet(np.ones(len(CLASSES))),
             "concentration": dist.LogNormal(*CONCENTRATION),
@@ -80,13 +82,13 @@ class Revocation:
         line = np.take_along_axis(data.median, data.median_log_weight.argmax(axis=-1)[..., None], axis=2)[..., 0]
         return {
             "location": np.median(best[..., 0], axis=2),
-            "slope": np.zeros((N_FAMILY, N, N_TRAIT)),
+            "slope": np.tile(SLOPE, (N_FAMILY, 1, 1)),
             "between_sd": np.full((N_FAMILY, N), np.exp(BETWEEN[0])),
             "log_spread": np.median(best[..., 1], axis=2),
             "spread_sd": np.full((N_FAMILY, N), np.exp(SPREAD_BETWEEN[0])),
             "shape_share": np.full((N, len(SHAPES_OF["mixture"])), 1.0 / len(SHAPES_OF["mixture"])),
             "exponential_location": np.median(line, axis=1),
-            "exponential_slope": np.zeros((N, N_TRAIT)),
+            "exponential_slope": SLOPE.copy(),
             "exponential_sd": np.full(N, np.exp(BETWEEN[0])),
             "class": np.full(len(CLASSES), 1.0 / len(CLASSES)),
             "concentration": np.asarray(5.0),

@@ -102,7 +102,7 @@ def run_cloud(
         catalogues: CSV files; a row of a later one replaces those of the same instance and place in earlier ones. None: the
             list prices that ship.
         only_catalogues: False: what ships counts beneath the files.
-        availability: law of spot capacity, or its name.
+        availability: law of spot capacity, its name, or the file of a fit of revocations (.npz).
         reliability: what interrupts the job besides the loss of spot nodes, as in `run_horizon`.
         checkpoint: what it costs; None: by size and network. interval_s: between checkpoints; None: the best.
         restart_s: from nodes at hand to the first new step, without the load; None: five minutes. Where a fit of start-up says

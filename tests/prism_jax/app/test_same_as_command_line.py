@@ -19,6 +19,7 @@ from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.report import Report
 from prism_jax.report.catalogue import REPORTS, published_schema
+from tests.support.files.execution_traces import trace_text
 from tests.support.intervals import estimates
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -156,6 +157,7 @@ def cases() -> dict[str, Case]:
             lambda: pj.validate_steps("steps.csv", deterministic=True),
         ),
         "memory-validation": Case(["validate", "memory", "memory.csv"], lambda: pj.validate_memory("memory.csv")),
+        "execution-trace": Case(["trace", "info", "et.json"], lambda: pj.describe_trace("et.json")),
         "trace-info": Case(["trace", "info", TRACE], lambda: pj.describe_trace(TRACE)),
         "watch": Case(["watch", TRACE, "--learn", "12"], lambda: pj.watch_steps(TRACE, n_learn=12)),
         "trace-replay": Case(["trace", "replay", TRACE], lambda: pj.replay_trace(TRACE)),
@@ -193,6 +195,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.yaml").write_text(JOB.replace("dp: 8", "dp: 4"))
     write_table(folder / "gpus.csv", [{"gpu": 0, "slowdown": 1.1}, {"gpu": 3, "slowdown": 1.05}])
     write_table(folder / "nodes.csv", [{"node": i, "slowdown": 1 + 0.02 * i} for i in range(3)])
+    (folder / "et.json").write_text(trace_text())
     (folder / "rank0.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": PROFILE}))
     write_table(folder / "queue.csv", [{"submit_s": 9 * i, "gpus": 1 + i % 3, "duration_s": 50 - i} for i in range(20)])
     seconds = {"": 0.05, "plan.micro_batch=2": 0.045, "plan.global_batch=32": 0.09}
