@@ -17,6 +17,7 @@ from ...report.codec import from_plain
 from ...report.types.horizon.cloud import CloudReport, Figure, GainFacts, LeftFacts, PartFacts, RentFacts
 from ...report.types.record import RunRecord
 from ...report.types.study import PlanFacts
+from ...result.interval import holding
 from ...search.study import plan_dict
 
 if TYPE_CHECKING:
@@ -115,12 +116,13 @@ def _figure(estimate: Estimate) -> Figure:
 def _gain(gain: Gain, wish: Wish, asked: Asked) -> GainFacts:
     running = asked.state is not None and asked.state.running is not None
     low, high = np.quantile(gain.saved_usd, (0.05, 0.95))
+    saved_usd = float(gain.saved_usd.mean())
     return GainFacts(
         against="what is running" if running else "on demand",
         reference=rent_facts(gain.reference, wish, asked),
-        saved_usd=float(gain.saved_usd.mean()),
-        saved_usd_interval=(float(low), float(high)),
+        saved_usd=saved_usd,
+        saved_usd_interval=holding(saved_usd, float(low), float(high)),
         saved_s=float(gain.saved_s.mean()),
         saved_share=gain.share,
-        saved_share_interval=gain.share_interval,
+        saved_share_interval=holding(gain.share, *gain.share_interval),
     )

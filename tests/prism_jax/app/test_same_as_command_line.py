@@ -292,6 +292,7 @@ def test_notebooks_show_a_small_table_and_no_raw_text(report: Report):
 
 
 WITH_INTERVALS = {
+    "cloud",
     "prediction",
     "study",
     "placement",
