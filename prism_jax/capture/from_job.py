@@ -15,7 +15,7 @@ from ..cost.sharded import Gathered, gather_comms, gradient_bytes, weight_bytes
 from ..errors import SpecError
 from ..framework.memory_options import MemoryOptions
 from ..job import Job
-from ..partition.chunks import chunk_blocks
+from ..partition.chunks import ChunkBlocks, chunk_blocks
 from ..partition.weights import block_parameters, stage_weights
 from ..plan.plan import ParallelPlan
 from ..workload.base import BlockRun, Comm, Workload, distinct_runs, total_bytes
@@ -52,7 +52,7 @@ def program_of_job(job: Job) -> RankProgram:
     )
 
 
-def _stage(job: Job, stage: int, chunk: Sequence[int]) -> RankClass:
+def _stage(job: Job, stage: int, chunk: ChunkBlocks) -> RankClass:
     """The rows of a model chunk."""
     plan, model = job.plan, job.model
     runs = [(run, n) for run, n in zip(distinct_runs(model), chunk, strict=True) if n]

@@ -13,14 +13,17 @@ from prism_jax.cli.app import main
 from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, RankProgram
 
 
+def _product(n: int, phase: str) -> CapturedOp:
+    return CapturedOp("mm", "gemm", phase, "bf16", shape=(1, n, n, n), flops=2.0 * n**3, n_bytes=6.0 * n**2)
+
+
 def capture_square(request: CaptureRequest) -> RankProgram:
     """One square product."""
     request.check_options({"width": "of the matrices"})
     n = int(request.options.get("width", 4096))
-    sizes = {"shape": (1, n, n, n), "flops": 2.0 * n**3, "n_bytes": 6.0 * n**2}
-    rows = [CapturedOp("mm", "gemm", phase, "bf16", **sizes) for phase in ("F", "B", "W")]
-    rows.append(CapturedComm("all_reduce", "dp", request.n_ranks(), 1, 2.0 * n**2, "bf16", "W"))
-    ranks = RankClass("all", request.n_ranks(), 0, tuple(rows), n_parameters=float(n**2))
+    products = (_product(n, phase) for phase in ("F", "B", "W"))
+    rows = (*products, CapturedComm("all_reduce", "dp", request.n_ranks(), 1, 2.0 * n**2, "bf16", "W"))
+    ranks = RankClass("all", request.n_ranks(), 0, rows, n_parameters=float(n**2))
     return RankProgram("square", request.n_ranks(), {"dp": request.n_ranks()}, (ranks,), 1, request.n_ranks())
 
 

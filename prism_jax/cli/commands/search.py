@@ -86,9 +86,9 @@ def search(
     check_picture(plot)
     if output:
         check_target(output)
-    own = with_presets(overrides, cluster, variability, kernels)
+    stated = with_presets(overrides, cluster, variability, kernels)
     common: dict[str, Any] = {
-        "overrides": own,
+        "overrides": stated,
         "fits": fit or (),
         "force": force,
         "space": space,

@@ -79,7 +79,7 @@ class FittedSpells(ByContent):
         until_s, n_up = walked(zone, begins_up, self.age_s, settles_s + horizon_s, n_nodes)
         until_s = np.maximum(until_s - settles_s, 0.0)
         until_s[-1] = np.maximum(until_s[-1], horizon_s)
-        return Paths(until_s, n_up, self.price.path(until_s, rng), n_nodes)
+        return Paths(until_s, n_up.astype(np.int32), self.price.path(until_s, rng), n_nodes)
 
 
 class _Zone(Walk):

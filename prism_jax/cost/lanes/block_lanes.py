@@ -64,8 +64,8 @@ def laned_seconds(
     for number, phases in enumerate(("F", "BW")):
         own = [place for place, row in enumerate(rows) if row.phase in phases]
         if own:
-            mine = ([column[i] for i in own] for column in (seconds, classes))
-            one = _Pass([rows[i] for i in own], *mine, n_class, overlapping)
+            mine = [rows[i] for i in own], [seconds[i] for i in own], [classes[i] for i in own]
+            one = _Pass(*mine, n_class, overlapping)
             one.add_to(made, number, block.repeats)
     return made
 

@@ -1,6 +1,7 @@
 """The bounded search finds what simulating everything finds."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from prism_jax.cloud.choice.outcome import Outcome
 from prism_jax.cloud.choice.search import Choice, exhaustive, search
 from prism_jax.cloud.choice.wish import Wish
 from prism_jax.cloud.choice.worlds import Worlds
+from prism_jax.cloud.clusters.step_times import BestPlan
 from prism_jax.cloud.completion.task import Task
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.policies import POLICIES
@@ -22,7 +24,7 @@ LEVEL = np.sort(np.random.default_rng(5).lognormal(0.0, 0.1, 200))
 
 @dataclass(frozen=True)
 class Plan:
-    """As much of a best plan as a search looks at."""
+    """As much of a `BestPlan` as a search looks at."""
 
     step_s: float
 
@@ -43,7 +45,11 @@ def candidates_of(seed: int, wish: Wish) -> list[Candidate]:
             task = Task.cut(wish.n_steps * seconds, None, 20.0, 300.0, 1e-7 * count, 1e-4)
             for policy in POLICIES:
                 able = tuple(offer for offer in offers if pays_for(policy, offer))
-                found.append(Candidate(able, count, Plan(seconds), task, policy, law if policy.needs_spot else None))
+                found.append(
+                    Candidate(
+                        able, count, cast(BestPlan, Plan(seconds)), task, policy, law if policy.needs_spot else None
+                    )
+                )
     return found
 
 

@@ -143,9 +143,9 @@ def test_a_process_finds_the_same_of_pickled_rows():
         return shipped()
 
     alone = validate_steps(FEW, calibration_of=of, deterministic_only=True).rows
-    given = pickle.loads(pickle.dumps(_calibrated(FEW, of)))
-    assert len(given[1]) == 2
-    assert pickle.loads(pickle.dumps(_part(*given, _Asked("", True, 0)))) == list(alone)
+    rows, unlike, which = pickle.loads(pickle.dumps(_calibrated(FEW, of)))
+    assert len(unlike) == 2
+    assert pickle.loads(pickle.dumps(_part(rows, unlike, which, _Asked("", True, 0)))) == list(alone)
 
 
 @pytest.mark.slow

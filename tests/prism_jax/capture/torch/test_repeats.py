@@ -15,12 +15,14 @@ GATHER = CapturedComm("all_gather", "fsdp", 8, 1, 64.0, "bf16", "F", asynchronou
 
 def unfolded(found: Folded) -> list[str]:
     names: list[str] = []
+    own = [row.name for row in found.rows if isinstance(row, CapturedOp)]
+    assert len(own) == len(found.rows)
     at = 0
     for repeat in found.repeats:
-        names += [row.name for row in found.rows[at : repeat.start]]
-        names += [row.name for row in found.rows[repeat.start : repeat.stop]] * repeat.times
+        names += own[at : repeat.start]
+        names += own[repeat.start : repeat.stop] * repeat.times
         at = repeat.stop
-    return names + [row.name for row in found.rows[at:]]
+    return names + own[at:]
 
 
 @settings(deadline=None, max_examples=100)
