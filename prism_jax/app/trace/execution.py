@@ -56,7 +56,7 @@ def _ops(rank: TracedRank) -> tuple[OpKindFacts, ...]:
             len(rows),
             fsum(row.flops for row in rows),
             fsum(row.n_bytes for row in rows),
-            float("nan") if any(row.seconds is None for row in rows) else fsum(row.seconds or 0.0 for row in rows),
+            None if any(row.seconds is None for row in rows) else fsum(row.seconds or 0.0 for row in rows),
         )
         for (kind, phase), rows in found.items()
     )

@@ -157,6 +157,7 @@ def cases() -> dict[str, Case]:
             lambda: pj.validate_steps("steps.csv", deterministic=True),
         ),
         "memory-validation": Case(["validate", "memory", "memory.csv"], lambda: pj.validate_memory("memory.csv")),
+        "capture": Case(["capture", "job.yaml"], lambda: app.run_capture("job.yaml").report),
         "execution-trace": Case(["trace", "info", "et.json"], lambda: pj.describe_trace("et.json")),
         "trace-info": Case(["trace", "info", TRACE], lambda: pj.describe_trace(TRACE)),
         "watch": Case(["watch", TRACE, "--learn", "12"], lambda: pj.watch_steps(TRACE, n_learn=12)),

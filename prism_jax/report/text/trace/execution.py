@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
-
 from .... import units
 from ...table import Table
 from ...types.captured.execution import ExecutionTraceReport, MatchedKernels
@@ -32,7 +30,7 @@ def _ops(report: ExecutionTraceReport) -> list[str]:
             f"{one.n_ops:,}",
             units.format_count(one.flops) if one.flops else "",
             units.format_bytes(one.bytes),
-            "" if isnan(one.measured_s) else units.format_s(one.measured_s),
+            "" if one.measured_s is None else units.format_s(one.measured_s),
         )
         for one in report.ops
     ]

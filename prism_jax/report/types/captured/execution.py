@@ -16,7 +16,7 @@ class OpKindFacts:
         kind, phase: gemm, conv, ...; F, B or opt.
         n_ops: how many.
         flops, bytes: of all of them.
-        measured_s: seconds of their kernels; NaN where no profile has them.
+        measured_s: seconds of their kernels; None where no profile has them.
     """
 
     kind: str
@@ -24,7 +24,7 @@ class OpKindFacts:
     n_ops: int
     flops: float
     bytes: float
-    measured_s: float = float("nan")
+    measured_s: float | None = None
 
 
 @dataclass(frozen=True)
