@@ -28,6 +28,7 @@ COMMANDS = (
     Writes("init", "init new.yaml --force"),
     Writes("predict", "predict job.yaml --plot step.png --trace step.json.gz"),
     Writes("job", "job job.yaml --steps 1000 --mtbf 3h --worlds 500 --plot run.png"),
+    Writes("capture", "capture job.yaml -o job.capture.gz"),
     Writes("cloud", "cloud job.yaml --steps 1000 --regions us-east-1 --most-gpus 8 --worlds 500 --plot money.png"),
     Writes(
         "search",
