@@ -52,9 +52,34 @@ def write_inputs(folder: Path, seed: int) -> None:
         "spells.csv": _spells(rng),
         "checkpoints.csv": _checkpoints(rng),
         "power.csv": _power(rng),
+        **_small_laws(rng),
     }
     for name, table in tables.items():
         table.to_csv(folder / name, index=False)
+
+
+def _small_laws(rng: np.random.Generator) -> dict[str, pd.DataFrame]:
+    """A ladder of batches, networks by their totals, parameter servers, starts of machines, saves of files."""
+    n, noise = np.arange(1.0, 25.0), np.exp(0.03 * rng.standard_normal(24))
+    batch = 2.0 ** (2 + n % 6)
+    return {
+        "ladder.csv": pd.DataFrame({"setup": "v100", "batch": batch, "step_ms": (20.0 + batch) * noise}),
+        "totals.csv": pd.DataFrame({
+            "model": [f"m{i:g}" for i in n], "gpu": "k80", "batch": 128, "flops": 1e9 * n, "n_params": 1e6 * n,
+            "n_tensors": 50 * n, "family": [f"f{i % 3:g}" for i in n], "step_time_s": 0.1 * n * noise,
+        }),
+        "servers.csv": pd.DataFrame({
+            "model": "a", "gpu": "k80", "workers": 1 + n % 8, "ps": 1, "params": 2e6, "steps_per_s": 9.0 * (1 + n % 8) * noise,
+        }),
+        "startup.csv": pd.DataFrame({
+            "provisioning_s": 1.6 * noise, "staging_s": 40.0 * noise, "booting_s": 38.0 * noise,
+            "tier": ["on-demand" if i % 2 else "preemptible" for i in n], "region": [f"r{i % 3:g}" for i in n],
+        }),
+        "saves.csv": pd.DataFrame({
+            "model": [f"m{i % 6:g}" for i in n], "save_s": (3.0 + 0.03 * n) * noise, "weights_MB": 5.0 * (1 + n % 6),
+            "index_kB": 5.0 + n % 6, "meta_MB": 1.0 + n % 6,
+        }),
+    }  # fmt: skip
 
 
 def _nccl_tests(rng: np.random.Generator) -> str:
