@@ -11,6 +11,7 @@ start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,6 +137,10 @@ class ShardingTask:
         """The same task under other draws of the look-ups."""
         return replace(self, seconds_s=seconds_s)
 
+    def of_resources(self, n_resource: int) -> ShardingTask:
+        """The same task with its first resources alone: nothing takes longer than in the whole one."""
+        return self if self.seconds_s.shape[2] == n_resource else self.with_seconds(self.seconds_s[:, :, :n_resource])
+
     def codes_of_way(self, codes: Int[np.ndarray, "*cell"]) -> Int[np.ndarray, "*cell"]:
         """Way of every code."""
         return np.maximum(codes - (self.n_ranks - 1), 0)
@@ -177,3 +182,9 @@ class ShardingTask:
                 f"tables: {least.sum() / 1e9:.4g} GB with the optimizer's state, but {self.n_ranks} GPUs have "
                 f"{self.n_ranks * self.capacity_bytes / 1e9:.4g} GB left for tables. Use more GPUs or fewer rows."
             )
+
+
+def comparable(tasks: Sequence[ShardingTask]) -> list[ShardingTask]:
+    """Tasks with the resources that all of them have, for bounds: one whose cache never decides has left it out."""
+    n_resource = min(task.seconds_s.shape[2] for task in tasks)
+    return [task.of_resources(n_resource) for task in tasks]

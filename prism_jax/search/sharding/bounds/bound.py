@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from ...._typing import Floats
 from ..exchange import Law
-from ..task import COPIES, ROWS, WHOLE, ShardingTask, together
+from ..task import COPIES, ROWS, WHOLE, ShardingTask, comparable, together
 
 RATES = np.logspace(-6, 0, 61)  # shares of the traffic at which the exchange's rate is looked at
 
@@ -27,6 +27,7 @@ def lower_bound(tasks: Sequence[ShardingTask]) -> Float[np.ndarray, " sample"]:
     Args:
         tasks: the same tables cut into columns in every number that is open, at least one.
     """
+    tasks = comparable(tasks)
     first, rest = tasks[0], tasks[0].rest
     is_shared = any(task.allowed[ROWS:].any() for task in tasks)
     exchange = 0.0 if is_shared else rest.exchange.least_s(traffic(first), first.n_ranks)

@@ -27,7 +27,7 @@ from scipy.optimize import linprog
 
 from ...._typing import Floats
 from ....workload.dlrm.exchange import SizeRule
-from ..task import COPIES, ROWS, WHOLE, ShardingTask, together
+from ..task import COPIES, ROWS, WHOLE, ShardingTask, comparable, together
 from .bound import by_table, one_number, traffic
 
 N_LONG = 4  # tables that the second program is asked for, the longest ones
@@ -58,6 +58,7 @@ def linear_bound(tasks: Sequence[ShardingTask]) -> float:
     Args:
         tasks: the same tables cut in every number that is open, one sample each; at least one.
     """
+    tasks = comparable(tasks)
     first, rest = tasks[0], tasks[0].rest
     is_shared = any(task.allowed[ROWS:].any() for task in tasks)
     base, slope = _even_exchange(first)

@@ -55,3 +55,16 @@ def test_finer_cuts_can_only_lower_it():
         allowed=np.repeat(task.allowed, 2, axis=1),
     )
     assert lower_bound([task, double])[0] <= lower_bound([task])[0]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_cut_whose_cache_never_decides_is_compared_by_memory_alone(shared: bool):
+    """Tasks leave such a resource out, so that those of one problem may have one or two."""
+    both = random_task(5, 3, 2, 1, shared)
+    one = both.of_resources(1)
+    assert lower_bound([both, one])[0] == lower_bound([one])[0]
+    assert linear_bound([both, both]) >= linear_bound([both, one]) == linear_bound([one, one])
+    codes = np.array(list(product(range(3 + 2 * shared), repeat=5))).T
+    least = steps(both, codes).min()
+    assert least >= lower_bound([both, one])[0] * (1.0 - 1e-12)
+    assert least >= linear_bound([both, one]) * (1.0 - 1e-9)
