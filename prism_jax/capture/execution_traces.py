@@ -26,6 +26,7 @@ def capture(request: CaptureRequest) -> RankProgram:
         SpecError: they contradict each other.
     """
     request.check_options(OPTIONS)
+    request.refuse_stated(("world", "axes"), "Ranks and groups are those that were recorded.")
     kernels = request.options.get("kernels", "")
     program = read_traces(request.source, (kernels,) if kernels else ()).program
     given = {

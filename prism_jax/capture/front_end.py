@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from ..errors import DataError
 from ..workload.captured.program import RankProgram
+
+# Fields of a request -> the options that state them.
+STATED_BY = {
+    "world": "--world",
+    "axes": "an axis of the mesh (--tp, --dp, --axis, ...)",
+    "micro_batches": "--micro-batches",
+    "samples_per_step": "--samples",
+    "tokens_per_sample": "--tokens",
+    "fusion": "--fusion",
+    "name": "--name",
+    "options": "--option",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,20 @@ class CaptureRequest:
             sizes = " * ".join(f"{axis}={size}" for axis, size in self.axes.items())
             raise DataError(f"--world: {world:,}, but the axes {sizes} = {along:,} do not divide it")
         return world
+
+    def refuse_stated(self, fields: Sequence[str], remedy: str) -> None:
+        """Refuses what the source decides by itself, so that nothing that was asked for is ignored.
+
+        Args:
+            fields: of this request, that may not be stated.
+            remedy: where it is stated instead.
+
+        Raises:
+            DataError: one of them is stated.
+        """
+        for field_name in fields:
+            if getattr(self, field_name):
+                raise DataError(f"{self.source}: {STATED_BY[field_name]} cannot be stated for it. {remedy}")
 
     def check_options(self, known: Mapping[str, str]) -> None:
         """Refuses options that a front end does not have; `known` says what each is.

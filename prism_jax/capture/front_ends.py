@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 from .._core.registry import Registry
 from ..errors import DataError
@@ -38,4 +39,5 @@ def front_end_for(request: CaptureRequest, name: str = "") -> FrontEnd:
         if one.recognises(request):
             return one
     known = "; ".join(f"{one.name}: {one.about}" for one in FRONT_ENDS)
-    raise DataError(f"{request.source}: no front end knows what this is. Name one by --front-end: {known}")
+    absent = "" if Path(request.path).exists() else " There is no such file."
+    raise DataError(f"{request.source}: no front end knows what this is.{absent} Name one by --front-end: {known}")

@@ -12,6 +12,7 @@ from .from_job import program_of_job
 from .front_end import CaptureRequest, FrontEnd
 
 _ENDINGS = (".yaml", ".yml", ".toml")
+_OF_THE_JOB = ("world", "axes", "micro_batches", "samples_per_step", "tokens_per_sample")
 
 
 def recognises(request: CaptureRequest) -> bool:
@@ -20,8 +21,13 @@ def recognises(request: CaptureRequest) -> bool:
 
 
 def capture(request: CaptureRequest) -> RankProgram:
-    """The program of a job; degrees and batch are those of the job."""
+    """The program of a job; degrees and batch are those of the job.
+
+    Raises:
+        DataError: other ones are asked for.
+    """
     request.check_options({})
+    request.refuse_stated(_OF_THE_JOB, "Degrees and batch are those of the job: change its plan.")
     program = program_of_job(load_job(request.source))
     fusion = program.fusion if request.fusion is None else request.fusion
     return replace(program, name=request.name or program.name, fusion=fusion)

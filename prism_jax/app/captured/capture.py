@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...capture.front_end import CaptureRequest
+from ...capture.front_end import STATED_BY, CaptureRequest
 from ...capture.front_ends import front_end_for
 from ...io.capture.read_capture import is_capture, read_capture
 from ...io.capture.write_capture import write_capture
@@ -59,20 +59,21 @@ def run_capture(
     """
     if output is not None:
         check_target(output)
+    request = CaptureRequest(
+        source,
+        world,
+        dict(axes or {}),
+        micro_batches,
+        samples_per_step,
+        tokens_per_sample,
+        fusion,
+        name,
+        dict(options or {}),
+    )
     if is_capture(source):
+        request.refuse_stated(tuple(STATED_BY), "It is captured already: what it holds stays.")
         program, told = read_capture(source), "capture"
     else:
-        request = CaptureRequest(
-            source,
-            world,
-            dict(axes or {}),
-            micro_batches,
-            samples_per_step,
-            tokens_per_sample,
-            fusion,
-            name,
-            dict(options or {}),
-        )
         found = front_end_for(request, front_end)
         program, told = check_program(found.capture(request)), found.name
     report = _report(program, told, source, "" if output is None else str(output))

@@ -33,6 +33,12 @@ def test_a_front_end_of_ones_own_is_asked(tmp_path: Path, capsys: pytest.Capture
     ("arguments", "told"),
     [
         (["nothing.xyz"], "no front end knows what this is"),
+        (["nothing.xyz"], "There is no such file"),
+        (["llama2_7b_fsdp_64", "--tp", "2"], "an axis of the mesh (--tp, --dp, --axis, ...) cannot be stated for it"),
+        (
+            ["llama2_7b_fsdp_64", "--world", "128"],
+            "--world cannot be stated for it. Degrees and batch are those of the job",
+        ),
         (["model.toy", "--front-end", "tuy"], "unknown"),
         (["model.toy", "--option", "width=3"], "--option width: unknown here"),
         (["model.toy", "--option", "width"], "NAME=VALUE"),
@@ -52,6 +58,8 @@ def test_a_capture_is_described_again(tmp_path: Path, capsys: pytest.CaptureFixt
     first = capsys.readouterr().out
     assert main(["capture", str(file)]) == 0
     assert first.splitlines()[1:4] == capsys.readouterr().out.splitlines()[1:4]
+    assert main(["capture", str(file), "--fusion", "eager"]) == 2
+    assert "--fusion cannot be stated for it. It is captured already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
