@@ -17,7 +17,7 @@ from ..job.document import short
 from ..traces.kineto.names import communication_kind
 from .node import Node, Tensor, Value
 from .trace import ExecutionTrace
-from .work import dtype_of
+from .work import dtype_of, item_bytes
 
 INIT = "## process_group:init ##"
 WAIT = "wait"
@@ -31,18 +31,6 @@ STANDS_FOR = {
     "reduce": "all_reduce",
     "barrier": "all_reduce",
     "send_recv": "send",
-}
-_ITEM_BYTES = {
-    "fp64": 8,
-    "fp32": 4,
-    "bf16": 2,
-    "fp16": 2,
-    "fp8": 1,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "bool": 1,
 }
 
 
@@ -175,7 +163,7 @@ def _amount(node: Node, name: str, found: list[Tensor]) -> float:
     said = node.attrs.get(name)
     if found or type(said) is not int or not 0 <= said < 2**60:
         return sum(one.n_bytes for one in found)
-    return float(said) * _ITEM_BYTES.get(str(node.attrs.get("dtype", "")).lower(), 2)
+    return float(said) * item_bytes(str(node.attrs.get("dtype", "")), 2)
 
 
 def _group(node: Node, at: int | None, groups: Mapping[str, ProcessGroup] | None, place: str) -> ProcessGroup:

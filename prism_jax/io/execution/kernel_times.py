@@ -13,22 +13,10 @@ from .documents import documents
 from .names import CONVOLUTIONS_BACK, HOST, kind_of, own_name
 from .node import Node, Tensor, Value
 from .profiled_ops import NONE, Profile, ProfiledOp, read_profile_ops
-from .work import Work, dtype_of, work_of
+from .work import Work, item_bytes, work_of
 
 REMEDY = "Record one GPU with torch.profiler.profile(activities=[CPU, CUDA], record_shapes=True)."
 _MOST_SIZE = 2**48
-_ITEM_BYTES = {
-    "fp64": 8,
-    "fp32": 4,
-    "bf16": 2,
-    "fp16": 2,
-    "fp8": 1,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "bool": 1,
-}
 _NO_TYPES = ("Scalar", "ScalarList", "TensorList", "")  # whose sizes say nothing where they are empty
 
 
@@ -142,5 +130,4 @@ def _tensors(dims: Any, kind: str) -> list[Value]:
         return [one for own in dims for one in _tensors(own, "float" if kind == "TensorList" else kind)]
     if not all(type(one) is int and 0 <= one <= _MOST_SIZE for one in dims):
         return []
-    plain = Tensor(0, 0, 0, 0, "", dims, kind)
-    return [Tensor(0, 0, 0, _ITEM_BYTES[dtype_of(plain)], "", dims, kind)]
+    return [Tensor(0, 0, 0, item_bytes(kind, 4), "", dims, kind)]

@@ -12,8 +12,12 @@ from .node import Node, Tensor, tensors
 BACK_PRODUCTS = 2.5  # of attention: five products against two, as kernels that keep no scores compute them again
 _DTYPES = {
     "float": "fp32", "double": "fp64", "half": "fp16", "bfloat16": "bf16", "long int": "int64", "long": "int64", "int": "int32",
-    "short": "int16", "short int": "int16", "unsigned char": "int8", "signed char": "int8", "char": "int8", "bool": "bool",
+    "short": "int16", "short int": "int16", "unsigned char": "int8", "signed char": "int8", "char": "int8", "byte": "int8",
+    "bool": "bool",
     "float32": "fp32", "float16": "fp16", "float64": "fp64", "int64": "int64", "int32": "int32", "uint8": "int8", "int8": "int8",
+}  # fmt: skip
+_ITEM_BYTES = {
+    "fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "bool": 1,
 }  # fmt: skip
 _BY_BYTES = {1: "int8", 2: "bf16", 4: "fp32", 8: "fp64"}
 _FLOATS = ("fp64", "fp32", "bf16", "fp16", "fp8")
@@ -36,10 +40,18 @@ class Work:
 
 def dtype_of(tensor: Tensor) -> str:
     """Our word for the type of its elements; by their size where the name is not known."""
-    name = tensor.dtype.removeprefix("c10::").lower()
-    if name.startswith("float8"):
-        return "fp8"
-    return _DTYPES.get(name) or _BY_BYTES.get(tensor.item_bytes, "fp32")
+    return _word(tensor.dtype) or _BY_BYTES.get(tensor.item_bytes, "fp32")
+
+
+def item_bytes(name: str, unknown: int) -> int:
+    """Bytes of an element by the name that PyTorch gives its type; `unknown` where the name is not known."""
+    return _ITEM_BYTES.get(_word(name), unknown)
+
+
+def _word(name: str) -> str:
+    """Our word for a type by its name; empty where it is not known."""
+    plain = name.removeprefix("c10::").lower()
+    return "fp8" if plain.startswith("float8") else _DTYPES.get(plain, "")
 
 
 def work_of(node: Node) -> tuple[Work, ...]:

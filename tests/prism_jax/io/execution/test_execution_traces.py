@@ -11,6 +11,7 @@ import pytest
 
 from prism_jax.io.capture import read_capture, write_capture
 from prism_jax.io.execution.program import TracedJob, read_traces
+from prism_jax.io.execution.work import item_bytes
 from prism_jax.workload.captured.rows import CapturedComm, CapturedOp
 from tests.support.files.execution_traces import (
     GEMM_FLOPS,
@@ -133,3 +134,12 @@ def test_the_program_survives_its_file(tmp_path: Path) -> None:
     program = _read(tmp_path, trace_text(), profile_text()).program
     write_capture(tmp_path / "a.capture.gz", program)
     assert read_capture(tmp_path / "a.capture.gz") == program
+
+
+@pytest.mark.parametrize(
+    ("name", "n_bytes"),
+    [("Float", 4), ("BFloat16", 2), ("Long", 8), ("c10::Half", 2), ("Byte", 1), ("Float8_e4m3fn", 1), ("?", 7)],
+)
+def test_bytes_of_an_element_follow_from_the_name_that_pytorch_gives_its_type(name: str, n_bytes: int) -> None:
+    """Collectives state elements and such a name where they state no tensor."""
+    assert item_bytes(name, 7) == n_bytes
