@@ -28,7 +28,7 @@ from ...data.columns import Column
 from ...engine.priors import Scale
 from ...model import Draws, Score
 from ...summary import interval
-from ..sums.data import groups_of
+from ..sums.data import chosen, groups_of
 from ..sums.predict import group_scores
 
 COLUMNS = (
@@ -158,11 +158,7 @@ class Ladder:
         Raises:
             FitError: no such setup, or several and none is named.
         """
-        if not setup and len(data.setups) == 1:
-            setup = data.setups[0]
-        if setup not in data.setups:
-            known = ", ".join(name[:40] for name in data.setups[:10])
-            raise FitError(f"setup {setup[:40]!r} is not in the fit; it has {known}. Name one of them.")
+        setup = chosen("setup", setup, data.setups)
         place = data.setups.index(setup)
         top_s, floor = np.exp(np.asarray(draws["log_top"])[:, place]), np.asarray(draws["floor"])[:, place]
         return LadderLaw(

@@ -28,7 +28,7 @@ from ...data.columns import Column
 from ...engine.priors import Scale
 from ...model import Draws, Score
 from ...summary import interval
-from ..sums.data import groups_of
+from ..sums.data import chosen, groups_of
 from ..sums.predict import group_scores
 
 COLUMNS = (
@@ -178,7 +178,7 @@ class Servers:
                 name: {
                     "worker_steps_per_s": interval(speed[:, place]),
                     "server_steps_per_s": interval(capacity[:, place]),
-                    "n_workersthat_fill_a_server": interval(capacity[:, place] / speed[:, place]),
+                    "n_workers_that_fill_a_server": interval(capacity[:, place] / speed[:, place]),
                 }
                 for place, name in enumerate(data.setups)
             },
@@ -192,11 +192,7 @@ class Servers:
         Raises:
             FitError: no such setup, or several and none is named.
         """
-        if not setup and len(data.setups) == 1:
-            setup = data.setups[0]
-        if setup not in data.setups:
-            known = ", ".join(name[:40] for name in data.setups[:10])
-            raise FitError(f"setup {setup[:40]!r} is not in the fit; it has {known}. Name one of them.")
+        setup = chosen("setup", setup, data.setups)
         place = data.setups.index(setup)
         return ServerLaw(
             worker_per_s=np.exp(np.asarray(draws["speed"])[:, place]),

@@ -24,14 +24,13 @@ from jax import Array
 
 from prism_jax.cloud.laws.start_up import PARTS, StartUpLaw
 from prism_jax.errors import DataError, FitError
-from prism_jax.hints import did_you_mean
 from prism_jax.variability.tree import Variability
 
 from ...data.columns import Column
 from ...engine.priors import Scale
 from ...model import Draws, Score
 from ...summary import interval
-from ..sums.data import groups_of
+from ..sums.data import chosen, groups_of
 
 COLUMNS = (
     *(
@@ -162,11 +161,7 @@ class Startup:
         Raises:
             FitError: no such tier.
         """
-        if not tier and len(data.tiers) == 1:
-            tier = data.tiers[0]
-        if tier not in data.tiers:
-            hint = did_you_mean(tier, data.tiers)
-            raise FitError(f"tier {tier[:40]!r} is not in the fit; it has {', '.join(data.tiers[:10])}{hint}")
+        tier = chosen("tier", tier, data.tiers)
         at = data.regions.index(region) if region in data.regions else None
         drawn = self._drawn(data, draws, data.tiers.index(tier), at, np.random.default_rng(seed))
         where = region if at is not None else "a region that was not measured"

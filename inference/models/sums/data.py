@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from prism_jax.errors import DataError
+from prism_jax.errors import DataError, FitError
 
 MOST_CELLS = 5000
 MOST_EFFECTS = 400
@@ -135,6 +135,20 @@ def sums_data(
 def groups_of(frame: pd.DataFrame, name: str) -> list[str]:
     """Group of every row in a column, empty where none is named."""
     return ["" if pd.isna(value) else str(value) for value in frame[name]] if name in frame else [""] * len(frame)
+
+
+def chosen(what: str, name: str, known: Sequence[str]) -> str:
+    """A group of a fit by its name; the only one where none is named.
+
+    Raises:
+        FitError: no such group, or several and none is named.
+    """
+    if not name and len(known) == 1:
+        return known[0]
+    if name not in known:
+        told = ", ".join(one[:40] for one in known[:10])
+        raise FitError(f"{what} {name[:40]!r} is not in the fit; it has {told}. Name one of them.")
+    return name
 
 
 def membership(effects: Sequence[tuple[int, str]], groups: Sequence[Sequence[str]]) -> np.ndarray:

@@ -91,8 +91,8 @@ def job(
 ) -> None:
     """Predict when a training run is done: failures, checkpoints, slow phases, deadline."""
     check_picture(plot)
-    mtbf_s = _time("--mtbf", mtbf)
-    interval_s = None if checkpoint == AUTO else _time("--checkpoint", checkpoint)
+    mtbf_s = seconds_of("--mtbf", mtbf)
+    interval_s = None if checkpoint == AUTO else seconds_of("--checkpoint", checkpoint)
     written = _written(checkpoint_write, checkpoint_behind, load)
     recovery = _recovery(restart, spares, policy)
     with working() as progress:
@@ -106,7 +106,7 @@ def job(
             checkpoint=written,
             interval_s=interval_s,
             recovery=recovery,
-            deadline_s=_time("--deadline", deadline),
+            deadline_s=seconds_of("--deadline", deadline),
             fits=fit or (),
             force=force,
             n_worlds=worlds,
@@ -116,7 +116,7 @@ def job(
     emit(run.report, json, plot=plot, figure=run.figure)
 
 
-def _time(option: str, text: str | None) -> float | None:
+def seconds_of(option: str, text: str | None) -> float | None:
     """Seconds of an option such as "3h"."""
     if text is None:
         return None
@@ -139,8 +139,8 @@ def _written(write: str | None, behind: str | None, load: str | None) -> Checkpo
     """The checkpoint that is stated; None where nothing is."""
     from ...horizon.checkpoint import Checkpoint
 
-    blocking_s = _time("--checkpoint-write", write)
-    behind_s, load_s = _time("--checkpoint-behind", behind), _time("--load", load)
+    blocking_s = seconds_of("--checkpoint-write", write)
+    behind_s, load_s = seconds_of("--checkpoint-behind", behind), seconds_of("--load", load)
     if blocking_s is None:
         if behind_s is not None or load_s is not None:
             raise DataError("--checkpoint-behind and --load: say with --checkpoint-write what training waits for, too")
@@ -153,7 +153,7 @@ def _recovery(restart: str | None, spares: str, policy: str) -> Recovery | None:
     from ...app.horizon.run import RESTART_S
     from ...horizon.recovery import Recovery
 
-    restart_s = _time("--restart", restart)
+    restart_s = seconds_of("--restart", restart)
     if spares != AUTO and not (spares.isascii() and spares.isdigit()):
         raise DataError(f"--spares: {spares!r}, but it must be auto or a number of nodes")
     made = Recovery(RESTART_S if restart_s is None else restart_s, policy=policy)

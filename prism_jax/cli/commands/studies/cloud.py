@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from .... import app
-from ....errors import DataError, PrismError
-from ....units import parse
 from ...options import Fits, JobFile, Json, Overrides, Plot, Seed
 from ...pictures import check_picture
 from ...progress import working
 from ...result import emit
-from ..job import Interval, ReliabilitySource, Steps, Tokens, count_of
+from ..job import Interval, ReliabilitySource, Steps, Tokens, count_of, seconds_of
 
 AUTO = "auto"
 
@@ -101,7 +99,7 @@ def cloud(
             n_steps=steps,
             n_tokens=None if tokens is None else count_of(tokens),
             overrides=overrides or (),
-            deadline_s=_time("--deadline", deadline),
+            deadline_s=seconds_of("--deadline", deadline),
             budget_usd=budget,
             prob=prob,
             regions=regions or (),
@@ -111,8 +109,8 @@ def cloud(
             only_catalogues=not with_shipped,
             availability=availability,
             reliability=reliability,
-            interval_s=None if checkpoint == AUTO else _time("--checkpoint", checkpoint),
-            restart_s=_time("--restart", restart),
+            interval_s=None if checkpoint == AUTO else seconds_of("--checkpoint", checkpoint),
+            restart_s=seconds_of("--restart", restart),
             most_gpus=most_gpus,
             mix=mix,
             resume=resume,
@@ -122,12 +120,3 @@ def cloud(
             progress=progress,
         )
     emit(run.report, json, plot=plot, figure=run.figure)
-
-
-def _time(option: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parse(text, "time")
-    except PrismError as error:
-        raise DataError(f"{option}: {error}") from None
