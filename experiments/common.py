@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -24,6 +25,24 @@ def start() -> None:
         os.environ["OMP_NUM_THREADS"] = "1"  # for libraries loaded later, and processes started later
         threadpool_limits(1)
     start_jax()
+
+
+def run_parts(about: str | None, parts: Mapping[str, Callable[[Path], object]], data: Path | None = None) -> None:
+    """Reads `--data FOLDER [--only PART]` and calls the parts that are asked for with the folder.
+
+    Args:
+        about: text of `--help`.
+        parts: name -> what prints its figures.
+        data: folder where none is stated; None: one must be.
+    """
+    options = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--data", type=Path, default=data, required=data is None)
+    options.add_argument("--only", choices=tuple(parts))
+    chosen = options.parse_args()
+    start()
+    for name, part in parts.items():
+        if chosen.only in (None, name):
+            part(chosen.data)
 
 
 def moved(found: Figures, file: Path, tolerances: Mapping[str, float] | None = None) -> list[str]:

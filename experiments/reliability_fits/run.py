@@ -10,7 +10,6 @@ whole clusters are made of `failures.csv` and the two jobs of `CLUSTERS`. Takes 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import inference
-from experiments.common import start
+from experiments.common import run_parts
 from inference.models.checkpoints.data import observations
 
 BEST_SHARE, BEST_ERROR = 0.90, 0.30  # bars
@@ -33,14 +32,7 @@ CLUSTERS = (
 
 def main() -> None:
     """Prints the figures of the parts that were asked for."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--only", choices=tuple(PARTS))
-    chosen = options.parse_args()
-    start()
-    for name, part in PARTS.items():
-        if chosen.only in (None, name):
-            part(chosen.data)
+    run_parts(__doc__, PARTS)
 
 
 def failures(folder: Path) -> None:

@@ -10,7 +10,6 @@ four minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pandas as pd
 
 import inference
 from experiments.cloud.cmdare import baselines, tables
-from experiments.common import start
+from experiments.common import run_parts
 from inference.models.sums.data import groups_of
 from inference.models.totals.model import Totals
 from prism_jax.cloud.laws.servers import saturating
@@ -35,14 +34,7 @@ BARS = {"networks": 0.075, "gpus": 0.15, "clusters": 0.08, "saves": 0.07}
 
 def main() -> None:
     """Prints the figures of the parts that were asked for."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, default=DATA)
-    options.add_argument("--only", choices=tuple(PARTS))
-    chosen = options.parse_args()
-    start()
-    for name, part in PARTS.items():
-        if chosen.only in (None, name):
-            part(chosen.data)
+    run_parts(__doc__, PARTS, DATA)
 
 
 def networks(folder: Path) -> None:
