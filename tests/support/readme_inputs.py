@@ -9,6 +9,8 @@ import pandas as pd
 
 from tests.support.training_logs import LOGS
 
+STEP = Path(__file__).parents[1] / "data" / "hlo" / "mlp_step.py"
+
 JOB = """\
 name: small
 model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}
@@ -56,6 +58,7 @@ def write_inputs(folder: Path) -> None:
     rng = np.random.default_rng(0)
     (folder / "my_job.yaml").write_text(JOB)
     (folder / "space.yaml").write_text(SPACE)
+    (folder / "step.py").write_text(STEP.read_text())
     _kernels(rng).to_csv(folder / "gemm_times.csv", index=False)
     _steps(rng).to_parquet(folder / "runs.parquet")
     (folder / "all_reduce.log").write_text(_collectives(rng))
