@@ -26,7 +26,7 @@ import numpy as np
 
 from experiments.common import check, known, start
 from experiments.kills.commands import COMMANDS, Writes
-from experiments.kills.inputs import write_inputs
+from experiments.kills.inputs import KEPT, write_inputs
 from experiments.kills.killed import Ended, files_in, moments, ran, same
 
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
@@ -41,7 +41,6 @@ PARTS = (
     "scipy.stats",
 )
 OLD = b"an older file\n"
-KEPT = "kept.npz"  # a fit for commands that read one
 Files = Mapping[str, bytes]
 Left = frozenset[tuple[str, bytes]]  # names and contents of all files; names of temporary ones are made by chance
 
