@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..cost.sharded import Gathered, gather_comms, gradient_bytes, weight_bytes
+from ..cost.sharded import Gathered, copy_kernels, gather_comms, gradient_bytes, weight_bytes
 from ..errors import SpecError
 from ..framework.memory_options import MemoryOptions
 from ..job import Job
@@ -93,7 +93,7 @@ class _Rows:
     def add_pass(self, run: BlockRun, n: int, phases: str) -> None:
         """One pass of `n` equal blocks; their parameters are gathered one block ahead."""
         gathers, scatters = self._exchanges(run, phases)
-        own = self._block(run.kind, phases)
+        own = self._block(run, phases)
         if not gathers:
             self._repeat([*own, *scatters], n)
             return
@@ -119,23 +119,28 @@ class _Rows:
         if times > 1 and rows:
             self.repeats.append(Repeat(start, len(self.rows), times))
 
-    def _block(self, kind: str, phases: str) -> list[CapturedRow]:
-        block = self.model.block(kind, self.plan)
+    def _block(self, run: BlockRun, phases: str) -> list[CapturedRow]:
+        kind, block = run.kind, self.model.block(run.kind, self.plan)
+        copies = copy_kernels(self.plan, self._gathered(run), run.is_unit)
         rows: list[CapturedRow] = []
         for phase in phases:
-            rows += [op_of(kernel, kind, self.plan) for kernel in block.kernels.ops if kernel.phase == phase]
+            kernels = [kernel for kernel in (*copies, *block.kernels.ops) if kernel.phase == phase]
+            rows += [op_of(kernel, kind, self.plan) for kernel in kernels]
             rows += [_comm(comm, kind, self.plan) for comm in block.comms if comm.phase == phase]
         return rows
 
     def _exchanges(self, run: BlockRun, phases: str) -> tuple[list[CapturedComm], list[CapturedComm]]:
         """Gatherings of sharded parameters, and scatterings of their gradients."""
-        splits = [split for _, split in self.model.groups(self.plan)]
-        counts = block_parameters(self.model, self.plan, run.kind)
-        gathered = [Gathered(float(n), split) for n, split in zip(counts, splits, strict=True)]
-        found = [comm for comm in gather_comms(self.plan, gathered, run.is_unit) if comm.phase == phases[0]]
+        found = [comm for comm in gather_comms(self.plan, self._gathered(run), run.is_unit) if comm.phase == phases[0]]
         made = [(comm.kind, _comm(comm, run.kind, self.plan)) for comm in found]
         gathers = [replace(row, purpose="parameters") for kind, row in made if kind == "all_gather"]
         return gathers, [replace(row, purpose="gradients") for kind, row in made if kind != "all_gather"]
+
+    def _gathered(self, run: BlockRun) -> list[Gathered]:
+        """Parameters of a block by group."""
+        splits = [split for _, split in self.model.groups(self.plan)]
+        counts = block_parameters(self.model, self.plan, run.kind)
+        return [Gathered(float(n), split) for n, split in zip(counts, splits, strict=True)]
 
     def add_end(self, counts: Sequence[float], splits: Sequence[int]) -> None:
         """The exchange of gradients and parameters at the end of the step."""

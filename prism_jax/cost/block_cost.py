@@ -21,13 +21,13 @@ from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Block, Comm, LanedBlock, Workload, frozen_groups
-from ..workload.kernels import KernelTable
+from ..workload.kernels import Kernel, KernelTable
 from .communication import collective_s
 from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
 from .correction import CostCorrection
 from .efficiency import Efficiency
 from .lanes import LanedSeconds, Overlapping, laned_seconds
-from .sharded import Gathered, gather_comms
+from .sharded import Gathered, copy_kernels, gather_comms
 
 HIDDEN = "hidden"  # what a simulation of lanes has hidden already, and made compute pay for
 # (phase, axis, what runs beside it): every way a block communicates
@@ -173,17 +173,15 @@ class BlockCostModel:
         """What sharded parameters add to it: gathered in both passes, their gradients scattered."""
         if kind not in self._gathers:
             is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
-            sharded = self.plan.shard_group > 1
-            self._gathers[kind] = gather_comms(self.plan, self._counts(kind), is_unit) if sharded else []
-        comms = self._gathers[kind]
-        none = BlockCost(
-            np.zeros((len(PASSES), len(self.model.kernel_classes))),
-            np.zeros(len(PASSES)),
-            np.zeros(len(SLOTS)),
-            *_NO_ENDS,
-        )
+            counts = self._counts(kind) if self.plan.shard_group > 1 else []
+            self._gathers[kind] = gather_comms(self.plan, counts, is_unit), copy_kernels(self.plan, counts, is_unit)
+        comms, copies = self._gathers[kind]
+        table, classes = KernelTable.of(copies), self.model.kernel_classes
+        compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
+        launches = launch_counts(table) * self.plan.software.host_share
+        copied = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS)
         return replace(
-            self._communicating(none, comms),
+            self._communicating(copied, comms),
             first_gather_s=self._at_end_s(comms, "all_gather", "F"),
             last_scatter_s=self._at_end_s(comms, "reduce_scatter", "B"),
         )
@@ -211,8 +209,8 @@ class BlockCostModel:
         return {}
 
     @cached_property
-    def _gathers(self) -> dict[str, list[Comm]]:
-        """Gathering of sharded parameters by kind of block."""
+    def _gathers(self) -> dict[str, tuple[list[Comm], list[Kernel]]]:
+        """Gathering of sharded parameters by kind of block, and the copies around it."""
         return {}
 
     @cached_property

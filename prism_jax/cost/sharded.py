@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..plan.plan import ParallelPlan
 from ..plan.state_dtypes import ELEMENT_BYTES
 from ..workload.base import Comm
+from ..workload.kernels import Kernel
 
 
 def weight_bytes(plan: ParallelPlan, is_unit: bool = True) -> float:
@@ -67,6 +68,34 @@ def gather_comms(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool =
         own = _unit(plan, count, wide, stride * split, max(plan.shard_group // split, 1))
         comms += own if frozen is None else own[:2]  # what is frozen has no gradients to scatter
     return comms
+
+
+def copy_kernels(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool = True) -> list[Kernel]:
+    """Copies between the parameters of a unit and the buffers of `gather_comms`, where a plan has them.
+
+    Notes:
+        Before both passes a rank copies its own share into the buffer of the all-gather and, later, all of it out of it;
+        after the backward pass the gradients into the buffer of the reduce-scatter, in the format that it adds in.
+
+    Source: PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: `all_gather_copy_in`, `split_with_sizes_copy` and
+        `chunk_cat`; the last two run on the stream that computes.
+    """
+    if plan.shard_group == 1 or not plan.shard_copies:
+        return []
+    kernels: list[Kernel] = []
+    for count, split, frozen in counts:
+        size = max(plan.shard_group // split, 1)
+        if size == 1 or count == 0.0:
+            continue
+        wide = weight_bytes(plan, is_unit) if frozen is None else frozen
+        moved = 2.0 * wide * count
+        for phase in ("F", "B"):
+            kernels.append(Kernel("gather_copy_in", phase, "memory", 0.0, moved / size))
+            kernels.append(Kernel("gather_copy_out", phase, "memory", 0.0, moved))
+        if frozen is None:
+            n_bytes = (plan.element_bytes + gradient_bytes(plan)) * count
+            kernels.append(Kernel("scatter_copy_in", "B", "memory", 0.0, n_bytes))
+    return kernels
 
 
 def _unit(plan: ParallelPlan, count: float, wide: float, stride: int, size: int) -> list[Comm]:

@@ -48,9 +48,13 @@ class PlanDefaults:
     Attributes:
         fused_grad_accumulation: weight gradients are added to their fp32 sum inside the matrix product, as by Megatron-LM's
             gradient accumulation fusion, and not in a pass of its own.
+        shard_copies: sharded parameters are copied out of the buffer in which they were gathered, and their gradients into the
+            one from which they are scattered, as FSDP2 (`fully_shard`) does and FSDP1 does not. Measured steps do not say which
+            of the two they ran, so no framework has it by itself: calibrations hold it.
     """
 
     fused_grad_accumulation: bool = True
+    shard_copies: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,9 @@ class ParallelPlan:
     fused_grad_accumulation: bool | None = (
         None  # into their fp32 sum inside the matrix product; None: as the job's framework does
     )
+    shard_copies: bool | None = (
+        None  # between sharded parameters and the buffers of their collectives; None: as the job's framework does
+    )
     offload_optimizer: bool = False  # states and update on the host, as in ZeRO-Offload
     grad_bucket: int | None = None  # gradients reduced in one collective under overlap.dp; None: see `bucket_elements`
     tables: TableSharding = field(default_factory=TableSharding)  # embedding tables over devices

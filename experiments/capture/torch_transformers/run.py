@@ -1,9 +1,10 @@
 """Do captures of PyTorch networks say what closed forms and our own specs say of the same networks?
 
-    python experiments/capture/torch_transformers/run.py [--only gpt2] [--no-steps]
+    python experiments/capture/torch_transformers/run.py [--only gpt2] [--fusion eager] [--graphs] [--parts] [--show] [--no-steps]
 
 Reads the captures that `record.py` wrote (or `--captures FOLDER`). Compared per rank: FLOPs with a closed form written down here,
-products (m, n, k) weighted by FLOPs, bytes per axis, and the noise-free step with that of a job whose model is a spec.
+products (m, n, k) weighted by FLOPs, bytes per axis, and the noise-free step with that of a job whose model is a spec, both under
+the same fusion policy: `fused` (chains are one kernel) or `eager` (every operation is one).
 """
 
 from __future__ import annotations
@@ -16,26 +17,21 @@ from typing import NamedTuple
 
 import jax
 
+from experiments.capture.torch_transformers.parts import show_parts
 from experiments.common import start
 from prism_jax import Job, ParallelPlan, Variability, predict, presets, read_capture
 from prism_jax.capture.from_job import program_of_job
 from prism_jax.plan.state_dtypes import StateDtypes
 from prism_jax.software.choices import Software
 from prism_jax.workload.captured.model import CapturedModel
+from prism_jax.workload.captured.named_chains import in_chains
 from prism_jax.workload.captured.plan_fields import plan_fields
 from prism_jax.workload.captured.program import RankClass, RankProgram, exchange_of
 
 QUIET = Variability(name="none")
-# What the networks of `networks.py` run on a GPU: no compiler; RMSNorm, attention in one kernel; the rest operation by operation.
-EAGER = Software(
-    attention="flash2",
-    norm="fused",
-    activation="eager",
-    rope="eager",
-    cross_entropy="eager",
-    optimizer="eager",
-    compile=False,
-)
+# What the networks of `networks.py` run on a GPU: no compiler; norms and attention in one kernel; the rest by the fusion policy.
+PLAIN = Software(attention="flash2", norm="fused", optimizer="eager", compile=False)
+POLICIES = ("fused", "eager")
 
 
 class Sizes(NamedTuple):
@@ -78,20 +74,28 @@ def closed_flops(sizes: Sizes, tp: int, pp: int, stage: int) -> float:
     return 3.0 * total
 
 
-def software(sizes: Sizes, graphs: bool) -> Software:
+def software(sizes: Sizes, fusion: str, graphs: bool) -> Software:
     """What the code runs; a plain activation has no pass for its bias, which torch adds inside the product."""
-    plain = "fused" if sizes.n_in == 1 else "eager"
-    return replace(EAGER, activation=plain, cuda_graphs="step" if graphs else None)
+    activation = "fused" if sizes.n_in == 1 else fusion
+    graphed = "step" if graphs else None
+    return replace(PLAIN, activation=activation, rope=fusion, cross_entropy=fusion, cuda_graphs=graphed)
 
 
-def spec_job(sizes: Sizes, program: RankProgram, graphs: bool = False) -> Job:
-    """The same job with one of our specs for a model."""
+def spec_job(sizes: Sizes, program: RankProgram, fusion: str, graphs: bool = False) -> Job:
+    """The same job with one of our specs for a model.
+
+    Notes:
+        FSDP2 copies parameters and gradients. Where nothing is fused, DDP copies gradients into its buckets, and those of several
+        micro-batches are added, in passes of their own; else products write them where they belong.
+    """
     known = {name: value for name, value in plan_fields(program).items() if name != "state_dtypes"}
+    has_own_pass = program.micro_batches > 1 or "dp" in program.axes
     plan = ParallelPlan(
         **known | {"seq_len": sizes.seq_len},
-        software=software(sizes, graphs),
+        software=software(sizes, fusion, graphs),
         state_dtypes=StateDtypes(grad_reduce="bf16"),
-        fused_grad_accumulation=False,
+        fused_grad_accumulation=fusion == "fused" or not has_own_pass,
+        shard_copies=True,
     )
     model = replace(presets.model(sizes.preset), vocab=sizes.vocab)
     if not sizes.causal:
@@ -101,8 +105,9 @@ def spec_job(sizes: Sizes, program: RankProgram, graphs: bool = False) -> Job:
     return Job(model=model, cluster=presets.cluster("dgx-h100", n_devices=program.world), plan=plan, variability=QUIET)
 
 
-def captured_job(program: RankProgram, job: Job) -> Job:
+def captured_job(program: RankProgram, job: Job, fusion: str) -> Job:
     """The job with the captured program for a model."""
+    program = replace(program, fusion=fusion)
     known = {name: value for name, value in plan_fields(program).items() if name != "state_dtypes"}
     plan = replace(job.plan, **known)
     return replace(job, model=CapturedModel(program), plan=plan, calibration=job.effective_calibration)
@@ -140,16 +145,21 @@ def off_bytes(found: Counter[str], expected: Counter[str]) -> float:
     return max((abs(found[key] / expected[key] - 1.0) if expected[key] else 1.0 for key in keys), default=0.0)
 
 
+def names_chains(program: RankProgram) -> bool:
+    """Whether a capture says what one kernel could do; those of before it did are compared operation by operation alone."""
+    return any(in_chains(one) is not None for one in program.classes)
+
+
 def step_s(job: Job) -> float:
     """Seconds of a step without variability."""
     return float(predict(job, key=jax.random.key(0), n_samples=64).quantile(0.5))
 
 
-def compared(name: str, program: RankProgram, *, steps: bool, graphs: bool) -> dict[str, float]:
+def compared(name: str, program: RankProgram, fusion: str, *, steps: bool, graphs: bool) -> dict[str, float]:
     """Figures of a capture, the worst of its stages."""
     network, _, _ = name.partition("-")
     sizes = NETWORKS[network]
-    job = spec_job(sizes, program, graphs)
+    job = spec_job(sizes, program, fusion, graphs)
     spec = program_of_job(job)
     tp, pp = program.degree("tp"), program.degree("pp")
     pairs = list(zip(program.classes, spec.classes, strict=True))
@@ -160,7 +170,7 @@ def compared(name: str, program: RankProgram, *, steps: bool, graphs: bool) -> d
         "bytes": max(off_bytes(axis_bytes(program, one), axis_bytes(spec, other)) for one, other in pairs),
     }
     if steps:
-        found["spec_s"], found["captured_s"] = step_s(job), step_s(captured_job(program, job))
+        found["spec_s"], found["captured_s"] = step_s(job), step_s(captured_job(program, job, fusion))
         found["step"] = found["captured_s"] / found["spec_s"] - 1.0
     return found
 
@@ -173,6 +183,8 @@ def main() -> None:
     parser.add_argument(
         "--graphs", action="store_true", help="the step is replayed from a CUDA graph: no host limits it"
     )
+    parser.add_argument("--fusion", choices=POLICIES, default=POLICIES[0])
+    parser.add_argument("--parts", action="store_true", help="seconds by kind, captured and spec")
     parser.add_argument("--show", action="store_true", help="bytes by axis and products that are not in both")
     args = parser.parse_args()
     start()
@@ -184,18 +196,22 @@ def main() -> None:
         if args.only not in name:
             continue
         program = read_capture(file)
-        found = compared(name, program, steps=not args.no_steps, graphs=args.graphs)
+        steps = not args.no_steps and (args.fusion == "eager" or names_chains(program))
+        found = compared(name, program, args.fusion, steps=steps, graphs=args.graphs)
         text = f"{name:<20} {found['flops']:>+10.4%} {found['products']:>9.2%} {found['bytes']:>10.2%}"
         if "step" in found:
             text += f" {found['spec_s']:>9.4f} {found['captured_s']:>9.4f} {found['step']:>+7.1%}"
         print(text, flush=True)
         if args.show:
             show(name, program)
+        if args.parts and steps:
+            job = spec_job(NETWORKS[name.partition("-")[0]], program, args.fusion, args.graphs)
+            show_parts(job, captured_job(program, job, args.fusion))
 
 
 def show(name: str, program: RankProgram) -> None:
     """What differs, stage by stage."""
-    spec = program_of_job(spec_job(NETWORKS[name.partition("-")[0]], program))
+    spec = program_of_job(spec_job(NETWORKS[name.partition("-")[0]], program, "eager"))
     for one, other in zip(program.classes, spec.classes, strict=True):
         print("   ", one.name, dict(axis_bytes(program, one)), "spec", dict(axis_bytes(spec, other)))
         mine, own = products(one), products(other)

@@ -53,6 +53,7 @@ def capture_program(request: CaptureRequest) -> RankProgram:
         build,
         axes,
         world,
+        accumulates=(request.micro_batches or 1) > 1,
         fold=request.options.get("fold", "yes") != "no",
         every_rank=request.options.get("ranks") == "all",
     )
@@ -84,6 +85,7 @@ class _Capture:
     build: Callable[..., Any]
     axes: Mapping[str, int]
     world: int
+    accumulates: bool
     fold: bool
     every_rank: bool
 
@@ -126,7 +128,7 @@ class _Capture:
 
     def _run(self, built: Built, recorder: Recorder, stage: int, n_stages: int) -> _Found:
         with self._errors("running the step"):
-            facts = run_step(built, recorder, str(self.path), is_first=stage == 0)
+            facts = run_step(built, recorder, str(self.path), is_first=stage == 0, accumulates=self.accumulates)
         found = rank_class(recorder, facts, built.model, stage, self.world // n_stages, fold=self.fold)
         first = next(one for one in built.inputs if isinstance(one, torch.Tensor))
         is_sequence = not first.dtype.is_floating_point and first.dim() > 1

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...workload.captured.chains import MINOR, Link, Step, links
 from ...workload.captured.program import USUAL_ROLES, RankClass
 from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .overlap import Waiting, gathered_ahead, waiting
@@ -35,13 +36,14 @@ def rank_class(recorder: Recorder, facts: StepFacts, model: Any, stage: int, n_r
         n_expert_parameters=float(n_parameters(model, "expert") if has_experts else 0),
         sends_bytes=facts.sends_bytes,
         saved_bytes=facts.saved_bytes,
-        host_ops=float(recorder.n_host_ops["F"] + recorder.n_host_ops["B"]),
     )
 
 
 def rows_of(events: Sequence[Event], facts: StepFacts) -> list[CapturedRow]:
     """Rows in the order in which they are issued."""
-    phase_of = dict(zip(map(id, events), phases(events, facts.needed), strict=True))
+    names = phases(events, facts.needed)
+    phase_of = dict(zip(map(id, events), names, strict=True))
+    link_of = dict(zip(map(id, events), links(_steps(events, names)), strict=True))
     ordered = gathered_ahead(events)
     place = {id(event): at for at, event in enumerate(ordered)}
     rows: list[CapturedRow] = []
@@ -52,8 +54,30 @@ def rows_of(events: Sequence[Event], facts: StepFacts) -> list[CapturedRow]:
             wait = waiting(event, following) if phase != "opt" else Waiting(False, None)
             end = None if wait.event is None or wait.event.phase != event.phase else place[id(wait.event)]
             row = replace(row, asynchronous=wait.asynchronous, wait=end, purpose=_purpose(event))
+        elif phase != "opt":
+            row = _linked(row, link_of[id(event)], lambda end: place[id(events[end])], at)
         rows.append(row)
     return rows
+
+
+def _steps(events: Sequence[Event], names: Sequence[str]) -> list[Step]:
+    """The events as `chains` knows them."""
+    written = [getattr(event.row, "output_bytes", 0.0) for event in events]
+    readers: list[list[int]] = [[] for _ in events]
+    for number, event in enumerate(events):
+        for maker in event.inputs:
+            read = sum(access.n_bytes for access in event.reads if maker in access.makers)
+            if not event.reads or read > MINOR * written[maker]:
+                readers[maker].append(number)
+    return [
+        Step(event.role, phase, event.reads, size, tuple(own))
+        for event, phase, size, own in zip(events, names, written, readers, strict=True)
+    ]
+
+
+def _linked(row: CapturedOp, link: Link, place: Callable[[int], int], at: int) -> CapturedOp:
+    """The row with the kernel that it is part of; `place` is that of an event."""
+    return replace(row, chain=place(link.end) - at, chain_bytes=link.n_bytes)
 
 
 def _purpose(event: Event) -> str:

@@ -1,4 +1,7 @@
-"""Rows that repeat, layer after layer, written once: the longest repeats of a class, without overlap."""
+"""Rows that repeat, layer after layer, written once: the longest repeats of a class, without overlap.
+
+A repeat begins where it tears no chain of operations that one kernel could do, if there is such a place.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...workload.captured.program import Repeat
-from ...workload.captured.rows import CapturedComm, CapturedRow
+from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 _LONGEST = 4000  # rows of one repeated part: searching is of quadratic cost
@@ -64,12 +67,29 @@ def _repeats(keys: NDArray[np.int64], low: int, high: int, rows: Sequence[Captur
     best = _best(keys[low:high])
     if best is None:
         return []
-    start, period, times = best[0] + low, best[1], best[2]
+    start, period, times = _between_chains(rows, best[0] + low, best[1], best[2])
     own = [] if _crosses(rows, start, period, times) else [(start, period, times)]
     end = start + period * times
     if not own:
         return []
     return _repeats(keys, low, start, rows) + own + _repeats(keys, end, high, rows)
+
+
+def _between_chains(rows: Sequence[CapturedRow], start: int, period: int, times: int) -> tuple[int, int, int]:
+    """The repeat, begun later where a chain leads over its beginning; as it was if chains lead over every place."""
+    end = start + period * times
+    for shift in range(period):
+        at = start + shift
+        if not _tears(rows, at, period) and not _tears(rows, at + period, period):
+            fitting = (end - at) // period
+            return (at, period, fitting) if fitting > 1 else (start, period, times)
+    return start, period, times
+
+
+def _tears(rows: Sequence[CapturedRow], at: int, period: int) -> bool:
+    """Whether a chain leads from before a row to it or beyond."""
+    before = rows[max(at - period, 0) : at]
+    return any(isinstance(row, CapturedOp) and row.chain >= len(before) - n > 0 for n, row in enumerate(before))
 
 
 def _best(keys: NDArray[np.int64]) -> tuple[int, int, int] | None:

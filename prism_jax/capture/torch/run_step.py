@@ -32,12 +32,13 @@ class StepFacts(NamedTuple):
     assumptions: tuple[str, ...]
 
 
-def run_step(built: Built, recorder: Recorder, where: str, *, is_first: bool) -> StepFacts:
+def run_step(built: Built, recorder: Recorder, where: str, *, is_first: bool, accumulates: bool) -> StepFacts:
     """Runs the step; its rows are in the recorder.
 
     Args:
         where: place of the contract, for messages.
         is_first: the stage takes data; the inputs of others are activations, which have gradients.
+        accumulates: there are several micro-batches: gradients are added to those of the one before.
 
     Raises:
         DataError: the loss is no scalar, or nothing has a gradient.
@@ -46,6 +47,9 @@ def run_step(built: Built, recorder: Recorder, where: str, *, is_first: bool) ->
     inputs = list(built.inputs) if is_first else [_activation(one) for one in built.inputs]
     assumed: set[str] = set()
     kept = _Kept()
+    if accumulates:
+        for one in model.parameters():
+            one.grad = torch.empty_like(one, requires_grad=False) if one.requires_grad else None
     with fused_kernels(recorder, assumed):
         with recorder.phase("F", model), torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
             output = model(*inputs)

@@ -22,6 +22,7 @@ ENDING = ".capture.gz"
 HEAD, CLASS, OP, COMM = "capture", "class", "op", "comm"
 TITLES = {OP: "name", COMM: "collective", CLASS: "name"}  # field that stands under the key that says what the line is
 TYPES: dict[str, type] = {HEAD: RankProgram, CLASS: RankClass, OP: CapturedOp, COMM: CapturedComm}
+RETIRED = {CLASS: ("host_ops",)}  # fields of older files that nothing reads
 OWN_LINES = ("classes", "rows")  # fields that are lines of their own
 MOST_BYTES = 256 << 20  # unpacked
 MOST_LINE_BYTES = 1 << 20

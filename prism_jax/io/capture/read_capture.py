@@ -21,6 +21,7 @@ from .layout import (
     MOST_BYTES,
     MOST_LINE_BYTES,
     REMEDY,
+    RETIRED,
     TITLES,
     TYPES,
     VERSION,
@@ -147,7 +148,8 @@ class _Reader:
 
 def _made(key: str, data: dict[str, Any], place: str) -> Any:
     """The dataclass of a line."""
-    of, given = TYPES[key], dict(data)
+    of, data = TYPES[key], {name: value for name, value in data.items() if name not in RETIRED.get(key, ())}
+    given = dict(data)
     title = given.pop(key)
     if key == HEAD:
         if title != VERSION:

@@ -122,16 +122,7 @@ def _program(job: TracedJob) -> RankProgram:
         n_ranks = max(left * len(members) // n_left, 1)
         left, n_left = left - n_ranks, n_left - len(members)
         first = members[0]
-        classes.append(
-            RankClass(
-                f"kind {number}",
-                n_ranks,
-                0,
-                _averaged(members),
-                n_parameters=first.n_parameters,
-                host_ops=first.host_ops,
-            )
-        )
+        classes.append(RankClass(f"kind {number}", n_ranks, 0, _averaged(members), n_parameters=first.n_parameters))
     first = job.ranks[0].rows
     notes += [_NOT_TIMED, *(note for one in job.ranks for note in one.rows.notes), *job.unused]
     if not first.samples:

@@ -9,7 +9,7 @@ from ...errors import DataError, SpecError
 from ...workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .collectives import WAIT, Collective, ProcessGroup, collective, groups_of
 from .measured import MeasuredNodes
-from .names import ATTENTION, ATTENTION_BACK, HOST, kind_of, own_name
+from .names import ATTENTION, ATTENTION_BACK, kind_of, own_name
 from .node import Node
 from .ops import COLLECTIVE, Placed, last_step, rows
 from .trace import ExecutionTrace
@@ -29,7 +29,6 @@ class RankRows:
         groups: axis -> group, of the collectives among the rows.
         n_step: steps in the trace.
         n_parameters: whose gradients the step accumulates.
-        host_ops: operators of the host that call no other.
         samples, tokens: of the step, as its first operator with a batch says; 0: not known.
         kernel_s: of the rows, measured; None where there is no profile.
         unmeasured: rows without measured seconds where there is a profile.
@@ -40,7 +39,6 @@ class RankRows:
     groups: Mapping[str, ProcessGroup]
     n_step: int
     n_parameters: float
-    host_ops: int
     samples: int
     tokens: int
     kernel_s: float | None
@@ -76,7 +74,6 @@ def rank_rows(trace: ExecutionTrace, measured: MeasuredNodes | None = None, worl
         sum(
             one.n_bytes / max(one.item_bytes, 1) for node in inside if node.name == _GRADIENT for one in node.tensors_in
         ),
-        _host_ops(trace, inside),
         samples,
         tokens,
         sum(seconds) if measured is not None else None,
@@ -184,12 +181,6 @@ class _Draft:
                 later = wait > at + 1
                 found[at] = replace(row, asynchronous=later, wait=wait if later else None)
         return found
-
-
-def _host_ops(trace: ExecutionTrace, inside: list[Node]) -> int:
-    """Operators that call no other operator."""
-    operators = {node.id for node in inside if kind_of(node.name, node.backend) != HOST}
-    return sum(not any(child.id in operators for child in trace.children.get(number, ())) for number in operators)
 
 
 def _batch(inside: list[Node]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from ...framework import FRAMEWORKS
 from ...job import Job
 from ...rules.check import problems
 from ...software.choices import Software
-from .captured.section import names_capture, read_captured, with_captured_plan
+from .captured.section import names_capture, read_captured, refuse_kernels, with_captured_plan
 from .cluster_section import read_cluster
 from .document import Document
 from .mistakes import validated
@@ -54,6 +54,7 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
     found: list[Mistake] = []
+    refuse_kernels(document)
     captured = read_captured(document, found) if names_capture(document) else None
     if names_capture(document) and captured is None:
         raise ConfigError(found)

@@ -10,6 +10,7 @@ from ...plan.plan import ParallelPlan
 from ..base import Comm, LanedRow, Parameters, SavedTensor
 from ..kernels import KernelTable
 from .kernels import kernel_of
+from .named_chains import in_chains
 from .plan_fields import gathers_parameters
 from .program import RankClass, RankProgram, exchange_of
 from .rows import CapturedComm, CapturedOp
@@ -44,14 +45,14 @@ class CapturedBlock:
 
     @cached_property
     def _laned(self) -> tuple[LanedRow, ...]:
-        times, experts = self.own.times, _expert_layers(self.own)
+        times, experts, chains = self.own.times, _expert_layers(self.own), in_chains(self.own)
         found: list[LanedRow] = []
         for index, row in enumerate(self.own.rows):
             if row.phase == "opt":
                 continue
             if isinstance(row, CapturedOp):
                 if row.kind != "none":
-                    kernel = kernel_of(row, self.plan)
+                    kernel = kernel_of(row, self.plan, in_chain=row.fusible if chains is None else chains[index])
                     knob = "expert" if layer_of(row.module) in experts else ""
                     found.append(LanedRow(index, row.phase, times[index], kernel=kernel, knob=knob))
             elif (comm := self._comm(row)) is not None:

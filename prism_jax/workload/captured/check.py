@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS
 from ...errors import Problem, SpecError
 from .program import AMOUNTS, FUSIONS, ROLES, RankClass, RankProgram
-from .rows import MOST, MOST_COUNT, CapturedComm
+from .rows import MOST, MOST_COUNT, CapturedComm, CapturedOp
 
 MOST_CLASSES = 4096
 MOST_ROWS = 1_000_000  # of all classes
@@ -69,6 +69,8 @@ def _of_class(program: RankProgram, index: int, one: RankClass) -> Iterator[Prob
         if isinstance(row, CapturedComm):
             yield from _comm(f"{place}.rows[{number}]", row, program)
             yield from _wait(f"{place}.rows[{number}].wait", row, number, one)
+        elif row.chain:
+            yield from _chain(f"{place}.rows[{number}].chain", row, number, one)
 
 
 def _comm(place: str, comm: CapturedComm, program: RankProgram) -> Iterator[Problem]:
@@ -95,6 +97,16 @@ def _wait(field: str, comm: CapturedComm, number: int, one: RankClass) -> Iterat
     elif comm.wait <= number and not any(repeat.start <= comm.wait and number < repeat.stop for repeat in one.repeats):
         text = f"row {comm.wait}, which is not behind row {number} and in no repeat with it: nothing could ever wait for it"
         yield Problem(field, text)
+
+
+def _chain(field: str, op: CapturedOp, number: int, one: RankClass) -> Iterator[Problem]:
+    end = number + op.chain
+    if end >= len(one.rows):
+        yield Problem(field, f"{op.chain} rows further on, but the class has {len(one.rows)} rows")
+        return
+    last = one.rows[end]
+    if not isinstance(last, CapturedOp) or last.chain or last.phase != op.phase:
+        yield Problem(field, f"row {end}, but a chain ends with an operation of its own pass that leads no further")
 
 
 def _repeats(place: str, one: RankClass) -> Iterator[Problem]:

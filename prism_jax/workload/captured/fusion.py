@@ -1,23 +1,29 @@
 """Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
 
-Rows are those of a program that runs one operation after another. A policy merges neighbours of one phase, stream and run:
+Rows are those of a program that runs one operation after another.
 
-- eager: none; every operation is a kernel.
+- eager: none is merged; every operation is a kernel.
+- fused: the chains that the rows name are one kernel each, see `chains`: what hand-written kernels do (Apex, Transformer Engine,
+  Liger), by who reads what.
+
+Three policies merge neighbours of one phase, stream and run:
+
 - inductor: every chain of pointwise operations and reductions between two products (torch.compile).
 - megatron: the chains that Megatron-LM has kernels for: bias with activation, bias with dropout and sum, scale with mask and
   softmax, gate with product, rotary embedding.
 - xla: every chain, which a reduction ends (XLA's loop and input fusions).
 
-What an operation of the chain writes for the next one alone stays in registers: it is not read again, and where nothing keeps it
-for the backward pass it is not written either.
+What an operation of such a chain writes for the next one alone stays in registers: it is not read again, and where nothing keeps
+it for the backward pass it is not written either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from .named_chains import joined, summed
 from .program import RankClass, Repeat
 from .rows import CapturedComm, CapturedOp, CapturedRow
 
@@ -34,7 +40,9 @@ _MEGATRON = (  # words of the names of operations that one kernel of Megatron-LM
 
 def fused(one: RankClass, policy: str) -> RankClass:
     """The class with merged rows; waits and repeats point to the same places."""
-    joins = POLICIES[policy]
+    if policy == "fused":
+        return joined(one)
+    joins = NEIGHBOURS[policy]
     edges = {edge for repeat in one.repeats for edge in (repeat.start, repeat.stop)}
     edges |= {row.wait for row in one.rows if not isinstance(row, CapturedOp) and row.wait is not None}
     rows: list[CapturedRow] = []
@@ -73,19 +81,10 @@ def merged(chain: Sequence[CapturedOp]) -> CapturedOp:
         name="+".join(dict.fromkeys(op.name for op in chain))[:200],
         flops=sum(op.flops for op in chain),
         n_bytes=max(total - saved, least),
-        seconds=_sum(op.seconds for op in chain),
+        seconds=summed(op.seconds for op in chain),
         shape=last.shape,
+        fusible=False,
     )
-
-
-def _sum(seconds: Iterable[float | None]) -> float | None:
-    """Of all; None where one was not measured."""
-    total = 0.0
-    for one in seconds:
-        if one is None:
-            return None
-        total += one
-    return total
 
 
 def _may_join(op: CapturedOp, row: CapturedRow) -> bool:
@@ -115,7 +114,7 @@ def _known_to_megatron(chain: Sequence[CapturedOp], row: CapturedRow) -> bool:
     return any(all(any(word in name for word in words) for name in names) for words in _MEGATRON)
 
 
-POLICIES: Mapping[str, Callable[[Sequence[CapturedOp], CapturedRow], bool]] = {
+NEIGHBOURS: Mapping[str, Callable[[Sequence[CapturedOp], CapturedRow], bool]] = {
     "eager": _apart,
     "inductor": _always,
     "megatron": _known_to_megatron,

@@ -13,6 +13,8 @@ from ..transformer.op_lists.elementwise import HOST_SHARE
 from .rows import CapturedOp
 
 _BACKWARD_LAUNCHES = 3.0  # of fused attention: preprocess, keys and values, queries (arXiv 2307.08691)
+# Of the backward pass of a norm: gradient of the input, those of the weights (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
+_NORM_BACKWARD, _NORM_LAUNCHES = "norm_backward", 2.0
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class MeasuredSeconds:
         return self.alone_s
 
 
-def kernel_of(op: CapturedOp, plan: ParallelPlan) -> Kernel:
-    """One operation as a kernel that runs `op.count` times."""
+def kernel_of(op: CapturedOp, plan: ParallelPlan, *, in_chain: bool) -> Kernel:
+    """One operation as a kernel that runs `op.count` times; `in_chain`: it is one of several that one kernel could do."""
     law = None if op.seconds is None else MeasuredSeconds(op.seconds)
     name = f"{op.module}.{op.name}" if op.module else op.name
     kernel = Kernel(name, op.phase, "memory", op.flops, op.n_bytes, count=float(op.count), law=law)
@@ -41,7 +43,8 @@ def kernel_of(op: CapturedOp, plan: ParallelPlan) -> Kernel:
         variant = CONVOLUTION if op.kind == "conv" else ""
         return kernel._replace(kernel="gemm", m=m, n=n, k=k, batch=batch, variant=variant, dtype=_dtype(op, plan))
     if op.kind != "attention":
-        return kernel._replace(flops=0.0, host_share=HOST_SHARE if op.fusible else 1.0)
+        launches = _NORM_LAUNCHES if _NORM_BACKWARD in op.name else 1.0
+        return kernel._replace(flops=0.0, n_launch=launches, host_share=HOST_SHARE if in_chain else 1.0)
     batch, rows, keys, d_qk, d_v = (float(size) for size in op.shape)
     fused = kernel._replace(kernel="attention", m=rows, n=keys, k=(d_qk + d_v) / 2, batch=batch, dtype="bf16")
     backward = op.phase != "F"

@@ -9,6 +9,7 @@ from .program import RankProgram
 
 _ABOUT = {
     "eager": "every operation is a kernel of its own",
+    "fused": "chains of operations of which each reads what the one before made for it alone are a kernel each",
     "inductor": "pointwise operations between products are merged, as torch.compile does",
     "megatron": "the chains that Megatron-LM has kernels for are merged",
     "xla": "pointwise operations up to the next reduction are merged, as XLA does",

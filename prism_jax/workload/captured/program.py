@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..._core.content import ByContent
 from .rows import CapturedComm, CapturedOp, CapturedRow
 
-FUSIONS = ("eager", "inductor", "megatron", "xla")
+FUSIONS = ("eager", "fused", "inductor", "megatron", "xla")
 COUNTED = ("gemm", "conv", "attention")  # whose FLOPs are those of a model; those of the rest are never the limit
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 # What axes of meshes are usually called -> the axis of a plan that they are.
@@ -33,7 +33,7 @@ class Repeat:
     times: int
 
 
-AMOUNTS = ("n_parameters", "sends_bytes", "saved_bytes", "host_ops", "n_expert_parameters")
+AMOUNTS = ("n_parameters", "sends_bytes", "saved_bytes", "n_expert_parameters")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class RankClass:
         n_parameters: that a rank computes with, before they are divided over data-parallel ranks.
         sends_bytes: activations that the stage hands to the next one, of one rank and micro-batch.
         saved_bytes: kept between the forward and the backward pass of a micro-batch; None: not known.
-        host_ops: operations that the host starts per micro-batch, views included; None: one for each row.
         n_expert_parameters: of `n_parameters`, those of which every rank of ep has others.
     """
 
@@ -61,7 +60,6 @@ class RankClass:
     n_parameters: float = 0.0
     sends_bytes: float = 0.0
     saved_bytes: float | None = None
-    host_ops: float | None = None
     n_expert_parameters: float = 0.0
 
     def __post_init__(self) -> None:

@@ -52,6 +52,8 @@ class CapturedOp:
         causal: attention of which the upper triangle is not computed; `flops` are without it.
         seconds: measured, alone on the device that it was measured on; None: by the kernel model.
         output_bytes: of `n_bytes`, what it writes; 0: not known, half of them.
+        chain: rows further on in whose place one kernel does this and what lies between, see `chains`; 0: its last row, or none.
+        chain_bytes: of device memory that this kernel moves, at its last row; None: `n_bytes`; 0: nothing is left to do.
     """
 
     name: str
@@ -68,15 +70,18 @@ class CapturedOp:
     causal: bool = False
     seconds: float | None = None
     output_bytes: float = 0.0
+    chain: int = 0
+    chain_bytes: float | None = None
 
     def __post_init__(self) -> None:
         _check_word("kind", self.kind, OP_KINDS)
         _check_word("phase", self.phase, PHASES)
         _check_word("dtype", self.dtype, DTYPES)
-        for name in ("flops", "n_bytes", "seconds", "output_bytes"):
+        for name in ("flops", "n_bytes", "seconds", "output_bytes", "chain_bytes"):
             object.__setattr__(self, name, _amount(name, getattr(self, name)))
         _check_count("count", self.count, 1)
         _check_count("stream", self.stream, 0)
+        _check_count("chain", self.chain, 0)
         _check_shape(self.kind, self.shape)
 
     @property

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -12,6 +12,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
+from ....workload.captured.chains import KERNEL, REDUCTION
 from ....workload.captured.rows import CapturedOp
 from .op_sizes import attention_row, dtype_of, stored_bytes
 from .recorder import Recorder
@@ -70,7 +71,8 @@ class _Attention(torch.autograd.Function):
         with recorder.paused():
             out = q.new_empty(*lead, tokens, heads, v.shape[-1]).transpose(-3, -2)
             out = out if q.dim() > 3 else out[0]
-        recorder.custom(attention_row(q, k, v, causal=causal, backward=False), (q, k, v), out)
+        read = {one: stored_bytes(one) for one in (q, k, v)}
+        recorder.custom(attention_row(q, k, v, causal=causal, backward=False), KERNEL, read, out)
         return out
 
     @staticmethod
@@ -78,7 +80,8 @@ class _Attention(torch.autograd.Function):
         q, k, v = ctx.saved_tensors
         with ctx.recorder.paused():
             found = tuple(torch.empty_like(one) for one in (q, k, v))
-        ctx.recorder.custom(attention_row(q, k, v, causal=ctx.causal, backward=True), (*grads, q, k, v), found)
+        read = {one: stored_bytes(one) for one in (*grads, q, k, v)}
+        ctx.recorder.custom(attention_row(q, k, v, causal=ctx.causal, backward=True), KERNEL, read, found)
         return (*found, None, None)
 
 
@@ -91,7 +94,8 @@ class _RMSNorm(torch.autograd.Function):
         ctx.recorder = recorder
         with recorder.paused():
             out = torch.empty_like(x)
-        recorder.custom(_norm_row("aten::_fused_rms_norm", x, weight, 1), (x, weight), out)
+        read = {one: stored_bytes(one) for one in (x, weight)}
+        recorder.custom(_norm_row("aten::_fused_rms_norm", out, read), REDUCTION, read, out)
         return out
 
     @staticmethod
@@ -99,12 +103,13 @@ class _RMSNorm(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         with ctx.recorder.paused():
             found = torch.empty_like(x), torch.empty_like(weight)
-        row = _norm_row("aten::_fused_rms_norm_backward", x, weight, 2)
-        ctx.recorder.custom(row, (*grads, x, weight), found)
+        read = {one: stored_bytes(one) for one in (*grads, x, weight)}
+        row = _norm_row("aten::_fused_rms_norm_backward", found[0], read)
+        ctx.recorder.custom(row, REDUCTION, read, found)
         return (*found, None)
 
 
-def _norm_row(name: str, x: Any, weight: Any, n_read: int) -> CapturedOp:
-    own, of_weight = stored_bytes(x), stored_bytes(weight)
-    sizes = {"n_bytes": (n_read + 1) * own + n_read * of_weight, "output_bytes": own}
-    return CapturedOp(name, "memory", "F", dtype_of([x]), tuple(x.shape)[-16:], fusible=True, **sizes)
+def _norm_row(name: str, out: Any, read: Mapping[Any, float]) -> CapturedOp:
+    own = stored_bytes(out)
+    sizes = {"n_bytes": sum(read.values()) + own, "output_bytes": own}
+    return CapturedOp(name, "memory", "F", dtype_of([out]), tuple(out.shape)[-16:], fusible=True, **sizes)

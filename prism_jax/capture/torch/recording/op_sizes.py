@@ -30,9 +30,14 @@ DTYPES = {
     torch.float8_e4m3fn: "fp8",
     torch.float8_e5m2: "fp8",
 }
-_LOOKUPS = ("index", "index_select", "gather")  # read what they return, not the whole of their input
-_OVERWRITE = ("copy_", "fill_", "zero_")  # what they write to is not read
-_UNREAD = {"nll_loss_forward": 0, "nll_loss_backward": 1}  # argument of which one element per row is read at most
+LOOKUPS = ("index", "index_select", "gather")  # read what they return, not the whole of their input
+OVERWRITE = ("copy_",)  # what they write to is not read
+FILLS = (
+    *("zeros", "zeros_like", "new_zeros", "zero_", "ones", "ones_like", "new_ones"),
+    *("full", "full_like", "new_full", "fill_"),
+)  # read nothing
+# Argument of which one element per row is read at most.
+UNREAD = {"nll_loss_forward": 0, "nll_loss_backward": 1}
 Sizes = tuple[int, int, int, int]  # (batch, m, n, k)
 
 # Reductions and norms, which a compiler merges with pointwise neighbours; pointwise operations are tagged as such by torch.
@@ -107,7 +112,7 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
     if func.is_view or name in _FREE:
         return []
     written = unique(tensors(out)) or mutated(func, args, kwargs)
-    read = unique(tensors((args[1:] if name in _OVERWRITE else args, {k: v for k, v in kwargs.items() if k != "out"})))
+    read = read_tensors(name, args, kwargs)
     if not written:
         return []
     read_bytes, write_bytes = sum(map(stored_bytes, read)), sum(map(stored_bytes, written))
@@ -124,9 +129,12 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
     if "scaled_dot_product" in name or name in ("_flash_attention_forward", "_flash_attention_backward"):
         return [_attention(name, title, dtype, args, kwargs, func, both)]
     if (part := _partly(name, args, out, both["n_bytes"])) is not None:
-        both = {"n_bytes": part, "output_bytes": min(write_bytes, part)}
+        both = {
+            "n_bytes": part,
+            "output_bytes": min(write_bytes, part / 3.0 if is_added_in_place(name, args) else part),
+        }
     kind = "embedding" if name.startswith(("embedding", "_embedding_bag")) else "memory"
-    if kind == "embedding" or name in _LOOKUPS:
+    if kind == "embedding" or name in LOOKUPS:
         both = _lookup_bytes(name, args, written)
     fusible = kind == "memory" and (torch.Tag.pointwise in func.tags or name in REDUCTIONS)
     return [CapturedOp(title, kind, "F", dtype, tuple(written[0].shape)[-16:], fusible=fusible, **both)]
@@ -134,13 +142,30 @@ def op_rows(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
 
 def _partly(name: str, args: Sequence[Any], out: Any, n_bytes: float) -> float | None:
     """Bytes of operations that touch only a part of what they are given; None: all others."""
-    if name in _UNREAD:
-        return n_bytes - stored_bytes(args[_UNREAD[name]])
+    if name in UNREAD:
+        return n_bytes - stored_bytes(args[UNREAD[name]])
     if name == "all_gather_copy_in":  # of the buffer of all ranks, its own part
         return 2.0 * stored_bytes(out[0])
-    if name == "index_add_":  # rows read, added and written
-        return 3.0 * stored_bytes(args[3])
+    if is_added_in_place(name, args):  # rows read, added and written
+        return 3.0 * stored_bytes(added(name, args))
     return None
+
+
+def is_added_in_place(name: str, args: Sequence[Any]) -> bool:
+    """Whether rows are added into a tensor of which the rest stays; autograd's gradient of indexing is, too, on a GPU."""
+    return name == "index_add_" or (name.lstrip("_").startswith("index_put") and args[3:4] == (True,))
+
+
+def added(name: str, args: Sequence[Any]) -> Tensor:
+    """The rows that are added."""
+    return args[3] if name == "index_add_" else args[2]
+
+
+def read_tensors(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Tensors that an operation reads."""
+    if name in FILLS:
+        return []
+    return unique(tensors((args[1:] if name in OVERWRITE else args, {k: v for k, v in kwargs.items() if k != "out"})))
 
 
 def attention_row(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, backward: bool) -> CapturedOp:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,8 +13,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ....workload.captured.chains import OTHER, Access
 from ....workload.captured.rows import CapturedComm, CapturedOp, CapturedRow
 from .. import adapter
+from .accesses import extent, read_bytes, role_of
 from .comm_ops import NAMESPACES, WAIT, comm_outputs, comm_row, is_comm
 from .op_sizes import mutated, op_rows, tensors
 from .routing import EvenRouting
@@ -22,7 +24,7 @@ from .routing import EvenRouting
 _SILENT = ("prim", "profiler", "debugprims")
 _WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(\.|$)")
 _FSDP_IN, _FSDP_OUT = "fsdp::all_gather_copy_in", "fsdp::chunk_cat"
-_SIDE = (_FSDP_IN, _FSDP_OUT)  # FSDP runs them on streams of its own
+_SIDE = (_FSDP_IN,)  # FSDP runs it on a stream of its own
 NO_PRODUCERS: frozenset[int] = frozenset()
 
 
@@ -38,6 +40,8 @@ class Event:
         inputs: indices of the events that made what it reads.
         recomputed: forward operation that runs again in the backward pass.
         wait: of a collective, the first event that reads what it made.
+        role: what a kernel may do with it, as `chains` says.
+        reads: what it reads, for the same.
     """
 
     row: CapturedRow
@@ -49,6 +53,8 @@ class Event:
     wait: Event | None = None
     purpose: str = ""
     consumers: list[int] = field(default_factory=list)
+    role: str = OTHER
+    reads: tuple[Access, ...] = ()
 
 
 class Recorder(TorchDispatchMode):
@@ -59,7 +65,6 @@ class Recorder(TorchDispatchMode):
         self.axes = axes
         self.routing = EvenRouting()
         self.events: list[Event] = []
-        self.n_host_ops: dict[str, int] = {"F": 0, "B": 0, "opt": 0}
         self._phase = "F"
         self._is_paused = False
         self._modules: list[str] = []
@@ -109,11 +114,12 @@ class Recorder(TorchDispatchMode):
         """The next collective carries gradients."""
         self._next_purpose = "gradients"
 
-    def custom(self, row: CapturedOp, read: Any, written: Any) -> None:
-        """Records an operation that the dispatcher does not see as one."""
+    def custom(self, row: CapturedOp, role: str, read: Mapping[torch.Tensor, float], written: Any) -> None:
+        """Records an operation that the dispatcher does not see as one; `read`: tensor -> bytes read of it."""
         if not self._is_paused:
             self._note_node()
-            self._add(row, self._made_by(read), written)
+            accesses = self._accesses(read.items())
+            self._add(row, self._made_by(list(read)), written, role, accesses)
 
     def producers_of(self, tensor: torch.Tensor) -> frozenset[int]:
         """Indices of the events that made a tensor."""
@@ -127,7 +133,6 @@ class Recorder(TorchDispatchMode):
             self._modules.pop()
 
     def _record(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        self.n_host_ops[self._phase] += 1
         self._note_node()
         inputs = self._made_by((args, kwargs))
         if func.namespace in NAMESPACES:
@@ -139,12 +144,13 @@ class Recorder(TorchDispatchMode):
         rows = op_rows(func, args, kwargs, out)
         if not rows:
             self._remember(out, inputs)
+            return
+        role, reads = role_of(func, args, rows[0]), self._accesses(read_bytes(func, args, kwargs, out))
         for index, row in enumerate(rows):
             if row.name in _SIDE:
                 row = replace(row, stream=1)
-            self._add(row, inputs, out[index] if len(rows) > 1 else out)
-        if rows:
-            self._written_to(mutated(func, args, kwargs))
+            self._add(row, inputs, out[index] if len(rows) > 1 else out, role, reads)
+        self._written_to(mutated(func, args, kwargs))
 
     def _add_comm(self, func: Any, args: Any, kwargs: Any, out: Any, inputs: frozenset[int]) -> None:
         row = comm_row(func, args, kwargs, out, self.axes)
@@ -158,11 +164,18 @@ class Recorder(TorchDispatchMode):
         )
         self._next_purpose = ""
 
-    def _add(self, row: CapturedRow, inputs: frozenset[int], written: Any) -> Event:
+    def _add(
+        self,
+        row: CapturedRow,
+        inputs: frozenset[int],
+        written: Any,
+        role: str = OTHER,
+        reads: tuple[Access, ...] = (),
+    ) -> Event:
         node = adapter.backward_node() if self._phase == "B" else None
         number = None if node is None else adapter.sequence_of(node)
         recomputed = node is not None and torch.is_grad_enabled()
-        event = Event(row, self._phase, self._module(number), number, inputs, recomputed)
+        event = Event(row, self._phase, self._module(number), number, inputs, recomputed, role=role, reads=reads)
         index = len(self.events)
         self.events.append(event)
         for producer in inputs:
@@ -182,6 +195,9 @@ class Recorder(TorchDispatchMode):
         """The node that the forward pass made last belongs to the module that runs."""
         if self._modules and torch.is_grad_enabled():
             self._module_of_node[adapter.next_sequence() - 1] = self._modules[-1]
+
+    def _accesses(self, read: Iterable[tuple[torch.Tensor, float]]) -> tuple[Access, ...]:
+        return tuple(Access(self.producers_of(one), *extent(one), n_bytes) for one, n_bytes in read if n_bytes)
 
     def _made_by(self, read: Any) -> frozenset[int]:
         found: set[int] = set()

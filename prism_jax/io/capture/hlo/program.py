@@ -100,7 +100,7 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
     axes = known_axes(stated.axes, found) if stated.axes else guessed_axes(_found(made))
     repeats, counts = _repeats(made, walk)
     rows = tuple(_settled(made, index, axes, counts[index]) for index in range(len(made.rows)))
-    one = RankClass("device", module.n_devices, 0, rows, repeats, host_ops=None, n_parameters=stated.n_parameters)
+    one = RankClass("device", module.n_devices, 0, rows, repeats, n_parameters=stated.n_parameters)
     program = RankProgram(
         name=module.name,
         world=module.n_devices,

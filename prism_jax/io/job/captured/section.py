@@ -37,6 +37,21 @@ def names_capture(document: Document) -> bool:
     return isinstance(model, dict) and SOURCE in model
 
 
+def refuse_kernels(document: Document) -> None:
+    """Measured kernels are given to captures alone.
+
+    Raises:
+        ConfigError: the model of the document, which is no capture, names a profile.
+    """
+    model = document.data.get("model")
+    if isinstance(model, dict) and KERNELS in model and SOURCE not in model:
+        text = (
+            "measured kernels stand for the operations of a capture, and the model of this job is none. Leave them out "
+            "(--kernels), or capture the code that was profiled (`prism-jax capture train.py:build`) and predict that file."
+        )
+        raise ConfigError([document.mistake(("model", KERNELS), text)])
+
+
 def read_captured(document: Document, found: list[Mistake]) -> CapturedModel | None:
     """The captured program of a document whose `names_capture` is true."""
     model = document.data["model"]

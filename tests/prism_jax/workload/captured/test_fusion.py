@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Repeat
-from prism_jax.workload.captured.fusion import POLICIES, fused, merged
+from prism_jax.workload.captured.fusion import NEIGHBOURS, fused, merged
 from prism_jax.workload.captured.program import FUSIONS
 from tests.support.captured.programs import pointwise, product, reduction
 
@@ -31,6 +31,7 @@ CHAIN = (product(), named("add"), named("gelu"), named("sum"), named("mul"), pro
     ("policy", "known"),
     [
         ("eager", ["mm", "add", "gelu", "sum", "mul", "mm"]),
+        ("fused", ["mm", "add", "gelu", "sum", "mul", "mm"]),  # no chain is named
         ("inductor", ["mm", "add+gelu+sum+mul", "mm"]),
         ("megatron", ["mm", "add+gelu", "sum", "mul", "mm"]),
         ("xla", ["mm", "add+gelu+sum", "mul", "mm"]),
@@ -41,7 +42,7 @@ def test_which_rows_are_merged(policy: str, known: list[str]):
 
 
 def test_every_policy_is_there():
-    assert set(POLICIES) == set(FUSIONS)
+    assert {*NEIGHBOURS, "fused"} == set(FUSIONS)
 
 
 def test_a_merged_chain_does_not_read_again_what_it_wrote_and_backward_does_not_write_it():

@@ -64,6 +64,14 @@ def test_what_is_wrong_with_such_a_model_is_told(capture: Path, text: str, told:
         load_job(file)
 
 
+@pytest.mark.parametrize("job", ["llama2_7b_fsdp_64", "bert_large_1024"])
+def test_measured_kernels_are_refused_where_the_model_is_no_capture(job: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["check", job, "--kernels", "profile.json"]) == 2
+    told = capsys.readouterr().err
+    assert "model.kernels" in told
+    assert "the model of this job is none. Leave them out" in told
+
+
 def test_a_search_leaves_fixed_fields_alone(capture: Path):
     job = load_job(capture, ["cluster=dgx-h100"])
     space = default_space(job)

@@ -1,0 +1,239 @@
+"""Chains: what one kernel can do, by who reads what, and how many bytes it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from prism_jax.workload.captured.chains import Access, Step, links
+
+SIZE = 64.0  # bytes of a tensor
+
+
+def of(*makers: int, storage: Hashable = "", n_bytes: float = SIZE, start: int = 0) -> Access:
+    """What is read of the result of an operation; of none: a tensor from outside."""
+    return Access(frozenset(makers), storage or makers, start, start + int(n_bytes), n_bytes)
+
+
+def outside(name: str, n_bytes: float = SIZE) -> Access:
+    return of(storage=name, n_bytes=n_bytes)
+
+
+def step(role: str, *reads: Access, phase: str = "F", written: float = SIZE) -> Step:
+    return Step(role, phase, reads, written)
+
+
+def with_readers(steps: Sequence[Step], readers: Sequence[Sequence[int]]) -> list[Step]:
+    return [replace(one, readers=tuple(own)) for one, own in zip(steps, readers, strict=True)]
+
+
+def program(*steps: Step) -> list[Step]:
+    """The steps, with who reads what they make."""
+    readers: list[list[int]] = [[] for _ in steps]
+    for number, one in enumerate(steps):
+        for maker in {maker for access in one.reads for maker in access.makers}:
+            readers[maker].append(number)
+    return with_readers(steps, readers)
+
+
+def ends(*steps: Step) -> list[int]:
+    return [link.end for link in links(program(*steps))]
+
+
+def moved(*steps: Step) -> float:
+    """Bytes of all kernels."""
+    steps = tuple(program(*steps))
+    alone = [sum(one.n_bytes for one in each.reads) + each.written_bytes for each in steps]
+    made = links(steps)
+    return sum(alone[at] if link.n_bytes is None else link.n_bytes for at, link in enumerate(made) if link.end == at)
+
+
+ADD = step("pointwise", outside("a"), outside("b"))
+
+
+def test_what_one_operation_alone_reads_stays_in_registers():
+    steps = (ADD, step("pointwise", of(0), outside("c")), step("kernel", of(1)))
+    assert ends(*steps) == [1, 1, 2]
+    assert moved(*steps) == (3 + 1) * SIZE + 2 * SIZE  # a, b, c read and their sum written; the product by itself
+
+
+def test_what_two_kernels_read_is_written():
+    steps = (
+        ADD,
+        step("reduction", of(0)),
+        step("kernel", of(1)),
+        step("pointwise", of(0), of(2)),
+        step("kernel", of(3)),
+    )
+    assert ends(*steps) == [0, 1, 2, 3, 4]
+    assert [link.n_bytes for link in links(program(*steps))] == [None] * 5
+
+
+def test_what_the_backward_pass_reads_is_written_by_the_chain():
+    forward = (ADD, step("pointwise", of(0), outside("c")), step("kernel", of(1)))
+    steps = (*forward, step("kernel", of(0), phase="B"))
+    assert ends(*steps) == [1, 1, 2, 3]
+    assert moved(*steps) - moved(*forward) == 2 * SIZE + SIZE
+
+
+def test_of_what_a_chain_makes_only_what_the_backward_pass_reads_is_written():
+    """A mask of dropout, a byte for two of an element."""
+    dropout = step("once", outside("x"), written=1.5 * SIZE)
+    forward = (dropout, step("pointwise", of(0, storage="y"), outside("r")), step("kernel", of(1)))
+    backward = step("once", outside("d"), of(0, storage="mask", n_bytes=SIZE / 2), phase="B")
+    assert links(program(*forward, backward))[1].n_bytes == 3.5 * SIZE
+
+
+def test_a_gated_activation_reads_three_tensors_forward_and_five_backward_move():
+    """Of a gate g and a value v: silu(g) v; its gradients of both, from d, side by side."""
+    gate, value, grad = outside("g"), outside("v"), outside("d")
+    forward = (step("pointwise", gate), step("pointwise", of(0), value), step("kernel", of(1)))
+    backward = (
+        step("pointwise", grad, value, phase="B"),  # of silu(g)
+        step("pointwise", grad, of(0), phase="B"),  # of v
+        step("pointwise", of(3), gate, phase="B"),
+        step("copy", of(5), of(4), phase="B", written=2 * SIZE),
+        step("kernel", of(6, n_bytes=2 * SIZE), phase="B"),
+    )
+    made = links(program(*forward, *backward))
+    assert (made[1].n_bytes, made[6].n_bytes) == (3 * SIZE, 5 * SIZE)
+    assert [link.end for link in made] == [1, 1, 2, 6, 6, 6, 6, 7]
+
+
+def test_a_cast_that_several_read_is_made_again_by_each():
+    narrow = outside("x", SIZE / 2)
+    steps = (step("pointwise", narrow), step("reduction", of(0), written=1), step("pointwise", of(0), of(1, n_bytes=1)),
+             step("kernel", of(2)), step("kernel", of(1, n_bytes=1)))  # fmt: skip
+    made = links(program(*steps))
+    assert made[0] == (0, 0.0)
+    assert made[1].n_bytes == SIZE / 2 + 1
+    assert made[2].n_bytes == SIZE / 2 + 1 + SIZE
+
+
+def test_a_value_of_two_tensors_is_not_made_again():
+    steps = (ADD, step("reduction", of(0)), step("reduction", of(0)), step("kernel", of(1)), step("kernel", of(2)))
+    assert links(program(*steps))[0] == (0, None)
+
+
+def test_a_copy_of_what_one_kernel_wrote_for_it_is_not_made():
+    steps = (step("kernel", outside("a")), step("copy", of(0)), step("kernel", of(1)))
+    assert links(program(*steps))[1].n_bytes == 0.0
+    read_twice = (*steps, step("kernel", of(0)))
+    assert links(program(*read_twice))[1].n_bytes is None
+
+
+def test_a_copy_out_of_a_collective_is_made():
+    steps = (step("", outside("a")), step("copy", of(0)), step("kernel", of(1)))
+    assert links(program(*steps))[1].n_bytes is None
+
+
+def test_of_a_copy_only_what_is_rotated_is_read_and_written():
+    """Gradients of queries and keys pass a chain each, that of values goes straight to its place."""
+    steps = (
+        step("kernel", outside("o"), phase="B", written=3 * SIZE),
+        step("pointwise", of(0, storage="q"), outside("cos", 1), phase="B"),
+        step("pointwise", of(0, storage="k"), outside("cos", 1), phase="B"),
+        step("kernel", outside("p"), phase="B"),
+        step("copy", of(1), of(2), of(3), phase="B", written=3 * SIZE),
+        step("kernel", of(4, n_bytes=3 * SIZE), phase="B"),
+    )
+    made = links(program(*steps))
+    assert [link.end for link in made] == [0, 4, 4, 3, 4, 5]
+    assert made[4].n_bytes == 2 * SIZE + 1 + 2 * SIZE
+
+
+def test_a_product_adds_its_gradient_of_weights_to_the_sum():
+    steps = (step("kernel", outside("x"), outside("d"), phase="W"), step("sum", outside("sum"), of(0), phase="W"))
+    assert ends(*steps) == [1, 1]
+    assert moved(*steps) == 3 * SIZE + SIZE
+    forward = (step("kernel", outside("x"), outside("w")), step("sum", outside("residual"), of(0)))
+    assert ends(*forward) == [0, 1]
+
+
+def test_the_gradient_of_a_bias_is_an_epilogue_of_the_product():
+    grad = outside("d")
+    steps = (step("kernel", outside("x"), grad, phase="W"), step("reduction", grad, phase="W", written=1.0))
+    assert links(program(*steps))[1].n_bytes == 0.0
+
+
+@pytest.mark.parametrize("role", ["copy", "sum"])
+def test_by_products_are_written_or_added_by_the_kernel_that_makes_them(role: str):
+    """The gradient of a norm's weights: copied into a bucket, or added to that of the micro-batch before."""
+    added = [outside("bucket", 1.0)] if role == "sum" else []
+    steps = (
+        step("reduction", outside("d"), outside("x"), phase="B"),
+        step("pointwise", of(0, storage="dx"), phase="B"),
+        step(role, *added, of(0, storage="dw", n_bytes=1.0), phase="W", written=1.0),
+        step("kernel", of(1), phase="B"),
+        step("", of(2, n_bytes=1.0), phase="B"),
+    )
+    made = links(with_readers(steps, [(1,), (3,), (4,), (), ()]))
+    assert [link.end for link in made] == [1, 1, 2, 3, 4]
+    assert (made[1].n_bytes, made[2].n_bytes) == (3 * SIZE, 0.0)
+
+
+def test_part_of_something_that_is_read_is_read_once():
+    """Halves of a tensor that is read as a whole, as a rotary embedding does."""
+    whole, half = outside("x"), Access(frozenset(), "x", 32, 64, SIZE / 2)
+    steps = (step("pointwise", whole, outside("c")), step("pointwise", half, written=SIZE / 2),
+             step("pointwise", of(0), of(1, n_bytes=SIZE / 2)), step("kernel", of(2)))  # fmt: skip
+    assert links(program(*steps))[2].n_bytes == 2 * SIZE + SIZE
+
+
+def test_a_norm_takes_one_tensor():
+    norm = (step("reduction", of(0)), step("kernel", of(1)))
+    assert ends(ADD, *norm) == [0, 1, 2]
+    assert ends(step("once", outside("x")), *norm) == [1, 1, 2]
+    assert ends(ADD, step("reduction", of(0), written=1.0)) == [1, 1]  # a mean is no norm
+
+
+def test_a_product_makes_a_small_operand():
+    bias = step("pointwise", outside("b", 1.0), written=1.0)
+    assert links(program(bias, step("kernel", outside("x"), of(0, n_bytes=1.0))))[0].n_bytes == 0.0
+    assert links(program(step("pointwise", outside("w")), step("kernel", outside("x"), of(0))))[0].n_bytes is None
+
+
+def test_a_norm_is_cast_but_not_added_to_a_residual():
+    norm = step("reduction", outside("d"), outside("x"))
+    assert ends(norm, step("pointwise", of(0), written=SIZE / 2), step("kernel", of(1))) == [1, 1, 2]
+    assert ends(norm, step("pointwise", of(0), outside("r")), step("kernel", of(1))) == [0, 1, 2]
+
+
+def test_a_norm_of_its_parts_is_one_kernel():
+    """Mean of squares, root, product with what it is the mean of."""
+    x = outside("x")
+    steps = (
+        step("pointwise", x),
+        step("reduction", of(0), written=1.0),
+        step("pointwise", of(1, n_bytes=1.0), written=1.0),
+        step("pointwise", x, of(2, n_bytes=1.0)),
+        step("kernel", of(3)),
+    )
+    assert ends(*steps) == [3, 3, 3, 3, 4]
+    assert links(program(*steps))[3].n_bytes == 2 * SIZE
+
+
+def test_random_numbers_are_drawn_once():
+    dropout = step("once", outside("x"), written=1.5 * SIZE)
+    assert ends(dropout, step("pointwise", of(0), outside("r")), step("kernel", of(1))) == [1, 1, 2]
+    made = links(
+        program(dropout, step("pointwise", of(0), outside("r")), step("reduction", of(0)), step("kernel", of(1)))
+    )
+    assert made[0] == (0, None)
+
+
+def test_passes_are_not_mixed():
+    assert ends(step("pointwise", outside("a"), outside("b"), phase="B"), step("copy", of(0), phase="W")) == [0, 1]
+
+
+@pytest.mark.parametrize("role", ["pointwise", "once", "reduction", "copy", "lookup", "scatter", "sum", "kernel", ""])
+def test_no_kernel_moves_more_than_its_operations(role: str):
+    steps = [step("pointwise", outside("x", SIZE / 2))]
+    for number in range(6):
+        steps.append(
+            step(role if number % 2 else "pointwise", of(number), of(max(number - 2, 0)), phase="FB"[number > 3])
+        )
+    alone = sum(sum(one.n_bytes for one in each.reads) + each.written_bytes for each in steps)
+    assert moved(*steps) <= alone
