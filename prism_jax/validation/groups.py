@@ -8,7 +8,7 @@ from .rows import MeasuredRow
 
 GROUPS: dict[str, Callable[[MeasuredRow], str]] = {
     "source": lambda row: row.source,
-    "gpu": lambda row: row.job[1].device.name,
+    "gpu": lambda row: row.job[1].device.like or row.job[1].device.name,  # variants of a device are no other device
     "model": lambda row: row.job[0].name,
     "framework": lambda row: row.framework or "not stated",
     "scale": lambda row: f"{row.job[2].n_devices} devices",
