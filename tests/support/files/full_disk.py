@@ -1,8 +1,8 @@
 """Runs commands whose files may not grow beyond a size, as on a full disk; in a process of its own, which a crash would end.
 
-`python -m tests.support.files.full_disk` reads a JSON list of `[line, resumed, inputs, folder, shares]` from stdin and prints what
-became of each as a line of JSON. Every command runs once without a limit: what it writes are its targets, and limits are shares of
-the largest one. Every run has a fresh copy of the inputs as its working directory.
+`python -m tests.support.files.full_disk` reads a JSON list of `[line, resumed, inputs, folder, shares]` from stdin and prints
+what became of each as a line of JSON. Every command runs once without a limit: what it writes are its targets, and limits are
+shares of the largest one. Every run has a fresh copy of the inputs as its working directory.
 """
 
 from __future__ import annotations
