@@ -36,7 +36,8 @@ MicroBatches = Annotated[
 Samples = Annotated[int | None, typer.Option("--samples", min=1, help="Samples of a step of the whole job.")]
 Tokens = Annotated[int | None, typer.Option("--tokens", min=0, help="Tokens of a sample; 0 where it is no sequence.")]
 Fusion = Annotated[
-    str | None, typer.Option("--fusion", metavar="POLICY", help="eager, fused, inductor, megatron or xla; what is merged.")
+    str | None,
+    typer.Option("--fusion", metavar="POLICY", help="eager, fused, inductor, megatron or xla; what is merged."),
 ]
 FrontEndName = Annotated[str, typer.Option("--front-end", metavar="NAME", help="What reads the source, if unclear.")]
 Options = Annotated[

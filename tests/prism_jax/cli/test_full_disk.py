@@ -49,7 +49,9 @@ def filled(folder: Path, inputs: Path, names: Sequence[str], shares: list[float]
 
 def check(name: str, found: dict[str, Any]) -> None:
     targets, resumed = found["targets"], WRITES[name].resumed
-    assert found["code"] in (0, 1), name  # 1: a fit of few draws, which fails its checks and is written under another name
+    assert found["code"] in (0, 1), (
+        name
+    )  # 1: a fit of few draws, which fails its checks and is written under another name
     assert targets, name
     for one in found["limited"]:
         assert one["code"] == 1, (name, one)
