@@ -28,6 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "ignore:Do not use the `random` module")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases that `slow_tests.txt` names are slow; `scripts/slow_tests.py` writes it."""
+    named = set((ROOT / "tests" / "slow_tests.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in named:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def untyped() -> Iterator[None]:
     """A caller without a type checker: in runs with one, wrong types reach the function all the same."""
