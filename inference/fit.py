@@ -14,7 +14,7 @@ import pandas as pd
 
 from prism_jax.errors import FitError
 from prism_jax.hints import did_you_mean
-from prism_jax.progress import Progress, silent
+from prism_jax.progress import Progress, part_of, silent
 
 from .data import Measurements, read_measurements, tidy
 from .data.measurements import naming
@@ -22,7 +22,8 @@ from .engine.diagnostics import Verdict, verdict
 from .engine.importance import GOOD_K
 from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
 from .engine.nuts import Enough, sample
-from .engine.program import program
+from .engine.parts import WHOLE, columns, key_of, parts, together
+from .engine.program import Program, program
 from .engine.sampled import Sampled
 from .engine.svi import fit_svi
 from .engine.threads import one_blas_thread
@@ -68,7 +69,8 @@ def fit(
         collective: "all_reduce", ...: what was run, for logs of nccl-tests that do not say it.
         settings: chains, draws and steps.
         progress: called with the share that is done.
-        resume: file in which an interrupted fit (nuts) is kept and found again; whoever names it removes it.
+        resume: file in which an interrupted fit (nuts) is kept and found again; whoever names it removes it. A model whose
+            posterior is sampled in parts is quick, and begins anew.
         record: inputs and versions, kept with the fit.
 
     Raises:
@@ -176,18 +178,49 @@ def posterior(
     settings = replace(settings, target_accept=careful)
     with jax.enable_x64(True):
         start_key, draw_key = jax.random.split(key)
-        made = program(model, data, start_key)
-        found = None
-        if near is not None and near.shape[1] == made.n_dim <= ADAPT_UP_TO:
-            found = weighted(made, around(near), settings.n_approximate_draw, draw_key)
-        if found is None or not found.k_hat < GOOD_K:
-            if method == "nuts":
-                found = sample(made, settings, draw_key, progress=progress, partial=resume, enough=enough)
-            elif method == "svi":
-                found = fit_svi(made, settings, draw_key, progress=progress)
-            else:
-                found = fit_map(made, settings, draw_key)
-        return _completed(model, data, found, jax.random.fold_in(draw_key, 1))
+        made = {name: program(part, of, key_of(start_key, name)) for name, (part, of) in parts(model, data).items()}
+        keys = {name: key_of(draw_key, name) for name in made}
+        found = None if near is None else _nearby(made, near, settings, keys)
+        if found is None:
+            found = {}
+            for name, one in made.items():
+                told = part_of(progress, len(found) / len(made), (len(found) + 1) / len(made))
+                if name == WHOLE:
+                    found[name] = _by_method(one, method, settings, keys[name], told, resume, enough)
+                else:
+                    found[name] = _by_method(one, method, settings, keys[name], told, None, _no_chain_fails)
+        return _completed(model, data, together(model, found), jax.random.fold_in(draw_key, 1))
+
+
+def _no_chain_fails(sampled: Sampled) -> bool:
+    """Whether the chains of a part will do: all of its sites count."""
+    return verdict(sampled, tuple(sampled.draws)).cause != "chains"
+
+
+def _nearby(
+    made: Mapping[str, Program], near: np.ndarray, settings: Settings, keys: Mapping[str, jax.Array]
+) -> dict[str, Sampled] | None:
+    """Weighted draws around those of another fit; None where a part is too large for that, or they are no good."""
+    sizes = [one.n_dim for one in made.values()]
+    if sum(sizes) != near.shape[1] or max(sizes) > ADAPT_UP_TO:
+        return None
+    found = {}
+    for (name, one), flat in zip(made.items(), columns(near, sizes), strict=True):
+        found[name] = weighted(one, around(flat), settings.n_approximate_draw, keys[name])
+        if not found[name].k_hat < GOOD_K:
+            return None
+    return found
+
+
+def _by_method(
+    made: Program, method: str, settings: Settings, key: jax.Array, progress: Progress, resume: Path | None,
+    enough: Enough | None,
+) -> Sampled:  # fmt: skip
+    if method == "nuts":
+        return sample(made, settings, key, progress=progress, partial=resume, enough=enough)
+    if method == "svi":
+        return fit_svi(made, settings, key, progress=progress)
+    return fit_map(made, settings, key)
 
 
 def _completed(model: Model[Any], data: Any, sampled: Sampled, key: jax.Array) -> Sampled:

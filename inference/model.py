@@ -44,7 +44,22 @@ class Score:
 Data = TypeVar("Data")
 
 
-class Model(Protocol[Data]):
+class Part(Protocol[Data]):
+    """What the engine samples: a density and where to begin; a model, or a part of one.
+
+    Notes: `Data` is a frozen dataclass as described in `Model`.
+    """
+
+    def program(self, data: Data) -> None:
+        """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
+        ...
+
+    def start(self, data: Data) -> dict[str, Any]:
+        """Values of the sites at which chains and variational guides begin, from moments of the data."""
+        ...
+
+
+class Model(Part[Data], Protocol[Data]):
     """One hierarchical model.
 
     `Data` is a frozen dataclass whose fields are NumPy arrays (float64, int64, or text), numbers, or tuples of text: what the
@@ -64,6 +79,8 @@ class Model(Protocol[Data]):
         `judged(data, draws)`: what the verdict looks at instead of `reported`, as draws [chain, draw, ...], where some data leave
         parameters at their prior.
         `complete(data, draws, key)`: draws of sites that the program integrates out.
+        `parts(data)`: parts of the posterior that share neither parameters nor data, `Part`s with data of their own by name,
+        which are sampled one by one; `joined(draws by part)`: the model's draws [chain, draw, ...] from theirs.
         `replicate(data, draws, key)`: what the data are held against. `curves(data, draws)`: what a picture is drawn of.
         `measured_level(data, draws)`: of step times.
         `reliability(data, draws, group)`: what interrupts a job, of models of failures.
@@ -81,14 +98,6 @@ class Model(Protocol[Data]):
 
     def prepare(self, frame: pd.DataFrame) -> Data:
         """The data of a checked table (canonical column names, SI units, no invalid rows)."""
-        ...
-
-    def program(self, data: Data) -> None:
-        """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
-        ...
-
-    def start(self, data: Data) -> dict[str, Any]:
-        """Values of the sites at which chains and variational guides begin, from moments of the data."""
         ...
 
     def describe(self, data: Data, draws: Draws) -> dict[str, Any]:

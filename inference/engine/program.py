@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer import init_to_median, init_to_value
 from numpyro.infer.util import constrain_fn, initialize_model, potential_energy
 
-from ..model import Model
+from ..model import Part
 from .pytree import Arrays, traced
 
 Sites = dict[str, Any]
@@ -76,7 +76,7 @@ class Program:
         return np.asarray(flat), unravel
 
 
-def program(model: Model, data: Any, key: jax.Array) -> Program:
+def program(model: Part[Any], data: Any, key: jax.Array) -> Program:
     """The program of `model` on `data`. Call it, and what it returns, in float64 (`jax.enable_x64`)."""
     arrays, rebuild = traced(data)
     arrays = {name: jnp.asarray(value) for name, value in arrays.items()}

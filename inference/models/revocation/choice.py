@@ -6,7 +6,7 @@ zone are left out together.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,8 @@ from ...model import Draws
 from . import hierarchy as hierarchy
 from .data import QUANTITIES, RevocationData
 from .laws import FAMILIES
+from .populations import seen
+from .sites import of_population
 
 MOST_DRAWS = 400
 
@@ -33,19 +35,33 @@ class Choice(NamedTuple):
     best_in: np.ndarray
 
 
-def by_draw(data: RevocationData, draws: Draws) -> hierarchy.LogProbabilities:
-    """Log probabilities at some of the draws, [draw, ...]."""
+def by_draw(data: RevocationData, draws: Draws) -> np.ndarray:
+    """Log probabilities of the spells at some of the draws, [draw, family, quantity, group]."""
     n_draw = len(draws["concentration"])
     keep = np.unique(np.linspace(0, n_draw - 1, min(n_draw, MOST_DRAWS)).round().astype(int))
-    chosen = {name: np.asarray(value)[keep] for name, value in draws.items()}
+    some = {name: np.asarray(value)[keep] for name, value in draws.items()}
+    parts = [
+        [_spells(data, some, family, quantity) for quantity in range(len(QUANTITIES))] for family in FAMILIES
+    ]  # [family][quantity] of [draw, group]
+    return np.moveaxis(np.array(parts), 2, 0)
+
+
+def _spells(data: RevocationData, draws: Draws, family: str, quantity: int) -> np.ndarray:
+    """The same of one population, [draw, group]."""
+    there = seen(data, family, quantity)
+    arrays = there.trait, there.theta, there.log_weight
     with jax.enable_x64(True):
-        found = jax.jit(lambda given: jax.lax.map(lambda draw: hierarchy.log_probabilities(data, draw), given))(chosen)
-    return hierarchy.LogProbabilities(*(np.asarray(part) for part in found))  # pyright: ignore[reportArgumentType]
+        return np.asarray(_by_draw(arrays, of_population(draws, family, quantity)))
+
+
+@jax.jit
+def _by_draw(arrays: Any, draws: Any) -> Any:
+    return jax.lax.map(lambda site: hierarchy.of_spells(*arrays, site), draws)
 
 
 def chosen(data: RevocationData, draws: Draws) -> Choice:
     """The family of each quantity with the highest log density of zones that were left out."""
-    spells = np.asarray(by_draw(data, draws).spells)  # [draw, family, quantity, group]
+    spells = by_draw(data, draws)
     names = np.array(data.zones)
     zones = np.unique(names)
     by_zone = np.stack([spells[..., names == zone].sum(axis=-1) for zone in zones], axis=-1)

@@ -19,9 +19,9 @@ import pandas as pd
 from ..repairs.bins import Times, times
 from ..repairs.grid import Grid, around_likelihood
 from . import laws as laws
+from .sites import QUANTITIES as QUANTITIES
 from .table import Series, read_series
 
-QUANTITIES = ("up", "down")
 CENTRE, WIDTH = 8.5, 2.5  # log seconds: an hour and a half; a factor of 12 either way
 SPREAD_CENTRE, SPREAD_WIDTH = 0.5, 0.7  # of the log of spreads of log times: 0.2 to 13
 TRAITS = ("log_nodes", "kept")

@@ -35,7 +35,7 @@ def scores(data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: s
 
 def figures(left_out: RevocationData, draws: Draws, family: np.ndarray) -> dict[str, float]:
     """Figures of groups that were not fitted, added up over them."""
-    logs = np.asarray(by_draw(left_out, draws).spells)
+    logs = by_draw(left_out, draws)
     total = np.logaddexp.reduce(logs.sum(axis=-1), axis=0) - np.log(len(logs))  # [family, quantity]
     out = {}
     for index, quantity in enumerate(QUANTITIES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import inference
+from inference.engine.program import program
 from inference.models.repairs.bins import times
 from inference.models.revocation import choice, laws, markets
 from inference.models.revocation.data import CLASSES, QUANTITIES, from_frame
@@ -162,3 +164,28 @@ def test_a_trace_in_which_nothing_ends_is_refused() -> None:
     table = spot_trace(0, 1, 4, "z").assign(available=4)
     with pytest.raises(DataError, match="no spell of availability ended"):
         from_frame(inference.measured(table, "revocation").frame)
+
+
+def test_the_populations_share_nothing(fitted: inference.Fit) -> None:
+    """The joint density of all is the product of theirs, wherever it is looked at."""
+    model: Any = fitted.model
+    with jax.enable_x64(True):
+        whole = program(model, fitted.data, jax.random.key(0))
+        parts = {name: program(*pair, jax.random.key(0)) for name, pair in model.parts(fitted.data).items()}
+        rng = np.random.default_rng(0)
+        for _ in range(3):
+            sites = {name: value + 0.3 * rng.standard_normal(np.shape(value)) for name, value in whole.start.items()}
+            own = {name: {site: sites[f"{name}/{site}"] for site in part.start} for name, part in parts.items()}
+            total = sum(float(part.potential(part.arrays, own[name])) for name, part in parts.items())
+            assert float(whole.potential(whole.arrays, sites)) == pytest.approx(total, rel=1e-12)
+        assert whole.n_dim == sum(part.n_dim for part in parts.values())
+
+
+def test_the_default_fit_passes_its_checks_on_many_zones() -> None:
+    """Zones of one node or several, long traces and short ones, one that never ends: what a table of traces is made of."""
+    nodes = (1, 1, 4, 1, 16, 1, 1, 4)
+    tables = [spot_trace(seed, 20 + 40 * (seed % 3), n, f"z{seed}", 0.8 + 0.1 * seed) for seed, n in enumerate(nodes)]
+    tables.append(spot_trace(0, 1, 1, "still up").assign(available=1))
+    found = inference.fit(pd.concat(tables, ignore_index=True), model="revocation", key=jax.random.key(0))
+    assert found.verdict.ok, found.verdict.sentence
+    assert found.verdict.k_hat < 0.7

@@ -1,0 +1,75 @@
+"""Posteriors that factorise: parts that share no parameter and no data are sampled one by one, and their draws put side by side.
+
+The draws of independent parts may be paired in any order. A part has few dimensions, where approximations are good and chains
+short; the whole would have the dimensions of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+import jax
+import numpy as np
+
+from ..model import Model, Part
+from .sampled import Sampled
+
+WHOLE = ""
+"""Name of the only part of a posterior that does not factorise."""
+
+
+def parts(model: Model[Any], data: Any) -> Mapping[str, tuple[Part, Any]]:
+    """The parts of the posterior by name: models with their data."""
+    split = getattr(model, "parts", None)
+    return {WHOLE: (model, data)} if split is None else split(data)
+
+
+def key_of(key: jax.Array, name: str) -> jax.Array:
+    """Seed of a part; that of the whole is the seed itself."""
+    return key if name == WHOLE else jax.random.fold_in(key, crc32(name.encode()))
+
+
+def together(model: Model[Any], found: Mapping[str, Sampled]) -> Sampled:
+    """The draws of all parts under the names that the model gives them.
+
+    Notes:
+        Parts whose chains went on for longer are thinned to the draws of the shortest. A draw counts as divergent where it is in
+        any part; the Pareto shape is that of the worst one.
+    """
+    if set(found) == {WHOLE}:
+        return found[WHOLE]
+    n_draw = min(one.diverging.shape[1] for one in found.values())
+    thin = [_thinned(one, n_draw) for one in found.values()]
+    joined: Any = model
+    return Sampled(
+        draws=joined.joined(dict(zip(found, (one.draws for one in thin), strict=True))),
+        diverging=np.any([one.diverging for one in thin], axis=0),
+        n_leapfrog=np.sum([one.n_leapfrog for one in thin], axis=0),
+        k_hat=float(np.max([one.k_hat for one in thin])),
+        flat=_side_by_side(thin),
+    )
+
+
+def columns(flat: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Unconstrained draws [draw, dim] of the whole, split into those of its parts."""
+    return np.split(flat, np.cumsum(sizes)[:-1], axis=1)
+
+
+def _side_by_side(found: Sequence[Sampled]) -> np.ndarray | None:
+    flat = [one.flat for one in found if one.flat is not None]
+    return np.concatenate(flat, axis=1) if len(flat) == len(found) else None
+
+
+def _thinned(one: Sampled, n_draw: int) -> Sampled:
+    n_chain, n_have = one.diverging.shape
+    keep = np.linspace(0, n_have - 1, n_draw).round().astype(int)
+    flat = one.flat
+    return Sampled(
+        draws={name: value[:, keep] for name, value in one.draws.items()},
+        diverging=one.diverging[:, keep],
+        n_leapfrog=one.n_leapfrog[:, keep],
+        k_hat=one.k_hat,
+        flat=None if flat is None else flat.reshape(n_chain, n_have, -1)[:, keep].reshape(n_chain * n_draw, -1),
+    )
