@@ -33,13 +33,13 @@ def refuse_text(source: str, column: Column, raw: pd.Series, text: pd.Series, al
     """
     blank = text.isna().to_numpy(bool)
     if not column.keeps_blank:
-        _refuse(source, column.name, raw, alive & blank, "is missing. Fill it in, or leave the row out.")
+        _refuse(source, column, raw, alive & blank, "is missing. Fill it in, or leave the row out.")
     if column.choices:
         known = text.str.lower().isin(column.choices).to_numpy(bool)
         wrong = alive & ~blank & ~known
         if wrong.any():
             near = did_you_mean(str(text[wrong].iloc[0]).lower(), column.choices)
-            _refuse(source, column.name, raw, wrong, f"is not known{near}")
+            _refuse(source, column, raw, wrong, f"is not known{near}")
 
 
 def refuse_numbers(
@@ -56,15 +56,15 @@ def refuse_numbers(
         DataError: the first of them, by its row.
     """
     what = "a date with its zone, or seconds since 1970" if column.instant else "a number"
-    _refuse(source, column.name, raw, alive & is_text, f"is not {what}. Correct the row.")
-    _refuse(source, column.name, raw, alive & np.isinf(value), "is infinite. Correct the row.")
+    _refuse(source, column, raw, alive & is_text, f"is not {what}. Correct the row.")
+    _refuse(source, column, raw, alive & np.isinf(value), "is infinite. Correct the row.")
     if not column.keeps_blank:
-        _refuse(source, column.name, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
+        _refuse(source, column, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
     with np.errstate(invalid="ignore"):
         late = column.instant & (value > YEAR_2200_S)
         _refuse(
             source,
-            column.name,
+            column,
             raw,
             alive & late,
             "is after the year 2200. Write seconds since 1970, not milliseconds.",
@@ -72,7 +72,7 @@ def refuse_numbers(
         low, bound = (
             (value <= 0.0, "above 0") if column.positive else (value < column.least, f"at least {column.least:g}")
         )
-    _refuse(source, column.name, raw, alive & low, f"must be {bound}. Correct the row.")
+    _refuse(source, column, raw, alive & low, f"must be {bound}. Correct the row.")
 
 
 def refuse_no_zone(source: str, column: Column, raw: pd.Series, alive: NDArray[np.bool_]) -> str:
@@ -93,7 +93,7 @@ def refuse_no_zone(source: str, column: Column, raw: pd.Series, alive: NDArray[n
     texts = raw.astype(object).where(raw.notna(), "").map(lambda value: str(value).strip())
     without = [bool(text) and not _NUMBER.match(text) and not _ZONE.search(text) for text in texts]
     remedy = "has no time zone. Write 2026-03-01T14:00:00Z, an offset such as +01:00, or seconds since 1970."
-    _refuse(source, column.name, raw, alive & np.array(without, bool), remedy)
+    _refuse(source, column, raw, alive & np.array(without, bool), remedy)
     return ""
 
 
@@ -116,8 +116,10 @@ def refuse_order(source: str, columns: Sequence[Column], frame: pd.DataFrame, al
             )
 
 
-def _refuse(source: str, name: str, raw: pd.Series, wrong: NDArray[np.bool_], why: str) -> None:
+def _refuse(source: str, column: Column, raw: pd.Series, wrong: NDArray[np.bool_], why: str) -> None:
+    """Names the column as the file does: its values are those of the file, too, in the unit that they have there."""
     if wrong.any():
+        name = raw.name if isinstance(raw.name, str) else column.name
         row = int(np.argmax(wrong))
         value = raw.iloc[row]
         text = repr(value[:LONGEST_SHOWN]) if isinstance(value, str) else str(value)[:LONGEST_SHOWN]

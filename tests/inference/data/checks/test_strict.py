@@ -33,12 +33,12 @@ def test_offsets_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        ("a,2,2026-03-01 10:00:00,", "row 2: start_time '2026-03-01 10:00:00' has no time zone. Write"),
-        ("a,2,2026-03-01T10:00:00Z,2026-03-01 12:00", "row 2: end_time '2026-03-01 12:00' has no time zone"),
+        ("a,2,2026-03-01 10:00:00,", "row 2: start '2026-03-01 10:00:00' has no time zone. Write"),
+        ("a,2,2026-03-01T10:00:00Z,2026-03-01 12:00", "row 2: end '2026-03-01 12:00' has no time zone"),
         ("a,2,2026-03-01T10:00:00Z,2026-03-01T09:00:00Z", "row 2: end_time is 3,600 s before start_time"),
-        ("a,2,,", "row 2: start_time is missing"),
-        ("a,2,soonZ,", "row 2: start_time 'soonZ' is not a date with its zone"),
-        ("a,2,1772359200000,", "row 2: start_time 1772359200000 is after the year 2200"),
+        ("a,2,,", "row 2: start is missing"),
+        ("a,2,soonZ,", "row 2: start 'soonZ' is not a date with its zone"),
+        ("a,2,1772359200000,", "row 2: start 1772359200000 is after the year 2200"),
         (",2,2026-03-01T10:00:00Z,", "row 2: system is missing"),
     ],
 )
@@ -60,3 +60,12 @@ def test_a_typed_clock_without_a_zone_is_told(tmp_path: Path) -> None:
 def test_an_empty_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"log\.csv"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("header", ["batch,step_ms", "batch_size,step_time_ms"])
+def test_a_wrong_value_is_told_in_the_name_and_unit_of_the_file(header: str, tmp_path: Path) -> None:
+    file = tmp_path / "ladder.csv"
+    file.write_text(f"{header}\n8,30\n16,-4\n")
+    name = header.split(",")[1]
+    with pytest.raises(DataError, match=rf"row 2: {name} -4.* must be above 0"):
+        inference.measured(file, "ladder")

@@ -138,7 +138,7 @@ def test_a_stated_bandwidth_is_taken_for_what_it_is() -> None:
     [
         ({"save_total_s": [1.0, -1.0]}, "row 2: save_total_s -1.0 must be above 0"),
         ({"save_block_s": [1.0, 3.0]}, "row 2: save_block_s 3 is more than save_total_s 2"),
-        ({"ckpt_GB": [1.0, 0.0]}, "row 2: checkpoint_bytes 0.0 must be above 0"),
+        ({"ckpt_GB": [1.0, 0.0]}, "row 2: ckpt_GB 0.0 must be above 0"),
         ({"writers": [1, 0]}, "row 2: writers 0 must be at least 1"),
         ({"source": ["a", None]}, "row 2: source is missing"),
         ({"ckpt_GB": [None, None]}, "no row has seconds"),
