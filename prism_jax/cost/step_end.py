@@ -141,10 +141,10 @@ def _update_s(cluster: Cluster, plan: ParallelPlan, n_parameters: float, eff: Ef
 
 
 def _updated(plan: ParallelPlan, splits: Floats, weights: StageWeights) -> float:
-    """Parameters one device updates."""
+    """Parameters one device updates after its blocks."""
     if plan.shard_group > 1:
-        return sharded(weights.trained, splits, plan.shard_group)
-    return sharded(weights.trained, splits, state_ranks(plan)) if plan.zero_stage >= 1 else float(weights.trained.sum())
+        return sharded(weights.updated, splits, plan.shard_group)
+    return sharded(weights.updated, splits, state_ranks(plan)) if plan.zero_stage >= 1 else float(weights.updated.sum())
 
 
 def _reduction_s(cluster: Cluster, plan: ParallelPlan, splits: Floats, weights: StageWeights) -> tuple[Values, int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._typing import Floats
 from ..plan.plan import ParallelPlan
-from ..workload.base import Parameters, Workload, distinct_runs, frozen_groups
+from ..workload.base import Parameters, Workload, distinct_runs, frozen_groups, updates_in_step
 from .chunks import ChunkBlocks
 
 
@@ -19,6 +19,7 @@ class StageWeights(NamedTuple):
     Attributes:
         count: [*plan, group] by the way they are sharded, in the order of `Workload.groups`.
         trained: [*plan, group] of these, those that have gradients.
+        updated: [*plan, group] of these, those whose update comes after the blocks; none where measured blocks hold it.
         largest_unit: [*plan] of the largest block among them that is gathered by itself.
         root: [*plan] of the other blocks: embedding, head, final norm.
         shared: [*plan] of tensors that other stages hold copies of (a tied embedding), if they are trained.
@@ -26,6 +27,7 @@ class StageWeights(NamedTuple):
 
     count: Floats
     trained: Floats
+    updated: Floats
     largest_unit: Floats
     root: Floats
     shared: Floats
@@ -84,6 +86,8 @@ def stage_weights(
     held = [
         _held(blocks, groups, trained, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages
     ]
+    if updates_in_step(model):
+        held = [(own._replace(updated=np.zeros_like(own.updated)), tensors) for own, tensors in held]
     copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]
     return [own._replace(shared=np.array(n)) for (own, _), n in zip(held, copies, strict=True)]
 
@@ -102,4 +106,6 @@ def _held(
                 tensors[own.shared] = own.count * float(trained[groups.index(own.group)])
         if n and is_unit:
             largest = max(largest, sum(own.count for own in parameters))
-    return StageWeights(total, total * trained, np.array(largest), np.array(root), np.array(0.0)), tensors
+    return StageWeights(
+        total, total * trained, total * trained, np.array(largest), np.array(root), np.array(0.0)
+    ), tensors

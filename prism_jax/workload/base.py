@@ -271,6 +271,21 @@ def frozen_groups(workload: Workload, plan: ParallelPlan) -> Mapping[str, float]
 
 
 @runtime_checkable
+class UpdatesInStep(Protocol):
+    """A workload whose blocks are measured steps, in which the optimizer's update of the parameters is."""
+
+    @property
+    def updates_in_step(self) -> bool:
+        """True: no update is added to the seconds of the blocks."""
+        ...
+
+
+def updates_in_step(workload: Workload) -> bool:
+    """Whether the seconds of the blocks hold the update of the parameters."""
+    return isinstance(workload, UpdatesInStep) and workload.updates_in_step
+
+
+@runtime_checkable
 class CompletesPlans(Protocol):
     """A workload from which fields of a plan follow, such as which ranks step together."""
 

@@ -85,6 +85,11 @@ class LadderSpec:
         return False
 
     @property
+    def updates_in_step(self) -> bool:
+        """A step of the ladder ended with the update."""
+        return True
+
+    @property
     def layout(self) -> tuple[BlockRun, ...]:
         """All of it is one block."""
         return (BlockRun("model", 1),)

@@ -37,6 +37,16 @@ def test_a_step_is_the_line_on_the_device_that_was_measured(batch: int) -> None:
     assert compute_s(MODEL, "v100-16gb", plan) == pytest.approx(0.02 + 1e-3 * batch)
 
 
+def test_the_update_of_the_weights_is_in_the_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole step on the device that was measured is the line, as the ladder was measured with its optimizer."""
+    cluster = catalog.default_cluster("v100-16gb", 1)
+    cost = step_cost(MODEL, cluster, PLAN, efficiency(cluster.device.generation))
+    assert float(cost.end_compute_s.sum()) == 0.0
+    monkeypatch.setattr(LadderSpec, "updates_in_step", False)
+    apart = step_cost(MODEL, cluster, PLAN, efficiency(cluster.device.generation))
+    assert float(apart.end_compute_s.sum()) > 1e-4  # 25 million parameters at 0.9 TB/s
+
+
 def test_another_device_follows_peak_and_bandwidth() -> None:
     a, b = catalog.device("v100-16gb"), catalog.device("a100-40gb")
     ratio = np.sqrt(a.peak("fp16") / b.peak("fp16") * a.hbm_bytes_per_s / b.hbm_bytes_per_s)
