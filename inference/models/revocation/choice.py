@@ -56,7 +56,8 @@ def _spells(data: RevocationData, draws: Draws, family: str, quantity: int) -> n
 
 @jax.jit
 def _by_draw(arrays: Any, draws: Any) -> Any:
-    return jax.lax.map(lambda site: hierarchy.of_spells(*arrays, site), draws)
+    trait, theta, log_weight = arrays
+    return jax.lax.map(lambda site: hierarchy.of_spells(trait, theta, log_weight, site), draws)
 
 
 def chosen(data: RevocationData, draws: Draws) -> Choice:

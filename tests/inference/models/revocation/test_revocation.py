@@ -171,7 +171,9 @@ def test_the_populations_share_nothing(fitted: inference.Fit) -> None:
     model: Any = fitted.model
     with jax.enable_x64(True):
         whole = program(model, fitted.data, jax.random.key(0))
-        parts = {name: program(*pair, jax.random.key(0)) for name, pair in model.parts(fitted.data).items()}
+        parts = {
+            name: program(part, data, jax.random.key(0)) for name, (part, data) in model.parts(fitted.data).items()
+        }
         rng = np.random.default_rng(0)
         for _ in range(3):
             sites = {name: value + 0.3 * rng.standard_normal(np.shape(value)) for name, value in whole.start.items()}
