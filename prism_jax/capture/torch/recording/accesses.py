@@ -27,7 +27,15 @@ from .op_sizes import (
 _COPIES = ("cat", "clone", "copy_", "stack", "contiguous", "_to_copy")  # where the format stays
 _SCATTERS = ("index_add_", "index_add", "index_put_", "index_put", "_index_put_impl_", "scatter_add_", "scatter_add")
 # Operations without the tag of pointwise ones that make each element from those at its place.
-_ELEMENTWISE = ("gelu_backward", "silu_backward", "threshold_backward", "nll_loss_backward", "_to_copy")
+_ELEMENTWISE = (
+    "gelu_backward",
+    "silu_backward",
+    "threshold_backward",
+    "nll_loss_backward",
+    "_to_copy",
+    "__or__",
+    "__and__",
+)
 _RANDOM = ("native_dropout", "native_dropout_backward")
 
 
