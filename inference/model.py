@@ -42,19 +42,20 @@ class Score:
 
 
 Data = TypeVar("Data")
+PartData = TypeVar("PartData", contravariant=True)
 
 
-class Part(Protocol[Data]):
+class Part(Protocol[PartData]):
     """What the engine samples: a density and where to begin; a model, or a part of one.
 
-    Notes: `Data` is a frozen dataclass as described in `Model`.
+    Notes: `PartData` is a frozen dataclass as described in `Model`.
     """
 
-    def program(self, data: Data) -> None:
+    def program(self, data: PartData) -> None:
         """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
         ...
 
-    def start(self, data: Data) -> dict[str, Any]:
+    def start(self, data: PartData) -> dict[str, Any]:
         """Values of the sites at which chains and variational guides begin, from moments of the data."""
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -20,7 +20,7 @@ COUNT = 1000.0
 
 def moved(plan: ParallelPlan, count: Gathered) -> dict[str, float]:
     """Bytes by name and pass."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for kernel in copy_kernels(plan, [count]):
         found[f"{kernel.name} {kernel.phase}"] += kernel.hbm_bytes
     return dict(found)
