@@ -21,7 +21,7 @@ from ..partition.weights import block_parameters
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base import Block, Comm, LanedBlock, Workload, frozen_groups
-from ..workload.kernels import Kernel, KernelTable
+from ..workload.kernels import KernelTable
 from .communication import collective_s
 from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
 from .correction import CostCorrection
@@ -174,9 +174,10 @@ class BlockCostModel:
         if kind not in self._gathers:
             is_unit = all(run.is_unit for run in self.model.layout if run.kind == kind)
             counts = self._counts(kind) if self.plan.shard_group > 1 else []
-            self._gathers[kind] = gather_comms(self.plan, counts, is_unit), copy_kernels(self.plan, counts, is_unit)
-        comms, copies = self._gathers[kind]
-        table, classes = KernelTable.of(copies), self.model.kernel_classes
+            table = KernelTable.of(copy_kernels(self.plan, counts, is_unit))
+            self._gathers[kind] = gather_comms(self.plan, counts, is_unit), table
+        comms, table = self._gathers[kind]
+        classes = self.model.kernel_classes
         compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
         launches = launch_counts(table) * self.plan.software.host_share
         copied = BlockCost(compute, launches, np.zeros(len(SLOTS)), *_NO_ENDS)
@@ -209,7 +210,7 @@ class BlockCostModel:
         return {}
 
     @cached_property
-    def _gathers(self) -> dict[str, tuple[list[Comm], list[Kernel]]]:
+    def _gathers(self) -> dict[str, tuple[list[Comm], KernelTable]]:
         """Gathering of sharded parameters by kind of block, and the copies around it."""
         return {}
 

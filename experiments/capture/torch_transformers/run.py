@@ -24,7 +24,6 @@ from prism_jax.capture.from_job import program_of_job
 from prism_jax.plan.state_dtypes import StateDtypes
 from prism_jax.software.choices import Software
 from prism_jax.workload.captured.model import CapturedModel
-from prism_jax.workload.captured.named_chains import in_chains
 from prism_jax.workload.captured.plan_fields import plan_fields
 from prism_jax.workload.captured.program import RankClass, RankProgram, exchange_of
 
@@ -145,11 +144,6 @@ def off_bytes(found: Counter[str], expected: Counter[str]) -> float:
     return max((abs(found[key] / expected[key] - 1.0) if expected[key] else 1.0 for key in keys), default=0.0)
 
 
-def names_chains(program: RankProgram) -> bool:
-    """Whether a capture says what one kernel could do; those of before it did are compared operation by operation alone."""
-    return any(in_chains(one) is not None for one in program.classes)
-
-
 def step_s(job: Job) -> float:
     """Seconds of a step without variability."""
     return float(predict(job, key=jax.random.key(0), n_samples=64).quantile(0.5))
@@ -196,15 +190,14 @@ def main() -> None:
         if args.only not in name:
             continue
         program = read_capture(file)
-        steps = not args.no_steps and (args.fusion == "eager" or names_chains(program))
-        found = compared(name, program, args.fusion, steps=steps, graphs=args.graphs)
+        found = compared(name, program, args.fusion, steps=not args.no_steps, graphs=args.graphs)
         text = f"{name:<20} {found['flops']:>+10.4%} {found['products']:>9.2%} {found['bytes']:>10.2%}"
         if "step" in found:
             text += f" {found['spec_s']:>9.4f} {found['captured_s']:>9.4f} {found['step']:>+7.1%}"
         print(text, flush=True)
         if args.show:
             show(name, program)
-        if args.parts and steps:
+        if args.parts and not args.no_steps:
             job = spec_job(NETWORKS[name.partition("-")[0]], program, args.fusion, args.graphs)
             show_parts(job, captured_job(program, job, args.fusion))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
+from ...workload.captured.rows import OWN_KERNELS
 from .names import ATTENTION, ATTENTION_BACK, HOST, kind_of, own_name
 from .node import Node
 from .trace import ExecutionTrace
@@ -18,7 +19,6 @@ COLLECTIVE = "record_param_comms"
 STEP, OPTIMIZER = "ProfilerStep#", ("Optimizer.step", "## optimizer ##", "Optimizer.zero_grad", "## zero_grad ##")
 LAST_OF_STEP = "Optimizer.step"
 _BACKWARD = "autograd::engine::evaluate_function"
-_COMPUTE = ("gemm", "conv", "attention", "embedding")
 _CPU = ("cpu", "")
 
 
@@ -82,7 +82,7 @@ def _innermost(trace: ExecutionTrace, kinds: Mapping[int, str]) -> set[int]:
         kind = kinds[node.id]
         if node.id in inside:
             continue
-        is_compute = kind in _COMPUTE
+        is_compute = kind in OWN_KERNELS
         if (is_compute and node.id not in computes) or (kind == "memory" and node.id not in works):
             own.add(node.id)
         if is_compute or node.id in computes:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .named_chains import joined, summed
+from .named_chains import joined, named, summed
 from .program import RankClass, Repeat
 from .rows import CapturedComm, CapturedOp, CapturedRow
 
@@ -78,7 +78,7 @@ def merged(chain: Sequence[CapturedOp]) -> CapturedOp:
     least = last.output_bytes or 0.5 * last.n_bytes
     return replace(
         last,
-        name="+".join(dict.fromkeys(op.name for op in chain))[:200],
+        name=named(chain),
         flops=sum(op.flops for op in chain),
         n_bytes=max(total - saved, least),
         seconds=summed(op.seconds for op in chain),

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .program import RankClass, Repeat
-from .rows import CapturedOp, CapturedRow
-
-_OWN_KERNELS = ("gemm", "conv", "attention", "embedding")  # which a chain may end or begin with, and then is
+from .rows import OWN_KERNELS, CapturedOp, CapturedRow
 
 
 def joined(one: RankClass) -> RankClass:
@@ -66,10 +64,10 @@ def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
     n_bytes = last.n_bytes if last.chain_bytes is None else last.chain_bytes
     if not n_bytes and not any(op.flops for op in chain):
         return replace(last, kind="none", n_bytes=0.0, output_bytes=0.0, chain_bytes=None, seconds=None)
-    base = next((op for op in chain if op.kind in _OWN_KERNELS), last)
+    base = next((op for op in chain if op.kind in OWN_KERNELS), last)  # which the chain begins or ends with
     return replace(
         base,
-        name="+".join(dict.fromkeys(op.name for op in chain))[:200],
+        name=named(chain),
         flops=sum(op.flops for op in chain),
         n_bytes=n_bytes,
         output_bytes=min(last.output_bytes, n_bytes),
@@ -78,6 +76,11 @@ def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
         chain=0,
         chain_bytes=None,
     )
+
+
+def named(chain: Sequence[CapturedOp]) -> str:
+    """Name of the kernel of a chain: those of its operations."""
+    return "+".join(dict.fromkeys(op.name for op in chain))[:200]
 
 
 def summed(seconds: Iterable[float | None]) -> float | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ...errors import Problem, SpecError
-from .program import RankProgram, exchange_of
+from .program import COUNTED, RankProgram, exchange_of
 from .rows import CapturedComm
 
 # Fields that the rows of a capture were written under: another value would need another capture.
@@ -62,7 +62,7 @@ def plan_dtype(program: RankProgram) -> str:
     flops = dict[str, float]()
     for one in program.classes:
         for op, n in one.ops:
-            if op.kind in ("gemm", "conv", "attention"):
+            if op.kind in COUNTED:
                 dtype = _PLAN_DTYPE.get(op.dtype, "fp32")
                 flops[dtype] = flops.get(dtype, 0.0) + op.flops * n
     return max(flops, key=lambda dtype: flops[dtype], default="bf16")

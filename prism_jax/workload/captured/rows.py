@@ -11,7 +11,8 @@ from math import isfinite
 
 from ...errors import Problem, SpecError
 
-OP_KINDS = ("gemm", "conv", "attention", "embedding", "memory", "none")
+OWN_KERNELS = ("gemm", "conv", "attention", "embedding")  # kinds with a kernel of their own
+OP_KINDS = (*OWN_KERNELS, "memory", "none")
 PHASES = ("F", "B", "W", "opt")  # forward; gradient of the inputs; gradient of the weights; once per step
 COLLECTIVES = (
     "all_reduce",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ....workload.captured.chains import COPY, KERNEL, LOOKUP, ONCE, OTHER, POINTWISE, REDUCTION, SCATTER, SUM
-from ....workload.captured.rows import CapturedOp
+from ....workload.captured.rows import OWN_KERNELS, CapturedOp
 from .op_sizes import (
     FILLS,
     LOOKUPS,
@@ -42,7 +42,7 @@ _RANDOM = ("native_dropout", "native_dropout_backward")
 def role_of(func: Any, args: Sequence[Any], row: CapturedOp) -> str:
     """What a kernel may do with an operation, as one of the words of `chains`."""
     name = func.overloadpacket.__name__
-    if row.kind in ("gemm", "conv", "attention", "embedding"):
+    if row.kind in OWN_KERNELS:
         return KERNEL
     if name in LOOKUPS:
         return LOOKUP
