@@ -12,16 +12,18 @@ class Writes(NamedTuple):
         name: for the table.
         line: what is typed after `prism-jax`.
         resumed: files that a killed run may leave on purpose, since the next one goes on from them.
+        code: exit code of a run that nothing stops; 1: a fit that fails its checks and is written as `*.failed.npz`.
     """
 
     name: str
     line: str
     resumed: tuple[str, ...] = ()
+    code: int = 0
 
 
-def _fit(model: str, file: str, *options: str) -> Writes:
+def _fit(model: str, file: str, *options: str, code: int = 0) -> Writes:
     line = " ".join(("fit", model, file, *options, "-o", f"{model}.npz"))
-    return Writes(" ".join(("fit", model, *options)), line, (f"{model}.npz.partial",))
+    return Writes(" ".join(("fit", model, *options)), line, (f"{model}.npz.partial",), code)
 
 
 COMMANDS = (
@@ -46,23 +48,23 @@ COMMANDS = (
     Writes("place", "place placed.yaml --slowdowns nodes.csv --plot place.svg --hostfile hosts --rankfile ranks"),
     Writes("calibrate", "calibrate runs.csv -o calibration.npz"),
     Writes("validate steps", "validate steps runs.csv --plot accuracy.png"),
-    Writes("trace predict", "trace predict local_cluster --draws 500 --plot steps.png"),
+    Writes("trace predict", "trace predict local_cluster --draws 500 --plot steps.pdf"),
     Writes("trace what-if", "trace what-if local_cluster --plot workers.png"),
     Writes("trace export", "trace export local_cluster --perfetto steps.json.gz"),
     Writes("watch", "watch log.csv --plot phases.png"),
     _fit("fleet", "times.csv"),
     _fit("fleet", "times.csv", "--method", "map"),
     _fit("steps", "steps.csv"),
-    _fit("collectives", "all_reduce.log", "--method", "map"),
+    _fit("collectives", "all_reduce.log", "--method", "map", code=1),
     _fit("kernels", "gemm.csv"),
-    _fit("overlap", "overlap.csv", "--method", "map"),
+    _fit("overlap", "overlap.csv", "--method", "map", code=1),
     _fit("failures", "failures.csv"),
-    _fit("repairs", "repairs.csv", "--method", "map"),
-    _fit("revocation", "spells.csv", "--method", "map"),
+    _fit("repairs", "repairs.csv", "--method", "map", code=1),
+    _fit("revocation", "spells.csv", "--method", "map", code=1),
     _fit("checkpoints", "checkpoints.csv"),
     _fit("power", "power.csv", "--method", "map"),
     _fit("ladder", "ladder.csv"),
-    _fit("totals", "totals.csv"),
+    _fit("totals", "totals.csv", code=1),
     _fit("servers", "servers.csv"),
     _fit("startup", "startup.csv"),
     _fit("saves", "saves.csv"),

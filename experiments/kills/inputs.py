@@ -17,7 +17,7 @@ framework: megatron-core
 """
 PLACED = JOB.replace("dp: 8", "dp: 16").replace("cluster: dgx-a100", "cluster: {preset: dgx-a100, n_devices: 16}")
 SPACE = "tp: [1, 2]\npp: [1, 2]\nmicro_batch: [1, 2]\nrecompute: [full]\n"
-KEPT = "kept.npz"  # a fit for commands that read one; made by the command
+KEPT = "kept.npz"  # a fit for commands that read one; `fit fleet` makes it
 CHANGES = ("", "plan.micro_batch=2", "plan.global_batch=32", "plan.global_batch=64", "plan.seq_len=2048")
 NCCL = """\
 # nccl-tests version 2.17.1 nccl-headers=22704 nccl-library=22704

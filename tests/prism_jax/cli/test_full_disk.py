@@ -48,17 +48,15 @@ def filled(folder: Path, inputs: Path, names: Sequence[str], shares: list[float]
 
 
 def check(name: str, found: dict[str, Any]) -> None:
-    targets, resumed = found["targets"], WRITES[name].resumed
-    assert found["code"] in (0, 1), (
-        name
-    )  # 1: a fit of few draws, which fails its checks and is written under another name
+    command, targets = WRITES[name], found["targets"]
+    assert found["code"] == command.code, name
     assert targets, name
     for one in found["limited"]:
         assert one["code"] == 1, (name, one)
         assert one["said"].count("\n") == 1, (name, one)
         assert one["said"].endswith(": File too large\n"), (name, one)
         assert any(target.split(".")[0] in one["said"] for target in targets), (name, one)
-        assert set(one["more"]) <= set(resumed), (name, one)  # whole, and the next run goes on from it
+        assert set(one["more"]) <= set(command.resumed), (name, one)  # whole, and the next run goes on from it
         assert len(one["changed"]) < len(targets) or one["more"], (name, one)  # a small one may have had space
 
 
