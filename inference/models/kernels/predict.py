@@ -143,7 +143,8 @@ class _Predictor:
         low, high = measured.min(axis=0), measured.max(axis=0)
         law = laws.law_of(name)
         inside = np.clip(asked, low, high) if law is None else asked  # a law speaks of all sizes
-        x = class_features(name, 2.0**inside, gpu, data.constants[c])[0]
+        whole = np.where(inside == asked, size, 2.0**inside)  # 2^log2(size) is not size, and tiles count whole sizes
+        x = class_features(name, whole, gpu, data.constants[c])[0]
         smooth = (
             use.weights @ ((x - data.centre[c]) / data.spread[c]).T + use.offset[:, None] + self._law(name, gpu, size)
         )

@@ -190,7 +190,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "optimizer": one_of(tuple(OPTIMIZERS)),
         "source": str,
     },
-    "EmbeddingTable": {"reuse": read_by(parse_reuse, "uniform, zipf(a) or 17 shares")},
+    "EmbeddingTable": {"reuse": read_by(parse_reuse, "uniform, zipf(a), zipf(a, q) or 17 shares")},
     "CrossSpec": {"rank": CountOrZero},
     "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
     "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
@@ -219,7 +219,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "attention": one_of(("flash", "unfused")),
         "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
         "axis_order": tuple[one_of(AXES), ...],
-        "tables": read_by(parse_sharding, "auto, or table: table, row, row:n, column:n or dp, with @devices"),
+        "tables": read_by(
+            parse_sharding, "auto, hybrid, or table: table, row, row:n, column:n, dp or hybrid, with @devices"
+        ),
     },
     "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
     | {"date": Date},

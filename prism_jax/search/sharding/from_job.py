@@ -21,7 +21,7 @@ from ...errors import DataError
 from ...job import Job
 from ...memory.breakdown import memory
 from ...plan.plan import ParallelPlan
-from ...plan.table_sharding import TableShard, TableSharding
+from ...plan.table_sharding import HYBRID, TableShard, TableSharding
 from ...workload.dlrm.blocks import DENSE, TABLES, held_by_fullest, kernel_of
 from ...workload.dlrm.law import lookup_law
 from ...workload.dlrm.parts import EVERYWHERE, parts_of
@@ -134,6 +134,11 @@ def _checked(job: Job, split: bool) -> tuple[DLRMSpec, ParallelPlan]:
             "(prism-jax show models)."
         )
     job.check()
+    if HYBRID in (job.plan.tables.usual, *(shard.way for shard in job.plan.tables.by_table.values())):
+        raise DataError(
+            f"{job.name}: plan.tables is {HYBRID}, but this search does not copy rows by how often they are read. "
+            "Write tables: auto."
+        )
     if not split and job.plan.dp > len(model.tables):
         raise DataError(
             f"{job.name}: {job.plan.dp} GPUs, but only {len(model.tables)} tables, and tables stay whole: GPUs would be idle. "

@@ -6,13 +6,14 @@ device, with the batch of one: `EVERYWHERE`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from ..._core.lazy_numpy import np
 from ..._typing import Flags, Floats, Positions
-from ...plan.table_sharding import TableShard, TableSharding
+from ...plan.table_sharding import AUTO, HYBRID, TableShard, TableSharding
 from .balance import Load, balanced
 from .table import EmbeddingTable
 from .traffic import Lookups
@@ -54,26 +55,64 @@ def parts_of(tables: tuple[EmbeddingTable, ...], written: TableSharding, n_devic
         Where nothing is written: a table of no more rows than a device has samples is copied, since its gradients are then fewer
         than its pooled vectors; others are cut where one would be more than a device's mean load, and placed by load.
     """
-    usual, stated = usual_shards(tables, n_device, batch, written.node_size), written.by_table
-    shards = [stated.get(table.name) or own for table, own in zip(tables, usual, strict=True)]
-    cut = [_cut(table, shard, n_device, batch) for table, shard in zip(tables, shards, strict=True)]
-    placed = _placed(tables, shards, cut, n_device, batch, written.node_size)
-    table = np.repeat(np.arange(len(tables)), [len(own.rows) for own in cut])
+    owner, apart, shards = _apart(tables, written, n_device, batch)
+    cut = [_cut(table, shard, n_device, batch) for table, shard in zip(apart, shards, strict=True)]
+    placed = _placed(apart, shards, cut, n_device, batch, written.node_size)
+    table = np.repeat(np.arange(len(apart)), [len(own.rows) for own in cut])
     columns = [np.concatenate([getattr(own, name) for own in cut]) for name in Lookups._fields[:-1]]
     reuse = tuple(one for own in cut for one in own.reuse)
     n_part = [_n_part(shard, n_device) for shard in shards]
     rows = [shard.way == "row" and n > 1 for shard, n in zip(shards, n_part, strict=True)]
-    summed = [cut_rows and own.pooling > 1.0 for cut_rows, own in zip(rows, tables, strict=True)]
+    summed = [cut_rows and own.pooling > 1.0 for cut_rows, own in zip(rows, apart, strict=True)]
     whole = [own and n == n_device and not written.node_size for own, n in zip(summed, n_part, strict=True)]
-    vectors = [_vectors(own, shard, n_device) for own, shard in zip(tables, shards, strict=True)]
+    vectors = [_vectors(own, shard, n_device) for own, shard in zip(apart, shards, strict=True)]
     per_part = (np.array(own)[table] for own in (vectors, summed, whole))
-    return Parts(table, np.array(placed), Lookups(*columns, reuse=reuse), *per_part)
+    return Parts(owner[table], np.array(placed), Lookups(*columns, reuse=reuse), *per_part)
 
 
-def usual_shards(tables: Sequence[EmbeddingTable], n_device: int, batch: int, node_size: int) -> list[TableShard]:
+def _apart(
+    tables: Sequence[EmbeddingTable], written: TableSharding, n_device: int, batch: int
+) -> tuple[Positions, list[EmbeddingTable], list[TableShard]]:
+    """Tables with how each is cut, and the index of the table that each is of: of a hybrid one copied rows and other rows.
+
+    Notes:
+        A row is copied where a batch reads it more often than there are nodes, on one node devices. Then its gradient, which
+        crosses once per node, is less than a vector and its gradient per lookup. Source: HugeCTR, hybrid embedding
+        (`calculate_threshold`, both exchanges bound by bandwidth).
+    """
+    usual, stated = usual_shards(tables, n_device, batch, written.node_size, written.usual), written.by_table
+    least = n_device / max(written.node_size, 1)
+    found: list[tuple[int, EmbeddingTable, TableShard]] = []
+    for index, (table, own) in enumerate(zip(tables, usual, strict=True)):
+        shard = stated.get(table.name) or own
+        parts = _hybrid(table, batch, n_device, least) if shard.way == HYBRID else [(table, shard)]
+        found += [(index, *part) for part in parts]
+    owner, apart, shards = zip(*found, strict=True)
+    return np.array(owner), list(apart), list(shards)
+
+
+def _hybrid(
+    table: EmbeddingTable, batch: int, n_device: int, least: float
+) -> Iterator[tuple[EmbeddingTable, TableShard]]:
+    """A copied table of the rows that are read more than `least` times, and one of the others that is spread over all devices."""
+    often = table.reuse.frequent(table.rows, batch * table.pooling, least)
+    n = min(round(often.rows), table.rows) if often.share > 0.0 else 0
+    share = often.share if n < table.rows else 1.0
+    if n:
+        yield replace(table, rows=n, pooling=table.pooling * share, reuse=often.own), TableShard("dp")
+    if rows := table.rows - n:
+        rest = replace(table, rows=rows, pooling=table.pooling * (1.0 - share), reuse=often.rest)
+        yield rest, TableShard("row", min(n_device, rows))
+
+
+def usual_shards(
+    tables: Sequence[EmbeddingTable], n_device: int, batch: int, node_size: int, usual: str = AUTO
+) -> list[TableShard]:
     """How tables are cut that a plan does not name."""
     if n_device == 1:
         return [TableShard("table") for _ in tables]
+    if usual == HYBRID:
+        return [TableShard(HYBRID) for _ in tables]
     loads = [_load(table, batch, node_size) for table in tables]
     copied = [table.rows <= batch // n_device for table in tables]
     mean = sum(load for load, copy in zip(loads, copied, strict=True) if not copy) / n_device

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..._core.lazy_numpy import np
 from ..._typing import Floats
@@ -20,7 +20,24 @@ N_BINS = 17
 EDGES = (0.0, *(2.0**power for power in range(16)))  # reuse counts (0, 1], (1, 2], (2, 4], ... and above 32,768
 _N_BUCKET = 256  # of ranks of a Zipf table, equally wide in their logarithm
 _MOST_EXPONENT = 10.0
-_ZIPF = re.compile(r"zipf\(\s*([0-9]{1,9}(?:\.[0-9]{1,20})?)\s*\)")
+MOST_SKIPPED = 2.0**40
+_NUMBER = r"\s*([0-9]{1,12}(?:\.[0-9]{1,20})?)\s*"
+_ZIPF = re.compile(rf"zipf\({_NUMBER}(?:,{_NUMBER})?\)")
+
+
+class Frequent(NamedTuple):
+    """The rows of a table that are read more than a number of times in a batch, and the others.
+
+    Attributes:
+        rows: of the frequent ones.
+        share: of all lookups that go to them.
+        own, rest: how lookups are spread over the frequent rows, and over the others.
+    """
+
+    rows: float
+    share: float
+    own: Reuse
+    rest: Reuse
 
 
 @runtime_checkable
@@ -38,6 +55,10 @@ class Reuse(Protocol):
 
     def hit_rate(self, rows: float, n_lookups: float, cached_rows: float) -> float:
         """Share of the lookups whose row a least-recently-used cache still holds."""
+        ...
+
+    def frequent(self, rows: float, n_lookups: float, least: float) -> Frequent:
+        """The rows that are read more than `least` times in the mean."""
         ...
 
 
@@ -67,10 +88,19 @@ class Uniform:
         missed = cached_rows + (n_lookups - cached_rows) * (rows - cached_rows) / rows
         return min(max(1.0 - missed / n_lookups, 0.0), 1.0)
 
+    def frequent(self, rows: float, n_lookups: float, least: float) -> Frequent:
+        """All or none."""
+        is_frequent = n_lookups / rows > least
+        return Frequent(rows * is_frequent, float(is_frequent), self, self)
+
 
 @dataclass(frozen=True)
 class Zipf:
-    """The row of rank i is read with a probability proportional to `i^-a`.
+    """The row of rank i is read with a probability proportional to `(i + q)^-a`: Zipf's law, with q the law of Mandelbrot.
+
+    Attributes:
+        a: exponent.
+        q: ranks before the first, as where the most frequent rows are elsewhere.
 
     Notes:
         Che's approximation: a row is cached while its last lookup is among the latest t, with t from `sum(1 - e^(-p t)) = X`. The
@@ -78,24 +108,26 @@ class Zipf:
     """
 
     a: float
+    q: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.a <= _MOST_EXPONENT:
-            raise SpecError.of(Problem("a", f"{self.a}, but it must be between 0 and {_MOST_EXPONENT:g}"), "zipf")
+        for name, most in (("a", _MOST_EXPONENT), ("q", MOST_SKIPPED)):
+            if not 0.0 <= (value := getattr(self, name)) <= most:
+                raise SpecError.of(Problem(name, f"{value}, but it must be between 0 and {most:g}"), "zipf")
 
     @property
     def written(self) -> str:
         """As job files have it."""
-        return f"zipf({self.a!r})"
+        return f"zipf({self.a!r}, {self.q!r})" if self.q else f"zipf({self.a!r})"
 
     def unique_rows(self, rows: float, n_lookups: float) -> float:
         """`sum(1 - e^(-p N))`."""
-        count, prob = _zipf_buckets(self.a, rows)
+        count, prob = _zipf_buckets(self.a, self.q, rows)
         return float((count * -np.expm1(-prob * n_lookups)).sum())
 
     def hit_rate(self, rows: float, n_lookups: float, cached_rows: float) -> float:
         """Mean over the batch: `(t - X + (N - t) h) / N` with h the hit rate once the cache is full."""
-        count, prob = _zipf_buckets(self.a, rows)
+        count, prob = _zipf_buckets(self.a, self.q, rows)
 
         def distinct(t: float) -> float:
             return float((count * -np.expm1(-prob * t)).sum())
@@ -105,6 +137,14 @@ class Zipf:
         t = _window(distinct, n_lookups, cached_rows)
         full = float((count * prob * -np.expm1(-prob * t)).sum())
         return min(max((t - distinct(t) + (n_lookups - t) * full) / n_lookups, 0.0), 1.0)
+
+    def frequent(self, rows: float, n_lookups: float, least: float) -> Frequent:
+        """The ranks before the first that is not read that often; the others follow the law from there on."""
+        count, prob = _zipf_buckets(self.a, self.q, rows)
+        n = int(np.count_nonzero(n_lookups * prob > least))
+        first = float(count[:n].sum())
+        share = float((count * prob)[:n].sum())
+        return Frequent(first, min(share, 1.0), self, replace(self, q=self.q + first))
 
 
 @dataclass(frozen=True)
@@ -154,6 +194,15 @@ class Histogram:
         hits = float((shares * (1.0 - 1.0 / reuse) * (1.0 - (1.0 - window) ** reuse)).sum())
         return min(max(hits, 0.0), max(1.0 - self.unique_rows(rows, n_lookups) / n_lookups, 0.0))
 
+    def frequent(self, rows: float, n_lookups: float, least: float) -> Frequent:
+        """The bins whose rows are read more often."""
+        often = bin_reuse() > least
+        share = float(self.shares[often].sum())
+        if share in (0.0, 1.0):
+            return Frequent(share * rows, share, self, self)
+        own, rest = (Histogram(tuple((self.shares * kept).tolist())) for kept in (often, ~often))
+        return Frequent(min(own.unique_rows(rows, share * n_lookups), rows), share, own, rest)
+
 
 def bin_reuse() -> Floats:
     """[bin] how often a row of the bin is read: mean over a density of rows that falls with the square of the count.
@@ -177,18 +226,20 @@ def parse_reuse(written: object) -> Reuse:
     if isinstance(written, str) and written.strip() == "uniform":
         return Uniform()
     if isinstance(written, str) and (found := _ZIPF.fullmatch(written.strip())):
-        return Zipf(float(found[1]))
+        return Zipf(float(found[1]), float(found[2] or 0.0))
     if isinstance(written, (list, tuple)) and all(type(share) in (int, float) for share in written):
         return Histogram(tuple(float(share) for share in written))
-    raise SpecError.of(Problem("reuse", f"must be uniform, zipf(a) or a list of {N_BINS} shares of lookups"))
+    raise SpecError.of(
+        Problem("reuse", f"must be uniform, zipf(a), zipf(a, q) or a list of {N_BINS} shares of lookups")
+    )
 
 
 @lru_cache(maxsize=512)
-def _zipf_buckets(a: float, rows: float) -> tuple[Floats, Floats]:
+def _zipf_buckets(a: float, q: float, rows: float) -> tuple[Floats, Floats]:
     """Ranks in buckets: rows of each, and the probability of one of them."""
     n = max(int(rows), 1)
     edges = np.unique(np.round(np.geomspace(1.0, n + 1.0, min(_N_BUCKET, n) + 1)))
-    low, high = edges[:-1] - 0.5, edges[1:] - 0.5
+    low, high = edges[:-1] - 0.5 + q, edges[1:] - 0.5 + q
     mass = np.log(high / low) if a == 1.0 else (high ** (1.0 - a) - low ** (1.0 - a)) / (1.0 - a)
     count = high - low
     return count, mass / mass.sum() / count

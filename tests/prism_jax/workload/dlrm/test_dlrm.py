@@ -23,6 +23,7 @@ from prism_jax.workload.catalog import workload
 from prism_jax.workload.dlrm import EmbeddingTable, exchange_bytes
 from prism_jax.workload.dlrm.blocks import held_by_fullest, kernel_of
 from prism_jax.workload.dlrm.parts import EVERYWHERE, parts_of
+from prism_jax.workload.dlrm.reuse import Histogram, Reuse, Uniform, Zipf
 from prism_jax.workload.dlrm.spec import DLRMSpec
 
 
@@ -85,12 +86,12 @@ def test_presets_have_the_published_sizes() -> None:
     assert CRITEO.n_table_params == pytest.approx(204_184_588 * 128, rel=1e-6)
 
 
-@pytest.mark.parametrize("written", ["table", "row", "row:4", "column:4", "dp", "table@3", "column:2@0,5"])
+@pytest.mark.parametrize("written", ["table", "row", "row:4", "column:4", "dp", "hybrid", "table@3", "column:2@0,5"])
 def test_sharding_is_read_as_it_is_written(written: str) -> None:
     assert str(parse_shard(written)) == written
 
 
-@pytest.mark.parametrize("way", ["table", "row", "row:4", "column:4", "dp", "auto"])
+@pytest.mark.parametrize("way", ["table", "row", "row:4", "column:4", "dp", "hybrid", "auto"])
 def test_parts_hold_every_table_once_and_look_up_every_sample(way: str) -> None:
     written = parse_sharding("auto" if way == "auto" else {table.name: way for table in TABLES})
     parts = parts_of(TABLES, written, 8, 65536)
@@ -100,6 +101,35 @@ def test_parts_hold_every_table_once_and_look_up_every_sample(way: str) -> None:
     np.testing.assert_allclose(elements, [table.n_params for table in TABLES])
     looked_up = np.bincount(parts.table, copies * own.batch * own.pooling * own.dim, len(TABLES))
     np.testing.assert_allclose(looked_up, [65536 * table.pooling * 64 for table in TABLES])
+
+
+@pytest.mark.parametrize("reuse", [Uniform(), Zipf(1.15), Histogram((0.2, *(0.05,) * 16))])
+@pytest.mark.parametrize(("n_device", "node_size"), [(8, 0), (32, 8)])
+def test_a_hybrid_table_copies_the_rows_that_are_read_more_often_than_there_are_nodes(
+    reuse: Reuse, n_device: int, node_size: int
+) -> None:
+    table, batch = EmbeddingTable("t", 4_000_000, 64, 1.0, reuse=reuse), 65_536
+    parts = parts_of((table,), TableSharding(usual="hybrid", node_size=node_size), n_device, batch)
+    copied = parts.device == EVERYWHERE
+    own = parts.lookups
+    assert (own.rows * own.dim).sum() == pytest.approx(table.n_params)
+    assert (np.where(copied, n_device, 1.0) * own.batch * own.pooling).sum() == pytest.approx(batch)
+    least = n_device / max(node_size, 1)
+    often = reuse.frequent(table.rows, batch, least)
+    assert own.rows[copied].sum() == round(often.rows)
+    assert parts.vectors[~copied].sum() == pytest.approx(1.0 - often.share)
+    assert often.rows * least <= often.share * batch  # each of them is read more often
+
+
+def test_copying_frequent_rows_lowers_the_exchange_of_skewed_tables_only() -> None:
+    def exchanged(model: DLRMSpec, usual: str) -> float:
+        plan = replace(plan_of(), tables=TableSharding(usual=usual))
+        return sum(comm.n_bytes for comm in model.block("tables", plan).comms)
+
+    assert exchanged(CRITEO, "hybrid") < 0.3 * exchanged(CRITEO, "auto")
+    even = replace(CRITEO, tables=tuple(replace(table, reuse=Uniform()) for table in CRITEO.tables))
+    copied = sum(table.rows < 65536 / 8 for table in even.tables)  # all of these are read that often
+    assert exchanged(even, "hybrid") == pytest.approx(2.0 * 8192 * (26 - copied) * 128 * 2.0)
 
 
 def test_named_devices_hold_their_parts() -> None:
@@ -220,7 +250,7 @@ def test_search_keeps_all_ranks_together(job_file: Path) -> None:
         ("plan.tables={rows: row}", "'rows', but inline has users, items"),
         ("plan.tables={users: table@8}", "there are devices 0 to 7"),
         ("plan.tables={users: columns}", "must be table, row, row:4"),
-        ("plan.tables=[users]", "must be auto, or a mapping"),
+        ("plan.tables=[users]", "must be auto, hybrid, or a mapping"),
         ("model.tables=[{name: a, rows: 5, dim: 4, reuse: often}]", "must be uniform, zipf"),
         ("model.tables=[]", "at least one embedding table"),
         ("model.interaction=cross", "must be one of dot, cat, dcn"),

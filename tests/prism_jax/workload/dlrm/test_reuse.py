@@ -93,9 +93,36 @@ def test_histogram_reproduces_the_unique_rows_of_production_tables() -> None:
         np.testing.assert_allclose(shares, stated, atol=0.015)
 
 
+@pytest.mark.parametrize("exponent", [0.8, 1.15])
+@pytest.mark.parametrize("least", [4.0, 40.0])
+def test_frequent_rows_and_the_others_make_up_the_law(exponent: float, least: float) -> None:
+    rows, n = 50_000, 100_000
+    prob = np.arange(1, rows + 1) ** -exponent
+    prob /= prob.sum()
+    found = Zipf(exponent).frequent(rows, n, least)
+    assert found.rows == pytest.approx((n * prob > least).sum(), rel=0.05)
+    assert found.share == pytest.approx(prob[n * prob > least].sum(), rel=0.01)
+    own = found.own.unique_rows(found.rows, found.share * n)
+    rest = found.rest.unique_rows(rows - found.rows, (1.0 - found.share) * n)
+    assert own + rest == pytest.approx(Zipf(exponent).unique_rows(rows, n), rel=0.01)
+
+
+def test_a_histogram_is_parted_by_how_often_its_rows_are_read() -> None:
+    found = Histogram((0.4, 0.2, 0.1, 0.1, 0.1, 0.1, *(0.0,) * 11)).frequent(1e9, 1e6, 5.0)
+    assert found.share == pytest.approx(0.3)
+    assert found.own == Histogram((0.0, 0.0, 0.0, 0.1, 0.1, 0.1, *(0.0,) * 11))
+    assert found.rows == pytest.approx(sum(1e5 / bin_reuse()[3:6]))
+
+
+def test_evenly_read_rows_are_all_frequent_or_none() -> None:
+    assert Uniform().frequent(1000.0, 9000.0, 8.0)[:2] == (1000.0, 1.0)
+    assert Uniform().frequent(1000.0, 7000.0, 8.0)[:2] == (0.0, 0.0)
+
+
 def test_texts_of_job_files() -> None:
     assert parse_reuse("uniform") == Uniform()
     assert parse_reuse("zipf(1.05)") == Zipf(1.05)
+    assert parse_reuse(Zipf(1.05, 40.0).written) == Zipf(1.05, 40.0)
     with pytest.raises(SpecError, match=r"must be uniform, zipf\(a\)"):
         parse_reuse("zipf")
     with pytest.raises(SpecError, match="17 are needed"):

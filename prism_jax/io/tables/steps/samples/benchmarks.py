@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .....errors import SpecError
-from .....system.hardware import Device
+from .....plan.table_sharding import AUTO, HYBRID, TableSharding
+from .....system.hardware import Cluster, Device
 from .....workload import catalog
 from .....workload.base import Workload
 
@@ -24,6 +25,7 @@ class Benchmark:
         has_fp8: whether they run products in 8 bits where the device has tensor cores for a transformer engine.
         software: what submissions have in common.
         framework: that they run on; empty: several.
+        linked_tables: how embedding tables are spread where all devices of a node are linked.
     """
 
     pattern: str
@@ -33,6 +35,11 @@ class Benchmark:
     has_fp8: bool = False
     software: dict[str, Any] = field(default_factory=dict)
     framework: str = ""
+    linked_tables: str = AUTO
+
+    def tables_on(self, cluster: Cluster) -> TableSharding:
+        """How submissions spread embedding tables over the devices of a cluster."""
+        return TableSharding(usual=self.linked_tables if cluster.tiers[0].name == "nvlink" else AUTO)
 
     def dtype_on(self, device: Device) -> str:
         """What submissions run on a device."""
@@ -58,12 +65,13 @@ _BERT = _GRAPHS | {
     "activation": "fused",
     "cross_entropy": "fused",
 }  # apex, cuDNN
+# Of DLRM they run HugeCTR's hybrid embedding, which needs NVLink among all devices of a node.
 BENCHMARKS = (
     # MXNet's `BatchNormAddRelu` is one kernel.
     Benchmark(r"resnet-?50", "resnet-50", software=_GRAPHS | {"norm": "fused"}),
     Benchmark(r"bert-large \(mlperf\)", "bert-large-mlperf", 512, has_fp8=True, software=_BERT),
     Benchmark(r"dlrm-dcnv2", "dlrm-dcnv2", software=_GRAPHS),
-    Benchmark(r"dlrm \(criteo 1tb\)|dlrm mlperf", "dlrm-criteo1tb", software=_GRAPHS),
+    Benchmark(r"dlrm \(criteo 1tb\)|dlrm mlperf", "dlrm-criteo1tb", software=_GRAPHS, linked_tables=HYBRID),
 )
 
 

@@ -48,6 +48,7 @@ def plan_of_samples(record: StepRecord, benchmark: Benchmark, cluster: Cluster) 
         dp=cluster.n_devices,
         dtype=record.precision or benchmark.dtype_on(cluster.device),
         software=Software(**benchmark.software, date=record.date),
+        tables=benchmark.tables_on(cluster),
     )
 
 

@@ -1,4 +1,4 @@
-"""What differs between two recordings of `reference.py`, and which of it is meant."""
+"""What differs between two recordings of `benchmarks.reference`, and which of it is meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and searches of `reference.py`: a grid of job documents in which every knob is turned, and five spaces of plans."""
+"""Jobs and searches of `benchmarks.reference`: a grid of job documents that turns every knob, and five spaces."""
 
 from __future__ import annotations
 

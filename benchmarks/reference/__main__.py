@@ -1,14 +1,14 @@
 """Did anything change? Predictions of 500 jobs and 5 searches at one revision, compared with those of another.
 
-    python benchmarks/reference.py record --checkout DIR --out FILE.json [--limit N] [--shared DIR]
-    python benchmarks/reference.py compare OLD.json NEW.json [--tolerance 1e-6] [--common]
+    python -m benchmarks.reference record --checkout DIR --out FILE.json [--limit N] [--shared DIR]
+    python -m benchmarks.reference compare OLD.json NEW.json [--tolerance 1e-6] [--common]
 
 `record` imports prism_jax from DIR and writes, for every job, the noise-free step, p50 and p95 of the step time (one
 key, symmetric method), peak memory and whether it fits; for every search the best plan and its p95. A job that is
 refused is written with the type of its error. Jobs: all shipped examples, a grid of job documents that turns every knob
 (below), and rows of every source of the measured step tables in the shared data, which are read where they are. An
 interrupted run goes on where it stopped (FILE.json.partial). `compare` lists every quantity that differs, and ends with
-1 if one does that is not in `reference_compare.INTENDED`.
+1 if one does that is not in `compare.INTENDED`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reference_compare import compare
-from reference_jobs import SEARCHES, grid
+from .compare import compare
+from .jobs import SEARCHES, grid
 
 # What is used of a checkout, and where: the first place that exists counts. Add the new one when something moves.
 NAMES = {
