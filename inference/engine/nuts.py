@@ -58,17 +58,18 @@ def sample(
     states = [first(jax.random.fold_in(key, chain), made.arrays) for chain in range(settings.n_chain)]
     checkpoint = Checkpoint(partial, made.arrays, settings, key) if partial is not None else None
     kept: list[Any] = []
-    done, planned = 0, settings.n_block
-    most = planned + settings.n_extension * (settings.n_draw // settings.block)
+    done, planned, more = 0, settings.n_block, settings.n_draw // settings.block
+    most = planned + settings.n_extension * more
     if checkpoint is not None and (found := checkpoint.load(states)) is not None:
         states, kept, done = found
+        planned += more * max(0, -(-(done - planned) // more))  # judged where a run that nobody stopped is judged
     with ThreadPoolExecutor(settings.n_chain) as pool:
         while True:
             if done >= planned:
                 sampled = _collect(made, near, kept)
                 if done >= most or enough is None or enough(sampled):
                     return sampled
-                planned += settings.n_draw // settings.block
+                planned += more
             results = list(pool.map(lambda state: block(state, made.arrays), states))
             states = [state for state, _ in results]
             done += 1

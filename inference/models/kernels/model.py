@@ -41,6 +41,7 @@ CLASS_SCALE = (
 )  # the level of an op and dtype: 25 to 100 % of peak; terms of up to a third; waves a tenth
 TABLE_SCALE = (0.2, 0.1, 0.1, 0.05)  # GPUs and software of one class: a third of that
 SCALE_FACTOR = 2.0  # one standard deviation of each of these, as a factor
+MOST = 3.0  # times that, and no more: shapes whose law bends would else be told by slopes that no GPU has
 NOISE = (-3.0, 0.7)  # log of 0.05: what smooth features leave of one kernel's speed, 1-20 %
 NOISE_SPREAD = 0.5  # tables differ in it by a factor of 1.6
 
@@ -64,7 +65,12 @@ class Kernels:
     def program(self, data: KernelsData) -> None:
         """Spreads of coefficients by block, and the noise of every table."""
         factor = float(np.log(SCALE_FACTOR))
-        table_scale = numpyro.sample("table_scale", dist.LogNormal(jnp.log(jnp.array(TABLE_SCALE)), factor).to_event(1))
+        of_table = dist.TruncatedNormal(
+            jnp.log(jnp.array(TABLE_SCALE)), factor, high=jnp.log(MOST * jnp.array(TABLE_SCALE))
+        )
+        table_scale = numpyro.sample(
+            "table_scale", dist.TransformedDistribution(of_table, dist.transforms.ExpTransform()).to_event(1)
+        )
         class_scale = numpyro.sample("class_scale", dist.LogNormal(jnp.log(jnp.array(CLASS_SCALE)), factor).to_event(1))
         centre = numpyro.sample("noise_centre", dist.Normal(*NOISE))
         log_noise = numpyro.sample(

@@ -13,8 +13,12 @@ from prism_jax.hints import did_you_mean
 
 from ...model import Draws
 from . import choice as choice
-from .data import QUANTITIES, TRAITS, RevocationData
+from .data import TRAITS, RevocationData
 from .laws import FAMILIES, SHAPES_OF
+
+NODES, KEPT = TRAITS.index("log_nodes"), TRAITS.index("kept")
+FEWEST_SPELLS = 20  # and gaps of a group that an unseen one may be like
+FEWEST_ZONES = 4  # of such groups
 
 
 @dataclass(frozen=True)
@@ -60,23 +64,86 @@ def unseen(data: RevocationData, draws: Draws) -> FittedSpells:
 def of_group(
     data: RevocationData, draws: Draws, record: RevocationData, at: int | None, found: choice.Choice
 ) -> FittedSpells:
-    """Capacity of group `at` of `record`, of which nothing need have been fitted; None: of a group that was not seen."""
+    """Capacity of group `at` of `record`, of which nothing need have been fitted; None: of a group that was not seen.
+
+    Notes:
+        What was not seen is like one of the zones that were, each as likely: of few zones that differ tenfold, a normal
+        population would let nodes stay far longer than they do anywhere. With fewer than `FEWEST_ZONES` it is drawn from the
+        population.
+    """
     rng = np.random.default_rng(0)
     trait = trait_of(record, at)
-    both = [spells(record, draws, index, int(found.family[index]), at, trait, rng) for index in range(len(QUANTITIES))]
-    a = np.asarray(draws["class"]) * np.asarray(draws["concentration"])[:, None]
-    shares = rng.standard_gamma(a + (0.0 if at is None else record.losses[at])) + 1e-12
-    slope = np.stack([_slope(draws, index, int(found.family[index])) for index in range(len(QUANTITIES))])
+    alike = _alike(data, trait) if at is None else []
+    if alike:
+        both, slope, n_fitted = (
+            _like_one(data, draws, found, alike, rng),
+            np.zeros((2, len(draws["concentration"]))),
+            1.0,
+        )
+    else:
+        families = [int(family) for family in found.family]
+        both = [spells(record, draws, q, family, at, trait, rng) for q, family in enumerate(families)]
+        slopes = np.stack([_slope(draws, q, family) for q, family in enumerate(families)])
+        slope, n_fitted = slopes[..., NODES], float(np.exp(trait[NODES]))
     where = "a zone that was not seen" if at is None else title(record, at)
     return FittedSpells(
         name=where,
         source=f"fit of revocations in {len(set(data.zones))} zones",
         law=np.stack([one.law for one in both]),
         theta=np.stack([one.theta for one in both]),
-        node_slope=slope[..., TRAITS.index("log_nodes")],
-        losses=shares / shares.sum(axis=-1, keepdims=True),
-        n_fitted=float(np.exp(trait[TRAITS.index("log_nodes")])),
+        node_slope=slope,
+        losses=_losses(data, draws, trait, None if at is None else record.losses[at], rng),
+        n_fitted=n_fitted,
     )
+
+
+def _losses(
+    data: RevocationData, draws: Draws, trait: np.ndarray, seen: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Shares of losses that take one, some or all nodes, [draw, class].
+
+    Notes:
+        A probe says whether there is capacity, which is there for all nodes of a job or for none, unless a group that was probed
+        says otherwise; nodes that are kept are taken as the groups of several that were kept show.
+    """
+    a = np.asarray(draws["class"]) * np.asarray(draws["concentration"])[:, None]
+    counts = np.zeros(a.shape[1]) if seen is None else seen
+    is_probed = trait[KEPT] < 0.5
+    if is_probed and not counts.any() and not data.losses[data.trait[:, KEPT] < 0.5].any():
+        return np.tile([0.0, 0.0, 1.0], (len(a), 1))
+    shares = rng.standard_gamma(a + counts) + 1e-12
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def _alike(data: RevocationData, trait: np.ndarray) -> list[list[int]]:
+    """Groups of every zone that one of those traits may be like, by zone: watched in the same way; none where zones are few."""
+    enough = data.n_spell.min(axis=0) >= FEWEST_SPELLS
+    same = (data.trait[:, KEPT] < 0.5) == (trait[KEPT] < 0.5)
+    for usable in (enough & same, enough):
+        zones = [
+            [at for at in np.flatnonzero(usable).tolist() if data.zones[at] == zone] for zone in sorted(set(data.zones))
+        ]
+        if len(found := [groups for groups in zones if groups]) >= FEWEST_ZONES:
+            return found
+    return []
+
+
+def _like_one(
+    data: RevocationData, draws: Draws, found: choice.Choice, alike: list[list[int]], rng: np.random.Generator
+) -> list[Spells]:
+    """Spells and gaps of a group of a zone, another one by draw."""
+    n_draw = len(draws["concentration"])
+    chosen = np.array(
+        [groups[rng.integers(len(groups))] for groups in (alike[z] for z in rng.integers(len(alike), size=n_draw))]
+    )
+    both = []
+    for quantity, family in enumerate(found.family):
+        law, theta = np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))
+        for at in np.unique(chosen).tolist():
+            own = spells(data, draws, quantity, int(family), at, data.trait[at], rng)
+            law[chosen == at], theta[chosen == at] = own.law[chosen == at], own.theta[chosen == at]
+        both.append(Spells(law, theta))
+    return both
 
 
 def spells(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -84,6 +86,28 @@ def test_chains_go_on_where_their_draws_will_not_do(uninterrupted, tmp_path):
     np.testing.assert_array_equal(longer.draws["mean"][:, :first], uninterrupted.draws["mean"])
     again = posterior(Toy(), data, "nuts", jax.random.key(0), settings=SHORT, resume=file, enough=enough)
     assert same(again, longer), "a finished run is read"
+
+
+def test_chains_that_are_stopped_while_they_go_on_are_judged_where_they_would_have_been(tmp_path):
+    def run(file: Path, progress: Callable[[float], None]) -> Sampled:
+        def enough(drawn: Sampled) -> bool:
+            return drawn.diverging.shape[1] > SHORT.n_draw
+
+        data = Toy().prepare(readings(20, seed=1))
+        key = jax.random.key(0)
+        return posterior(Toy(), data, "nuts", key, settings=SHORT, resume=file, enough=enough, progress=progress)
+
+    blocks: list[float] = []
+
+    def stops(share: float) -> None:
+        blocks.append(share)
+        if len(blocks) == SHORT.n_block + 1:  # the first of those that were not planned
+            raise Interrupted
+
+    whole = run(tmp_path / "whole.partial", lambda _: None)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "fit.partial", stops)
+    assert same(run(tmp_path / "fit.partial", lambda _: None), whole)
 
 
 def test_chains_of_a_run_differ(uninterrupted):

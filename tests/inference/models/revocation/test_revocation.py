@@ -126,6 +126,35 @@ def test_a_zone_of_the_fit_is_known_better_than_one_that_was_not_seen(fitted: in
         markets.market(fitted.data, fitted.draws, "z11")
 
 
+def test_a_zone_that_was_not_seen_is_like_one_that_was(fitted: inference.Fit) -> None:
+    """Of four zones: no draw of its median lies outside of what they show, where a normal population reaches farther."""
+    unseen = markets.market(fitted.data, fitted.draws, None)
+    seen = [markets.market(fitted.data, fitted.draws, f"z{n}") for n in range(4)]
+    low, high = min(one.theta[0, :, 0].min() for one in seen), max(one.theta[0, :, 0].max() for one in seen)
+    assert low <= unseen.theta[0, :, 0].min() <= unseen.theta[0, :, 0].max() <= high
+    assert not unseen.node_slope.any()
+    for one in seen:  # each as likely: 50 of 200 draws come from each, 5 standard deviations are 31
+        near = np.abs(unseen.theta[0, :, 0] - np.median(one.theta[0, :, 0])) < 0.2
+        assert near.sum() > 15
+
+
+def test_few_zones_are_a_population(fitted: inference.Fit) -> None:
+    tables = [spot_trace(seed, 120, 4, f"z{seed}") for seed in range(3)]
+    few = inference.fit(
+        pd.concat(tables, ignore_index=True), model="revocation", method="map", key=jax.random.key(0), settings=SMALL
+    )
+    assert markets.market(few.data, few.draws, None).node_slope.any()
+
+
+def test_capacity_that_was_probed_is_there_for_all_nodes_or_for_none() -> None:
+    tables = [spot_trace(seed, 120, 1, f"z{seed}") for seed in range(4)]
+    fit = inference.fit(
+        pd.concat(tables, ignore_index=True), model="revocation", method="map", key=jax.random.key(0), settings=SMALL
+    )
+    for zone in ("z1", None):
+        np.testing.assert_array_equal(markets.market(fit.data, fit.draws, zone).losses, [[0.0, 0.0, 1.0]] * 200)
+
+
 def test_a_fit_survives_its_file(fitted: inference.Fit, tmp_path: Path) -> None:
     fitted.save(tmp_path / "spot.npz")
     again = inference.Fit.load(tmp_path / "spot.npz")
