@@ -9,13 +9,16 @@ from ...framework.memory_options import MemoryOptions
 from ...plan.plan import ParallelPlan
 from ..base import Comm, LanedRow, Parameters, SavedTensor
 from ..kernels import KernelTable
-from .kernels import kernel_of
+from ..transformer.op_lists.elementwise import HOST_SHARE
+from .kernels import OPERATION_SHARE, kernel_of
 from .named_chains import in_chains
 from .plan_fields import gathers_parameters
 from .program import RankClass, RankProgram, exchange_of
 from .rows import CapturedComm, CapturedOp
 
 DENSE, EXPERT, SHARDED = "dense", "expert", "sharded"
+EAGER_SOURCES = ("torch", "et")
+"""Whose rows are operations of a framework that starts them one by one."""
 _EXPERT_WORDS = ("expert", "moe")
 
 
@@ -45,19 +48,28 @@ class CapturedBlock:
 
     @cached_property
     def _laned(self) -> tuple[LanedRow, ...]:
-        times, experts, chains = self.own.times, _expert_layers(self.own), in_chains(self.own)
+        times, experts, shares = self.own.times, _expert_layers(self.own), self._host_shares()
         found: list[LanedRow] = []
         for index, row in enumerate(self.own.rows):
             if row.phase == "opt":
                 continue
             if isinstance(row, CapturedOp):
                 if row.kind != "none":
-                    kernel = kernel_of(row, self.plan, in_chain=row.fusible if chains is None else chains[index])
+                    kernel = kernel_of(row, self.plan, host_share=shares[index])
                     knob = "expert" if layer_of(row.module) in experts else ""
                     found.append(LanedRow(index, row.phase, times[index], kernel=kernel, knob=knob))
             elif (comm := self._comm(row)) is not None:
                 found.append(LanedRow(index, row.phase, times[index], comm, wait=_needed_by(row, len(self.own.rows))))
         return tuple(found)
+
+    def _host_shares(self) -> list[float]:
+        """[row] host time of its start over that of a listed kernel; operations of an eager framework are none of these."""
+        rows = self.own.rows
+        if self.program.source in EAGER_SOURCES and self.program.fusion == "eager":
+            return [OPERATION_SHARE] * len(rows)
+        chains = in_chains(self.own) or [isinstance(row, CapturedOp) and row.fusible for row in rows]
+        passes = [isinstance(row, CapturedOp) and row.kind in ("memory", "embedding") for row in rows]
+        return [HOST_SHARE if in_chain and is_pass else 1.0 for in_chain, is_pass in zip(chains, passes, strict=True)]
 
     @property
     def repeats(self) -> tuple[tuple[int, int, int], ...]:

@@ -10,6 +10,7 @@ from prism_jax import ParallelPlan
 from prism_jax.errors import SpecError
 from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Repeat, check_program
 from prism_jax.workload.captured.fusion import fused
+from prism_jax.workload.captured.kernels import OPERATION_SHARE
 from prism_jax.workload.captured.model import CapturedModel
 from prism_jax.workload.captured.named_chains import chain_ends, in_chains
 from tests.support.captured.programs import pointwise, product, program, reduction
@@ -81,14 +82,24 @@ def test_only_what_one_kernel_could_do_counts_as_part_of_a_chain():
     assert in_chains(of(product(), pointwise())) is None
 
 
-def test_the_host_starts_operations_of_a_chain_as_those_of_our_own_lists():
-    def started(fusion: str) -> list[float]:
-        model = CapturedModel(program(CHAIN, fusion=fusion))
-        plan = ParallelPlan(micro_batch=1, global_batch=16, tp=2, dp=4, seq_len=128)
-        return [op.host_share for op in model.block("stage_0", plan).kernels.ops if op.kernel == "memory"]
+def started(fusion: str, source: str) -> dict[str, list[float]]:
+    """Kernel -> host time of every start, over that of a kernel of our own lists."""
+    model = CapturedModel(replace(program(CHAIN, fusion=fusion), source=source))
+    plan = ParallelPlan(micro_batch=1, global_batch=16, tp=2, dp=4, seq_len=128)
+    found: dict[str, list[float]] = {}
+    for op in model.block("stage_0", plan).kernels.ops:
+        found.setdefault(op.kernel, []).append(op.host_share)
+    return found
 
-    assert started("eager") == [0.25, 0.25, 1.0]
-    assert started("fused") == [1.0, 1.0]
+
+def test_the_host_starts_operations_of_a_chain_as_those_of_our_own_lists():
+    assert started("eager", "spec")["memory"] == [0.25, 0.25, 1.0]
+    assert started("fused", "spec")["memory"] == [1.0, 1.0]
+
+
+def test_the_host_starts_every_operation_of_an_eager_framework_alike():
+    assert set().union(*started("eager", "torch").values()) == {OPERATION_SHARE}
+    assert set().union(*started("fused", "torch").values()) == {1.0}
 
 
 @pytest.mark.parametrize(
