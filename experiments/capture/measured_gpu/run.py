@@ -2,13 +2,15 @@
 
     python experiments/capture/measured_gpu/run.py [measured.json]
 
-The captures are those of `prism-jax capture examples/capture/NAME.py:build --fusion eager` (`captures/`).
+Captures are those of `prism-jax capture examples/capture/NAME.py:build --fusion eager`, and of the programs that XLA
+compiled where `measure_jax.py` ran.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +30,8 @@ COLUMNS = ("measured", "p95/p50", "kernels", "predicted", "error", "90 % of mode
 def job_of(name: str, way: str, device: str) -> Job:
     """An example on one device."""
     fusion, software = WAYS[way]
-    program = replace(read_capture(HERE / "captures" / f"{name}.capture.gz"), fusion=fusion)
+    program = read_capture(HERE / "captures" / f"{name}.capture.gz")
+    program = program if program.source == "hlo" else replace(program, fusion=fusion)  # fused already
     known = {field: value for field, value in plan_fields(program).items() if field != "state_dtypes"}
     plan = ParallelPlan(**known, software=software)
     cluster = catalog.default_cluster(device, 1)
@@ -53,15 +56,16 @@ def main() -> None:
         name, way = step.split()
         told = explain_step(job_of(name, way, DEVICES[measured["gpu"]]))
         p50, band = told.step_time_s.p50, told.model_band_s
+        kernels_s = found.get("kernels_s", math.nan)
         cells = (
             f"{1e3 * found['p50_s']:.2f}",
             f"{found['p95_s'] / found['p50_s']:.3f}",
-            f"{1e3 * found['kernels_s']:.2f}",
+            f"{1e3 * kernels_s:.2f}",
             f"{1e3 * p50:.2f}",
             f"{p50 / found['p50_s'] - 1.0:+.0%}",
             f"{1e3 * band.p5:.1f} to {1e3 * band.p95:.1f}",
             f"{1e3 * told.gpu_active_s:.2f}",
-            f"{told.gpu_active_s / found['kernels_s'] - 1.0:+.0%}",
+            f"{told.gpu_active_s / kernels_s - 1.0:+.0%}",
             f"{1e3 * told.host_s:.2f}",
         )
         print(f"{step:<18}" + "".join(f"{cell:>16}" for cell in cells))

@@ -10,7 +10,7 @@ from ...plan.plan import ParallelPlan
 from ..base import Comm, LanedRow, Parameters, SavedTensor
 from ..kernels import KernelTable
 from ..transformer.op_lists.elementwise import HOST_SHARE
-from .kernels import OPERATION_SHARE, kernel_of
+from .kernels import COMPILED_SHARE, OPERATION_SHARE, kernel_of
 from .named_chains import in_chains
 from .plan_fields import gathers_parameters
 from .program import RankClass, RankProgram, exchange_of
@@ -19,6 +19,8 @@ from .rows import CapturedComm, CapturedOp
 DENSE, EXPERT, SHARDED = "dense", "expert", "sharded"
 EAGER_SOURCES = ("torch", "et")
 """Whose rows are operations of a framework that starts them one by one."""
+COMPILED_SOURCES = ("jax", "hlo")
+"""Whose rows are kernels of one compiled program."""
 _EXPERT_WORDS = ("expert", "moe")
 
 
@@ -67,6 +69,8 @@ class CapturedBlock:
         rows = self.own.rows
         if self.program.source in EAGER_SOURCES and self.program.fusion == "eager":
             return [OPERATION_SHARE] * len(rows)
+        if self.program.source in COMPILED_SOURCES:
+            return [COMPILED_SHARE] * len(rows)
         chains = in_chains(self.own) or [isinstance(row, CapturedOp) and row.fusible for row in rows]
         passes = [isinstance(row, CapturedOp) and row.kind in ("memory", "embedding") for row in rows]
         return [HOST_SHARE if in_chain and is_pass else 1.0 for in_chain, is_pass in zip(chains, passes, strict=True)]

@@ -15,6 +15,9 @@ from .rows import CapturedOp
 # Plain PyTorch starts 1.6 kernels for a row of its capture; a step that the host paces takes 37 us a row
 # (experiments/capture/measured_gpu).
 OPERATION_SHARE = 0.5
+# The same of a kernel of a program that XLA compiled: started from C++, a few microseconds each, without Python in between.
+# BERT-large in JAX starts 2,496 kernels in a step of 43 ms that the device paces (the same): less than 17 us.
+COMPILED_SHARE = 0.1
 _BACKWARD_LAUNCHES = 3.0  # of fused attention: preprocess, keys and values, queries (arXiv 2307.08691)
 # Of the backward pass of a norm: gradient of the input, those of the weights (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
 _NORM_BACKWARD, _NORM_LAUNCHES = "norm_backward", 2.0

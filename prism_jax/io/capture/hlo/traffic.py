@@ -11,6 +11,10 @@ from typing import NamedTuple
 from .moves import own_shape
 from .text.types import Computation, Instruction, Module
 
+_FUSIONS = (
+    "fusion",
+    "fusion-start",
+)  # the second beside others, on GPUs; what it hands on besides its result is no traffic
 _SLICES = ("dynamic-slice", "slice", "gather")
 _ALONE = ("bitcast", "copy", "convert", "reshape")
 
@@ -25,7 +29,7 @@ class Traffic(NamedTuple):
 def traffic_of(module: Module, computation: Computation, instruction: Instruction) -> Traffic:
     """Bytes of one run of an instruction."""
     opcode = instruction.opcode
-    if opcode == "fusion":
+    if opcode in _FUSIONS:
         called = module.called(instruction, "calls")
         if called is not None:
             return _fused(module, computation, instruction, called)
@@ -58,12 +62,16 @@ def _fused(module: Module, computation: Computation, fusion: Instruction, called
 
 def _read_of(called: Computation, parameter: Instruction, whole: float) -> float:
     """Bytes of a parameter that the fused computation reads."""
-    total = 0.0
-    for user in called.users_of(parameter.name):
-        if user.opcode in _SLICES and user.operands[0] == parameter.name:
-            total += user.n_bytes
-        elif not (user.opcode == "dynamic-update-slice" and user.operands[0] == parameter.name):
-            return whole
+    total, values = 0.0, [parameter.name]
+    while values:
+        value = values.pop()
+        for user in called.users_of(value):
+            if user.opcode == "bitcast":  # the same bytes under another shape
+                values.append(user.name)
+            elif user.opcode in _SLICES and user.operands[0] == value:
+                total += user.n_bytes
+            elif not (user.opcode == "dynamic-update-slice" and user.operands[0] == value):
+                return whole
     return total
 
 
