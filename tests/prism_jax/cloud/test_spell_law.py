@@ -116,11 +116,27 @@ def test_a_price_comes_back_as_it_was_made() -> None:
     assert found.return_per_s == pytest.approx(1 / 86_400.0, rel=0.3)
 
 
+def test_a_short_record_shows_no_return_to_a_mean() -> None:
+    """Of twelve months that rise, the next three may go on rising."""
+    t_s = np.arange(12) * 30 * 86_400.0
+    law = fit_price(t_s, np.exp(0.05 * np.arange(12)))
+    later = law.path(np.array([[90 * 86_400.0], [91 * 86_400.0]]) * np.ones((2, 4000)), np.random.default_rng(0))[1]
+    assert np.median(later) == pytest.approx(1.0, abs=0.01)
+    assert np.quantile(later, 0.95) > np.exp(0.1)
+
+
+def test_a_price_that_stood_still_may_jump() -> None:
+    law = fit_price(np.arange(12) * 30 * 86_400.0, np.ones(12))
+    later = law.path(np.array([[90 * 86_400.0], [91 * 86_400.0]]) * np.ones((2, 4000)), np.random.default_rng(0))[1]
+    moved = np.abs(np.log(later)) > 0.01
+    assert moved.mean() == pytest.approx(1.0 - np.exp(-3.0 / 11.0), abs=0.05)  # one jump in eleven months
+
+
 def test_jumps_are_told_from_the_rest() -> None:
     t_s = np.arange(1.0, 401.0) * 3600.0
     price = np.exp(0.01 * np.random.default_rng(0).standard_normal(400) + np.where(np.arange(400) % 100 < 50, 0.0, 0.5))
     found = fit_price(t_s, price)
-    assert found.jumps_per_s == pytest.approx(7.0 / (399 * 3600.0))
+    assert found.jumps_per_s == pytest.approx((7.0 + 1.0) / (399 * 3600.0))
     assert found.jump_sd == pytest.approx(0.5, rel=0.1)
 
 
