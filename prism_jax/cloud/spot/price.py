@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._typing import Floats
+from ..._typing import Flags, Floats
 from ...errors import DataError, Problem, SpecError
 
 JUMP = 6.0  # changes beyond so many typical ones are jumps: four standard deviations of a normal law
@@ -96,7 +96,7 @@ def fit_price(t_s: Floats, price: Floats) -> PriceLaw:
     return PriceLaw(sd, back / gap, float((is_jump.sum() + 1) / span), jump_sd, start)
 
 
-def _between_jumps(off: Floats, goes_on: Floats) -> tuple[float, float, float]:
+def _between_jumps(off: Floats, goes_on: Flags) -> tuple[float, float, float]:
     """Long-run standard deviation, return per point, and where the price is, of log prices `off` their mean, [point].
 
     Args:

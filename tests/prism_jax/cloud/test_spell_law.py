@@ -118,7 +118,7 @@ def test_a_price_comes_back_as_it_was_made() -> None:
 
 def test_a_short_record_shows_no_return_to_a_mean() -> None:
     """Of twelve months that rise, the next three may go on rising."""
-    t_s = np.arange(12) * 30 * 86_400.0
+    t_s = np.arange(12.0) * 30.0 * 86_400.0
     law = fit_price(t_s, np.exp(0.05 * np.arange(12)))
     later = law.path(np.array([[90 * 86_400.0], [91 * 86_400.0]]) * np.ones((2, 4000)), np.random.default_rng(0))[1]
     assert np.median(later) == pytest.approx(1.0, abs=0.01)
@@ -126,7 +126,7 @@ def test_a_short_record_shows_no_return_to_a_mean() -> None:
 
 
 def test_a_price_that_stood_still_may_jump() -> None:
-    law = fit_price(np.arange(12) * 30 * 86_400.0, np.ones(12))
+    law = fit_price(np.arange(12.0) * 30.0 * 86_400.0, np.ones(12))
     later = law.path(np.array([[90 * 86_400.0], [91 * 86_400.0]]) * np.ones((2, 4000)), np.random.default_rng(0))[1]
     moved = np.abs(np.log(later)) > 0.01
     assert moved.mean() == pytest.approx(1.0 - np.exp(-3.0 / 11.0), abs=0.05)  # one jump in eleven months
