@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -15,6 +14,7 @@ from inference import Settings
 from inference.engine.sampled import Sampled
 from inference.fit import posterior
 from prism_jax.errors import DataError, FitError
+from prism_jax.progress import Progress, silent
 from tests.inference.engine.toy import Toy, exact, readings
 from tests.support.files.archives import changed, npy
 
@@ -89,7 +89,7 @@ def test_chains_go_on_where_their_draws_will_not_do(uninterrupted, tmp_path):
 
 
 def test_chains_that_are_stopped_while_they_go_on_are_judged_where_they_would_have_been(tmp_path):
-    def run(file: Path, progress: Callable[[float], None]) -> Sampled:
+    def run(file: Path, progress: Progress = silent) -> Sampled:
         def enough(drawn: Sampled) -> bool:
             return drawn.diverging.shape[1] > SHORT.n_draw
 
@@ -99,15 +99,15 @@ def test_chains_that_are_stopped_while_they_go_on_are_judged_where_they_would_ha
 
     blocks: list[float] = []
 
-    def stops(share: float) -> None:
-        blocks.append(share)
+    def stops(done: float, what: str = "", /) -> None:
+        blocks.append(done)
         if len(blocks) == SHORT.n_block + 1:  # the first of those that were not planned
             raise Interrupted
 
-    whole = run(tmp_path / "whole.partial", lambda _: None)
+    whole = run(tmp_path / "whole.partial")
     with pytest.raises(Interrupted):
         run(tmp_path / "fit.partial", stops)
-    assert same(run(tmp_path / "fit.partial", lambda _: None), whole)
+    assert same(run(tmp_path / "fit.partial"), whole)
 
 
 def test_chains_of_a_run_differ(uninterrupted):
