@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       install, predict $(JOB), draw $(PICTURE)"
-	@echo "make test       install, run the tests (about 20 minutes on 2 cores)"
+	@echo "make test       install, run the tests (about 12 minutes on 2 cores)"
 	@echo "make test-slow  run the slow tests too"
 	@echo "make lint       ruff, pyright, import-linter, scripts/structure.py"
 	@echo "make format     let ruff rewrite the files"
