@@ -5,12 +5,13 @@ The same form holds recorded traces (a world is a time at which a job might have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._core.content import ByContent
-from .._typing import Floats, Ints
+from .._typing import Counts, Floats, Ints
 from ..errors import DataError
 
 
@@ -46,6 +47,21 @@ class Paths(ByContent):
         """All nodes are there at all times: on demand."""
         one = np.ones((1, n_worlds))
         return cls(one * np.inf, np.full((1, n_worlds), n_nodes, np.int32), one, n_nodes)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Paths]) -> Paths:
+        """Worlds of all parts, which have the same number of nodes, in their order."""
+        n = max(len(part.until_s) for part in parts)
+        rows = [np.minimum(np.arange(n), len(part.until_s) - 1) for part in parts]
+        until_s, n_up, price = (
+            np.concatenate([getattr(part, name)[row] for part, row in zip(parts, rows, strict=True)], axis=1)
+            for name in ("until_s", "n_up", "price")
+        )
+        return cls(until_s, n_up, price, parts[0].n_nodes)
+
+    def of_worlds(self, which: Counts | slice) -> Paths:
+        """Some worlds, in that order."""
+        return Paths(self.until_s[:, which], self.n_up[:, which], self.price[:, which], self.n_nodes)
 
     @property
     def n_worlds(self) -> int:

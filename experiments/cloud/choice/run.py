@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -14,6 +16,7 @@ from prism_jax import load_job
 from prism_jax.app import run_cloud
 from prism_jax.app.horizon.simulated import level_draws
 from prism_jax.cloud.availability import AVAILABILITY, WeibullSpells
+from prism_jax.cloud.choice.candidate import Candidate
 from prism_jax.cloud.choice.candidates import Setting, field_of
 from prism_jax.cloud.choice.search import exhaustive, search
 from prism_jax.cloud.choice.wish import Wish
@@ -88,7 +91,7 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
     for number in range(N_CATALOGUES):
         name = SMALL[number % 2]
         job = load_job(name)
-        own = random.Random(number).sample(usable, N_OFFERS)
+        own = _with_zones(random.Random(number).sample(usable, N_OFFERS), usable, random.Random(number))
         rng = np.random.default_rng(number)
         days, usd = 10.0 ** rng.uniform(-1.5, 1.0), 10.0 ** rng.uniform(1, 4)
         wish = Wish(
@@ -111,11 +114,26 @@ def small_catalogues(offers: tuple[Offer, ...]) -> None:
         same += equal
         simulated, all_of_them = simulated + len(quick.simulated), all_of_them + len(slow.simulated)
         print(
-            f"{number:2d} {name:<18} {len(field.candidates):3d} candidates, {len(quick.simulated):3d} simulated "
+            f"{number:2d} {name:<18} {len(field.candidates):3d} candidates ({_in_zones(field.candidates)} in several zones, "
+            f"{_in_zones([one.candidate for one in slow.front])} on the front), {len(quick.simulated):3d} simulated "
             f"of {len(slow.simulated):3d}, best {_told(quick)}: {'same' if equal else 'DIFFERENT'}",
             flush=True,
         )
     print(f"{same} of {N_CATALOGUES} (bar: 20 of 20); {simulated} of {all_of_them} simulated")
+
+
+def _in_zones(candidates: Sequence[Candidate]) -> int:
+    return sum(1 for one in candidates if one.zones)
+
+
+def _with_zones(own: list[Offer], usable: list[Offer], rng: random.Random) -> list[Offer]:
+    """Offers, and those of one machine in all zones of a region."""
+    by_region = defaultdict(list)
+    for offer in usable:
+        if offer.zone and offer.spot_usd_per_h:
+            by_region[offer.identity._replace(zone="")].append(offer)
+    joined = rng.choice([zones for zones in by_region.values() if len(zones) > 1])
+    return list(dict.fromkeys([*own, *joined]))
 
 
 def _answer(choice) -> tuple:

@@ -46,7 +46,7 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
         asked.n_worlds,
         asked.seed,
     )
-    law_of, told = law_of_offers(asked.availability)
+    law_of, told = law_of_offers(asked.availability, asked.offers)
     policies = allowed(asked.spot, asked.policies)
     setting = Setting(policies, law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
     times = PlanTimes(job)
@@ -69,7 +69,7 @@ def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress
     if best is not None and reference is not None and reference is not best:
         gain = gain_of(best, reference, asked.seed)
     found = Chosen(wish, field, choice, best, reference)
-    notes = _notes(job, asked, told, policies)
+    notes = _notes(job, asked, told, candidates)
     return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
 
 
@@ -139,7 +139,7 @@ def _reference(
     return None if choice.best is None else fresh.outcome(choice.best.candidate)
 
 
-def _notes(job: Job, asked: Asked, law: str, policies: Sequence[Policy]) -> tuple[str, ...]:
+def _notes(job: Job, asked: Asked, law: str, candidates: Sequence[Candidate]) -> tuple[str, ...]:
     notes = list(asked.told)
     if asked.reliability is None:
         notes.append("nothing is said of failures of hardware and software: state --reliability")
@@ -147,7 +147,11 @@ def _notes(job: Job, asked: Asked, law: str, policies: Sequence[Policy]) -> tupl
         notes.append(f"a restart takes {asked.restart_s / 60.0:.3g} min besides the load: state --restart")
     if asked.checkpoint is None:
         notes.append("checkpoints are written by every instance at its network's rate, at most 1.2 GB/s")
-    if any(policy.needs_spot for policy in policies):
+    if any(one.policy.needs_spot for one in candidates):
         notes.append(f"spot capacity: {law}")
+    if any(one.zones for one in candidates):
+        notes.append(
+            "jobs that move between zones of a region pay a restart, but no transfer of data between zones is counted"
+        )
     notes.append(f"the batch stays at {job.plan.global_batch:,}; plans are searched in a part of the space of `search`")
     return tuple(notes)

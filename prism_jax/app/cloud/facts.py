@@ -93,6 +93,7 @@ def rent_facts(outcome: Outcome, wish: Wish, asked: Asked) -> RentFacts:
         budget_prob=_figure(outcome.prob_within(wish.budget_usd)) if isfinite(wish.budget_usd) else None,
         spot_share=float(ran.spot_s.mean()) / paid_s if paid_s > 0.0 else 0.0,
         interruptions=float(ran.n_lost.mean()),
+        zones=tuple(zone.zone for zone in candidate.zones),
     )
 
 

@@ -28,6 +28,8 @@ class Candidate:
         task: in intervals.
         law: of spot capacity; None where the policy needs none.
         parts: of a mix of kinds, whose one offer has the price of all; empty for one kind.
+        zones: that the job moves between, the first that has all nodes; its one offer has the spot price of the first, and `law`
+            the others' over it. Empty: it stays in one.
     """
 
     offers: tuple[Offer, ...]
@@ -37,6 +39,7 @@ class Candidate:
     policy: Policy
     law: Availability | None
     parts: tuple[Part, ...] = ()
+    zones: tuple[Offer, ...] = ()
 
     @property
     def least_usd_per_s(self) -> float:

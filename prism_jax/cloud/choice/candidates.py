@@ -18,6 +18,7 @@ from ..offers import Offer
 from ..policies.base import Policy
 from .candidate import Candidate, pays_for
 from .wish import Wish
+from .zones import several_zones
 
 NOT_OFFERED = "no price of the kinds that are allowed"
 MOST_SIZES = 8  # powers of two
@@ -93,7 +94,7 @@ def _plans(times: PlanTimes, shape: Shape, most_gpus: int) -> dict[int, BestPlan
 
 
 def _of_plan(offers: list[Offer], count: int, best: BestPlan, setting: Setting, wish: Wish) -> Iterator[Candidate]:
-    """One candidate for every policy and law."""
+    """One candidate for every policy and law, and for every choice of zones that a job may move between."""
     written = setting.checkpoint or _checkpoint(best, offers[0], count)
     for policy in setting.policies:
         able = [offer for offer in offers if pays_for(policy, offer)]
@@ -101,6 +102,9 @@ def _of_plan(offers: list[Offer], count: int, best: BestPlan, setting: Setting, 
         for law in dict.fromkeys(laws.get(offer) for offer in able):
             own = tuple(offer for offer in able if laws.get(offer) == law)
             yield Candidate(own, count, best, task_of(best, count, written, law, setting, wish), policy, law)
+        for zones in several_zones(laws, policy):
+            task = task_of(best, count, written, zones.laws[0], setting, wish)  # intervals for losses in the first zone
+            yield Candidate((zones.offer,), count, best, task, policy, zones.law, zones=zones.offers)
 
 
 def task_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isinf, log2
+from math import ceil, isinf, log2
 from zlib import crc32
 
 import jax
@@ -17,6 +17,7 @@ from .wish import Wish
 
 MOST_STRETCH = 4.0  # of the work, that paths are drawn for where there is no deadline
 BEYOND = 1.25  # of the deadline
+LEAST_S = 3 * 86_400.0  # so that short jobs outlast the gaps between spells
 KEPT = 4  # sets of paths
 
 
@@ -43,17 +44,17 @@ class Worlds:
         return simulate(candidate.task, paths, candidate.policy, own, self._wish.deadline_s, key=self._key)
 
     def _of_law(self, law: Availability, candidate: Candidate) -> Paths:
-        """Paths up to a power of two of seconds, so that many candidates share them."""
+        """Paths up to a power of the root of two, in seconds, so that many candidates share them."""
         work_s = (
             candidate.task.work_s * float(self.factors.max()) + candidate.task.n_interval * candidate.task.blocking_s
         )
         deadline_s = self._wish.deadline_s
         needed_s = MOST_STRETCH * work_s if isinf(deadline_s) else max(BEYOND * deadline_s, work_s)
-        power = int(np.ceil(log2(max(needed_s, 3600.0))))
+        power = ceil(2.0 * log2(max(needed_s, LEAST_S)))
         key = (law, candidate.count, power)
         if key not in self._paths:
             while len(self._paths) >= KEPT:
                 self._paths.pop(next(iter(self._paths)))
             rng = np.random.default_rng([*self._seed, crc32(law.name.encode())])
-            self._paths[key] = law.draw(candidate.count, self._wish.n_worlds, 2.0**power, rng)
+            self._paths[key] = law.draw(candidate.count, self._wish.n_worlds, 2.0 ** (power / 2.0), rng)
         return self._paths[key]

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import kstest
 
 from prism_jax.cloud.availability import FittedSpells, RecordedSpells, SeveralZones
-from prism_jax.cloud.availability.several_zones import together
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.spot.price import PriceLaw, fit_price
 from prism_jax.cloud.spot.spell_law import N_LAWS, draw, log_survival
+from prism_jax.cloud.spot.together import together
 from prism_jax.errors import DataError, SpecError
 
 N = 4000
@@ -86,7 +86,7 @@ def test_a_trace_is_replayed_from_any_moment_and_around_its_end() -> None:
 def test_a_job_moves_to_a_zone_that_is_up_and_pays_a_loss_for_it() -> None:
     first = Paths(np.array([[10.0], [40.0], [90.0]]), np.array([[1], [0], [1]]), np.ones((3, 1)), 1)
     second = Paths(np.array([[5.0], [20.0], [90.0]]), np.array([[0], [1], [0]]), np.full((3, 1), 2.0), 1)
-    both = together([first, second])
+    both = together([first, second], 90.0)
     piece = np.searchsorted(both.until_s[:, 0], np.array([1.0, 15.0, 30.0, 50.0]), side="right")
     assert both.n_up[piece, 0].tolist() == [1, 1, 0, 1]
     assert both.price[piece, 0].tolist() == [1.0, 2.0, 1.0, 1.0]

@@ -52,6 +52,7 @@ def _best(report: CloudReport) -> list[str]:
         f"  plan      tp {plan.tp}, pp {plan.pp}, dp {plan.dp}, micro-batch {plan.micro_batch}, recompute {plan.recompute}; "
         f"{duration(best.step_s)} a step, checkpoint every {duration(best.interval_s)}",
         *_split(best),
+        *_zones(best),
         f"  time      p50 {_time(best.time_p50_s)}, p95 {_time(best.time_p95_s)}, mean {_time(best.time_mean_s)}",
         f"  cost      mean {_money(best.cost_mean_usd)}, p95 {_money(best.cost_p95_usd)}, "
         f"mean of the dearest 5% {_money(best.cost_cvar95_usd)}",
@@ -84,6 +85,14 @@ def _split(best: RentFacts) -> list[str]:
     if len(best.parts) == 1:
         return []
     return [f"  split     {', '.join(f'{part.samples:,} samples on {part.instance}' for part in best.parts)}"]
+
+
+def _zones(best: RentFacts) -> list[str]:
+    return (
+        [f"  zones     {', '.join(best.zones)}: the first that has all nodes, until they are taken"]
+        if best.zones
+        else []
+    )
 
 
 def _instances(rent: RentFacts) -> str:

@@ -55,6 +55,8 @@ class RentFacts:
         deadline_prob, budget_prob: that they are kept; None where there is none.
         spot_share: of the time in which nodes are paid.
         interruptions: on average.
+        zones: that the job moves between when its nodes are taken, cheapest on spot first; empty: it stays in one. The price on
+            spot is that of the first, the one on demand that of the dearest.
     """
 
     parts: tuple[PartFacts, ...]
@@ -79,6 +81,7 @@ class RentFacts:
     budget_prob: Figure | None
     spot_share: float
     interruptions: float
+    zones: tuple[str, ...]
 
 
 @dataclass(frozen=True)

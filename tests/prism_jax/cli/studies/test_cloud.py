@@ -55,6 +55,50 @@ def test_figures_hang_together(here, capsys):
     assert plain["best"]["spot_usd_per_h"] is None
 
 
+ZONES = """\
+aws,2025-06-01,p4d.24xlarge,A100-40GB,8,96,1152,400,us-east-1,use1-az1,32.77,9.8,list
+aws,2025-06-01,p4d.24xlarge,A100-40GB,8,96,1152,400,us-east-1,use1-az2,32.77,9.5,list
+aws,2025-06-01,p4d.24xlarge,A100-40GB,8,96,1152,400,us-east-1,use1-az3,32.77,,list
+"""
+
+
+@pytest.mark.parametrize("spot", ["auto", "only"])
+def test_a_job_may_move_between_zones_and_the_report_names_them(here, capsys, spot):
+    (here / "prices.csv").write_text(f"{HEAD}\n{ZONES}")
+    asked = ("--steps", "20000", "--budget", "3000", "--policy", "spot", "--prob", "0.9", "--spot", spot)
+    best = answer(capsys, *asked)["best"]
+    assert best["zones"] == ["use1-az2", "use1-az1"]
+    assert best["parts"][0]["where"] == "2 zones of us-east-1"
+    assert best["law"] == "any of 2 zones, weibull"
+    assert best["spot_usd_per_h"] == pytest.approx(9.5 * best["parts"][0]["count"])
+    alone = answer(capsys, *asked, "--regions", "use1-az2")["best"]
+    assert alone["zones"] == []
+    assert best["time_p95_s"]["value"] < alone["time_p95_s"]["value"]
+    assert main([*JOB, "--catalog", "prices.csv", *asked]) == 0
+    said = capsys.readouterr().out
+    assert "in 2 zones of us-east-1, spot" in said
+    assert "use1-az2, use1-az1: the first that has all nodes" in said
+    assert "no transfer of data between zones is counted" in said
+
+
+def test_on_demand_stays_in_one_zone(here, capsys):
+    (here / "prices.csv").write_text(f"{HEAD}\n{ZONES}")
+    found = answer(capsys, "--steps", "20000", "--spot", "never")
+    assert {tuple(one["zones"]) for one in found["front"]} == {()}
+    assert not any("between zones" in note for note in found["notes"])
+
+
+def test_a_job_that_moves_between_zones_is_planned_anew(here, capsys):
+    (here / "prices.csv").write_text(f"{HEAD}\n{ZONES}")
+    running = {"instance": "p4d.24xlarge", "where": "2 zones of us-east-1", "count": 1, "policy": "spot"}
+    (here / "state.json").write_text(
+        json.dumps({"steps_done": 15_000, "elapsed": "1d", "spent_usd": 300, "running": running})
+    )
+    found = answer(capsys, "--steps", "20000", "--resume", "state.json", "--spot", "only")
+    assert found["gain"] is None or found["gain"]["reference"]["zones"] == ["use1-az2", "use1-az1"]
+    assert found["best"] is not None
+
+
 def test_a_running_job_is_planned_anew_from_what_is_left(here, capsys):
     running = {"instance": "p4d.24xlarge", "where": "use1-az1", "count": 1, "policy": "on_demand"}
     state = {"steps_done": 15_000, "elapsed": "1d", "spent_usd": 900, "running": running}
