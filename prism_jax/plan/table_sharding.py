@@ -19,7 +19,7 @@ from ..errors import PlanError, Problem
 AUTO, HYBRID = "auto", "hybrid"
 WAYS = ("table", "row", "column", "dp", HYBRID)
 _FORMS = "table, row, row:4, column:4, dp or hybrid"
-_WRITTEN = re.compile(r"(table|row|column|dp|hybrid)(?::(\d{1,9}))?(?:@(\d{1,9}(?:,\d{1,9})*))?")
+_WRITTEN = re.compile(rf"({'|'.join(WAYS)})(?::(\d{{1,9}}))?(?:@(\d{{1,9}}(?:,\d{{1,9}})*))?")
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def filled(folder: Path, inputs: Path, names: Sequence[str], shares: list[float]
 def check(name: str, found: dict[str, Any]) -> None:
     command, targets = WRITES[name], found["targets"]
     assert found["code"] in command.codes, name
+    assert (found["code"] == 1) == any(target.endswith(".failed.npz") for target in targets), name
     assert targets, name
     for one in found["limited"]:
         assert one["code"] == 1, (name, one)

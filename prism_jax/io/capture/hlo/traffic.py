@@ -62,12 +62,13 @@ def _fused(module: Module, computation: Computation, fusion: Instruction, called
 
 def _read_of(called: Computation, parameter: Instruction, whole: float) -> float:
     """Bytes of a parameter that the fused computation reads."""
-    total, values = 0.0, [parameter.name]
+    total, values, seen = 0.0, [parameter.name], {parameter.name}
     while values:
         value = values.pop()
         for user in called.users_of(value):
             if user.opcode == "bitcast":  # the same bytes under another shape
-                values.append(user.name)
+                values += [user.name] if user.name not in seen else []
+                seen.add(user.name)
             elif user.opcode in _SLICES and user.operands[0] == value:
                 total += user.n_bytes
             elif not (user.opcode == "dynamic-update-slice" and user.operands[0] == value):

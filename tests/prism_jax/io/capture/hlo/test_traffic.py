@@ -60,6 +60,19 @@ def test_an_update_in_place_reads_and_writes_one_layer_under_another_shape_too()
     assert written == ROW
 
 
+def test_a_value_that_is_seen_in_two_shapes_again_and_again_is_looked_at_once_in_each():
+    """Forty times two ways from one shape to the next: 2^40 paths."""
+    seen = "".join(
+        f"  %a{n} = f32[12,8]{{1,0}} bitcast(%s{n})\n  %b{n} = f32[12,8]{{1,0}} bitcast(%s{n})\n"
+        f"  %s{n + 1} = f32[12,8]{{1,0}} bitcast(%a{n}, %b{n})\n"
+        for n in range(40)
+    )
+    taken = SLICED.replace("%s = f32[12,8]{1,0} parameter(0)\n", f"%s0 = f32[12,8]{{1,0}} parameter(0)\n{seen}")
+    line = "%f = f32[1,8]{1,0} fusion(%stack, %at), kind=kLoop, calls=%taken"
+    read, _ = of(line, taken.replace("dynamic-slice(%s,", "dynamic-slice(%s40,"))
+    assert ROW <= read <= ROW + 4.0
+
+
 def test_a_stack_that_is_also_read_whole_is_read_whole():
     line = "%f = f32[12,1,8]{2,1,0} fusion(%stack, %layer, %at), kind=kLoop, calls=%put"
     assert of(line, READ_TOO)[0] >= STACK

@@ -1,0 +1,53 @@
+"""A kind of broken trace: how it is made, and what the one message about it must say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+HEADER = "step,dp,pp,op_type,start_s,duration_s"
+GOOD_ROW = "1,0,0,forward-compute,0,1\n"
+
+
+class Broken(NamedTuple):
+    """One kind.
+
+    Attributes:
+        name: what is wrong, readable in a list of tests.
+        make: writes it into a folder and returns what to open.
+        match: regular expression that the message must match.
+    """
+
+    name: str
+    make: Callable[[Path], Path]
+    match: str
+
+
+BROKEN: list[Broken] = []
+
+
+def broken(name: str, match: str) -> Callable[[Callable[[Path], Path]], Callable[[Path], Path]]:
+    """Adds a kind to `BROKEN`."""
+
+    def add(make: Callable[[Path], Path]) -> Callable[[Path], Path]:
+        BROKEN.append(Broken(name, make, match))
+        return make
+
+    return add
+
+
+def bytes_file(name: str, file: str, content: bytes, match: str) -> None:
+    """A kind whose file is `content`."""
+    broken(name, match)(lambda folder: written(folder / file, content))
+
+
+def csv_file(name: str, text: str, match: str) -> None:
+    """A kind that is a plain table in CSV."""
+    bytes_file(name, "ops.csv", text.encode(), match)
+
+
+def written(path: Path, content: bytes) -> Path:
+    """`path`, with that content."""
+    path.write_bytes(content)
+    return path
