@@ -133,16 +133,15 @@ def _like_one(
 ) -> list[Spells]:
     """Spells and gaps of a group of a zone, another one by draw."""
     n_draw = len(draws["concentration"])
-    chosen = np.array(
-        [groups[rng.integers(len(groups))] for groups in (alike[z] for z in rng.integers(len(alike), size=n_draw))]
-    )
-    both = []
-    for quantity, family in enumerate(found.family):
-        law, theta = np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))
-        for at in np.unique(chosen).tolist():
-            own = spells(data, draws, quantity, int(family), at, data.trait[at], rng)
-            law[chosen == at], theta[chosen == at] = own.law[chosen == at], own.theta[chosen == at]
-        both.append(Spells(law, theta))
+    zones = rng.integers(len(alike), size=n_draw)
+    chosen = np.array([groups[rng.integers(len(groups))] for groups in (alike[zone] for zone in zones)])
+    both = [Spells(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
+    for at in np.unique(chosen).tolist():
+        own = chosen == at
+        drawn = {name: np.asarray(value)[own] for name, value in draws.items()}
+        for quantity, family in enumerate(found.family):
+            one = spells(data, drawn, quantity, int(family), at, data.trait[at], rng)
+            both[quantity].law[own], both[quantity].theta[own] = one.law, one.theta
     return both
 
 
