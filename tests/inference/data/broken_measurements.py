@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.support.files.broken import Broken
+
 HEADER = "kernel,gpu,time_ms"
 ROW = "gemm,1,2.5\n"
-
-
-class Broken(NamedTuple):
-    """One kind.
-
-    Attributes:
-        name: what is wrong, readable in a list of tests.
-        make: writes it into a folder and returns what to read.
-        match: regular expression that the message must match.
-    """
-
-    name: str
-    make: Callable[[Path], Path]
-    match: str
 
 
 def _file(name: str, file: str, content: bytes, match: str) -> Broken:

@@ -11,8 +11,9 @@ from inference.data.formats import packed
 from inference.fit import fit
 from inference.random_key import random_key
 from prism_jax.errors import DataError, UnitError
+from tests.support.files.broken import Broken
 
-from .broken_measurements import BROKEN, Broken
+from .broken_measurements import BROKEN
 from .tables import COLLECTIVES, FLEET, STEPS, fleet_frame, write
 
 

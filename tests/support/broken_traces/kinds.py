@@ -1,27 +1,14 @@
-"""A kind of broken trace: how it is made, and what the one message about it must say."""
+"""How kinds of broken traces are listed, and what several of them are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+from tests.support.files.broken import Broken
 
 HEADER = "step,dp,pp,op_type,start_s,duration_s"
 GOOD_ROW = "1,0,0,forward-compute,0,1\n"
-
-
-class Broken(NamedTuple):
-    """One kind.
-
-    Attributes:
-        name: what is wrong, readable in a list of tests.
-        make: writes it into a folder and returns what to open.
-        match: regular expression that the message must match.
-    """
-
-    name: str
-    make: Callable[[Path], Path]
-    match: str
 
 
 BROKEN: list[Broken] = []
