@@ -1,6 +1,6 @@
 """Seconds of kernels on one device: a roofline whose two roofs depend on the size of the kernel.
 
-    t = max(FLOPs / (peak e), bytes / (bandwidth e_mem)) / in_step + launches x launch gap
+    t = max(FLOPs / (peak b e), bytes / (bandwidth e_mem)) / in_step + launches x launch gap        b: `board_speed`
 
 For a matrix product, `FLOPs / e` is the time of whole waves of output tiles over the multiprocessors, each tile with
 `k + k_half` steps, for the best of a few tile shapes and of a few ways to split `k`: tile and wave quantisation as in NVIDIA's
@@ -23,6 +23,7 @@ from ..plan.precision import QUANTISED
 from ..system.hardware import Device
 from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
+from .laws.board_power import board_speed
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
 SPLITS = (1, 2, 3, 4, 6, 8)  # parts of the inner dimension that libraries cut a product into
@@ -177,8 +178,14 @@ def _with_laws(seconds: Floats, table: KernelTable, device: Device, eff: Efficie
 def _peaks(dtypes: list[str], device: Device, eff: Efficiency, xp: Any) -> Values:
     """[op] FLOP/s that products reach at most, by the dtype of each op."""
     names = sorted(set(dtypes))
-    own = xp.asarray([device.peak(name) * (eff.gemm_fp8 if name in QUANTISED else 1.0) for name in names], dtype=float)
+    own = xp.asarray([_reached(name, device, eff) for name in names], dtype=float)
     return own[np.array([names.index(name) for name in dtypes])]
+
+
+def _reached(dtype: str, device: Device, eff: Efficiency) -> Values:
+    """FLOP/s of one format."""
+    peak = device.peak(dtype) * (eff.gemm_fp8 if dtype in QUANTISED else 1.0)
+    return peak if dtype == "fp32" else peak * board_speed(device)
 
 
 def _own_s(

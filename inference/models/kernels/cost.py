@@ -19,6 +19,7 @@ from scipy.optimize import least_squares
 from prism_jax._typing import Floats
 from prism_jax.cost.compute import attention_s, gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency, efficiency
+from prism_jax.cost.laws.board_power import board_speed
 from prism_jax.cost.measured import MeasuredCost, MeasuredTables
 from prism_jax.errors import DataError
 from prism_jax.system import catalog
@@ -166,7 +167,7 @@ def _gemm(
     m, n, k, batch = data.size[cells].T[:4]
     width = np.array([BYTES[name] for name in names])
     hbm = batch * (width * (m * k + k * n) + 2.0 * m * n)
-    top = np.array([device.peak(name) for name in names])
+    top = np.array([device.peak(name) for name in names]) * board_speed(device)
     is_fp8 = names == "fp8"
 
     def law(eff: Efficiency) -> Floats:
@@ -193,9 +194,10 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
     rows, heads, width, _ = data.size[cells].T[:4]
     useful = np.array([0.5 if shapes.is_causal(op) else 1.0 for op in _ops_of(data, cells)])
     useful = useful * (2.0 / 2.5 if side == "backward" else 1.0)
+    speed = board_speed(device)
 
     def law(eff: Efficiency) -> Floats:
-        return np.log(attention_s(useful, rows, heads, width, side == "backward", 1.0, device.n_sm, eff))
+        return np.log(attention_s(useful, rows, heads, width, side == "backward", speed, device.n_sm, eff))
 
     widths = (("attention_half_width", SHAPE_SD),) if np.ptp(width) > 0 and width.min() < 128 else ()
     constants = ((f"attention_{side}", LEVEL_SD), (f"attention_{side}_half_waves", SHAPE_SD), *widths)

@@ -1,0 +1,61 @@
+"""Speed of products on tensor cores by the power of the board: PCIe cards run them at lower clocks than the boards that were measured.
+
+A generation's shares of its peak (`efficiency`) hold for one board. On another one
+
+    w     = (watts / peak) of this board, over that of the measured one
+    speed = clock_under(w)                                     w < 1: the law of power of the generation
+          = min(most, ((w - idle) / (1 - idle)) ** (1 / k))    w > 1: what is not held back needs no more
+
+so that A100 PCIe (300 W for the peak of 400) reaches 0.91 of A100 SXM, L4 0.79 and L40 1.26 of L40S's share. On the device
+itself the speed is 1. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..._core.arrays import Values, namespace
+from ...power import PowerLaw, population_law, power_law
+from ...system import catalog
+from ...system.hardware import Device
+from ...system.names import load_toml
+
+_RATED = "fp16"  # the format whose peak is compared; those of other formats are multiples of it
+
+
+def board_speed(device: Device) -> Values:
+    """Speed of products on tensor cores over what the shares of the generation say; 1 where no law is known.
+
+    Notes:
+        A device that is like a preset has that one's speed: a lower power limit has lowered its peaks already
+        (`system.likeness`). Peaks and watts of a device of its own may be traced by JAX.
+    """
+    known = catalog.known_device(device.like or device.name)
+    return _speed_of_preset(known) if known else _speed(device)
+
+
+@cache
+def _speed_of_preset(name: str) -> float:
+    return float(_speed(catalog.device(name)))
+
+
+def _speed(device: Device) -> Values:
+    own = _table().get(device.generation)
+    if own is None or _RATED not in device.peak_flops_per_s:
+        return 1.0
+    board = catalog.device(own["board"])
+    room = (device.power_watts / device.peak(_RATED)) / (board.power_watts / board.peak(_RATED))
+    law = power_law(device) or population_law()
+    xp = namespace(room)
+    return xp.where(room < 1.0, law.clock_under(room, 1.0), xp.minimum(own["most"], _above(law, room)))
+
+
+def _above(law: PowerLaw, room: Values) -> Values:
+    """The clock, over that of the measured board, that more power than its own allows."""
+    xp = namespace(room)
+    return xp.maximum((room - law.idle_share) / (1.0 - law.idle_share), 1.0) ** (1.0 / law.exponent)
+
+
+@cache
+def _table() -> dict[str, dict[str, float | str]]:
+    return load_toml(__name__.rpartition(".laws")[0], "boards.toml")
