@@ -4,10 +4,14 @@
     correction   = link(centre + all + generation + device + style + generation style + framework)      per knob
     site         ~ Student-t(0, site_sd and the spread of what is open)   a cluster and its software, as they were set up there
     open         the mean over what the row leaves unsaid (`open_fields`); what it is instead is part of its site
-    own          ~ scale[site] Student-t                     a configuration, and rows that are wrong
+    own          ~ scale[site] wider[kind of model] Student-t                 a configuration, and rows that are wrong
 
 Rows of one site share what the model misses, so a site counts as at most `MAX_ROWS` independent rows. Deviations are sampled as
 standard normals and scaled; their scales are assumed (`TERMS`), not fitted: no level has members enough to tell them.
+
+What is the site's own is integrated out where spreads are decided, by Laplace's method: "volume of sites" is the logarithm of
+the width of its posterior. Without it the density has no bound as the spread of sites goes to 0, where a table has a row or two
+of each.
 """
 
 from __future__ import annotations
@@ -25,16 +29,21 @@ import numpyro.distributions as dist
 from numpy.typing import NDArray
 from numpyro.distributions import StudentT
 
-from prism_jax.calibration.calibration import DEGREES, KNOBS, SITE_DEGREES, Calibration, Term, linked
+from prism_jax.calibration.calibration import DEGREES, KNOBS, MISFIT, SITE_DEGREES, Calibration, Term, linked
 from prism_jax.calibration.key import LEVELS, Level
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.cost.correction import CostCorrection
 
 from .step_times_data import StepTimesData, field_of
-from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT, MISFIT_SD, NEW_SITE, SHIFT, SITE_SD, TERMS, Assumed
+from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT_SD, NEW_SITE, SHIFT, SITE_SD, TERMS, USUAL_MISFIT, Assumed
 
 EXPECTED, SCALE = "expected", "scale"  # names in the model, per row
 N_SITE = "sites with rows"
+_OF_SITE = (SITE_DEGREES + 1.0) / (SITE_DEGREES + 3.0)  # Fisher information of a Student-t's place, at scale 1
+_OF_ROW, _OF_SCALE = (
+    (DEGREES + 1.0) / (DEGREES + 3.0),
+    2.0 * DEGREES / (DEGREES + 3.0),
+)  # the same, and of its log scale
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class StepTimes:
 
     def program(self, data: StepTimesData) -> None:
         """The NumPyro model of log step times; arrays of `data` are traced, names are static."""
-        summed = dict(zip(KNOBS, jnp.asarray(data.centre).T, strict=True))
+        summed = dict(zip(KNOBS, jnp.asarray(data.centre).T, strict=True)) | {MISFIT: jnp.zeros(len(data.weight))}
         for term in self._with_members(data):
             names = data.names[term.level]
             z = numpyro.sample(term.site, dist.Normal(jnp.zeros(len(names)), 1.0).to_event(1))
@@ -61,7 +70,7 @@ class StepTimes:
             index = jnp.asarray(getattr(data, field_of(term.level)))
             seen = jnp.append(jnp.asarray(value), 0.0)[index]  # the last for members that have no name
             summed[term.knob] = summed[term.knob] + seen
-        correction = CostCorrection(**{knob: linked(knob, value, jnp) for knob, value in summed.items()})
+        correction = CostCorrection(**{knob: linked(knob, summed[knob], jnp) for knob in KNOBS})
         time_s = surrogate_seconds(data, correction, jnp)
         n_site = len(data.names["site"])
         weight = jnp.asarray(data.weight)
@@ -72,12 +81,12 @@ class StepTimes:
         spread_of_site = jnp.sqrt(jnp.asarray(site_sd) ** 2 + site_open)
         law_of_site = StudentT(SITE_DEGREES, jnp.zeros(n_site), spread_of_site)
         site = numpyro.sample("site", law_of_site.mask(present).to_event(1))
-        misfit = numpyro.sample("misfit", dist.LogNormal(*MISFIT))
+        misfit = numpyro.sample("misfit", dist.LogNormal(*USUAL_MISFIT))
         misfit_sd = numpyro.sample("misfit_sd", dist.LogNormal(*MISFIT_SD))
         scale = numpyro.sample(
             "log scale", dist.Normal(jnp.full(n_site, jnp.log(misfit)), misfit_sd).mask(present).to_event(1)
         )
-        wider = jnp.where(jnp.asarray(data.has_experts) > 0.0, EXPERT_MISFIT, 1.0)
+        wider = jnp.where(jnp.asarray(data.has_experts) > 0.0, EXPERT_MISFIT, 1.0) * jnp.exp(summed[MISFIT])
         at = jnp.asarray(data.site)
         expected = numpyro.deterministic(
             EXPECTED, jnp.log(time_s) + jnp.asarray(data.straggler + data.open_mean) + jnp.asarray(site)[at]
@@ -85,6 +94,10 @@ class StepTimes:
         width = numpyro.deterministic(SCALE, jnp.exp(jnp.asarray(scale))[at] * wider)
         law = StudentT(DEGREES, expected, width)
         numpyro.factor("rows", (weight * law.log_prob(jnp.asarray(data.log_measured))).sum())
+        place = _OF_SITE / spread_of_site**2 + jax.ops.segment_sum(weight * _OF_ROW / width**2, at, n_site)
+        log_scale = 1.0 / jnp.asarray(misfit_sd) ** 2 + jax.ops.segment_sum(weight * _OF_SCALE, at, n_site)
+        volume = -0.5 * jnp.log(place * log_scale)
+        numpyro.factor("volume of sites", jnp.where(present, volume, 0.0).sum())
 
     def _with_members(self, data: StepTimesData) -> list[Assumed]:
         """Terms that some row has part in."""
@@ -98,7 +111,7 @@ class StepTimes:
             "site": (SITE_DEGREES + 1.0) / (SITE_DEGREES + 3.0) / sites["site_sd"] ** 2,
             "log scale": 1.0 / sites["misfit_sd"] ** 2,
             "site_sd": 1.0 / SITE_SD[1] ** 2 + 2.0 * n_site,
-            "misfit": 1.0 / MISFIT[1] ** 2 + n_site / sites["misfit_sd"] ** 2,
+            "misfit": 1.0 / USUAL_MISFIT[1] ** 2 + n_site / sites["misfit_sd"] ** 2,
             "misfit_sd": 1.0 / MISFIT_SD[1] ** 2 + 2.0 * n_site,
         }
 
@@ -109,9 +122,9 @@ class StepTimes:
         return begin | {
             "site_sd": math.exp(SITE_SD[0]),
             "site": np.zeros(n_site),
-            "misfit": math.exp(MISFIT[0]),
+            "misfit": math.exp(USUAL_MISFIT[0]),
             "misfit_sd": math.exp(MISFIT_SD[0]),
-            "log scale": np.full(n_site, MISFIT[0]),
+            "log scale": np.full(n_site, USUAL_MISFIT[0]),
         }
 
 

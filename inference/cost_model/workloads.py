@@ -13,7 +13,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from prism_jax.calibration.calibration import KNOBS, Calibration
+from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
 from prism_jax.calibration.key import CalibrationKey, Level, workload_of
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
@@ -48,8 +48,14 @@ def with_workloads(calibration: Calibration, rows: Sequence[StepRow], *, key: ja
     data = replace(row_data(kept), centre=centre)
     found = calibrate(data, key=key, n_draw=calibration.n_draw, terms=OF_WORKLOADS)
     others = tuple(term for term in calibration.terms if term.level != Level.WORKLOAD)
-    own = tuple(term for term in found.terms if term.level == Level.WORKLOAD)
+    own = tuple(_over(calibration, found, term) for term in found.terms if term.level == Level.WORKLOAD)
     return replace(calibration, terms=(*others, *own))
+
+
+def _over(calibration: Calibration, found: Calibration, term: Term) -> Term:
+    """The term of a fit to other rows: how wide their configurations deviate, over those of the calibration."""
+    apart = np.log(found.misfit / calibration.misfit.mean()) if term.knob == MISFIT else np.zeros(found.n_draw)
+    return replace(term, value=term.value + apart[:, None])
 
 
 def _without_workload(job: Job) -> CalibrationKey:

@@ -77,7 +77,7 @@ def row_factors(
     seed: int = 0,
 ) -> Floats:
     """[draw, row] the same of stacked outlines; rows of one draw share its correction and its deviations."""
-    own = np.stack([calibration.deviations(has, seed) for has in has_experts], axis=-1)
+    own = np.stack([calibration.deviations(setting, has, seed) for has in has_experts], axis=-1)
     return corrected(rows, setting, calibration, seed) * np.exp(own)
 
 
@@ -99,7 +99,7 @@ def repeated_factors(
         seed: of what members never seen deviate by, which rows of one setting share.
         open_fields: [row] what each leaves unsaid; nothing if empty.
     """
-    own = [calibration.deviations(has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
+    own = [calibration.deviations(setting, has, at, n_repeat) for has, at in zip(has_experts, seeds, strict=True)]
     left = [unsaid(given, len(own[0]), at) for given, at in zip(open_fields or ((),) * len(own), seeds, strict=True)]
     repeats = [corrected(rows, setting, calibration, n_repeat * seed + k) for k in range(n_repeat)]
     return np.concatenate(repeats) * np.exp(np.stack(own, axis=-1) + np.stack(left, axis=-1))

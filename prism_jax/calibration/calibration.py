@@ -36,6 +36,7 @@ from .residual_gp import ResidualGP, sensitivities
 from .surrogate import stack, surrogate_of
 
 KNOBS = tuple(item.name for item in fields(CostCorrection))
+MISFIT = "misfit"  # the scale of a configuration's own factor, which kinds of model deviate in as they do in knobs
 FORMAT = 3  # 3: the share of the window in which communication hides, not of the communication
 DEGREES = 4.0  # of freedom of a configuration's own deviation, a Student-t
 SITE_DEGREES = 4.0  # the same of a site's: software that nobody has seen is off by a multiple now and then
@@ -48,7 +49,7 @@ def linked(knob: str, value: Any, xp: Any = np) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Term(ByContent):
-    """One knob's deviations at one level.
+    """Deviations at one level of one knob, or of `MISFIT`.
 
     Attributes:
         sd: prior standard deviation of a member, on the link's scale; what is assumed of a member never seen.
@@ -147,21 +148,31 @@ class Calibration(ByContent):
         )
         return replace(eff, correction=eff.correction.scaled(float(np.exp(carried[0]))))
 
-    def deviations(self, has_experts: bool, seed: int = 0, n_repeat: int = 1) -> Floats:
+    def deviations(self, setting: CalibrationKey, has_experts: bool, seed: int = 0, n_repeat: int = 1) -> Floats:
         """[n_repeat * draw] log factors from the corrected cost to what is measured: of the site, and of the configuration."""
         rng = np.random.default_rng([seed, 1])
         site, scale = self._site_and_scale(has_experts, rng, n_repeat)
+        scale = scale * np.tile(self._wider(setting, seed), n_repeat)
         return site + scale * rng.standard_t(DEGREES, size=n_repeat * self.n_draw)
 
-    def joint_deviations(self, correlation: Floats, has_experts: Sequence[bool], seed: int = 0) -> Floats:
+    def joint_deviations(
+        self, settings: Sequence[CalibrationKey], correlation: Floats, has_experts: Sequence[bool], seed: int = 0
+    ) -> Floats:
         """[draw, row] the same of configurations of one site whose own deviations have that `correlation` [row, row]."""
         rng = np.random.default_rng([seed, 2])
         site, scale = self._site_and_scale(False, rng)
         value, vector = np.linalg.eigh(correlation)
         normal = rng.normal(size=(self.n_draw, len(value))) @ (vector * np.sqrt(np.maximum(value, 0.0))).T
         own = normal / np.sqrt(rng.chisquare(DEGREES, size=(self.n_draw, 1)) / DEGREES)
-        wider = np.where(has_experts, self.expert_misfit, 1.0)
+        wider = np.stack([self._wider(setting, seed) for setting in settings], axis=-1)
+        wider = wider * np.where(has_experts, self.expert_misfit, 1.0)
         return site[:, None] + scale[:, None] * wider * own
+
+    def _wider(self, setting: CalibrationKey, seed: int) -> Floats:
+        """[draw] how much wider configurations of its kind of model deviate; 1 of transformers."""
+        own = setting.members()
+        spreads = (term for term in self.terms if term.knob == MISFIT)
+        return np.exp(sum((self._of(own[term.level], term, seed) for term in spreads), np.zeros(self.n_draw)))
 
     def _site_and_scale(self, has_experts: bool, rng: np.random.Generator, n_repeat: int = 1) -> tuple[Floats, Floats]:
         """([n_repeat * draw], the same) log factor of the site, and scale of a configuration's own."""
@@ -196,14 +207,18 @@ class Calibration(ByContent):
         total = {knob: np.full(self.n_draw, self.centre[knob]) for knob in KNOBS}
         replaced = frozenset() if self.measured is None else self.measured.knobs
         for term in self.terms:
-            if term.knob in replaced and term.level in OF_HARDWARE:
-                continue
-            if own[term.level] in term.names:
-                total[term.knob] = total[term.knob] + term.value[:, term.names.index(own[term.level])]
-            elif seed is not None and (own[term.level] or term.level not in USED_OR_NOT):
-                rng = np.random.default_rng([seed, crc32(f"{term.knob} {term.level} {own[term.level]}".encode())])
-                total[term.knob] = total[term.knob] + term.sd * rng.normal(size=self.n_draw)
+            if term.knob in total and not (term.knob in replaced and term.level in OF_HARDWARE):
+                total[term.knob] = total[term.knob] + self._of(own[term.level], term, seed)
         return total
+
+    def _of(self, member: str, term: Term, seed: int | None) -> Floats | float:
+        """[draw] what a member deviates by: one never seen by a fresh draw, or by nothing without `seed`."""
+        if member in term.names:
+            return term.value[:, term.names.index(member)]
+        if seed is None or (not member and term.level in USED_OR_NOT):
+            return 0.0
+        rng = np.random.default_rng([seed, crc32(f"{term.knob} {term.level} {member}".encode())])
+        return term.sd * rng.normal(size=self.n_draw)
 
     @staticmethod
     def _linked(summed: Mapping[str, Any]) -> CostCorrection:

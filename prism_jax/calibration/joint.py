@@ -86,7 +86,7 @@ def joint_factors(cases: Sequence[Case], calibration: Calibration, seed: int = 0
     fixed = np.stack([np.ones(calibration.n_draw) if case.tables is None else case.tables for case in cases], axis=-1)
     drawn = []
     for at in range(n_repeat * seed, n_repeat * (seed + 1)):
-        own = calibration.joint_deviations(alike_in, has_experts, at)
+        own = calibration.joint_deviations([case.setting for case in cases], alike_in, has_experts, at)
         left = np.stack([unsaid(case.open_fields, calibration.n_draw, at) for case in cases], axis=-1)
         drawn.append(_of_corrections(cases, calibration, at) * np.exp(own + left) * fixed)
     return np.concatenate(drawn)

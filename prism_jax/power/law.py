@@ -83,12 +83,17 @@ class PowerLaw:
             1 where the limit holds nothing back, `lowest_clock` where no clock is low enough.
         """
         xp = namespace(self, limit_share, busy)
-        k, floor = self.exponent, self.floor_clock
         room = (limit_share - self.idle_share) / (1.0 - self.idle_share) / xp.maximum(busy, 1e-12)
+        return xp.clip(self.clock_at(room), self.lowest_clock, 1.0)
+
+    def clock_at(self, dynamic: Values) -> Values:
+        """The clock of a dynamic power: the inverse of `dynamic`, which goes on beyond the top clock."""
+        xp = namespace(self, dynamic)
+        k, floor = self.exponent, self.floor_clock
         knee = floor**k
-        above = xp.maximum(room, knee) ** (1.0 / k)
-        below = xp.maximum(room, 0.0) / floor ** (k - 1.0)
-        return xp.clip(xp.where(room >= knee, above, below), self.lowest_clock, 1.0)
+        above = xp.maximum(dynamic, knee) ** (1.0 / k)
+        below = xp.maximum(dynamic, 0.0) / floor ** (k - 1.0)
+        return xp.where(dynamic >= knee, above, below)
 
 
 def slowdown(bound: Values, clock: Values) -> Values:

@@ -1,13 +1,12 @@
-"""Speed of products on tensor cores by the power of the board: PCIe cards run them at lower clocks than the boards that were measured.
+"""Speed of products on tensor cores by the power of the board: PCIe cards run them at lower clocks than boards on sockets.
 
 A generation's shares of its peak (`efficiency`) hold for one board. On another one
 
-    w     = (watts / peak) of this board, over that of the measured one
-    speed = clock_under(w)                                     w < 1: the law of power of the generation
-          = min(most, ((w - idle) / (1 - idle)) ** (1 / k))    w > 1: what is not held back needs no more
+    speed = min(most, g^-1(w))          w = (watts / peak) of this board, over that of the measured one
 
-so that A100 PCIe (300 W for the peak of 400) reaches 0.91 of A100 SXM, L4 0.79 and L40 1.26 of L40S's share. On the device
-itself the speed is 1. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`).
+where g is what dynamic power makes of the clock, by the law of power of the generation. So A100 PCIe (300 W for the peak of 400)
+reaches 0.92 of A100 SXM's share, L4 0.83 and L40 1.22 of L40S's. On the measured board itself the speed is 1. More peak on
+the same watts is never slower. Products on CUDA cores have an energy per FLOP of their own (`Efficiency.flop_joules`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..._core.arrays import Values, namespace
-from ...power import PowerLaw, population_law, power_law
+from ...power import population_law, power_law
 from ...system import catalog
 from ...system.hardware import Device
 from ...system.names import load_toml
@@ -46,14 +45,7 @@ def _speed(device: Device) -> Values:
     board = catalog.device(own["board"])
     room = (device.power_watts / device.peak(_RATED)) / (board.power_watts / board.peak(_RATED))
     law = power_law(device) or population_law()
-    xp = namespace(room)
-    return xp.where(room < 1.0, law.clock_under(room, 1.0), xp.minimum(own["most"], _above(law, room)))
-
-
-def _above(law: PowerLaw, room: Values) -> Values:
-    """The clock, over that of the measured board, that more power than its own allows."""
-    xp = namespace(room)
-    return xp.maximum((room - law.idle_share) / (1.0 - law.idle_share), 1.0) ** (1.0 / law.exponent)
+    return namespace(room).minimum(own["most"], law.clock_at(room))
 
 
 @cache

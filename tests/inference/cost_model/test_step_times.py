@@ -9,6 +9,7 @@ import pytest
 from inference.cost_model.calibrate import calibrate
 from inference.cost_model.step_thin import few_of_each, rows_of
 from inference.cost_model.step_times_data import StepTimesData, step_times_data
+from inference.cost_model.step_times_terms import NEW_SITE
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL, CostCorrection
@@ -102,3 +103,29 @@ def test_large_sites_count_as_no_more_than_they_may(data: StepTimesData) -> None
     assert twice.weight.sum() == pytest.approx(60.0)
     assert rows_of(twice, few_of_each(twice.site, 10)).weight.sum() == pytest.approx(10.0)
     assert twice.names["style"] == ()
+
+
+def few_per_site(site_sd: float = 0.12, own: float = 0.03, n_site: int = 40, n_of_each: int = 1) -> StepTimesData:
+    """Rows like those of benchmarks: many submitters with a row or two of each."""
+    rng = np.random.default_rng(3)
+    cluster = catalog.cluster("dgx-h100", 64)
+    plans = [ParallelPlan(micro, micro * 128, 2048, tp=8, dp=8, zero_stage=1) for micro in (1, 2, 4, 8)]
+    four = [surrogate_of(models.model("llama-2-13b"), cluster, plan, efficiency("hopper")) for plan in plans]
+    at = rng.integers(len(four), size=n_site * n_of_each)
+    stacked = stack([four[index] for index in at])
+    site = np.repeat(np.arange(n_site), n_of_each)
+    off = site_sd * rng.normal(size=n_site)[site] + own * rng.normal(size=len(site))
+    measured = surrogate_seconds(stacked, NEUTRAL) * np.exp(off)
+    settings = [CalibrationKey("hopper", "megatron-core")] * len(site)
+    return step_times_data(
+        stacked, measured, np.zeros(len(site)), [False] * len(site), settings, [f"{s}" for s in site]
+    )
+
+
+@pytest.mark.parametrize("n_of_each", [1, 4])
+def test_the_spread_of_sites_is_found_where_each_has_few_rows(n_of_each: int) -> None:
+    """With one row of each, the joint mode of sites and their spread is at a spread of 0."""
+    found = calibrate(few_per_site(n_of_each=n_of_each), key=jax.random.key(0))
+    assert found.site_sd.mean() / NEW_SITE == pytest.approx(0.12, rel=0.35)
+    assert found.misfit.mean() == pytest.approx(0.03, rel=0.6)
+    assert found.misfit_sd.mean() > 0.1  # it has a posterior, not a mode at 0

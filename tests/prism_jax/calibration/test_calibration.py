@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.calibration.calibration import KNOBS, Calibration, Term, calibration_from, shipped, uncalibrated
-from prism_jax.calibration.key import CalibrationKey
+from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term, calibration_from, shipped, uncalibrated
+from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL, CostCorrection
 from prism_jax.cost.efficiency import efficiency
@@ -20,6 +20,7 @@ from prism_jax.system import catalog
 from prism_jax.workload.catalog import model
 
 N = 400
+HOPPER = CalibrationKey("hopper")
 rng = np.random.default_rng(0)
 
 
@@ -92,14 +93,30 @@ def test_same_seed_same_draws() -> None:
 
 
 def test_deviations_of_sites_and_configurations() -> None:
-    free = made().deviations(has_experts=False)
+    free = made().deviations(HOPPER, has_experts=False)
     # two Student-t of four degrees, whose variance is 2; by the quartiles, since tails that heavy have no stable variance
     reference = 0.1 * rng.standard_t(4.0, 400_000) + 0.05 * rng.standard_t(4.0, 400_000)
     assert np.ptp(np.quantile(free, [0.25, 0.75])) == pytest.approx(
         np.ptp(np.quantile(reference, [0.25, 0.75])), rel=0.3
     )
-    known = made(site=np.full(N, 0.3)).deviations(has_experts=False)
+    known = made(site=np.full(N, 0.3)).deviations(HOPPER, has_experts=False)
     assert np.median(known) == pytest.approx(0.3, abs=0.02)
+
+
+def test_configurations_of_one_kind_of_model_may_deviate_more() -> None:
+    wider = Term(MISFIT, Level.WORKLOAD, 0.5, ("dlrm",), np.full((N, 1), np.log(3.0)))
+    known = made(terms=(wider,), site=np.zeros(N))
+    plain, dlrm, other = (
+        known.deviations(HOPPER._replace(workload=kind), has_experts=False) for kind in ("", "dlrm", "cnn")
+    )
+    assert np.allclose(dlrm, 3.0 * plain)
+    joint, alone = (
+        known.joint_deviations([HOPPER._replace(workload=kind)], np.eye(1), [False]) for kind in ("dlrm", "")
+    )
+    assert np.allclose(joint, 3.0 * alone)
+    assert not np.allclose(other, plain)  # nobody has measured it: a fresh draw of how wide
+    assert np.median(np.log(other / plain)) == pytest.approx(0.0, abs=0.1)
+    assert known.correction(HOPPER._replace(workload="dlrm")) == known.correction(HOPPER)
 
 
 def test_neutral_where_nothing_was_calibrated() -> None:

@@ -36,6 +36,7 @@ def figures(own: Cluster) -> dict[str, float]:
     tiers = {f"bandwidth {i}": tier.bytes_per_s for i, tier in enumerate(own.tiers)}
     latencies = {f"latency {i}": -tier.latency_s for i, tier in enumerate(own.tiers)}
     rest = {"memory": device.hbm_bytes_per_s, "size": device.hbm_bytes, "sm": device.n_sm, "node": own.node_size}
+    rest["power"] = device.power_watts  # sets the clock of matrix products
     return {**peaks, **tiers, **latencies, **rest}
 
 

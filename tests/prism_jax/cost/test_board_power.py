@@ -31,7 +31,7 @@ def test_a_board_that_is_held_back_runs_at_the_clock_of_its_power():
     pcie, sxm = device("a100-pcie"), device("a100-80gb")
     law = power_law(sxm)
     assert law is not None
-    drawn = law.share(board_speed(pcie), 1.0) * sxm.power_watts  # at that clock, by the law of the board that was measured
+    drawn = law.dynamic(board_speed(pcie)) * sxm.power_watts
     assert drawn == pytest.approx(pcie.power_watts)
 
 
@@ -44,8 +44,16 @@ def test_speed_is_continuous_and_grows_with_power():
     base = replace(device("l40s"), name="own board")
     watts = np.linspace(60.0, 900.0, 500)
     speeds = np.array([float(board_speed(replace(base, power_watts=w))) for w in watts])
-    assert (np.diff(speeds) >= 0.0).all() and np.diff(speeds).max() < 0.02
+    assert (np.diff(speeds) >= 0.0).all()
+    assert np.diff(speeds).max() < 0.02
     assert board_speed(replace(base, power_watts=350.0)) == pytest.approx(1.0)
+
+
+def test_more_peak_on_the_same_watts_is_never_slower():
+    base = replace(device("h100-nvl"), name="own board")
+    peaks = base.peak("fp16") * np.geomspace(0.2, 8.0, 200)
+    reached = [peak * float(board_speed(replace(base, peak_flops_per_s={"fp16": peak}))) for peak in peaks.tolist()]
+    assert (np.diff(reached) > -1e-6 * np.array(reached[1:])).all()
 
 
 def test_a_power_limit_of_the_user_counts_once():
