@@ -12,6 +12,7 @@ the same watts is never slower. Products on CUDA cores have an energy per FLOP o
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from ..._core.arrays import Values, namespace
 from ...power import population_law, power_law
@@ -49,5 +50,5 @@ def _speed(device: Device) -> Values:
 
 
 @cache
-def _table() -> dict[str, dict[str, float | str]]:
+def _table() -> dict[str, dict[str, Any]]:
     return load_toml(__name__.rpartition(".laws")[0], "boards.toml")
