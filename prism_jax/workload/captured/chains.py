@@ -30,6 +30,8 @@ TAKES = (POINTWISE, ONCE, REDUCTION, COPY, SCATTER, SUM)  # what a kernel may go
 WRITES_ANYWHERE = (KERNEL, POINTWISE, ONCE, REDUCTION, LOOKUP, SUM)
 # Share of what an operation writes up to which a result counts as a by-product: statistics, gradients of weights of norms.
 MINOR = 1 / 16
+# Bounds of programs that nobody wrote: values that one is made again of, and readers beyond which it does not matter who they are.
+_MOST_SOURCES, _MOST_READERS = 64, 64
 
 
 Value = tuple[Hashable, frozenset[int]]  # memory, and who made what is in it
@@ -68,6 +70,7 @@ class Step:
         reads: what it reads.
         written_bytes: of all its results.
         readers: numbers of the operations that read a result of it, all larger than its own, by-products aside.
+        loop: number of the loop that it runs in; a kernel begins and ends in one.
     """
 
     role: str
@@ -75,6 +78,7 @@ class Step:
     reads: tuple[Access, ...] = ()
     written_bytes: float = 0.0
     readers: tuple[int, ...] = ()
+    loop: int = 0
 
 
 class Link(NamedTuple):
@@ -116,9 +120,9 @@ class _Chains:
 
     def _find_again(self) -> None:
         for step in self.steps:
-            sources = tuple(self._expanded(step.reads))
+            sources = tuple({access: None for access in self._expanded(step.reads)})
             read_by_kernels = bool(step.readers) and all(self._makes(one, step.written_bytes) for one in step.readers)
-            is_of_one = _distinct_bytes(sources) <= (1.0 + MINOR) * step.written_bytes
+            is_of_one = len(sources) <= _MOST_SOURCES and _distinct_bytes(sources) <= (1.0 + MINOR) * step.written_bytes
             self.is_of_one.append(is_of_one)
             self.again.append(
                 step.role in (POINTWISE, LOOKUP) and step.phase != "opt" and read_by_kernels and is_of_one
@@ -147,6 +151,8 @@ class _Chains:
             readers: set[int] = set()
             for reader in self.steps[number].readers:
                 readers |= found[reader] if self.again[reader] else {reader}
+                if len(readers) > _MOST_READERS:
+                    break
             found[number] = frozenset(readers)
         return found
 
@@ -159,7 +165,8 @@ class _Chains:
                 continue
             (end,) = found
             is_chain = step.role in FEEDS and all(self._goes_on(number, one) for one in readers)
-            if self.steps[end].phase == step.phase and (is_chain or self._is_accumulated(number)):
+            is_beside = (self.steps[end].phase, self.steps[end].loop) == (step.phase, step.loop)
+            if is_beside and (is_chain or self._is_accumulated(number)):
                 ends[number] = end
         return ends
 

@@ -6,18 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ....workload.captured import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat, check_program
+from ....workload.captured.fusion import fused
 from .axes import Axes, guessed_axes, known_axes
 from .collectives import Exchange, base_opcode, exchanges_of, exchanging
+from .flat import Flattened, row_of
 from .gradients import Weights, layer_key
 from .groups import Groups
 from .moves import Place, is_widening
 from .notes import notes_of
 from .passes import is_again, layer_of, named
 from .rows import is_work, ops_of, products_in
-from .text.types import DTYPES, Module
+from .text.types import DTYPES, Computation, Instruction, Module
 from .walk import Visit, Walk
 
 _NUMBER_BYTES = 8.0
+_Product = tuple[Computation, Instruction, tuple[Place, ...]]
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Stated:
         source: jax or hlo.
         versions: of the software.
         assumptions: made by the caller.
+        kernels: which kernels run its operations: those of the text where it is empty; `xla`: those that XLA has for GPUs;
+            `chains`: as `fused` and `eager` say, see `workload/captured/fusion`.
     """
 
     axes: Mapping[str, int] = field(default_factory=dict)
@@ -41,6 +46,7 @@ class Stated:
     source: str = "hlo"
     versions: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
+    kernels: str = ""
 
 
 @dataclass
@@ -67,6 +73,8 @@ class _Rows:
         waits: row -> the row that waits for it.
         layers: products of the forward pass that read weights, see `gradients`.
         weightless: row -> product of the backward pass that reads none.
+        flat: operations that fusions are taken apart into; None: fusions stay.
+        operations: row -> number of its operation.
     """
 
     rows: list[CapturedRow] = field(default_factory=list)
@@ -77,6 +85,8 @@ class _Rows:
     waits: dict[int, int] = field(default_factory=dict)
     layers: set[str] = field(default_factory=set)
     weightless: dict[int, str] = field(default_factory=dict)
+    flat: Flattened | None = None
+    operations: dict[int, int] = field(default_factory=dict)
 
     def add(self, row: CapturedRow, visit: Visit) -> int:
         self.rows.append(row)
@@ -93,14 +103,17 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
         SpecError: `stated` does not fit it.
     """
     stated = stated or Stated()
-    walk, made, tally, weights = Walk(module), _Rows(), Tally(), Weights(module)
+    flat = Flattened(module, through_loops=stated.kernels == "chains") if stated.kernels else None
+    walk, made, tally, weights = Walk(module), _Rows(flat=flat), Tally(), Weights(module)
     for visit in walk.visits():
         _visit(module, visit, made, tally, weights)
     found = (one.groups for one in made.exchanges.values())
     axes = known_axes(stated.axes, found) if stated.axes else guessed_axes(_found(made))
     repeats, counts = _repeats(made, walk)
     rows = tuple(_settled(made, index, axes, counts[index]) for index in range(len(made.rows)))
+    rows = _linked(rows, made)
     one = RankClass("device", module.n_devices, 0, rows, repeats, n_parameters=stated.n_parameters)
+    one = fused(one, "fused") if stated.kernels == "xla" else one
     program = RankProgram(
         name=module.name,
         world=module.n_devices,
@@ -109,7 +122,7 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
         micro_batches=1,
         samples_per_step=max(stated.samples_per_step, 1),
         tokens_per_sample=stated.tokens_per_sample,
-        fusion="xla",
+        fusion="fused" if stated.kernels == "chains" else "xla",
         source=stated.source,
         versions=stated.versions,
         assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
@@ -128,6 +141,9 @@ def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Wei
     places = list(exchanging(module, visit.computation, instruction))
     for place in places:
         _exchanged(module, visit, place, made, tally)
+    if made.flat is not None and not _is_flat(visit, made.flat, bool(places)):
+        _operated(module, visit, made, tally, weights)
+        return
     if base_opcode(instruction) or not is_work(instruction) or is_widening(module, visit.computation, instruction):
         return
     _note_products(module, visit, made, weights)
@@ -135,10 +151,52 @@ def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Wei
         if places and op.kind == "memory":
             continue  # a collective that is fused with the slice of its result
         made.add(op, visit)
-        flops = op.flops * visit.times
-        tally.flops += flops
-        tally.again_flops += flops if is_again(module, instruction) else 0.0
-        tally.backward += visit.phase != "F"
+        _count(module, instruction, op, visit, tally)
+
+
+def _is_flat(visit: Visit, flat: Flattened, is_exchange: bool) -> bool:
+    """Whether an instruction is dealt with as it is; notes what it reads where operations before it made that."""
+    if visit.instruction.opcode == "tuple":
+        flat.hand_on(visit)
+    elif is_exchange or visit.phase == "opt":
+        flat.hand_out(visit)
+    return is_exchange or visit.phase == "opt" or not is_work(visit.instruction)
+
+
+def _operated(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
+    """Rows of the operations that an instruction is taken apart into."""
+    assert made.flat is not None
+    layer = layer_of(named(module, visit.instruction))
+    for number in made.flat.see(visit):
+        operation = made.flat.operations[number]
+        row = row_of(module, operation, layer)
+        if row is None or operation.place is None:
+            continue
+        if row.kind in ("gemm", "conv"):
+            _note_product(module, visit, made, weights, len(made.rows), (*operation.place, operation.outer))
+        made.operations[made.add(row, visit)] = number
+        _count(module, operation.place[1], row, visit, tally)
+
+
+def _count(module: Module, instruction: Instruction, op: CapturedOp, visit: Visit, tally: Tally) -> None:
+    flops = op.flops * visit.times
+    tally.flops += flops
+    tally.again_flops += flops if is_again(module, instruction) else 0.0
+    tally.backward += visit.phase != "F"
+
+
+def _linked(rows: tuple[CapturedRow, ...], made: _Rows) -> tuple[CapturedRow, ...]:
+    """Rows with the kernels that they are part of."""
+    if made.flat is None:
+        return rows
+    links = made.flat.links()
+    place = {number: index for index, number in made.operations.items()}
+    found = list(rows)
+    for index, number in made.operations.items():
+        row, link = found[index], links[number]
+        if isinstance(row, CapturedOp) and link.end in place:
+            found[index] = replace(row, chain=place[link.end] - index, chain_bytes=link.n_bytes)
+    return tuple(found)
 
 
 def _ended(visit: Visit, made: _Rows) -> None:
@@ -155,12 +213,17 @@ def _ended(visit: Visit, made: _Rows) -> None:
 def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) -> None:
     """Whether the products of an instruction read weights; see `gradients`."""
     for number, one in enumerate(products_in(module, visit.computation, visit.instruction)):
-        key = layer_key(one.instruction.op_name)
-        reads = weights.are_read_by(one.computation, one.instruction, one.outer)
-        if visit.phase == "F" and reads:
-            made.layers.add(key)
-        elif visit.phase == "B" and not reads and not is_again(module, one.instruction):
-            made.weightless[len(made.rows) + number] = key
+        where = one.computation, one.instruction, one.outer
+        _note_product(module, visit, made, weights, len(made.rows) + number, where)
+
+
+def _note_product(module: Module, visit: Visit, made: _Rows, weights: Weights, row: int, where: _Product) -> None:
+    _, instruction, _ = where
+    key, reads = layer_key(instruction.op_name), weights.are_read_by(*where)
+    if visit.phase == "F" and reads:
+        made.layers.add(key)
+    elif visit.phase == "B" and not reads and not is_again(module, instruction):
+        made.weightless[row] = key
 
 
 def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: Tally) -> None:
