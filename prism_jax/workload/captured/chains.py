@@ -139,8 +139,7 @@ class _Chains:
         """What is read, values that are made again replaced by what they are made of."""
         for access in reads:
             if access.maker is not None and self.again[access.maker]:
-                share = min(access.n_bytes / (self.steps[access.maker].written_bytes or 1.0), 1.0)
-                yield from (one._replace(n_bytes=share * one.n_bytes) for one in self.sources[access.maker])
+                yield from _part(self.sources[access.maker], access, self.steps[access.maker].written_bytes or 1.0)
             else:
                 yield access
 
@@ -250,6 +249,16 @@ def _is_norm(step: Step) -> bool:
 def _value(access: Access) -> Value:
     """What is read, whichever part of it."""
     return access.storage, access.makers
+
+
+def _part(sources: Sequence[Access], access: Access, whole: float) -> Iterator[Access]:
+    """What has to be read to make the part of a value, `whole` bytes long, that is accessed."""
+    share = min(access.n_bytes / whole, 1.0)
+    first, last = min(access.start / whole, 1.0), min(access.stop / whole, 1.0)
+    for one in sources:
+        long = one.stop - one.start
+        where = {"start": one.start + round(first * long), "stop": one.start + round(last * long)} if share < 1.0 else {}
+        yield one._replace(n_bytes=share * one.n_bytes, **where)
 
 
 def _distinct_bytes(reads: Sequence[Access]) -> float:

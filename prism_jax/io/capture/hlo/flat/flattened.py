@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .....workload.captured.chains import COPY, KERNEL, MINOR, OTHER, POINTWISE, Link, Step, links
-from ..moves import Place, is_widening
+from ..moves import Place, is_widening, own_shape
 from ..text.types import Computation, Instruction, Module
 from ..walk import Visit
 from .names import Names
@@ -80,8 +80,13 @@ class Flattened:
         return range(before, len(self.operations))
 
     def hand_out(self, visit: Visit) -> None:
-        """Notes that what an instruction reads has to lie in memory."""
-        self._sink(visit, [self._names.value(visit.computation, name) for name in visit.instruction.operands])
+        """Notes that what an instruction reads has to lie in memory; what a sum makes is as wide as what it reads."""
+        at, computation = visit.instruction, visit.computation
+        self._sink(visit, [self._names.value(computation, name) for name in at.operands])
+        if at.opcode == "all-reduce":
+            sizes = [own_shape(self._module, computation, name).n_bytes for name in at.operands]
+            made = [outside((computation.name, at.name, number), size) for number, size in enumerate(sizes)]
+            self._names.keep(computation, at, tuple(made))
 
     def hand_on(self, visit: Visit) -> None:
         """The same of a tuple that enters a loop, goes to its next run, or is the result."""
@@ -165,6 +170,8 @@ class Flattened:
             return (outside((at.opcode, at.literal, at.shapes), n_bytes),)
         if at.opcode == "convert" and (same := self._unconverted(computation, at, given[0])) is not None:
             return (same,)
+        if at.opcode == "convert" and self._is_cast_of_weights(at, given[0]):
+            return (outside((given[0].storage, at.shapes), at.n_bytes),)
         if at.opcode in SLICES:
             part = part_of(self._module, computation, at, given[0])
             if part.slices is None and (self._names.through_loops or part.n_bytes == given[0].n_bytes):
@@ -180,6 +187,8 @@ class Flattened:
 
     def _unconverted(self, computation: Computation, at: Instruction, value: Value) -> Value | None:
         """The value itself where XLA for CPUs converts it for its own ends; None: the program converts it."""
+        if value.maker is None and value.n_bytes == at.n_bytes:
+            return value  # it was widened before
         source = computation.instructions[at.operands[0]]
         dtypes = [one.shapes[0].dtype for one in (source, at) if one.shapes]
         if at.op_name or len(dtypes) < 2 or not all(one.startswith(_FLOATS) for one in dtypes):
@@ -203,12 +212,15 @@ class Flattened:
             return known
         wanted = set(read_operands(at))
         reads = tuple(value for name, value in zip(at.operands, given, strict=True) if name in wanted and value.n_bytes)
+        if at.opcode == "reduce" and reads and (one := self._second_half(at, reads[0])) is not None:
+            self._known[key] = (one,)
+            return (one,)
         role, written = role_of(at), at.n_bytes
         if at.n_bytes <= _LEAST_BYTES and sum(value.n_bytes for value in reads) <= 4 * _LEAST_BYTES:
             self._known[key] = (outside(("number", len(self._known)), 0.0),)
             return self._known[key]
         if at.opcode == "gather" and reads:
-            reads = (reads[0]._replace(n_bytes=min(at.n_bytes, reads[0].n_bytes)), *reads[1:])
+            reads = (self._rows_of(at, reads[0]), *reads[1:])
         if at.opcode in ("dynamic-update-slice", "scatter") and reads:
             written = reads[-1].n_bytes
         if at.opcode == "custom-call" and "__" in at.attributes.get("custom_call_target", ""):
@@ -221,6 +233,27 @@ class Flattened:
         made = tuple(Value((number, leaf), number, shape.n_bytes) for leaf, shape in enumerate(at.shapes))
         self._known[key] = made
         return made
+
+    def _is_cast_of_weights(self, at: Instruction, value: Value) -> bool:
+        """Whether it makes of an argument what fused optimizers write beside it: weights in 16 bits."""
+        is_argument = isinstance(value.storage, tuple) and value.storage[0] == self._module.entry
+        return self._names.through_loops and is_argument and value.maker is None and at.n_bytes < value.n_bytes
+
+    def _rows_of(self, at: Instruction, table: Value) -> Value:
+        """Rows of a table: of what it is converted from, where nothing else makes it."""
+        share = min(at.n_bytes / table.n_bytes, 1.0)
+        one = None if table.maker is None else self.operations[table.maker]
+        if one is not None and one.place is not None and one.place[1].opcode == "convert":
+            table = one.reads[0]
+        return table._replace(n_bytes=share * table.n_bytes)
+
+    def _second_half(self, at: Instruction, value: Value) -> Value | None:
+        """What a reduction makes that ends one which XLA began by windows; None: it is whole."""
+        one = None if value.maker is None else self.operations[value.maker]
+        if one is None or one.place is None or one.place[1].opcode != "reduce-window" or value.maker is None:
+            return None
+        self.operations[value.maker] = replace(one, written=at.n_bytes)
+        return value._replace(n_bytes=at.n_bytes)
 
     def _lays_side_by_side(self, at: Instruction, given: tuple[Value, ...], reads: tuple[Value, ...]) -> bool:
         """Whether a sum is one of arrays of which each has zeros where the other has none: gradients of slices."""
