@@ -11,11 +11,18 @@ from .front_end import CaptureRequest, FrontEnd
 from .overrides import overridden
 
 _NO_SAMPLES = "The text does not say how many samples a step has: one per data-parallel rank was taken."
-_OPTIONS = {"module": "part of the name of the module in a folder of dumps"}
+_OPTIONS = {
+    "module": "part of the name of the module in a folder of dumps",
+    "kernels": "text: as written (default); of text for CPUs: xla, those of XLA for GPUs, or chains, for --fusion fused or eager",
+}
+_KERNELS = {"text": "", "xla": "xla", "chains": "chains"}
 
 
 def _capture(request: CaptureRequest) -> RankProgram:
     request.check_options(_OPTIONS)
+    kernels = request.options.get("kernels", "text")
+    if kernels not in _KERNELS:
+        raise DataError(f"--option kernels={kernels[:40]}: not one of {', '.join(_KERNELS)}")
     module = read_hlo(request.source, request.options.get("module", ""))
     check_devices(request, module)
     assumed = (
@@ -29,6 +36,7 @@ def _capture(request: CaptureRequest) -> RankProgram:
         tokens_per_sample=request.tokens_per_sample or 0,
         source="hlo",
         assumptions=assumed,
+        kernels=_KERNELS[kernels],
     )
     return overridden(rank_program(module, stated), request)
 

@@ -20,6 +20,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parents[2]))
 
 from steps import MESHES, MODELS, PER_RANK, name_of  # noqa: E402
+from whole_step import PLAN, captured_job, show, step_s  # noqa: E402
 
 from experiments.common import check, start  # noqa: E402
 from prism_jax.capture import FRONT_ENDS, CaptureRequest  # noqa: E402
@@ -40,10 +41,11 @@ Bytes = dict[tuple[str, str], float]
 def captured(name: str, mesh: str, again: bool) -> RankProgram:
     """The step, compiled for as many devices as its mesh has."""
     source = f"{HERE / 'steps.py'}:{name_of(name, mesh, again)}"
-    return FRONT_ENDS.named("jax").capture(CaptureRequest(source, world=prod(MESHES[mesh].values())))
+    request = CaptureRequest(source, world=prod(MESHES[mesh].values()), fusion="fused")
+    return FRONT_ENDS.named("jax").capture(request)
 
 
-def described(name: str, mesh: str, again: bool) -> RankProgram:
+def described(name: str, mesh: str, again: bool) -> Job:
     """The same step by our own description: the sizes that the code has, no fused attention, gradients reduced in 16 bits."""
     along, (_, seq_len) = MESHES[mesh], MODELS[name]
     tp, dp = along.get("tp", 1), along.get("dp", 1) * along.get("fsdp", 1)
@@ -55,11 +57,10 @@ def described(name: str, mesh: str, again: bool) -> RankProgram:
         dp=dp,
         sharding="fsdp" if "fsdp" in along else "none",
         recompute="full" if again else "none",
-        attention="unfused",
         state_dtypes=StateDtypes(grad_reduce="bf16"),
+        **PLAN,
     )
-    job = Job(spec_of(name), cluster("dgx-h100", plan.n_devices), plan, Variability(name="none"), name=name)
-    return program_of_job(job)
+    return Job(spec_of(name), cluster("dgx-h100", plan.n_devices), plan, Variability(name="none"), name=name)
 
 
 def spec_of(name: str) -> TransformerSpec:
@@ -145,7 +146,8 @@ def _expert_sums(name: str) -> float:
 
 def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
     """Figures of a case."""
-    program, own = captured(name, mesh, again), described(name, mesh, again)
+    program, job = captured(name, mesh, again), described(name, mesh, again)
+    own = program_of_job(job)
     mine, theirs = products(program), products(own)
     figures = {
         "flops": sum(mine.values()) / closed_flops(name, mesh, again) - 1,
@@ -167,6 +169,9 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         figures["bytes tp, experts' sums first"] = (
             sum(got.values()) / (sum(expected.values()) + _expert_sums(name))
         ) - 1
+    other = captured_job(program, job)
+    figures["step"] = step_s(other) / step_s(job) - 1
+    show(job, other)
     for key in sorted(mine.keys() ^ theirs.keys()):
         who = "captured" if key in mine else "described"
         print(f"    only {who}: {key} {max(mine[key], theirs[key]) / sum(mine.values()):.3%}")

@@ -26,6 +26,11 @@ OPTIONS = {"keep": "file that the HLO text is kept in", "timeout_s": "seconds th
 MOST_ABOUT = 1 << 20
 MOST_SOURCE = 1 << 22
 MOST_VIRTUAL = 1 << 16  # devices of one process
+_KERNELS = (
+    "Compiled by XLA for CPUs; which operations one kernel does is that of XLA for GPUs: chains up to the next reduction, what "
+    "loops keep is copied to where they keep it."
+)
+_NEIGHBOURS = "Compiled by XLA for CPUs; its fusions are taken apart, and operations merged as the fusion policy says."
 _COUNT = "--xla_force_host_platform_device_count"
 _IMPORTS = re.compile(r"^\s*(?:import|from)\s+(?:\w*jax\w*|flax|optax|equinox|haiku|maxtext)\b", re.MULTILINE)
 
@@ -109,6 +114,7 @@ def _timeout_s(request: CaptureRequest) -> float:
 def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> Stated:
     """The request comes first, then the user's file, then what its arguments look like."""
     notes = []
+    kernels = "xla" if request.fusion in (None, "xla") else "chains"
     samples = request.samples_per_step or about["samples_per_step"]
     tokens = about["tokens_per_sample"] if request.tokens_per_sample is None else request.tokens_per_sample
     if not request.samples_per_step and about["guessed"]:
@@ -122,7 +128,8 @@ def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> Stated:
         n_parameters=about["n_parameters"],
         source="jax",
         versions=about["versions"],
-        assumptions=(*notes, "Compiled by XLA for CPUs, whose fusions are not those of GPUs and TPUs."),
+        assumptions=(*notes, _NEIGHBOURS if kernels == "chains" else _KERNELS),
+        kernels=kernels,
     )
 
 

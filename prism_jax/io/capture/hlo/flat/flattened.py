@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .....workload.captured.chains import COPY, KERNEL, MINOR, OTHER, POINTWISE, Link, Step, links
+from .....workload.captured.chains import COPY, KERNEL, MINOR, OTHER, REDUCTION, SCATTER, Link, Step, links
 from ..moves import Place, is_widening, own_shape
 from ..text.types import Computation, Instruction, Module
 from ..walk import Visit
@@ -163,7 +163,7 @@ class Flattened:
         self, visit: Visit, computation: Computation, at: Instruction, outer: tuple[Place, ...], given: tuple[Value, ...]
     ) -> tuple[Value, ...]:
         """What an operation makes of the values of its operands."""
-        if at.opcode in VIEWS:
+        if at.opcode in VIEWS and (outer or at.opcode != "copy" or self._names.through_loops):
             return given[:1]
         if at.opcode in NO_VALUES:
             n_bytes = 0.0 if at.opcode != "constant" or at.n_bytes <= _LEAST_BYTES else at.n_bytes
@@ -216,6 +216,8 @@ class Flattened:
             self._known[key] = (one,)
             return (one,)
         role, written = role_of(at), at.n_bytes
+        if role == REDUCTION and not self._names.through_loops:
+            role = SCATTER  # which ends a kernel
         if at.n_bytes <= _LEAST_BYTES and sum(value.n_bytes for value in reads) <= 4 * _LEAST_BYTES:
             self._known[key] = (outside(("number", len(self._known)), 0.0),)
             return self._known[key]

@@ -22,7 +22,7 @@ _POINTWISE = frozenset({
 _ROLES = {
     **dict.fromkeys(_POINTWISE, POINTWISE),
     **dict.fromkeys(("reduce", "reduce-window", "cumsum"), REDUCTION),
-    **dict.fromkeys(("concatenate", "dynamic-update-slice", "pad"), COPY),
+    **dict.fromkeys(("concatenate", "copy", "dynamic-update-slice", "pad"), COPY),
     **dict.fromkeys(("dot", "ragged-dot", "convolution"), KERNEL),
     **dict.fromkeys(("rng", "rng-bit-generator"), ONCE),
     "scatter": SCATTER,

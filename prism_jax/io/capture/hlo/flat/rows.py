@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .....workload.captured import CapturedOp
+from .....workload.captured.chains import FEEDS
 from ..moves import own_shape
 from ..passes import is_again, layer_of, named
 from ..products import product_of
@@ -30,7 +31,10 @@ def row_of(module: Module, one: Operation, layer: str) -> CapturedOp | None:
         name = f"custom-call {target[:60]}" if target else at.opcode
         kind = "memory" if one.n_bytes > _LEAST_BYTES else "none"
         dtype = at.shapes[0].plain_dtype if at.shapes else "fp32"
-        return CapturedOp(name + again, kind, one.phase, dtype, (), 0.0, one.n_bytes, layer, output_bytes=one.written)
+        return CapturedOp(
+            name + again, kind, one.phase, dtype, (), 0.0, one.n_bytes, layer,
+            fusible=one.role in FEEDS, output_bytes=one.written,
+        )  # fmt: skip
     return CapturedOp(
         name=("dot" if product.kind == "gemm" else "convolution") + again,
         kind=product.kind,
