@@ -109,6 +109,7 @@ class _Chains:
         self.sources: list[tuple[Access, ...]] = []  # [step] what has to be read to make it again
         self._find_again()
         self.readers = self._effective_readers()
+        self.summed: dict[int, frozenset[Hashable]] = {}  # end of a chain that only sums -> what it sums over
         self.end = self._ends()
 
     def links(self) -> list[Link]:
@@ -165,7 +166,7 @@ class _Chains:
             (end,) = found
             is_chain = step.role in FEEDS and all(self._goes_on(number, one) for one in readers)
             is_beside = (self.steps[end].phase, self.steps[end].loop) == (step.phase, step.loop)
-            if is_beside and (is_chain or self._is_accumulated(number)):
+            if is_beside and (self._is_accumulated(number) or (is_chain and not self._is_apart(number, end))):
                 ends[number] = end
         return ends
 
@@ -178,6 +179,15 @@ class _Chains:
             return False
         more = (one.n_bytes for one in self._expanded(other.reads) if one.maker != number)
         return not _is_norm(step) or max(more, default=0.0) <= MINOR * step.written_bytes
+
+    def _is_apart(self, number: int, end: int) -> bool:
+        """A sum over much of which little is left, where the kernel only goes on with the sum over something else."""
+        step = self.steps[number]
+        whole = sum(one.n_bytes for one in step.reads)
+        if step.role != REDUCTION or max(step.written_bytes, self.steps[end].written_bytes) > MINOR * whole:
+            return False
+        own = frozenset(one.storage for one in self._expanded(step.reads) if one.n_bytes > MINOR * whole)
+        return bool(own) and not own & self.summed.setdefault(end, own)
 
     def _in_pass(self, number: int) -> list[int]:
         """Who reads a result in the same pass."""

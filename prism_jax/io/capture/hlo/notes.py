@@ -20,6 +20,8 @@ class Met(Protocol):
     unknown_calls: set[str]
     asynchronous: int
     backward: int
+    expert_loops: int
+    combined: int
 
 
 def notes_of(module: Module, walk: Walk, met: Met, axes: Axes) -> Iterator[str]:
@@ -38,6 +40,10 @@ def notes_of(module: Module, walk: Walk, met: Met, axes: Axes) -> Iterator[str]:
         yield f"{met.widened} collectives that XLA for CPUs widened are counted in the dtype of the program."
     if not met.asynchronous:
         yield "No collective is asynchronous in the text: each one blocks. XLA for GPUs and TPUs overlaps some."
+    if met.combined:
+        yield f"{met.combined} gatherings of parameters are parts of others, as XLA for GPUs combines them."
+    if met.expert_loops:
+        yield f"{met.expert_loops} loops choose tokens (top_k), or are the backward passes of those: layers of experts."
     if walk.untold:
         names = ", ".join(walk.untold[:3])
         yield f"{len(walk.untold)} loops whose trips the text does not tell are counted once: {names[:120]}."

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from ....workload.captured import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat, check_program
 from ....workload.captured.fusion import fused
 from .axes import Axes, guessed_axes, known_axes
 from .collectives import Exchange, base_opcode, exchanges_of, exchanging
+from .combined import joins
+from .experts import PREFIX, Routing
 from .flat import Flattened, row_of
 from .gradients import Weights, layer_key
 from .groups import Groups
 from .moves import Place, is_widening
 from .notes import notes_of
-from .passes import is_again, layer_of, named
+from .passes import MOST_MODULE, is_again, layer_of, named
 from .rows import is_work, ops_of, products_in
 from .text.types import DTYPES, Computation, Instruction, Module
 from .walk import Visit, Walk
@@ -60,6 +62,8 @@ class Tally:
     unknown_calls: set[str] = field(default_factory=set)
     asynchronous: int = 0
     backward: int = 0
+    expert_loops: int = 0
+    combined: int = 0
 
 
 @dataclass
@@ -75,6 +79,8 @@ class _Rows:
         weightless: row -> product of the backward pass that reads none.
         flat: operations that fusions are taken apart into; None: fusions stay.
         operations: row -> number of its operation.
+        gathered: loop, phase and groups -> the latest gathering of what there was before.
+        routing: what tells layers with experts.
     """
 
     rows: list[CapturedRow] = field(default_factory=list)
@@ -87,6 +93,8 @@ class _Rows:
     weightless: dict[int, str] = field(default_factory=dict)
     flat: Flattened | None = None
     operations: dict[int, int] = field(default_factory=dict)
+    gathered: dict[tuple[object, ...], int] = field(default_factory=dict)
+    routing: Routing = field(default_factory=Routing)
 
     def add(self, row: CapturedRow, visit: Visit) -> int:
         self.rows.append(row)
@@ -110,7 +118,9 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
     found = (one.groups for one in made.exchanges.values())
     axes = known_axes(stated.axes, found) if stated.axes else guessed_axes(_found(made))
     repeats, counts = _repeats(made, walk)
-    rows = tuple(_settled(made, index, axes, counts[index]) for index in range(len(made.rows)))
+    experts = made.routing.expert_loops()
+    tally.expert_loops = len(experts)
+    rows = tuple(_settled(made, index, axes, counts[index], experts) for index in range(len(made.rows)))
     rows = _linked(rows, made)
     one = RankClass("device", module.n_devices, 0, rows, repeats, n_parameters=stated.n_parameters)
     one = fused(one, "fused") if stated.kernels == "xla" else one
@@ -135,6 +145,7 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
 
 def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
     instruction = visit.instruction
+    made.routing.note(visit.loop, instruction.op_name, visit.phase)
     if instruction.opcode.endswith(("-done", "-update")):
         _ended(visit, made)
         return
@@ -220,6 +231,7 @@ def _note_products(module: Module, visit: Visit, made: _Rows, weights: Weights) 
 def _note_product(module: Module, visit: Visit, made: _Rows, weights: Weights, row: int, where: _Product) -> None:
     _, instruction, _ = where
     key, reads = layer_key(instruction.op_name), weights.are_read_by(*where)
+    made.routing.products.setdefault(visit.loop, set()).add(key)
     if visit.phase == "F" and reads:
         made.layers.add(key)
     elif visit.phase == "B" and not reads and not is_again(module, instruction):
@@ -238,12 +250,34 @@ def _exchanged(module: Module, visit: Visit, place: Place, made: _Rows, tally: T
         groups = exchange.groups
         row = CapturedComm(
             exchange.kind, "?", groups.size, groups.stride, exchange.n_bytes, dtype, visit.phase, layer,
-            asynchronous=is_started,
+            asynchronous=is_started, purpose=_purpose(visit, exchange, made),
         )  # fmt: skip
+        if (before := _combined(visit, row, exchange, made)) is not None:
+            made.rows[before] = replace(row, n_bytes=made.rows[before].n_bytes + row.n_bytes)
+            tally.combined += 1
+            continue
         index = made.add(row, visit)
         made.exchanges[index] = exchange
         if is_started:
             made.started.setdefault(visit.started or (computation.name, instruction.name), []).append(index)
+
+
+def _purpose(visit: Visit, exchange: Exchange, made: _Rows) -> str:
+    """What is surely no parameter: whole numbers, and what the pass computes."""
+    is_computed = made.flat is not None and not made.flat.is_early(visit)
+    is_sure = exchange_dtype(exchange).startswith("int") or is_computed
+    return "activations" if exchange.kind == "all_gather" and is_sure else ""
+
+
+def _combined(visit: Visit, row: CapturedComm, exchange: Exchange, made: _Rows) -> int | None:
+    """Index of the gathering that this one becomes part of; None: its own."""
+    if made.flat is None or exchange.kind != "all_gather" or row.asynchronous or row.purpose:
+        return None
+    key = visit.loop, visit.phase, visit.times, exchange.groups.members.tobytes()
+    index = joins(made.rows, made.gathered, key, row)
+    if index is None:
+        made.gathered[key] = len(made.rows)
+    return index
 
 
 def exchange_dtype(exchange: Exchange) -> str:
@@ -272,9 +306,11 @@ def _repeats(made: _Rows, walk: Walk) -> tuple[tuple[Repeat, ...], list[int]]:
     return tuple(repeats), counts
 
 
-def _settled(made: _Rows, index: int, axes: Axes, count: int) -> CapturedRow:
+def _settled(made: _Rows, index: int, axes: Axes, count: int, experts: Set[int]) -> CapturedRow:
     """A row with its axis, its count and what waits for it."""
     row = made.rows[index]
+    if made.loops[index] in experts:
+        row = replace(row, module=f"{PREFIX}/{row.module}"[:MOST_MODULE])
     if isinstance(row, CapturedOp):
         phase = "W" if made.weightless.get(index) in made.layers else row.phase
         return replace(row, count=count, phase=phase)

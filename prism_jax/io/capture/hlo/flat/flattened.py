@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .....workload.captured.chains import COPY, KERNEL, MINOR, OTHER, REDUCTION, SCATTER, Link, Step, links
+from .....workload.captured.chains import COPY, KERNEL, MINOR, OTHER, POINTWISE, REDUCTION, SCATTER, Link, Step, links
 from ..moves import Place, is_widening, own_shape
 from ..text.types import Computation, Instruction, Module
 from ..walk import Visit
@@ -63,6 +63,7 @@ class Flattened:
         self._known: dict[tuple[object, ...], tuple[Value, ...]] = {}
         self._filled: dict[int, float] = {}  # operation that lays parts side by side -> bytes of the parts
         self._loop, self._stretch = 0, 0
+        self._early: set[int] = set()  # operations that only move or convert what there was before their loop, or its run, began
         self.operations: list[Operation] = []
 
     def see(self, visit: Visit) -> range:
@@ -123,8 +124,17 @@ class Flattened:
         if len(self.operations) >= MOST_OPERATIONS:
             text = f"more than {MOST_OPERATIONS:,} operations inside of fusions"
             raise self._module.refused(one.place[1].line if one.place else 1, text)
+        number = len(self.operations)
         self.operations.append(one)
-        return len(self.operations) - 1
+        is_move = one.role in (POINTWISE, COPY)
+        if is_move and all(value.maker is None or value.maker in self._early for value in one.reads):
+            self._early.add(number)
+        return number
+
+    def is_early(self, visit: Visit) -> bool:
+        """Whether what an instruction reads follows from what there was before: parameters, what a loop is given."""
+        values = [self._names.value(visit.computation, name) for name in visit.instruction.operands]
+        return all(value.maker is None or value.maker in self._early for value in values)
 
     def _fused(self, visit: Visit, called: Computation, given: tuple[Value, ...]) -> tuple[Value, ...]:
         """What a fusion makes; its operations, and those of fusions in it, are added."""
