@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parents[2]))
 
 from steps import MESHES, MODELS, PER_RANK, name_of  # noqa: E402
-from whole_step import PLAN, captured_job, show, step_s  # noqa: E402
+from whole_step import PLAN, captured_job, in_layers, show, step_s  # noqa: E402
 
 from experiments.common import check, start  # noqa: E402
 from prism_jax.capture import FRONT_ENDS, CaptureRequest  # noqa: E402
@@ -96,19 +96,6 @@ def products(program: RankProgram) -> Products:
     return found
 
 
-def heads_apart(found: Products, name: str) -> Products:
-    """The same with the query heads of a key-value head as products of their own, which XLA merges into the rows of one."""
-    sizes, seq_len = MODELS[name]
-    together = sizes.n_heads // sizes.kv_heads
-    merged = tuple(sorted((sizes.hidden // sizes.n_heads, seq_len, seq_len * together)))
-    apart: Products = defaultdict(float)
-    for (batch, shape), flops in found.items():
-        is_merged = together > 1 and shape == merged
-        key = (batch * together, (merged[0], seq_len, seq_len)) if is_merged else (batch, shape)
-        apart[key] += flops
-    return apart
-
-
 def overlap(one: Products, other: Products) -> float:
     """Share of the FLOPs that both have at the same sizes."""
     both = sum(min(one[key], other[key]) for key in one.keys() & other.keys())
@@ -153,8 +140,6 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         "flops": sum(mine.values()) / closed_flops(name, mesh, again) - 1,
         "products": overlap(mine, theirs),
     }
-    if MODELS[name][0].kv_heads < MODELS[name][0].n_heads:
-        figures["products, heads apart"] = overlap(heads_apart(mine, name), theirs)
     got, expected = bytes_by_role(program), bytes_by_role(own)
     for key in sorted(set(got) | set(expected)):
         print(f"    {' '.join(key):20} captured {got[key] / 1e6:12.3f} MB, described {expected[key] / 1e6:12.3f} MB")
@@ -172,6 +157,9 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
     other = captured_job(program, job)
     figures["step"] = step_s(other) / step_s(job) - 1
     show(job, other)
+    if mesh == "fsdp8":
+        inside = [captured_job(in_layers(one, MODELS[name][0].n_layers), job) for one in (program, own)]
+        figures["step, collectives of layers"] = step_s(inside[0]) / step_s(inside[1]) - 1
     for key in sorted(mine.keys() ^ theirs.keys()):
         who = "captured" if key in mine else "described"
         print(f"    only {who}: {key} {max(mine[key], theirs[key]) / sum(mine.values()):.3%}")

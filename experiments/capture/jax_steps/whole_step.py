@@ -14,7 +14,8 @@ from experiments.capture.torch_transformers.parts import parts
 from prism_jax import Job, predict
 from prism_jax.plan.plan import Overlap
 from prism_jax.software.choices import Software
-from prism_jax.workload.captured import RankProgram
+from prism_jax.workload.captured import CapturedOp, RankProgram, Repeat
+from prism_jax.workload.captured.fusion import fused
 from prism_jax.workload.captured.model import CapturedModel
 from prism_jax.workload.captured.plan_fields import plan_fields
 
@@ -31,8 +32,15 @@ SOFTWARE = Software(
 )
 
 
-PLAN = {"software": SOFTWARE, "overlap": Overlap(dp=False), "fused_grad_accumulation": True, "shard_copies": False}
-"""Of a plan: gradients are written once, where they belong; XLA gathers parameters into the arrays that products read."""
+PLAN = {
+    "software": SOFTWARE,
+    "overlap": Overlap(dp=False),
+    "fused_grad_accumulation": True,
+    "shard_copies": False,
+    "grouped_queries": True,
+}
+"""Of a plan: gradients are written once, where they belong; parameters are gathered into the arrays that products read; queries
+that share keys are one product, as the einsum of the example says."""
 
 
 def captured_job(program: RankProgram, job: Job) -> Job:
@@ -45,6 +53,21 @@ def captured_job(program: RankProgram, job: Job) -> Job:
 def step_s(job: Job) -> float:
     """Seconds of a step without variability."""
     return float(predict(job, key=jax.random.key(0), n_samples=64).quantile(0.5))
+
+
+def in_layers(program: RankProgram, n_layers: int) -> RankProgram:
+    """The program without the collectives of embedding and head, which XLA chooses otherwise: those that run less often."""
+    one = fused(program.classes[0], program.fusion)
+    kept = [index for index, (row, n) in enumerate(one.counted) if isinstance(row, CapturedOp) or n >= n_layers - 1]
+    place = {old: new for new, old in enumerate(kept)} | {len(one.rows): len(kept)}
+    at = [
+        next(place[index] for index in range(start, len(one.rows) + 1) if index in place)
+        for start in range(len(one.rows) + 1)
+    ]
+    rows = [one.rows[index] for index in kept]
+    rows = [row if isinstance(row, CapturedOp) or row.wait is None else replace(row, wait=at[row.wait]) for row in rows]
+    repeats = tuple(Repeat(at[each.start], at[each.stop], each.times) for each in one.repeats)
+    return replace(program, fusion="eager", classes=(replace(one, rows=tuple(rows), repeats=repeats),))
 
 
 def show(own: Job, other: Job) -> None:

@@ -30,7 +30,7 @@ TAKES = (POINTWISE, ONCE, REDUCTION, COPY, SCATTER, SUM)  # what a kernel may go
 WRITES_ANYWHERE = (KERNEL, POINTWISE, ONCE, REDUCTION, LOOKUP, SUM)
 # Share of what an operation writes up to which a result counts as a by-product: statistics, gradients of weights of norms.
 MINOR = 1 / 16
-# Bounds of programs that nobody wrote: values that one is made again of, and readers beyond which it does not matter who they are.
+# Bounds of programs that nobody wrote: values that one is made again of, and readers beyond which none joins.
 _MOST_SOURCES, _MOST_READERS = 64, 64
 
 
@@ -121,7 +121,7 @@ class _Chains:
 
     def _find_again(self) -> None:
         for step in self.steps:
-            sources = tuple({access: None for access in self._expanded(step.reads)})
+            sources = tuple(dict.fromkeys(self._expanded(step.reads)))
             read_by_kernels = bool(step.readers) and all(self._makes(one, step.written_bytes) for one in step.readers)
             is_of_one = len(sources) <= _MOST_SOURCES and _distinct_bytes(sources) <= (1.0 + MINOR) * step.written_bytes
             self.is_of_one.append(is_of_one)
@@ -267,7 +267,9 @@ def _part(sources: Sequence[Access], access: Access, whole: float) -> Iterator[A
     first, last = min(access.start / whole, 1.0), min(access.stop / whole, 1.0)
     for one in sources:
         long = one.stop - one.start
-        where = {"start": one.start + round(first * long), "stop": one.start + round(last * long)} if share < 1.0 else {}
+        where = (
+            {"start": one.start + round(first * long), "stop": one.start + round(last * long)} if share < 1.0 else {}
+        )
         yield one._replace(n_bytes=share * one.n_bytes, **where)
 
 

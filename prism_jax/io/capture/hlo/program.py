@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from ....workload.captured import CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat, check_program
 from ....workload.captured.fusion import fused
+from ....workload.captured.plan_fields import gathers_parameters
 from .axes import Axes, guessed_axes, known_axes
 from .collectives import Exchange, base_opcode, exchanges_of, exchanging
-from .combined import joins
 from .experts import PREFIX, Routing
 from .flat import Flattened, row_of
+from .flat.combined import joins
 from .gradients import Weights, layer_key
 from .groups import Groups
 from .moves import Place, is_widening
@@ -81,6 +82,7 @@ class _Rows:
         operations: row -> number of its operation.
         gathered: loop, phase and groups -> the latest gathering of what there was before.
         routing: what tells layers with experts.
+        arguments: of the program, that are read before the optimizer.
     """
 
     rows: list[CapturedRow] = field(default_factory=list)
@@ -95,6 +97,7 @@ class _Rows:
     operations: dict[int, int] = field(default_factory=dict)
     gathered: dict[tuple[object, ...], int] = field(default_factory=dict)
     routing: Routing = field(default_factory=Routing)
+    arguments: dict[str, Instruction] = field(default_factory=dict)
 
     def add(self, row: CapturedRow, visit: Visit) -> int:
         self.rows.append(row)
@@ -138,6 +141,9 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
         assumptions=(*stated.assumptions, *notes_of(module, walk, tally, axes)),
         roles=axes.guessed,
     )
+    if not stated.n_parameters and (n := _parameters(module, made)):
+        whole = n * (program.degree("dp") if gathers_parameters(program) else 1)
+        program = replace(program, classes=(replace(one, n_parameters=whole),))
     if not stated.samples_per_step:
         program = replace(program, samples_per_step=program.degree("dp"))
     return check_program(program)
@@ -146,6 +152,7 @@ def rank_program(module: Module, stated: Stated | None = None) -> RankProgram:
 def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Weights) -> None:
     instruction = visit.instruction
     made.routing.note(visit.loop, instruction.op_name, visit.phase)
+    _note_arguments(module, visit, made)
     if instruction.opcode.endswith(("-done", "-update")):
         _ended(visit, made)
         return
@@ -163,6 +170,22 @@ def _visit(module: Module, visit: Visit, made: _Rows, tally: Tally, weights: Wei
             continue  # a collective that is fused with the slice of its result
         made.add(op, visit)
         _count(module, instruction, op, visit, tally)
+
+
+def _note_arguments(module: Module, visit: Visit, made: _Rows) -> None:
+    computation = visit.computation
+    is_early = computation.name == module.entry and visit.phase != "opt" and visit.instruction.name != computation.root
+    for name in visit.instruction.operands if is_early else ():
+        if computation.instructions[name].opcode == "parameter":
+            made.arguments[name] = computation.instructions[name]
+
+
+def _parameters(module: Module, made: _Rows) -> float:
+    """Elements of the arguments that the passes read and that come back in the same shape: a step returns what it trains."""
+    entry = module.computations[module.entry]
+    returned = set(entry.instructions[entry.root].shapes)
+    shapes = [one.shapes[0] for one in made.arguments.values() if len(one.shapes) == 1]
+    return float(sum(one.n_elements for one in shapes if one in returned and one.is_float))
 
 
 def _is_flat(visit: Visit, flat: Flattened, is_exchange: bool) -> bool:

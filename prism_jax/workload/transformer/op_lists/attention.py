@@ -4,8 +4,8 @@ Flash: FLOPs of the causal half, of the window of it that a layer sees, or of th
 keys, values and output; the backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691).
 Unfused (Megatron-LM 2021-22): two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout
 with a one-byte mask; every pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
-Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`. A product is one head's; with grouped queries
-(`plan.grouped_queries`) that of all queries which share keys.
+Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`. A product is that of one head, or
+with `plan.grouped_queries` that of all heads which share keys and values.
 """
 
 from __future__ import annotations

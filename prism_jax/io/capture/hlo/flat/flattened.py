@@ -18,7 +18,9 @@ from .roles import NO_VALUES, SLICES, VIEWS, read_operands, role_of
 from .slices import part_of
 from .values import Slices, Value, outside
 
-MOST_OPERATIONS = 200_000
+MOST_OPERATIONS = 100_000
+MOST_SEEN = 2_000_000  # instructions of fusions, with their operands
+_MOST_READS = 64  # of one operation that are told apart
 _MOST_NESTED = 64  # fusions in fusions
 _LEAST_BYTES = 16.0  # counters of loops and what is made of them
 _FLOATS = ("f", "bf")
@@ -62,8 +64,10 @@ class Flattened:
         self._names = Names(module, through_loops=through_loops)
         self._known: dict[tuple[object, ...], tuple[Value, ...]] = {}
         self._filled: dict[int, float] = {}  # operation that lays parts side by side -> bytes of the parts
-        self._loop, self._stretch = 0, 0
-        self._early: set[int] = set()  # operations that only move or convert what there was before their loop, or its run, began
+        self._loop, self._stretch, self._seen = 0, 0, 0
+        self._early: set[int] = (
+            set()
+        )  # operations that only move or convert what there was before their loop, or its run, began
         self.operations: list[Operation] = []
 
     def see(self, visit: Visit) -> range:
@@ -76,7 +80,9 @@ class Flattened:
             return range(before, before)
         called = self._module.called(at, "calls") if at.opcode == "fusion" else None
         given = tuple(self._names.value(computation, name) for name in at.operands)
-        made = self._operation(visit, computation, at, (), given) if called is None else self._fused(visit, called, given)
+        made = (
+            self._operation(visit, computation, at, (), given) if called is None else self._fused(visit, called, given)
+        )
         self._names.keep(computation, at, made)
         return range(before, len(self.operations))
 
@@ -150,6 +156,7 @@ class Flattened:
                 frames[-1].values[frame.outer[-1][1].name] = made
                 continue
             inner = self._module.called(at, "calls", "to_apply") if at.opcode in ("fusion", "call") else None
+            self._count(at)
             values = tuple(frame.value(name) for name in at.operands)
             if inner is None:
                 frame.values[at.name] = self._inside(visit, frame, at, values)
@@ -157,6 +164,11 @@ class Flattened:
             if len(frames) >= _MOST_NESTED:
                 raise self._module.refused(at.line, f"more than {_MOST_NESTED} fusions inside of each other")
             frames.append(_Frame(inner, values, (*frame.outer, (frame.computation, at))))
+
+    def _count(self, at: Instruction) -> None:
+        self._seen += 1 + len(at.operands)
+        if self._seen > MOST_SEEN:
+            raise self._module.refused(at.line, f"fusions with more than {MOST_SEEN:,} instructions, those in them too")
 
     def _inside(self, visit: Visit, frame: _Frame, at: Instruction, values: tuple[Value, ...]) -> tuple[Value, ...]:
         if at.opcode == "parameter":
@@ -170,7 +182,12 @@ class Flattened:
         return self._operation(visit, frame.computation, at, frame.outer, values)
 
     def _operation(
-        self, visit: Visit, computation: Computation, at: Instruction, outer: tuple[Place, ...], given: tuple[Value, ...]
+        self,
+        visit: Visit,
+        computation: Computation,
+        at: Instruction,
+        outer: tuple[Place, ...],
+        given: tuple[Value, ...],
     ) -> tuple[Value, ...]:
         """What an operation makes of the values of its operands."""
         if at.opcode in VIEWS and (outer or at.opcode != "copy" or self._names.through_loops):
@@ -213,10 +230,17 @@ class Flattened:
         return value._replace(n_bytes=at.n_bytes)
 
     def _once(
-        self, visit: Visit, computation: Computation, at: Instruction, outer: tuple[Place, ...], given: tuple[Value, ...]
+        self,
+        visit: Visit,
+        computation: Computation,
+        at: Instruction,
+        outer: tuple[Place, ...],
+        given: tuple[Value, ...],
     ) -> tuple[Value, ...]:
         """The operation, or the equal one that was there before."""
-        attributes = tuple(sorted((key, text) for key, text in at.attributes.items() if key not in ("backend_config", "calls")))
+        attributes = tuple(
+            sorted((key, text) for key, text in at.attributes.items() if key not in ("backend_config", "calls"))
+        )
         key = (visit.loop, at.opcode, at.shapes, at.literal, attributes, given)
         if (known := self._known.get(key)) is not None:
             return known
@@ -237,9 +261,16 @@ class Flattened:
             written = reads[-1].n_bytes
         if at.opcode == "custom-call" and "__" in at.attributes.get("custom_call_target", ""):
             role = KERNEL
+        if at.opcode == "scatter":
+            self._sink(visit, given[:1])  # what is added to has to be there
         if self._lays_side_by_side(at, given, reads):
             role = COPY
-        number = self._add(Operation(role, visit.phase, self._stretch_of(visit), reads, written, (computation, at), outer))
+        if len(reads) > _MOST_READS:
+            self._sink(visit, reads[_MOST_READS:])
+            role, reads = OTHER, reads[:_MOST_READS]
+        number = self._add(
+            Operation(role, visit.phase, self._stretch_of(visit), reads, written, (computation, at), outer)
+        )
         if role == COPY:
             self._filled[number] = sum(self._part(value) or value.n_bytes for value in reads)
         made = tuple(Value((number, leaf), number, shape.n_bytes) for leaf, shape in enumerate(at.shapes))
@@ -270,7 +301,9 @@ class Flattened:
     def _lays_side_by_side(self, at: Instruction, given: tuple[Value, ...], reads: tuple[Value, ...]) -> bool:
         """Whether a sum is one of arrays of which each has zeros where the other has none: gradients of slices."""
         parts = [self._part(value) for value in given]
-        return at.opcode == "add" and None not in parts and sum(part or 0.0 for part in parts) <= (1.0 + 1e-9) * at.n_bytes
+        return (
+            at.opcode == "add" and None not in parts and sum(part or 0.0 for part in parts) <= (1.0 + 1e-9) * at.n_bytes
+        )
 
     def _part(self, value: Value) -> float | None:
         """Bytes of what a value has that lays parts side by side; None: it is no such value."""

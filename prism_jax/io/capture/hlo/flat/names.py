@@ -62,7 +62,9 @@ class Names:
         is_element = at.opcode == "get-tuple-element" and at.attributes.get("index") == str(index)
         return is_element and body.instructions[at.operands[0]].opcode == "parameter"
 
-    def _before(self, computation: Computation, at: Instruction, index: int) -> tuple[Computation, Instruction, int] | None:
+    def _before(
+        self, computation: Computation, at: Instruction, index: int
+    ) -> tuple[Computation, Instruction, int] | None:
         """One step back; None: it begins here, or nobody knows."""
         own = computation.instructions
         if at.opcode in VIEWS and at.operands:
@@ -78,7 +80,9 @@ class Names:
             return called, called.instructions[called.root], index
         return self._argument(computation, at, index) if at.opcode == "parameter" else None
 
-    def _after_loop(self, computation: Computation, loop: Instruction, index: int) -> tuple[Computation, Instruction, int] | None:
+    def _after_loop(
+        self, computation: Computation, loop: Instruction, index: int
+    ) -> tuple[Computation, Instruction, int] | None:
         body = self._module.called(loop, "body")
         if body is None or not self.through_loops or self.loop_of(body) is None:
             return None
@@ -86,7 +90,9 @@ class Names:
             return computation, self._module.operand(computation, loop, 0), index
         return body, body.instructions[body.root], index
 
-    def _argument(self, computation: Computation, at: Instruction, index: int) -> tuple[Computation, Instruction, int] | None:
+    def _argument(
+        self, computation: Computation, at: Instruction, index: int
+    ) -> tuple[Computation, Instruction, int] | None:
         callers = self._callers.get(computation.name, ())
         if len(callers) != 1:
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....workload.captured import CapturedComm, CapturedRow
+from .....workload.captured import CapturedComm, CapturedRow
 
 MOST_BYTES = 30.0 * 2**20  # xla/debug_options_flags.cc
 Key = tuple[object, ...]
