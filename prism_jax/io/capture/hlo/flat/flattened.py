@@ -14,7 +14,7 @@ from ..moves import Place, is_widening, own_shape
 from ..text.types import Computation, Instruction, Module
 from ..walk import Visit
 from .names import Names
-from .roles import NO_VALUES, SLICES, VIEWS, read_operands, role_of
+from .roles import NO_VALUES, SLICES, VIEWS, least_operands, read_operands, role_of
 from .slices import part_of
 from .values import Slices, Value, outside
 
@@ -75,7 +75,8 @@ class Flattened:
         before = len(self.operations)
         at, computation = visit.instruction, visit.computation
         if is_widening(self._module, computation, at):
-            given = next((one for one in at.operands if computation.instructions[one].shapes[0].dims), at.operands[0])
+            arrays = (one for one in at.operands if any(shape.dims for shape in computation.instructions[one].shapes))
+            given = next(arrays, at.operands[0])
             self._names.keep(computation, at, (self._names.value(computation, given),))
             return range(before, before)
         called = self._module.called(at, "calls") if at.opcode == "fusion" else None
@@ -190,6 +191,10 @@ class Flattened:
         given: tuple[Value, ...],
     ) -> tuple[Value, ...]:
         """What an operation makes of the values of its operands."""
+        if not at.shapes:
+            return ()
+        if len(given) < least_operands(at):
+            raise self._module.refused(at.line, f"{at.opcode} has {len(given)} operands, but needs {least_operands(at)}")
         if at.opcode in VIEWS and (outer or at.opcode != "copy" or self._names.through_loops):
             return given[:1]
         if at.opcode in NO_VALUES:
@@ -245,7 +250,8 @@ class Flattened:
         if (known := self._known.get(key)) is not None:
             return known
         wanted = set(read_operands(at))
-        reads = tuple(value for name, value in zip(at.operands, given, strict=True) if name in wanted and value.n_bytes)
+        read = (value for name, value in zip(at.operands, given, strict=True) if name in wanted and value.n_bytes)
+        reads = tuple(dict.fromkeys(read))
         if at.opcode == "reduce" and reads and (one := self._second_half(at, reads[0])) is not None:
             self._known[key] = (one,)
             return (one,)

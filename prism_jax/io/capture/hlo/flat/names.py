@@ -105,6 +105,7 @@ class Names:
         return above, self._module.operand(above, caller, 0), index
 
     def _bytes(self, computation: Computation, at: Instruction, index: int) -> float:
+        """Of an array; none of a number."""
         if len(at.shapes) == 1:
-            return own_shape(self._module, computation, at.name).n_bytes
+            return own_shape(self._module, computation, at.name).n_bytes if at.shapes[0].dims else 0.0
         return at.shapes[index].n_bytes if index < len(at.shapes) else 0.0

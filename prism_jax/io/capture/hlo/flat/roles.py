@@ -34,6 +34,13 @@ def role_of(instruction: Instruction) -> str:
     return _ROLES.get(instruction.opcode, OTHER)
 
 
+def least_operands(instruction: Instruction) -> int:
+    """Operands without which an operation cannot be."""
+    if instruction.opcode in ("dynamic-update-slice", "gather"):
+        return 2
+    return 1 if instruction.opcode in _ROLES and instruction.opcode != "iota" and _ROLES[instruction.opcode] != ONCE else 0
+
+
 def read_operands(instruction: Instruction) -> tuple[str, ...]:
     """Names of the arrays that an operation reads; not those that only say where, or what it begins with."""
     operands = instruction.operands

@@ -13,6 +13,8 @@ _RANGE = re.compile(r"\[(\d{1,18}):(\d{1,18})(?::\d{1,18})?\]")
 def part_of(module: Module, computation: Computation, at: Instruction, value: Value) -> Value:
     """What a slice is of a value; `slices` stays where it is one of those that a loop wrote."""
     source = module.operand(computation, at, 0)
+    if not source.shapes:
+        return value
     if value.slices is not None and at.n_bytes == value.slices.n_bytes:
         return value
     share = at.shapes[0].n_elements / max(source.shapes[0].n_elements, 1)
