@@ -31,6 +31,7 @@ from prism_jax.plan.state_dtypes import StateDtypes  # noqa: E402
 from prism_jax.system.catalog import cluster  # noqa: E402
 from prism_jax.variability.tree import Variability  # noqa: E402
 from prism_jax.workload.captured import RankProgram  # noqa: E402
+from prism_jax.workload.captured.fusion import fused  # noqa: E402
 from prism_jax.workload.catalog import model  # noqa: E402
 from prism_jax.workload.transformer.spec import TransformerSpec  # noqa: E402
 
@@ -148,7 +149,8 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         if mesh == "fsdp8":
             inside = bytes_by_role(program, MODELS[name][0].n_layers), layer_bytes(own)
             figures[f"bytes {role} in layers"] = difference(*inside, role)
-    traffic = [sum(op.n_bytes * n for op, n in one.classes[0].ops if op.phase != "opt") for one in (program, own)]
+    kernels = [fused(one.classes[0], one.fusion) for one in (program, own)]
+    traffic = [sum(op.n_bytes * n for op, n in one.ops if op.phase != "opt") for one in kernels]
     print(f"    bytes of device memory: captured {traffic[0] / 1e9:.1f} GB, described {traffic[1] / 1e9:.1f} GB")
     if MODELS[name][0].n_experts and "tp" in MESHES[mesh]:
         figures["bytes tp, experts' sums first"] = (

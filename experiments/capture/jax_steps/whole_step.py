@@ -46,7 +46,7 @@ that share keys are one product, as the einsum of the example says."""
 def captured_job(program: RankProgram, job: Job) -> Job:
     """The same with the captured program for a model."""
     known = {name: value for name, value in plan_fields(program).items() if name != "state_dtypes"}
-    plan = replace(job.plan, **known)
+    plan = replace(job.plan, **known, recompute="none")  # what runs again is among the rows
     return replace(job, model=CapturedModel(program), plan=plan, calibration=job.effective_calibration)
 
 

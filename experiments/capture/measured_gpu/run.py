@@ -29,7 +29,18 @@ from prism_jax.workload.captured.plan_fields import plan_fields
 HERE = Path(__file__).resolve().parent
 WAYS = {"eager": ("eager", Software(compile=False)), "compiled": ("inductor", Software(compile=True))}
 DEVICES = {"NVIDIA H200": "h200", "NVIDIA H100 80GB HBM3": "h100-sxm"}
-COLUMNS = ("measured", "p95/p50", "kernels", "predicted", "error", "90 % of models", "GPU active", "error", "alone", "host")
+COLUMNS = (
+    "measured",
+    "p95/p50",
+    "kernels",
+    "predicted",
+    "error",
+    "90 % of models",
+    "GPU active",
+    "error",
+    "alone",
+    "host",
+)
 
 
 def job_of(name: str, way: str, device: str) -> Job:

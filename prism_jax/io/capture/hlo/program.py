@@ -227,9 +227,10 @@ def _linked(rows: tuple[CapturedRow, ...], made: _Rows) -> tuple[CapturedRow, ..
     place = {number: index for index, number in made.operations.items()}
     found = list(rows)
     for index, number in made.operations.items():
-        row, link = found[index], links[number]
+        row, link, own = found[index], links[number], made.flat.operations[number]
         if isinstance(row, CapturedOp) and link.end in place:
-            found[index] = replace(row, chain=place[link.end] - index, chain_bytes=link.n_bytes)
+            chain = {"chain": place[link.end] - index, "chain_bytes": link.n_bytes}
+            found[index] = replace(row, n_bytes=own.n_bytes, output_bytes=own.written, **chain)
     return tuple(found)
 
 

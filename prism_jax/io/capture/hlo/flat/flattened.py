@@ -194,7 +194,9 @@ class Flattened:
         if not at.shapes:
             return ()
         if len(given) < least_operands(at):
-            raise self._module.refused(at.line, f"{at.opcode} has {len(given)} operands, but needs {least_operands(at)}")
+            raise self._module.refused(
+                at.line, f"{at.opcode} has {len(given)} operands, but needs {least_operands(at)}"
+            )
         if at.opcode in VIEWS and (outer or at.opcode != "copy" or self._names.through_loops):
             return given[:1]
         if at.opcode in NO_VALUES:

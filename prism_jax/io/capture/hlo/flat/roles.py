@@ -38,7 +38,9 @@ def least_operands(instruction: Instruction) -> int:
     """Operands without which an operation cannot be."""
     if instruction.opcode in ("dynamic-update-slice", "gather"):
         return 2
-    return 1 if instruction.opcode in _ROLES and instruction.opcode != "iota" and _ROLES[instruction.opcode] != ONCE else 0
+    return (
+        1 if instruction.opcode in _ROLES and instruction.opcode != "iota" and _ROLES[instruction.opcode] != ONCE else 0
+    )
 
 
 def read_operands(instruction: Instruction) -> tuple[str, ...]:

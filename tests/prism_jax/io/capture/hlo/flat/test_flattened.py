@@ -108,7 +108,9 @@ def test_gradients_of_slices_are_written_where_they_belong():
   %second = {M} pad(%b, %zero), padding=0_0x32_0, {BACK}
   %both = {M} add(%first, %second), {BACK}
   ROOT %d = {M} dot(%both, %p), {DIMS}, {BACK}"""
-    body = body.replace("%b = f32[64,32]{1,0} dot(%p, %w)", "%q = f32[64,64]{1,0} parameter(1)\n  %b = f32[64,32]{1,0} dot(%q, %w)")
+    body = body.replace(
+        "%b = f32[64,32]{1,0} dot(%p, %w)", "%q = f32[64,64]{1,0} parameter(1)\n  %b = f32[64,32]{1,0} dot(%q, %w)"
+    )
     found = kernels(read(body))
     assert [name for name, _ in found] == ["dot", "dot", "dot"]
 
