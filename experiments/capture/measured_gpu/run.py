@@ -3,8 +3,8 @@
     python experiments/capture/measured_gpu/run.py [measured.json]
 
 Captures are those of `prism-jax capture examples/capture/NAME.py:build --fusion eager`, of the programs that XLA compiled
-where `measure_jax.py` ran, and `NAME_jax_cpu`: `prism-jax capture measure_jax.py:NAME --world 1`, without a GPU. Alone: kernels by
-the kernel model of microbenchmarks, without what steps are slower by.
+where `measure_jax.py` ran, and, without a GPU, of `prism-jax capture measure_jax.py:NAME --world 1` (`NAME_jax_cpu`). Alone:
+kernels by the kernel model of microbenchmarks, without what steps are slower by.
 """
 
 from __future__ import annotations

@@ -91,3 +91,16 @@ def test_mistakes_of_the_process_that_compiles_are_those_of_the_command(capsys: 
 def test_devices_must_be_stated(capsys: pytest.CaptureFixture[str]):
     assert main(["capture", f"{STEP}:train_step"]) == 2
     assert "say how many devices" in capsys.readouterr().err
+
+
+def test_kernels_are_those_of_the_text_or_those_that_one_asks_for():
+    text = str(DATA / "mlp_fsdp2_tp4.txt")
+    hlo = front_end_for(CaptureRequest(text))
+    written, asked = (
+        hlo.capture(CaptureRequest(text, axes={"fsdp": 2, "tp": 4}, options=options)).classes[0]
+        for options in ({}, {"kernels": "xla"})
+    )
+    assert written.flops() == asked.flops()
+    assert sum(op.n_bytes for op, _ in written.ops) != sum(op.n_bytes for op, _ in asked.ops)
+    with pytest.raises(DataError, match="not one of text, xla, chains"):
+        hlo.capture(CaptureRequest(text, options={"kernels": "gpu"}))

@@ -155,8 +155,8 @@ def _gathers(sizes: tuple[int, ...], line: str = "") -> list[CapturedComm]:
     """Gatherings of arguments of so many rows, and what else a line gathers."""
     rows = [
         f"  %p{n} = f32[{size},1024]{{1,0}} parameter({n})\n"
-        f"  %g{n} = f32[{8 * size},1024]{{1,0}} all-gather(%p{n}), channel_id={n + 1}, replica_groups=[1,8]<=[8], dimensions={{0}}, "
-        'metadata={op_name="jit(step)/jvp()/w"}'
+        f"  %g{n} = f32[{8 * size},1024]{{1,0}} all-gather(%p{n}), channel_id={n + 1}, replica_groups=[1,8]<=[8], "
+        'dimensions={0}, metadata={op_name="jit(step)/jvp()/w"}'
         for n, size in enumerate(sizes)
     ]
     body = "\n".join([*rows, line, "  ROOT %r = f32[8,1024]{1,0} negate(%p0)"])
