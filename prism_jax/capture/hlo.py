@@ -11,11 +11,14 @@ from .front_end import CaptureRequest, FrontEnd
 from .overrides import overridden
 
 _NO_SAMPLES = "The text does not say how many samples a step has: one per data-parallel rank was taken."
-_OPTIONS = {"module": "part of the name of the module in a folder of dumps"}
+KERNELS = "text: as written; of programs for CPUs: xla, as XLA for GPUs has them, or chains, as --fusion says"
+_OPTIONS = {"module": "part of the name of the module in a folder of dumps", "kernels": KERNELS}
+_KERNELS = {"text": "", "xla": "xla", "chains": "chains"}
 
 
 def _capture(request: CaptureRequest) -> RankProgram:
     request.check_options(_OPTIONS)
+    kernels = kernels_of(request, "text")
     module = read_hlo(request.source, request.options.get("module", ""))
     check_devices(request, module)
     assumed = (
@@ -29,8 +32,21 @@ def _capture(request: CaptureRequest) -> RankProgram:
         tokens_per_sample=request.tokens_per_sample or 0,
         source="hlo",
         assumptions=assumed,
+        kernels=kernels,
     )
     return overridden(rank_program(module, stated), request)
+
+
+def kernels_of(request: CaptureRequest, usual: str) -> str:
+    """Which kernels a program is read as having, as `Stated` calls them; `usual` where no option says.
+
+    Raises:
+        DataError: an unknown word.
+    """
+    asked = request.options.get("kernels", usual)
+    if asked not in _KERNELS:
+        raise DataError(f"--option kernels={asked[:40]}: not one of {', '.join(_KERNELS)}")
+    return _KERNELS[asked]
 
 
 def check_devices(request: CaptureRequest, module: Module) -> None:

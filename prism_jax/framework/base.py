@@ -51,10 +51,13 @@ class PlanDefaults:
         shard_copies: sharded parameters are copied out of the buffer in which they were gathered, and their gradients into the
             one from which they are scattered, as FSDP2 (`fully_shard`) does and FSDP1 does not. Measured steps do not say which
             of the two they ran, so no framework has it by itself: calibrations hold it.
+        grouped_queries: unfused attention multiplies all queries that share keys and values as one product, as XLA does with an
+            einsum over groups; PyTorch and Megatron-LM repeat keys and values for a product per head.
     """
 
     fused_grad_accumulation: bool = True
     shard_copies: bool = False
+    grouped_queries: bool = False
 
 
 @dataclass(frozen=True)

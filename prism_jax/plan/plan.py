@@ -71,6 +71,9 @@ class ParallelPlan:
     shard_copies: bool | None = (
         None  # between sharded parameters and the buffers of their collectives; None: as the job's framework does
     )
+    grouped_queries: bool | None = (
+        None  # that share keys are the rows of one product in unfused attention; None: as the job's framework does
+    )
     offload_optimizer: bool = False  # states and update on the host, as in ZeRO-Offload
     grad_bucket: int | None = None  # gradients reduced in one collective under overlap.dp; None: see `bucket_elements`
     tables: TableSharding = field(default_factory=TableSharding)  # embedding tables over devices

@@ -20,6 +20,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parents[2]))
 
 from steps import MESHES, MODELS, PER_RANK, name_of  # noqa: E402
+from whole_step import PLAN, captured_job, in_layers, show, step_s  # noqa: E402
 
 from experiments.common import check, start  # noqa: E402
 from prism_jax.capture import FRONT_ENDS, CaptureRequest  # noqa: E402
@@ -30,6 +31,7 @@ from prism_jax.plan.state_dtypes import StateDtypes  # noqa: E402
 from prism_jax.system.catalog import cluster  # noqa: E402
 from prism_jax.variability.tree import Variability  # noqa: E402
 from prism_jax.workload.captured import RankProgram  # noqa: E402
+from prism_jax.workload.captured.fusion import fused  # noqa: E402
 from prism_jax.workload.catalog import model  # noqa: E402
 from prism_jax.workload.transformer.spec import TransformerSpec  # noqa: E402
 
@@ -40,10 +42,11 @@ Bytes = dict[tuple[str, str], float]
 def captured(name: str, mesh: str, again: bool) -> RankProgram:
     """The step, compiled for as many devices as its mesh has."""
     source = f"{HERE / 'steps.py'}:{name_of(name, mesh, again)}"
-    return FRONT_ENDS.named("jax").capture(CaptureRequest(source, world=prod(MESHES[mesh].values())))
+    request = CaptureRequest(source, world=prod(MESHES[mesh].values()), fusion="fused")
+    return FRONT_ENDS.named("jax").capture(request)
 
 
-def described(name: str, mesh: str, again: bool) -> RankProgram:
+def described(name: str, mesh: str, again: bool) -> Job:
     """The same step by our own description: the sizes that the code has, no fused attention, gradients reduced in 16 bits."""
     along, (_, seq_len) = MESHES[mesh], MODELS[name]
     tp, dp = along.get("tp", 1), along.get("dp", 1) * along.get("fsdp", 1)
@@ -55,11 +58,10 @@ def described(name: str, mesh: str, again: bool) -> RankProgram:
         dp=dp,
         sharding="fsdp" if "fsdp" in along else "none",
         recompute="full" if again else "none",
-        attention="unfused",
         state_dtypes=StateDtypes(grad_reduce="bf16"),
+        **PLAN,
     )
-    job = Job(spec_of(name), cluster("dgx-h100", plan.n_devices), plan, Variability(name="none"), name=name)
-    return program_of_job(job)
+    return Job(spec_of(name), cluster("dgx-h100", plan.n_devices), plan, Variability(name="none"), name=name)
 
 
 def spec_of(name: str) -> TransformerSpec:
@@ -93,19 +95,6 @@ def products(program: RankProgram) -> Products:
             batch, *sizes = op.shape
             found[batch, tuple(sorted(sizes))] += op.flops * n
     return found
-
-
-def heads_apart(found: Products, name: str) -> Products:
-    """The same with the query heads of a key-value head as products of their own, which XLA merges into the rows of one."""
-    sizes, seq_len = MODELS[name]
-    together = sizes.n_heads // sizes.kv_heads
-    merged = tuple(sorted((sizes.hidden // sizes.n_heads, seq_len, seq_len * together)))
-    apart: Products = defaultdict(float)
-    for (batch, shape), flops in found.items():
-        is_merged = together > 1 and shape == merged
-        key = (batch * together, (merged[0], seq_len, seq_len)) if is_merged else (batch, shape)
-        apart[key] += flops
-    return apart
 
 
 def overlap(one: Products, other: Products) -> float:
@@ -145,14 +134,13 @@ def _expert_sums(name: str) -> float:
 
 def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
     """Figures of a case."""
-    program, own = captured(name, mesh, again), described(name, mesh, again)
+    program, job = captured(name, mesh, again), described(name, mesh, again)
+    own = program_of_job(job)
     mine, theirs = products(program), products(own)
     figures = {
         "flops": sum(mine.values()) / closed_flops(name, mesh, again) - 1,
         "products": overlap(mine, theirs),
     }
-    if MODELS[name][0].kv_heads < MODELS[name][0].n_heads:
-        figures["products, heads apart"] = overlap(heads_apart(mine, name), theirs)
     got, expected = bytes_by_role(program), bytes_by_role(own)
     for key in sorted(set(got) | set(expected)):
         print(f"    {' '.join(key):20} captured {got[key] / 1e6:12.3f} MB, described {expected[key] / 1e6:12.3f} MB")
@@ -161,12 +149,19 @@ def compare(name: str, mesh: str, again: bool) -> dict[str, float]:
         if mesh == "fsdp8":
             inside = bytes_by_role(program, MODELS[name][0].n_layers), layer_bytes(own)
             figures[f"bytes {role} in layers"] = difference(*inside, role)
-    traffic = [sum(op.n_bytes * n for op, n in one.classes[0].ops if op.phase != "opt") for one in (program, own)]
+    kernels = [fused(one.classes[0], one.fusion) for one in (program, own)]
+    traffic = [sum(op.n_bytes * n for op, n in one.ops if op.phase != "opt") for one in kernels]
     print(f"    bytes of device memory: captured {traffic[0] / 1e9:.1f} GB, described {traffic[1] / 1e9:.1f} GB")
     if MODELS[name][0].n_experts and "tp" in MESHES[mesh]:
         figures["bytes tp, experts' sums first"] = (
             sum(got.values()) / (sum(expected.values()) + _expert_sums(name))
         ) - 1
+    other = captured_job(program, job)
+    figures["step"] = step_s(other) / step_s(job) - 1
+    show(job, other)
+    if mesh == "fsdp8":
+        inside = [captured_job(in_layers(one, MODELS[name][0].n_layers), job) for one in (program, own)]
+        figures["step, collectives of layers"] = step_s(inside[0]) / step_s(inside[1]) - 1
     for key in sorted(mine.keys() ^ theirs.keys()):
         who = "captured" if key in mine else "described"
         print(f"    only {who}: {key} {max(mine[key], theirs[key]) / sum(mine.values()):.3%}")

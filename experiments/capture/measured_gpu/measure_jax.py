@@ -26,6 +26,21 @@ MODELS = {
 }
 
 
+def gpt2() -> Any:
+    """The step of GPT-2 and its arguments, to be captured on any machine."""
+    return _step("gpt2")
+
+
+def bert_large() -> Any:
+    """The same of BERT-large."""
+    return _step("bert_large")
+
+
+def _step(name: str) -> Any:
+    model, batch, seq_len = MODELS[name]
+    return build(model, batch=batch, seq_len=seq_len)
+
+
 def filled(shape: Any, rng: np.random.Generator) -> jax.Array:
     """Random values of that shape: tokens, or small weights."""
     if np.issubdtype(shape.dtype, np.integer):
@@ -35,8 +50,7 @@ def filled(shape: Any, rng: np.random.Generator) -> jax.Array:
 
 def measured(name: str, folder: Path, n_steps: int) -> dict[str, float]:
     """Seconds of steps, each awaited, and of all of them in a row; writes the compiled program."""
-    model, batch, seq_len = MODELS[name]
-    step, shapes = build(model, batch=batch, seq_len=seq_len)
+    step, shapes = _step(name)
     compiled = step.lower(*shapes).compile()
     (folder / f"{name}.hlo.txt").write_text(compiled.as_text(), encoding="utf-8")
     rng = np.random.default_rng(0)

@@ -19,13 +19,19 @@ from ...errors import DataError
 from ...io.capture.hlo import MOST_BYTES, Stated, parse_hlo, rank_program
 from ...workload.captured import RankProgram
 from ..front_end import CaptureRequest, FrontEnd
-from ..hlo import check_devices
+from ..hlo import KERNELS, check_devices, kernels_of
 from ..overrides import overridden
 
 OPTIONS = {"keep": "file that the HLO text is kept in", "timeout_s": "seconds that compiling may take; 3600 by default"}
+OPTIONS["kernels"] = KERNELS
 MOST_ABOUT = 1 << 20
 MOST_SOURCE = 1 << 22
 MOST_VIRTUAL = 1 << 16  # devices of one process
+_KERNELS = {
+    "": "Compiled by XLA for CPUs, whose fusions are not those of GPUs and TPUs.",
+    "xla": "Compiled by XLA for CPUs; operations are one kernel where they would be in XLA for GPUs: up to the next reduction.",
+    "chains": "Compiled by XLA for CPUs; its fusions are taken apart, and operations merged as the fusion policy says.",
+}
 _COUNT = "--xla_force_host_platform_device_count"
 _IMPORTS = re.compile(r"^\s*(?:import|from)\s+(?:\w*jax\w*|flax|optax|equinox|haiku|maxtext)\b", re.MULTILINE)
 
@@ -109,6 +115,7 @@ def _timeout_s(request: CaptureRequest) -> float:
 def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> Stated:
     """The request comes first, then the user's file, then what its arguments look like."""
     notes = []
+    kernels = kernels_of(request, "xla" if request.fusion in (None, "xla") else "chains")
     samples = request.samples_per_step or about["samples_per_step"]
     tokens = about["tokens_per_sample"] if request.tokens_per_sample is None else request.tokens_per_sample
     if not request.samples_per_step and about["guessed"]:
@@ -122,7 +129,8 @@ def _stated(request: CaptureRequest, about: Mapping[str, Any]) -> Stated:
         n_parameters=about["n_parameters"],
         source="jax",
         versions=about["versions"],
-        assumptions=(*notes, "Compiled by XLA for CPUs, whose fusions are not those of GPUs and TPUs."),
+        assumptions=(*notes, _KERNELS[kernels]),
+        kernels=kernels,
     )
 
 

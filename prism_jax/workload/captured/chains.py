@@ -30,6 +30,8 @@ TAKES = (POINTWISE, ONCE, REDUCTION, COPY, SCATTER, SUM)  # what a kernel may go
 WRITES_ANYWHERE = (KERNEL, POINTWISE, ONCE, REDUCTION, LOOKUP, SUM)
 # Share of what an operation writes up to which a result counts as a by-product: statistics, gradients of weights of norms.
 MINOR = 1 / 16
+# Bounds of programs that nobody wrote: values that one is made again of, and readers beyond which none joins.
+_MOST_SOURCES, _MOST_READERS = 64, 64
 
 
 Value = tuple[Hashable, frozenset[int]]  # memory, and who made what is in it
@@ -68,6 +70,7 @@ class Step:
         reads: what it reads.
         written_bytes: of all its results.
         readers: numbers of the operations that read a result of it, all larger than its own, by-products aside.
+        loop: number of the loop that it runs in; a kernel begins and ends in one.
     """
 
     role: str
@@ -75,6 +78,7 @@ class Step:
     reads: tuple[Access, ...] = ()
     written_bytes: float = 0.0
     readers: tuple[int, ...] = ()
+    loop: int = 0
 
 
 class Link(NamedTuple):
@@ -105,6 +109,7 @@ class _Chains:
         self.sources: list[tuple[Access, ...]] = []  # [step] what has to be read to make it again
         self._find_again()
         self.readers = self._effective_readers()
+        self.summed: dict[int, frozenset[Hashable]] = {}  # end of a chain that only sums -> what it sums over
         self.end = self._ends()
 
     def links(self) -> list[Link]:
@@ -116,9 +121,9 @@ class _Chains:
 
     def _find_again(self) -> None:
         for step in self.steps:
-            sources = tuple(self._expanded(step.reads))
+            sources = tuple(dict.fromkeys(self._expanded(step.reads)))
             read_by_kernels = bool(step.readers) and all(self._makes(one, step.written_bytes) for one in step.readers)
-            is_of_one = _distinct_bytes(sources) <= (1.0 + MINOR) * step.written_bytes
+            is_of_one = len(sources) <= _MOST_SOURCES and _distinct_bytes(sources) <= (1.0 + MINOR) * step.written_bytes
             self.is_of_one.append(is_of_one)
             self.again.append(
                 step.role in (POINTWISE, LOOKUP) and step.phase != "opt" and read_by_kernels and is_of_one
@@ -135,8 +140,7 @@ class _Chains:
         """What is read, values that are made again replaced by what they are made of."""
         for access in reads:
             if access.maker is not None and self.again[access.maker]:
-                share = min(access.n_bytes / (self.steps[access.maker].written_bytes or 1.0), 1.0)
-                yield from (one._replace(n_bytes=share * one.n_bytes) for one in self.sources[access.maker])
+                yield from _part(self.sources[access.maker], access, self.steps[access.maker].written_bytes or 1.0)
             else:
                 yield access
 
@@ -147,6 +151,8 @@ class _Chains:
             readers: set[int] = set()
             for reader in self.steps[number].readers:
                 readers |= found[reader] if self.again[reader] else {reader}
+                if len(readers) > _MOST_READERS:
+                    break
             found[number] = frozenset(readers)
         return found
 
@@ -159,7 +165,8 @@ class _Chains:
                 continue
             (end,) = found
             is_chain = step.role in FEEDS and all(self._goes_on(number, one) for one in readers)
-            if self.steps[end].phase == step.phase and (is_chain or self._is_accumulated(number)):
+            is_beside = (self.steps[end].phase, self.steps[end].loop) == (step.phase, step.loop)
+            if is_beside and (self._is_accumulated(number) or (is_chain and not self._is_apart(number, end))):
                 ends[number] = end
         return ends
 
@@ -172,6 +179,15 @@ class _Chains:
             return False
         more = (one.n_bytes for one in self._expanded(other.reads) if one.maker != number)
         return not _is_norm(step) or max(more, default=0.0) <= MINOR * step.written_bytes
+
+    def _is_apart(self, number: int, end: int) -> bool:
+        """A sum over much of which little is left, where the kernel only goes on with the sum over something else."""
+        step = self.steps[number]
+        whole = sum(one.n_bytes for one in step.reads)
+        if step.role != REDUCTION or max(step.written_bytes, self.steps[end].written_bytes) > MINOR * whole:
+            return False
+        own = frozenset(one.storage for one in self._expanded(step.reads) if one.n_bytes > MINOR * whole)
+        return bool(own) and not own & self.summed.setdefault(end, own)
 
     def _in_pass(self, number: int) -> list[int]:
         """Who reads a result in the same pass."""
@@ -243,6 +259,18 @@ def _is_norm(step: Step) -> bool:
 def _value(access: Access) -> Value:
     """What is read, whichever part of it."""
     return access.storage, access.makers
+
+
+def _part(sources: Sequence[Access], access: Access, whole: float) -> Iterator[Access]:
+    """What has to be read to make the part of a value, `whole` bytes long, that is accessed."""
+    share = min(access.n_bytes / whole, 1.0)
+    first, last = min(access.start / whole, 1.0), min(access.stop / whole, 1.0)
+    for one in sources:
+        long = one.stop - one.start
+        where = (
+            {"start": one.start + round(first * long), "stop": one.start + round(last * long)} if share < 1.0 else {}
+        )
+        yield one._replace(n_bytes=share * one.n_bytes, **where)
 
 
 def _distinct_bytes(reads: Sequence[Access]) -> float:

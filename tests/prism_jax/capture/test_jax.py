@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -14,6 +15,7 @@ from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.io.capture.hlo import Stated, rank_program, read_hlo
 from prism_jax.workload.captured import RankProgram
+from prism_jax.workload.captured.fusion import fused
 
 DATA = Path(__file__).parents[2] / "data" / "hlo"
 STEP = DATA / "mlp_step.py"
@@ -29,6 +31,7 @@ def test_a_step_is_compiled_and_read():
     assert (program.world, dict(program.axes)) == (8, {"fsdp": 2, "tp": 4})
     assert (program.samples_per_step, program.tokens_per_sample) == (4, 8)
     assert program.classes[0].n_parameters == 2 * 4 * 16 * 64 / 4
+    assert program.fusion == "xla"
     for phase in ("F", "B", "W"):
         assert program.classes[0].flops(phase) == kept.classes[0].flops(phase)
     found, expected = _bytes(program), _bytes(kept)
@@ -37,6 +40,17 @@ def test_a_step_is_compiled_and_read():
             {key: one for key, one in each.items() if key[1] != "reduce_scatter"} for each in (found, expected)
         )
     assert found == expected
+
+
+def test_a_fusion_policy_decides_which_kernels_there_are():
+    """As XLA for GPUs has them, or chains by who reads what, which keep nothing that they can make again."""
+    request = CaptureRequest(f"{STEP}:train_step", world=8)
+    front_end = front_end_for(request)
+    chains, eager = (front_end.capture(replace(request, fusion=fusion)) for fusion in ("fused", "eager"))
+    assert (chains.fusion, eager.fusion) == ("fused", "eager")
+    assert chains.classes == eager.classes
+    moved = [sum(op.n_bytes * n for op, n in fused(one.classes[0], one.fusion).ops) for one in (chains, eager)]
+    assert moved[0] < 0.6 * moved[1]
 
 
 def _bytes(program: RankProgram) -> dict[tuple[str, str], float]:
@@ -77,3 +91,16 @@ def test_mistakes_of_the_process_that_compiles_are_those_of_the_command(capsys: 
 def test_devices_must_be_stated(capsys: pytest.CaptureFixture[str]):
     assert main(["capture", f"{STEP}:train_step"]) == 2
     assert "say how many devices" in capsys.readouterr().err
+
+
+def test_kernels_are_those_of_the_text_or_those_that_one_asks_for():
+    text = str(DATA / "mlp_fsdp2_tp4.txt")
+    hlo = front_end_for(CaptureRequest(text))
+    written, asked = (
+        hlo.capture(CaptureRequest(text, axes={"fsdp": 2, "tp": 4}, options=options)).classes[0]
+        for options in ({}, {"kernels": "xla"})
+    )
+    assert written.flops() == asked.flops()
+    assert sum(op.n_bytes for op, _ in written.ops) != sum(op.n_bytes for op, _ in asked.ops)
+    with pytest.raises(DataError, match="not one of text, xla, chains"):
+        hlo.capture(CaptureRequest(text, options={"kernels": "gpu"}))

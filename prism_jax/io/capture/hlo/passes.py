@@ -21,7 +21,7 @@ _NO_LAYER = frozenset({
     "custom_vjp_call_jaxpr", "shard_map", "jvp", "transpose",
 })
 # fmt: on
-_MOST_MODULE = 200
+MOST_MODULE = 200
 
 
 def phase_of(
@@ -78,4 +78,4 @@ def layer_of(name: str) -> str:
             part = found[1]
         if part and part not in _NO_LAYER and not part.startswith(("jit(", "pjit(")):
             kept.append(part)
-    return "/".join(kept)[:_MOST_MODULE]
+    return "/".join(kept)[:MOST_MODULE]

@@ -15,6 +15,7 @@ _FUSIONS = (
     "fusion",
     "fusion-start",
 )  # the second beside others, on GPUs; what it hands on besides its result is no traffic
+_LIBRARIES = ("__cublas$", "__cudnn$", "__triton")
 _SLICES = ("dynamic-slice", "slice", "gather")
 _ALONE = ("bitcast", "copy", "convert", "reshape")
 
@@ -45,7 +46,14 @@ def traffic_of(module: Module, computation: Computation, instruction: Instructio
     if opcode == "copy-start":
         n_bytes = operands[0].n_bytes if operands else 0.0
         return Traffic(n_bytes, n_bytes)
-    return Traffic(sum(one.n_bytes for one in operands), instruction.n_bytes)
+    return Traffic(sum(one.n_bytes for one in operands), instruction.n_bytes - _scratch_bytes(instruction))
+
+
+def _scratch_bytes(instruction: Instruction) -> float:
+    """Bytes that a call into a library lists behind its results for it to work in; what it needs of them stays in the cache."""
+    target, last = instruction.attributes.get("custom_call_target", "").strip('"'), instruction.shapes[-1:]
+    is_library = len(instruction.shapes) > 1 and target.startswith(_LIBRARIES)
+    return last[0].n_bytes if is_library and last[0].dtype in ("s8", "u8") else 0.0
 
 
 def _fused(module: Module, computation: Computation, fusion: Instruction, called: Computation) -> Traffic:

@@ -175,6 +175,7 @@ ABOUT: dict[str, str] = {
     "plan.layer_split": "layers of every model chunk; empty: as even as possible",
     "plan.fused_grad_accumulation": "weight gradients are summed inside the product; by default as the framework does",
     "plan.shard_copies": "sharded parameters and gradients are copied to and from buffers of collectives, as by FSDP2",
+    "plan.grouped_queries": "unfused attention: queries that share keys are one product; by default as the framework does",
     "plan.offload_optimizer": "states and update of the optimizer on the host, as in ZeRO-Offload",
     "software": "which kernels run and how they are started; what is left out is what the framework usually does",
     "software.attention": "attention kernel; eager and fused_softmax write scores to memory, flash3 stands for cuDNN, too",

@@ -4,7 +4,8 @@ Flash: FLOPs of the causal half, of the window of it that a layer sees, or of th
 keys, values and output; the backward kernel runs five products, not two, one of them recomputing the scores (arXiv 2307.08691).
 Unfused (Megatron-LM 2021-22): two batched products over the whole square, whatever the mask; a fused scale-mask-softmax, dropout
 with a one-byte mask; every pass through device memory (arXiv 2205.05198 section 4.1). Eager: scale, mask and softmax apart, as in
-Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`.
+Megatron-LM's `forward_torch_softmax` (fused_softmax.py) without `attention_softmax_in_fp32`. A product is that of one head, or
+with `plan.grouped_queries` that of all heads which share keys and values.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, keys: floa
     rows = plan.seq_len / plan.cp
     heads = plan.micro_batch * model.n_heads / shard.tp
     width = model.qk_head_dim + model.v_head_dim
-    kv_heads = plan.micro_batch * max(model.kv_heads / shard.tp, 1.0)
+    kv_heads = _kv_heads(model, plan, shard)
     # causal: a query sees (s + 1) / 2 keys on average, in a window fewer; context parallelism splits the area evenly
     flops = 2.0 * heads * rows * seen * width
     traffic = shard.element_bytes * width * (heads * rows + kv_heads * keys)
@@ -50,20 +51,27 @@ def _flash(model: TransformerSizes, plan: ParallelPlan, shard: Shard, keys: floa
     return [forward, backward]
 
 
+def _kv_heads(model: TransformerSizes, plan: ParallelPlan, shard: Shard) -> float:
+    """Heads of keys and values of a device and micro-batch."""
+    return plan.micro_batch * max(model.kv_heads / shard.tp, 1.0)
+
+
 def _unfused(model: TransformerSizes, plan: ParallelPlan, shard: Shard, keys: float) -> list[Kernel]:
     rows = plan.seq_len / plan.cp
     heads = plan.micro_batch * model.n_heads / shard.tp
     n_score = heads * rows * keys
     element = shard.element_bytes
+    together = heads / _kv_heads(model, plan, shard) if plan.grouped_queries else 1.0
     ops: list[Kernel] = []
     for name, dim in (("scores", model.qk_head_dim), ("values", model.v_head_dim)):
         flops = 2.0 * n_score * dim
-        traffic = element * (n_score + heads * (rows + keys) * dim)
+        traffic = element * (n_score + heads * (rows + keys / together) * dim)
         k, n = (float(dim), keys) if name == "scores" else (keys, float(dim))
-        product = Kernel(name, "F", "gemm", flops, traffic, 1.0, rows, n, k, heads, dtype="bf16")
+        m, batch = rows * together, heads / together
+        product = Kernel(name, "F", "gemm", flops, traffic, 1.0, m, n, k, batch, dtype="bf16")
         ops += [
             product,
-            product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * heads, n_launch=2.0),
+            product._replace(phase="B", flops=2.0 * flops, hbm_bytes=2.0 * traffic, batch=2.0 * batch, n_launch=2.0),
         ]
     ops += _softmax(plan.attention_kernel, element, n_score)
     if shard.dropout:

@@ -237,3 +237,44 @@ def test_no_kernel_moves_more_than_its_operations(role: str):
         )
     alone = sum(sum(one.n_bytes for one in each.reads) + each.written_bytes for each in steps)
     assert moved(*steps) <= alone
+
+
+def test_both_halves_of_what_is_made_again_are_read():
+    """A cast whose halves are turned: each half of its source is read."""
+    half = SIZE / 2
+    cast = step("pointwise", outside("x"))
+    first = step("pointwise", of(0, n_bytes=half), outside("a", half), written=half)
+    second = step("pointwise", of(0, n_bytes=half, start=int(half)), outside("b", half), written=half)
+    steps = (cast, first, second, step("copy", of(1, n_bytes=half), of(2, n_bytes=half)), step("kernel", of(3)))
+    assert ends(*steps)[:4] == [3, 3, 3, 3]
+    assert (
+        moved(*steps) == SIZE + 2 * half + SIZE + 2 * SIZE
+    )  # x, a and b read, the whole written; the product by itself
+
+
+@pytest.mark.parametrize(("second", "together"), [("x", True), ("y", False)], ids=["of the same", "of another"])
+def test_sums_are_one_kernel_where_they_are_over_the_same(second: str, together: bool):
+    little = SIZE / 64
+    sums = [step("reduction", outside(name), written=little) for name in ("x", second)]
+    both = step("pointwise", of(0, n_bytes=little), of(1, n_bytes=little), written=little)
+    found = ends(*sums, both, step("kernel", of(2, n_bytes=little)))
+    assert found == ([2, 2, 2, 3] if together else [0, 2, 2, 3])
+
+
+def test_a_kernel_begins_and_ends_in_one_loop():
+    first = replace(ADD, loop=1, readers=(1,))
+    made = links([first, replace(step("pointwise", of(0)), loop=2)])
+    assert [link.end for link in made] == [0, 1]
+
+
+def test_values_that_are_made_of_one_two_ways_again_and_again_are_looked_at_once():
+    """Sixty times two ways: 2^60 sources if each were followed."""
+    steps = [step("pointwise", outside("x"))]
+    for _ in range(60):
+        last = len(steps) - 1
+        steps += [
+            step("pointwise", of(last)),
+            step("pointwise", of(last)),
+            step("pointwise", of(last + 1), of(last + 2)),
+        ]
+    assert ends(*steps) == [len(steps) - 1] * len(steps)

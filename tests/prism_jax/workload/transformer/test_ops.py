@@ -122,3 +122,16 @@ def test_gradients_that_are_added_apart_are_written_read_and_added(dtype: str, p
     )
     weights = 12 * GPT.hidden**2  # of the four products of a layer
     assert apart - fused == pytest.approx((per_weight - 8.0) * weights)
+
+
+def test_queries_that_share_keys_are_one_product_of_the_same_flops():
+    """Four heads of queries for one of keys: a quarter of the products, each with four times the rows."""
+    apart, together = (
+        {(op.name, op.phase): op for op in layer_ops(LLAMA, plan, 0).ops if op.name in ("scores", "values")}
+        for plan in (replace(PLAN, attention="unfused", grouped_queries=grouped) for grouped in (False, True))
+    )
+    assert apart.keys() == together.keys()
+    for key, op in apart.items():
+        other = together[key]
+        assert (other.flops, other.m, other.batch) == (op.flops, 4 * op.m, op.batch / 4)
+        assert other.hbm_bytes < op.hbm_bytes  # keys and values are read once

@@ -53,6 +53,11 @@ class Shape:
         return self.n_elements * DTYPES[self.dtype][0]
 
     @property
+    def is_float(self) -> bool:
+        """Of floating point."""
+        return self.dtype.startswith(("f", "bf"))
+
+    @property
     def plain_dtype(self) -> str:
         """Its dtype, as captured programs call it."""
         return DTYPES[self.dtype][1]

@@ -149,3 +149,52 @@ def test_the_largest_module_of_a_folder_is_taken(tmp_path: Path):
     assert is_hlo(tmp_path)
     assert read_hlo(tmp_path).name == "jit_train_step"
     assert not is_hlo(DATA)
+
+
+def _gathers(sizes: tuple[int, ...], line: str = "") -> list[CapturedComm]:
+    """Gatherings of arguments of so many rows, and what else a line gathers."""
+    rows = [
+        f"  %p{n} = f32[{size},1024]{{1,0}} parameter({n})\n"
+        f"  %g{n} = f32[{8 * size},1024]{{1,0}} all-gather(%p{n}), channel_id={n + 1}, replica_groups=[1,8]<=[8], "
+        'dimensions={0}, metadata={op_name="jit(step)/jvp()/w"}'
+        for n, size in enumerate(sizes)
+    ]
+    body = "\n".join([*rows, line, "  ROOT %r = f32[8,1024]{1,0} negate(%p0)"])
+    program = rank_program(module(body), Stated(axes={"fsdp": 8}, kernels="chains"))
+    return [comm for comm, _ in program.classes[0].comms]
+
+
+def test_parameters_are_gathered_together_up_to_thirty_mebibytes():
+    """As XLA for GPUs combines them: 8 rows of 1024 numbers of 4 bytes from each of 8 ranks are a quarter of a mebibyte."""
+    assert [comm.n_bytes / 2**20 for comm in _gathers((8, 16, 32))] == [0.25 + 0.5 + 1.0]
+    assert [comm.n_bytes / 2**20 for comm in _gathers((512, 512, 8))] == [16.0, 16.25]
+
+
+def test_what_a_pass_computes_is_gathered_by_itself_and_is_no_parameter():
+    name = 'metadata={op_name="jit(step)/jvp()/d"}'
+    line = f"""  %d = f32[8,8]{{1,0}} dot(%p0, %p0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}, {name}
+  %g = f32[64,8]{{1,0}} all-gather(%d), channel_id=9, replica_groups=[1,8]<=[8], dimensions={{0}}, {name}"""
+    found = _gathers((8, 8), line)
+    assert [(comm.purpose, comm.n_bytes) for comm in found] == [
+        ("", 2 * 64 * 1024 * 4.0),
+        ("activations", 64 * 8 * 4.0),
+    ]
+
+
+def test_numbers_of_tokens_are_no_parameters():
+    body = """  %p = s32[8,16]{1,0} parameter(0)
+  ROOT %g = s32[64,16]{1,0} all-gather(%p), channel_id=1, replica_groups=[1,8]<=[8], dimensions={0}"""
+    (comm,) = rank_program(module(body), Stated(axes={"dp": 8})).classes[0].rows
+    assert isinstance(comm, CapturedComm)
+    assert comm.purpose == "activations"
+
+
+def test_what_a_library_works_in_is_no_traffic():
+    _, product, _ = rank_program(module(GPU)).classes[0].rows
+    assert isinstance(product, CapturedOp)
+    assert product.n_bytes == (4 * 8 + 8 * 8 + 4 * 8) * 4.0
+
+
+def test_parameters_are_the_arguments_that_a_step_returns(step: RankProgram):
+    """Of the text alone: what a rank computes with, gathered over fsdp; not the samples."""
+    assert step.classes[0].n_parameters == LAYERS * 2 * WIDTH * INNER / TP

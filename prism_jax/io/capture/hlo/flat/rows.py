@@ -1,0 +1,48 @@
+"""Rows of single operations: products by their sizes, all else by the bytes that it moves."""
+
+from __future__ import annotations
+
+from .....workload.captured import CapturedOp
+from .....workload.captured.chains import FEEDS
+from ..moves import own_shape
+from ..passes import is_again, layer_of, named
+from ..products import product_of
+from ..text.types import Module
+from .flattened import Operation
+
+_LEAST_BYTES = 16.0
+
+
+def row_of(module: Module, one: Operation, layer: str) -> CapturedOp | None:
+    """The row of an operation; None: it only stands for a reader.
+
+    Args:
+        layer: where its name does not tell.
+    """
+    if one.place is None:
+        return None
+    computation, at = one.place
+    layer = layer_of(named(module, at)) or layer
+    again = " again" if is_again(module, at) else ""
+    makers = [computation.instructions[name] for name in at.operands]
+    product = product_of(module, at, tuple(maker.shapes[0] for maker in makers if maker.shapes))
+    if product is None:
+        target = at.attributes.get("custom_call_target", "").strip('"')
+        name = f"custom-call {target[:60]}" if target else at.opcode
+        kind = "memory" if one.n_bytes > _LEAST_BYTES else "none"
+        dtype = at.shapes[0].plain_dtype if at.shapes else "fp32"
+        return CapturedOp(
+            name + again, kind, one.phase, dtype, (), 0.0, one.n_bytes, layer,
+            fusible=one.role in FEEDS, output_bytes=one.written,
+        )  # fmt: skip
+    return CapturedOp(
+        name=("dot" if product.kind == "gemm" else "convolution") + again,
+        kind=product.kind,
+        phase=one.phase,
+        dtype=own_shape(module, computation, at.operands[0], one.outer).plain_dtype,
+        shape=product.shape,
+        flops=product.flops,
+        n_bytes=one.n_bytes,
+        module=layer,
+        output_bytes=one.written,
+    )
