@@ -188,6 +188,10 @@ def _instruction(name: str, row: str, start: int, line: int) -> Instruction:
     operands = () if bare else tuple(_operand(part) for part in pieces(inside))
     attributes, op_name = _attributes(row[shut + 1 :])
     literal = inside[:_LITERAL_CHARS] if bare else ""
+    if opcode == "parameter":
+        _whole("number of a parameter", literal)
+    if opcode == "get-tuple-element":
+        _whole("index of an element", attributes.get("index", ""))
     return Instruction(name, opcode, shapes, operands, attributes, literal, op_name, line)
 
 
@@ -209,15 +213,15 @@ def _shape(dtype: str, sizes: str) -> Shape:
     parts = [part.strip().removeprefix("<=") for part in sizes.split(",")] if sizes.strip() else []
     if len(parts) > MOST_RANK:
         raise ScanError(f"an array of {len(parts)} dimensions, but at most {MOST_RANK} are read")
-    dims = tuple(_size(part) for part in parts)
+    dims = tuple(_whole("size of a dimension", part) for part in parts)
     if prod(dims) > MOST_ELEMENTS:
         raise ScanError(f"an array of more than {MOST_ELEMENTS:,} elements: {dtype}[{sizes[:60]}]")
     return Shape(dtype, dims)
 
 
-def _size(text: str) -> int:
+def _whole(what: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise ScanError(f"the size {text[:60]!r} of a dimension is no whole number from 0")
+        raise ScanError(f"the {what}, {text[:60]!r}, is no whole number from 0")
     return int(text)
 
 

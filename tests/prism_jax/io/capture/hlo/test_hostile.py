@@ -41,9 +41,18 @@ HOSTILE = {
     "a value that waits for itself": (text(P + "  ROOT %r = f32[4,8]{1,0} add(%p, %r)"), "no instruction above it"),
     "1e6 brackets": (text(P + "  ROOT %r = f32[4,8]{1,0} add(" + "(" * 1_000_000), "nested more than"),
     "1e6 tuples": (text("  ROOT %p = " + "(" * 1_000_000 + "f32[]" + ")" * 1_000_000 + " parameter(0)"), "nested more"),
-    "a negative size": (text("  ROOT %p = f32[4,-8]{1,0} parameter(0)"), "'-8' of a dimension"),
+    "a negative size": (text("  ROOT %p = f32[4,-8]{1,0} parameter(0)"), "size of a dimension, '-8'"),
     "a size beyond all": (text("  ROOT %p = f32[99999999999,99999999999]{1,0} parameter(0)"), "more than"),
     "a size of many digits": (text("  ROOT %p = f32[" + "9" * 100_000 + "]{0} parameter(0)"), "no whole number"),
+    "a parameter of many digits": (text("  ROOT %p = f32[4,8]{1,0} parameter(" + "9" * 5000 + ")"), "number of a parameter"),
+    "an element whose index is no digit": (
+        text(P + "  %t = (f32[4,8]{1,0}) tuple(%p)\n  ROOT %r = f32[4,8]{1,0} get-tuple-element(%t), index=²"),
+        "index of an element",
+    ),
+    "an element of many digits": (
+        text(P + "  %t = (f32[4,8]{1,0}) tuple(%p)\n  ROOT %r = f32[4,8]{1,0} get-tuple-element(%t), index=" + "9" * 5000),
+        "index of an element",
+    ),
     "no groups": (text(P + "  ROOT %r = f32[4,8]{1,0} all-reduce(%p), to_apply=%sum"), "no replica_groups"),
     "negative trips": (
         text(ENTRY_OF_LOOP.replace("body=%body", 'body=%body, backend_config={"known_trip_count":{"n":"-3"}}'), LOOP),
