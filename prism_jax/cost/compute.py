@@ -20,10 +20,10 @@ from .._core.arrays import Values, is_traced, namespace
 from .._typing import Floats
 from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
 from ..plan.precision import QUANTISED
+from ..system.board_power import board_speed
 from ..system.hardware import Device
 from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
-from .laws.board_power import board_speed
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)
 SPLITS = (1, 2, 3, 4, 6, 8)  # parts of the inner dimension that libraries cut a product into

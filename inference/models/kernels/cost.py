@@ -19,10 +19,10 @@ from scipy.optimize import least_squares
 from prism_jax._typing import Floats
 from prism_jax.cost.compute import attention_s, gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency, efficiency
-from prism_jax.cost.laws.board_power import board_speed
 from prism_jax.cost.measured import MeasuredCost, MeasuredTables
 from prism_jax.errors import DataError
 from prism_jax.system import catalog
+from prism_jax.system.board_power import board_speed
 from prism_jax.system.hardware import Device
 
 from . import shapes as shapes

@@ -9,9 +9,9 @@ import pytest
 
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.laws.board_power import board_speed
 from prism_jax.cost.laws.cuda_cores import cuda_core_device
 from prism_jax.power import power_law
+from prism_jax.system.board_power import board_speed
 from prism_jax.system.catalog import device
 from prism_jax.system.hardware import Device
 from prism_jax.system.likeness import device_like

@@ -1,6 +1,6 @@
 """Speed of products on tensor cores by the power of the board: PCIe cards run them at lower clocks than boards on sockets.
 
-A generation's shares of its peak (`efficiency`) hold for one board. On another one
+A generation's shares of its peak (`cost.efficiency`) hold for one board. On another one
 
     speed = min(most, g^-1(w))          w = (watts / peak) of this board, over that of the measured one
 
@@ -14,11 +14,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..._core.arrays import Values, namespace
-from ...power import population_law, power_law
-from ...system import catalog
-from ...system.hardware import Device
-from ...system.names import load_toml
+from .._core.arrays import Values, namespace
+from ..power import population_law, power_law
+from . import catalog
+from .hardware import Device
+from .names import load_toml
 
 _RATED = "fp16"  # the format whose peak is compared; those of other formats are multiples of it
 
@@ -51,4 +51,4 @@ def _speed(device: Device) -> Values:
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    return load_toml(__name__.rpartition(".laws")[0], "boards.toml")
+    return load_toml(__name__.rpartition(".")[0], "boards.toml")
