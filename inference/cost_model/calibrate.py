@@ -18,13 +18,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
-from prism_jax.calibration.calibration import DEGREES, Calibration
+from prism_jax.calibration.calibration import Calibration
 from prism_jax.errors import FitError
 
 from ..engine.program import Program, Sites, constrained, program
 from ..engine.pytree import traced
 from ..engine.threads import one_blas_thread
-from .step_times import EXPECTED, SCALE, StepTimes, calibration_of
+from .step_times import EXPECTED, OF_ROW, OF_SCALE, SCALE, StepTimes, calibration_of
 from .step_times_data import StepTimesData
 from .step_times_terms import TERMS, Assumed
 
@@ -93,9 +93,9 @@ class Calibrator:
         """[parameter, parameter] of the prior and of the rows, at unconstrained parameters."""
         _, unravel = made.ravel()
         (place, width), (log_scale, sites) = self._slopes(jnp.asarray(at), made.arrays)  # [row, parameter]
-        weight = np.asarray(data.weight) * (DEGREES + 1.0) / (DEGREES + 3.0)
+        weight = np.asarray(data.weight) * OF_ROW
         of_place = np.asarray(place) * np.sqrt(weight / np.exp(2.0 * np.asarray(log_scale)))[:, None]
-        of_width = np.asarray(width) * np.sqrt(np.asarray(data.weight) * 2.0 * DEGREES / (DEGREES + 3.0))[:, None]
+        of_width = np.asarray(width) * np.sqrt(np.asarray(data.weight) * OF_SCALE)[:, None]
         return of_place.T @ of_place + of_width.T @ of_width + np.diag(_prior(unravel(jnp.asarray(at)), sites))
 
     @cached_property

@@ -39,11 +39,9 @@ from .step_times_terms import CENTRE, EXPERT_MISFIT, MISFIT_SD, NEW_SITE, SHIFT,
 
 EXPECTED, SCALE = "expected", "scale"  # names in the model, per row
 N_SITE = "sites with rows"
-_OF_SITE = (SITE_DEGREES + 1.0) / (SITE_DEGREES + 3.0)  # Fisher information of a Student-t's place, at scale 1
-_OF_ROW, _OF_SCALE = (
-    (DEGREES + 1.0) / (DEGREES + 3.0),
-    2.0 * DEGREES / (DEGREES + 3.0),
-)  # the same, and of its log scale
+# Fisher information, at scale 1, of the place of a site and of a row, which are Student-t, and of a row's log scale.
+OF_SITE, OF_ROW = ((nu + 1.0) / (nu + 3.0) for nu in (SITE_DEGREES, DEGREES))
+OF_SCALE = 2.0 * DEGREES / (DEGREES + 3.0)
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,8 @@ class StepTimes:
         width = numpyro.deterministic(SCALE, jnp.exp(jnp.asarray(scale))[at] * wider)
         law = StudentT(DEGREES, expected, width)
         numpyro.factor("rows", (weight * law.log_prob(jnp.asarray(data.log_measured))).sum())
-        place = _OF_SITE / spread_of_site**2 + jax.ops.segment_sum(weight * _OF_ROW / width**2, at, n_site)
-        log_scale = 1.0 / jnp.asarray(misfit_sd) ** 2 + jax.ops.segment_sum(weight * _OF_SCALE, at, n_site)
+        place = OF_SITE / spread_of_site**2 + jax.ops.segment_sum(weight * OF_ROW / width**2, at, n_site)
+        log_scale = 1.0 / jnp.asarray(misfit_sd) ** 2 + jax.ops.segment_sum(weight * OF_SCALE, at, n_site)
         volume = -0.5 * jnp.log(place * log_scale)
         numpyro.factor("volume of sites", jnp.where(present, volume, 0.0).sum())
 
@@ -108,7 +106,7 @@ class StepTimes:
         """Curvature of the prior of what is no standard normal, by unconstrained site; spreads are sampled as logarithms."""
         n_site = sites[N_SITE]
         return {
-            "site": (SITE_DEGREES + 1.0) / (SITE_DEGREES + 3.0) / sites["site_sd"] ** 2,
+            "site": OF_SITE / sites["site_sd"] ** 2,
             "log scale": 1.0 / sites["misfit_sd"] ** 2,
             "site_sd": 1.0 / SITE_SD[1] ** 2 + 2.0 * n_site,
             "misfit": 1.0 / USUAL_MISFIT[1] ** 2 + n_site / sites["misfit_sd"] ** 2,

@@ -54,8 +54,9 @@ def with_workloads(calibration: Calibration, rows: Sequence[StepRow], *, key: ja
 
 def _over(calibration: Calibration, found: Calibration, term: Term) -> Term:
     """The term of a fit to other rows: how wide their configurations deviate, over those of the calibration."""
-    apart = np.log(found.misfit / calibration.misfit.mean()) if term.knob == MISFIT else np.zeros(found.n_draw)
-    return replace(term, value=term.value + apart[:, None])
+    if term.knob != MISFIT:
+        return term
+    return replace(term, value=term.value + np.log(found.misfit / calibration.misfit.mean())[:, None])
 
 
 def _without_workload(job: Job) -> CalibrationKey:
