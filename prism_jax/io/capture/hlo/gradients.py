@@ -52,18 +52,17 @@ class Weights:
 
     def _before_loop(self, computation: Computation, at: Instruction) -> Place | None:
         """What an element of a loop's tuple is before the loop; None where the loop changes it, or it is none."""
-        index = at.attributes.get("index", "")
         loop = self._loops.get(computation.name)
-        if at.opcode != "get-tuple-element" or loop is None or not index.isdigit():
+        if at.opcode != "get-tuple-element" or loop is None:
             return None
         root = computation.instructions[computation.root]
         given = self._module.operand(*loop, 0)
-        places = [one.operands for one in (root, given) if one.opcode == "tuple" and int(index) < len(one.operands)]
+        places = [one.operands for one in (root, given) if one.opcode == "tuple" and at.number < len(one.operands)]
         if len(places) < 2 or computation.instructions[at.operands[0]].opcode != "parameter":
             return None
-        handed = computation.instructions[places[0][int(index)]]
+        handed = computation.instructions[places[0][at.number]]
         while handed.opcode in _SAME:
             handed = computation.instructions[handed.operands[0]]
-        if handed.opcode != "get-tuple-element" or handed.attributes.get("index") != index:
+        if handed.opcode != "get-tuple-element" or handed.number != at.number:
             return None
-        return loop[0], loop[0].instructions[places[1][int(index)]]
+        return loop[0], loop[0].instructions[places[1][at.number]]

@@ -40,7 +40,7 @@ def own_shape(module: Module, computation: Computation, name: str, outer: tuple[
             continue
         source = module.operand(inner, at, 0)
         before = source.shapes[0] if source.shapes else shape
-        if at.op_name or not _is_float(before.dtype):
+        if at.op_name or not before.is_float:
             break
         narrow = before if _width(before) < _width(narrow) else narrow
     return Shape(narrow.dtype, shape.dims)
@@ -62,10 +62,6 @@ def _width(shape: Shape) -> float:
     return Shape(shape.dtype, ()).n_bytes
 
 
-def _is_float(dtype: str) -> bool:
-    return dtype.startswith(("f", "bf"))
-
-
 def back(module: Module, computation: Computation, made: Instruction, outer: tuple[Place, ...] = ()) -> Iterator[Place]:
     """The instruction itself and those before it, as long as they only move or convert; fusions are looked into and out of."""
     at, around = made, list(outer)
@@ -76,7 +72,7 @@ def back(module: Module, computation: Computation, made: Instruction, outer: tup
             computation, at = inner, inner.instructions[inner.root]
             continue
         if at.opcode == "parameter" and around:
-            position = int(at.literal) if at.literal.isdigit() else 0
+            position = at.number
             computation, fusion = around.pop()
             at = module.operand(computation, fusion, position)
             continue

@@ -32,7 +32,7 @@ _NO_CALLS = frozenset({
 _BY_BYTES = ("TopK", "__topk", "__cub$", "Sort", "PadToStatic", "SliceToDynamic")  # no products inside
 _FLASH = "__cudnn$fmha"
 _BACKWARD_PRODUCTS = 2.5  # of fused attention over the forward: five products, of which one is done again, for two
-_LEAST_BYTES = 16.0  # counters of loops
+LEAST_BYTES = 16.0  # counters of loops
 _MOST_INNER = 10_000  # instructions of a fusion that are looked through for products
 
 
@@ -112,7 +112,7 @@ def products_in(module: Module, computation: Computation, instruction: Instructi
 def _memory(instruction: Instruction, phase: str, traffic: Traffic, layer: str, name: str) -> CapturedOp:
     n_bytes = traffic.read + traffic.written
     dtype = instruction.shapes[0].plain_dtype if instruction.shapes else "fp32"
-    kind = "none" if n_bytes <= _LEAST_BYTES else "memory"
+    kind = "none" if n_bytes <= LEAST_BYTES else "memory"
     called = name or instruction.opcode
     return CapturedOp(called, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=False, output_bytes=traffic.written)
 

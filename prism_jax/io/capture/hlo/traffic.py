@@ -59,9 +59,9 @@ def _scratch_bytes(instruction: Instruction) -> float:
 def _fused(module: Module, computation: Computation, fusion: Instruction, called: Computation) -> Traffic:
     read = 0.0
     for parameter in called.instructions.values():
-        if parameter.opcode != "parameter" or not parameter.literal.isdigit():
+        if parameter.opcode != "parameter":
             continue
-        given = module.operand(computation, fusion, int(parameter.literal))
+        given = module.operand(computation, fusion, parameter.number)
         whole = given.n_bytes
         own = own_shape(module, computation, given.name).n_bytes if len(given.shapes) == 1 else whole
         read += min(whole, _read_of(called, parameter, whole)) * (own / whole if whole else 1.0)

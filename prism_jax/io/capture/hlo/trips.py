@@ -61,7 +61,7 @@ def _counter(module: Module, condition: Computation) -> tuple[int, str, int] | N
     at = left[1]
     if end is None or at.opcode != "get-tuple-element":
         return None
-    return int(at.attributes.get("index", "0")), root.attributes["direction"], end
+    return at.number, root.attributes["direction"], end
 
 
 def _outside(
@@ -70,7 +70,7 @@ def _outside(
     """A value of a wrapped computation, seen from where it was handed in."""
     at = _behind(inner, inner.instructions[name])
     if inner is not outer and at.opcode == "parameter":
-        position = int(at.literal) if at.literal.isdigit() else 0
+        position = at.number
         if position >= len(operands):
             return None
         return outer, _behind(outer, outer.instructions[operands[position]])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from .....workload.captured.chains import COPY, KERNEL, MINOR, OTHER, POINTWISE, REDUCTION, SCATTER, Link, Step, links
 from ..moves import Place, is_widening, own_shape
+from ..rows import LEAST_BYTES
 from ..text.types import Computation, Instruction, Module
 from ..walk import Visit
 from .names import Names
@@ -22,8 +23,6 @@ MOST_OPERATIONS = 100_000
 MOST_SEEN = 2_000_000  # instructions of fusions, with their operands
 _MOST_READS = 64  # of one operation that are told apart
 _MOST_NESTED = 64  # fusions in fusions
-_LEAST_BYTES = 16.0  # counters of loops and what is made of them
-_FLOATS = ("f", "bf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +172,11 @@ class Flattened:
 
     def _inside(self, visit: Visit, frame: _Frame, at: Instruction, values: tuple[Value, ...]) -> tuple[Value, ...]:
         if at.opcode == "parameter":
-            number = int(at.literal) if at.literal.isdigit() else 0
-            return (frame.given[number],) if number < len(frame.given) else ()
+            return frame.given[at.number : at.number + 1]
         if at.opcode == "tuple":
             return values
         if at.opcode == "get-tuple-element":
-            made, index = frame.values.get(at.operands[0], ()), at.attributes.get("index", "")
-            return made[int(index) : int(index) + 1] if index.isdigit() else ()
+            return frame.values.get(at.operands[0], ())[at.number : at.number + 1]
         return self._operation(visit, frame.computation, at, frame.outer, values)
 
     def _operation(
@@ -200,7 +197,7 @@ class Flattened:
         if at.opcode in VIEWS and (outer or at.opcode != "copy" or self._names.through_loops):
             return given[:1]
         if at.opcode in NO_VALUES:
-            n_bytes = 0.0 if at.opcode != "constant" or at.n_bytes <= _LEAST_BYTES else at.n_bytes
+            n_bytes = 0.0 if at.opcode != "constant" or at.n_bytes <= LEAST_BYTES else at.n_bytes
             return (outside((at.opcode, at.literal, at.shapes), n_bytes),)
         if at.opcode == "convert" and (same := self._unconverted(computation, at, given[0])) is not None:
             return (same,)
@@ -224,8 +221,7 @@ class Flattened:
         if value.maker is None and value.n_bytes == at.n_bytes:
             return value  # it was widened before
         source = computation.instructions[at.operands[0]]
-        dtypes = [one.shapes[0].dtype for one in (source, at) if one.shapes]
-        if at.op_name or len(dtypes) < 2 or not all(one.startswith(_FLOATS) for one in dtypes):
+        if at.op_name or not source.shapes or not (source.shapes[0].is_float and at.shapes[0].is_float):
             return None
         if at.n_bytes >= value.n_bytes:
             return value
@@ -260,7 +256,7 @@ class Flattened:
         role, written = role_of(at), at.n_bytes
         if role == REDUCTION and not self._names.through_loops:
             role = SCATTER  # which ends a kernel
-        if at.n_bytes <= _LEAST_BYTES and sum(value.n_bytes for value in reads) <= 4 * _LEAST_BYTES:
+        if at.n_bytes <= LEAST_BYTES and sum(value.n_bytes for value in reads) <= 4 * LEAST_BYTES:
             self._known[key] = (outside(("number", len(self._known)), 0.0),)
             return self._known[key]
         if at.opcode == "gather" and reads:

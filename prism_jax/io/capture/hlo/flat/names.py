@@ -59,7 +59,7 @@ class Names:
             if at.opcode not in VIEWS or not at.operands:
                 break
             at = body.instructions[at.operands[0]]
-        is_element = at.opcode == "get-tuple-element" and at.attributes.get("index") == str(index)
+        is_element = at.opcode == "get-tuple-element" and at.number == index
         return is_element and body.instructions[at.operands[0]].opcode == "parameter"
 
     def _before(
@@ -70,8 +70,7 @@ class Names:
         if at.opcode in VIEWS and at.operands:
             return computation, own[at.operands[0]], index
         if at.opcode == "get-tuple-element" and at.operands and not index:
-            number = at.attributes.get("index", "")
-            return (computation, own[at.operands[0]], int(number)) if number.isdigit() else None
+            return computation, own[at.operands[0]], at.number
         if at.opcode == "tuple" and index < len(at.operands):
             return computation, own[at.operands[index]], 0
         if at.opcode == "while":
@@ -98,8 +97,7 @@ class Names:
             return None
         above, caller = callers[0]
         if caller.opcode == "call":
-            number = int(at.literal) if at.literal.isdigit() else 0
-            return above, self._module.operand(above, caller, number), index
+            return above, self._module.operand(above, caller, at.number), index
         if not self.through_loops or not self.is_handed_on(computation, index):
             return None
         return above, self._module.operand(above, caller, 0), index

@@ -7,10 +7,9 @@ from .....workload.captured.chains import FEEDS
 from ..moves import own_shape
 from ..passes import is_again, layer_of, named
 from ..products import product_of
+from ..rows import LEAST_BYTES
 from ..text.types import Module
 from .flattened import Operation
-
-_LEAST_BYTES = 16.0
 
 
 def row_of(module: Module, one: Operation, layer: str) -> CapturedOp | None:
@@ -29,7 +28,7 @@ def row_of(module: Module, one: Operation, layer: str) -> CapturedOp | None:
     if product is None:
         target = at.attributes.get("custom_call_target", "").strip('"')
         name = f"custom-call {target[:60]}" if target else at.opcode
-        kind = "memory" if one.n_bytes > _LEAST_BYTES else "none"
+        kind = "memory" if one.n_bytes > LEAST_BYTES else "none"
         dtype = at.shapes[0].plain_dtype if at.shapes else "fp32"
         return CapturedOp(
             name + again, kind, one.phase, dtype, (), 0.0, one.n_bytes, layer,

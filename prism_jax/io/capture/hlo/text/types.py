@@ -86,6 +86,11 @@ class Instruction:
     line: int
 
     @property
+    def number(self) -> int:
+        """Which of the arguments a parameter is, or which element a get-tuple-element takes; the parser has checked it."""
+        return int(self.literal if self.opcode == "parameter" else self.attributes["index"])
+
+    @property
     def n_bytes(self) -> float:
         """Of its result."""
         return sum(shape.n_bytes for shape in self.shapes)
