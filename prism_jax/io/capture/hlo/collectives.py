@@ -104,7 +104,7 @@ def _results(computation: Computation, instruction: Instruction, index: int) -> 
     if len(instruction.operands) == 1:
         return [at.name]
     takes = (user for user in computation.users_of(at.name) if user.opcode == "get-tuple-element")
-    return [user.name for user in takes if user.attributes.get("index") == str(index)]
+    return [user.name for user in takes if user.number == index]
 
 
 def _exchange(
