@@ -51,12 +51,10 @@ def main() -> None:
 def report_replay(name: str, trace: Trace) -> None:
     """Replay error and straggler figures."""
     found, replayed = stragglers(trace), replay_recorded(trace)
-    errors = [
-        replayed["median_abs_error"],
-        *(replayed[k]["median_abs_error"] for k in ("with_observed_waits", "with_host_gaps")),
-    ]
+    waits, gaps = replayed.with_observed_waits.median_abs_error, replayed.with_host_gaps.median_abs_error
     print(
-        f"{name}: replay by rule {errors[0]:.3%}, with observed waits {errors[1]:.3%}, with host gaps {errors[2]:.1e}"
+        f"{name}: replay by rule {replayed.median_abs_error:.3%}, with observed waits {waits:.3%}, "
+        f"with host gaps {gaps:.1e}"
     )
     figures = (found.slowdown, found.m_w, found.m_s)
     print(f"  S, M_W, M_S = {figures[0]:.5f}, {figures[1]:.5f}, {figures[2]:.5f}; published {PUBLISHED[name]}")
@@ -71,13 +69,13 @@ def report(name: str, trace: object, *, seed: int, fraction: float, fit_replicas
     print(
         f"{name}, seed {seed}, {scores[0].n_train} steps fitted, {scores[0].n_test} scored, {N_SPLIT} splits: "
         f"p95 error median {_median(scores):+.2%}, median of absolute {_median(scores, absolute=True):.2%}; "
-        f"KS mean {mean['ks_distance']:.3f} median {np.median([s.ks_distance for s in scores]):.3f}, "
-        f"of the fitted steps {mean['ks_floor']:.3f}; "
-        f"90% interval covers in {mean['p95_covered']:.0%}"
+        f"KS mean {mean.ks_distance:.3f} median {np.median([s.score.ks_distance for s in scores]):.3f}, "
+        f"of the fitted steps {mean.ks_floor:.3f}; "
+        f"90% interval covers in {mean.p95_covered:.0%}"
     )
-    for way in scores[0].naive:
-        error = np.median([score.naive[way][0] for score in scores])
-        print(f"  simpler: {way}: p95 error median {error:+.2%}, KS mean {mean['naive'][way][1]:.3f}")
+    for way in scores[0].score.naive:
+        error = np.median([split.score.naive[way].p95_error for split in scores])
+        print(f"  simpler: {way}: p95 error median {error:+.2%}, KS mean {mean.naive[way].ks_distance:.3f}")
 
 
 def report_oracle(name: str, trace: Trace) -> None:
@@ -95,7 +93,7 @@ def report_oracle(name: str, trace: Trace) -> None:
 
 
 def _median(scores: list[SplitScore], *, absolute: bool = False) -> float:
-    errors = np.array([score.p95_error for score in scores])
+    errors = np.array([split.score.p95_error for split in scores])
     return float(np.median(np.abs(errors) if absolute else errors))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .outcome import Change, Response
 from .reliability import of_mtbf
 from .run import TrainingRun
 from .steps import StepSum
@@ -12,24 +13,6 @@ from .two_levels import two_level_time_s
 
 MTBF_H = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LEAST_SHARE = 1e-3  # of the expected time; less is not worth a line
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change, and the seconds of expected time that it saves; the interval is chosen anew unless it was stated."""
-
-    what: str
-    saves_s: float
-
-
-@dataclass(frozen=True)
-class Response:
-    """The answer at one mean time between failures: best interval, expected time, share of it in kept steps."""
-
-    mtbf_h: float
-    interval_s: float
-    expected_s: float
-    goodput: float
 
 
 def changes(run: TrainingRun) -> list[Change]:

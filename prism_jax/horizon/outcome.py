@@ -1,9 +1,10 @@
-"""RunOutcome: when a job is done, in how many worlds, and where the time went."""
+"""RunOutcome: when a job is done, in how many worlds, and where the time went; figures of it with their error, and of changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 
@@ -21,6 +22,32 @@ BUCKETS = (
     "planned_stops",
 )
 """Where time goes, in the words of Google's goodput library: `useful` and seven kinds of badput."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change, and the seconds of expected time that it saves; the interval is chosen anew unless it was stated."""
+
+    what: str
+    saves_s: float
+
+
+@dataclass(frozen=True)
+class Response:
+    """The answer at one mean time between failures: best interval, expected time, share of it in kept steps."""
+
+    mtbf_h: float
+    interval_s: float
+    expected_s: float
+    goodput: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its Monte Carlo standard error; not finite where some worlds never end."""
+
+    value: float = nan
+    error: float = nan
 
 
 @dataclass(frozen=True)

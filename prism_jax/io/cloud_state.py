@@ -14,6 +14,7 @@ from typing import Any
 
 from .._core.input_file import read_text
 from .._core.strict_json import parse_json
+from ..cloud.choice.wish import WorkDone
 from ..errors import DataError, PrismError
 from ..hints import did_you_mean
 from ..units import parse
@@ -40,9 +41,7 @@ class Running:
 class CloudState:
     """What was done and spent; `running` is None where nothing is said of what is rented."""
 
-    steps_done: int
-    elapsed_s: float
-    spent_usd: float
+    done: WorkDone
     running: Running | None = None
 
 
@@ -63,9 +62,8 @@ def read_cloud_state(path: str | Path) -> CloudState:
     if steps is None or spent is None:
         raise DataError(f"{path}: steps_done or spent_usd is blank. Give {WHAT}.")
     running = found.get("running")
-    return CloudState(
-        steps, _elapsed(found["elapsed"], path), spent, None if running is None else _running(running, path)
-    )
+    done = WorkDone(steps, _elapsed(found["elapsed"], path), spent)
+    return CloudState(done, None if running is None else _running(running, path))
 
 
 def _elapsed(value: Any, path: str | Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import PlanError
@@ -10,6 +11,19 @@ from ..workload.base import Workload, distinct_runs, n_body
 
 ChunkBlocks = tuple[int, ...]
 """Blocks of each kind in a model chunk, in the order of `kinds_of(model)`; chunks that hold the same cost the same."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Counts that may be uneven.
+
+    Attributes:
+        layers: per model chunk.
+        micro_batches: per replica.
+    """
+
+    layers: tuple[int, ...]
+    micro_batches: tuple[int, ...]
 
 
 @lru_cache(maxsize=256)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from ..objective import OBJECTIVES, PlanObjective
+from ..partition.chunks import Splits
 from ..result.batches import Gain as Gain, mean_and_error, paired_gain
 from ..result.html_table import html_table
-from .splits.splits import Splits
 
 OPTIMISED, AS_GIVEN = "optimised", "as_given"
 EVEN_SPLITS, SPLITS = "even_splits", "splits"
@@ -89,47 +88,6 @@ class PlacementResult:
             rows.append((method, f"{value:.5g} ± {error:.1g} {self.objective.unit}", f"{value / best - 1.0:+.2%}"))
         title = f"{len(self.assignment)} nodes placed, {len(self.left_out)} left out"
         return html_table(title, ("method", self.objective.name, "above the chosen one"), rows, self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
-        found: dict[str, Any] = {}
-        for name in self.random_s:
-            every = {method: self.value(method, name) for method in self.batches_s} | {
-                "random_median": self.random_s[name]
-            }
-            found[f"{name}_s"] = {method: value for method, (value, _) in every.items()}
-            found[f"{name}_error_s"] = {method: error for method, (_, error) in every.items()}
-        reached = {method: self.value(method) for method in self.batches_s}
-        reached["random_median"] = self.random_s[self.objective.name]
-        gain, baseline = self.gain, self.gain_over(self.best_baseline)
-        return {
-            "objective": self.objective.name,
-            "objective_unit": self.objective.unit,
-            "value": {method: value for method, (value, _) in reached.items()},
-            "value_error": {method: error for method, (_, error) in reached.items()},
-            **found,
-            "gain": gain.value_s,
-            "gain_interval": [gain.low_s, gain.high_s],
-            "gain_error": gain.error_s,
-            "best_baseline": self.best_baseline,
-            "gain_over_best_baseline": baseline.value_s,
-            "gain_over_best_baseline_interval": [baseline.low_s, baseline.high_s],
-            "chosen_from": self.method,
-            "assignment": list(self.assignment),
-            "left_out": list(self.left_out),
-            "hosts": [self.host(node) for node in self.assignment],
-            "spare_hosts": [self.host(node) for node in self.left_out],
-            "as_given": list(self.assignments[AS_GIVEN][: len(self.assignment)]),
-            "slots": {
-                "stage": self.seat[:, 0].tolist(),
-                "replica": self.seat[:, 1].tolist(),
-                "last_stage": self.last_seat[:, 0].tolist(),
-                "last_replica": self.last_seat[:, 1].tolist(),
-            },
-            "node_slowdown": self.slowness.tolist(),
-            "splits": None if self.splits is None else asdict(self.splits),
-            "notes": list(self.notes),
-        }
 
 
 def reported(minimised: PlanObjective) -> tuple[str, ...]:

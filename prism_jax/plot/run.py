@@ -10,8 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..explain.words import words
-from ..horizon.advice import Response
-from ..horizon.outcome import RunOutcome
+from ..horizon.outcome import Response, RunOutcome
 from .bars import plot_bars
 from .figure import new_axes
 from .style import INDIGO, ROSE, TEAL, style

@@ -22,7 +22,7 @@ from .prediction import TracePrediction, ks_distance
 from .recorded_job import RecordedJob, fit_job
 from .replay import replay, replay_program
 from .resampling import resampled
-from .score import LEVEL, SplitScore
+from .score import LEVEL, HeldOutScore, MeasuredQuantiles, NaiveScore, Quantiles, SplitScore
 from .trace.durations import durations
 from .trace.step_log import StepLog
 from .trace.trace import Trace
@@ -114,29 +114,26 @@ def score_split(
     measured_s, n_test = step_s[split.test], len(split.test)
     known = _chosen(recorded, split)
     prediction, _ = fit_and_predict(known, seed=seed, n_draw=n_draw, n_test=n_test)
-    names = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-    measured = {name: float(np.quantile(measured_s, p)) for name, p in names.items()}
-    predicted = {name: prediction.expected(p, n_test) for name, p in names.items()}
+    measured = MeasuredQuantiles(*(float(np.quantile(measured_s, p)) for p in (0.5, 0.95)))
+    predicted = Quantiles.of(lambda p: prediction.expected(p, n_test))
     low, high = prediction.expected_interval(0.95, n_test, LEVEL)
     reused, reused_s = _reused(known, split)
     naive = {reused: _naive(reused_s, measured_s)}
     if isinstance(known, Trace):
         naive["independent pools"] = _naive(independent_pools(known, seed=seed, n_draw=n_draw), measured_s)
-    score = SplitScore(
-        n_train=len(split.train),
-        n_test=n_test,
-        measured=measured,
-        predicted=predicted,
-        long_run={name: prediction.quantile(p) for name, p in names.items()},
-        p95_interval=(low, high),
-        p95_covered=low <= measured["p95"] <= high,
-        p50_error=predicted["p50"] / measured["p50"] - 1.0,
-        p95_error=predicted["p95"] / measured["p95"] - 1.0,
+    score = HeldOutScore(
+        p95_covered=low <= measured.p95 <= high,
+        p50_error=predicted.p50 / measured.p50 - 1.0,
+        p95_error=predicted.p95 / measured.p95 - 1.0,
         ks_distance=ks_distance(prediction.step_s, measured_s),
-        ks_floor=naive[reused][1],
+        ks_floor=naive[reused].ks_distance,
+        measured_s=measured,
+        predicted_s=predicted,
+        long_run_s=Quantiles.of(prediction.quantile),
+        p95_interval_s=(low, high),
         naive=naive,
     )
-    return score, prediction
+    return SplitScore(len(split.train), n_test, score), prediction
 
 
 def independent_pools(trace: Trace, *, seed: int, n_draw: int) -> Floats:
@@ -180,8 +177,9 @@ def _chosen(recorded: Trace | StepLog, split: Split) -> Trace | StepLog:
     return recorded.choose(split.train)
 
 
-def _naive(values_s: Floats, measured_s: Floats) -> tuple[float, float]:
-    return float(np.quantile(values_s, 0.95) / np.quantile(measured_s, 0.95) - 1.0), ks_distance(values_s, measured_s)
+def _naive(values_s: Floats, measured_s: Floats) -> NaiveScore:
+    p95_error = float(np.quantile(values_s, 0.95) / np.quantile(measured_s, 0.95) - 1.0)
+    return NaiveScore(p95_error, ks_distance(values_s, measured_s))
 
 
 def _resampled(recorded: Trace | StepLog, seed: int, n_draw: int) -> TracePrediction:

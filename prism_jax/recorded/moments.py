@@ -21,8 +21,9 @@ import numpy as np
 
 from .._typing import Floats
 from ..errors import DataError
-from .recorded_job import IDENTITY, MomentMatch, RecordedJob
+from .recorded_job import IDENTITY, RecordedJob
 from .replay import replay, replay_program
+from .score import MomentMatch
 from .trace.pipeline import BACKWARD, FORWARD
 from .unseen_steps import predict_job
 

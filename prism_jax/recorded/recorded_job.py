@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from .._typing import Floats
 from .effects import Effects, fit_effects
+from .score import MomentMatch
 from .trace.dependencies import Dependencies
 from .trace.trace import Trace
 from .trace.waiting_ops import dependencies
 from .trace.waits import Waits, observed_waits, work
-
-
-class MomentMatch(NamedTuple):
-    """What drawn steps are multiplied by to agree with recorded ones: their mean, and their deviations from it."""
-
-    mean: float = 1.0
-    spread: float = 1.0
-
-    def applied(self, step_s: Floats) -> Floats:
-        """Drawn step times that agree."""
-        mean = step_s.mean()
-        return self.mean * mean + self.spread * (step_s - mean)
-
 
 IDENTITY = MomentMatch()
 

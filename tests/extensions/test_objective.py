@@ -88,11 +88,10 @@ def test_place_minimises_it(tmp_path):
     slow = 1.0 + 0.03 * np.random.default_rng(0).gamma(1.0, 1.0, (4, 8))
     effort = Effort(n_random=20, n_step=50, n_relaxed=2, n_fresh=64, n_kept=16)
     result = place(load_job(str(file)), slow, key=jax.random.key(0), objective="mean_2sd", effort=effort)
-    found = result.to_dict()
-    assert found["objective"] == "mean_2sd"
+    assert result.objective.name == "mean_2sd"
     assert "<td>optimised</td>" in result._repr_html_()
     batches = result.batches_s["optimised"]
-    assert found["mean_2sd_s"]["optimised"] == pytest.approx((batches.mean(-1) + 2.0 * batches.std(-1)).mean())
+    assert result.value()[0] == pytest.approx((batches.mean(-1) + 2.0 * batches.std(-1)).mean())
 
 
 def test_the_command_line_and_show_know_it(capsys):

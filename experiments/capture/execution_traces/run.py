@@ -78,9 +78,9 @@ def matched(folder: Path) -> float:
     shares: list[float] = []
     kernel_s = in_all_s = 0.0
     for trace, profile in pairs(folder):
-        found = measure(trace, profile)
+        found = measure(trace, profile).kernels
         shares.append(found.matched)
-        kernel_s, in_all_s = kernel_s + found.kernel_s, in_all_s + found.matched_s
+        kernel_s, in_all_s = kernel_s + found.kernel_s, in_all_s + found.matched * (found.kernel_s - found.earlier_s)
         kernel_ms, earlier_ms, waits_ms = (
             1e3 * one for one in (found.kernel_s, found.earlier_s, found.communication_s)
         )
@@ -88,7 +88,7 @@ def matched(folder: Path) -> float:
         print(f"  pid {profile.pid}: {found.matched:8.2%} of {of}")
     print(f"  of all kernel seconds, those started earlier included: {in_all_s / kernel_s:.2%}")
     (resnet,), (profile,) = of_file(folder / "resnet_et.json.gz")[0], of_file(folder / "resnet_kineto.json.gz")[1]
-    found = measure(resnet, profile).matched
+    found = measure(resnet, profile).kernels.matched
     ours, theirs = (convolutions([one.name for one in each]) for each in (resnet.nodes, profile.ops))
     print(
         f"  resnet_kineto, of another process: {theirs:.0f} convolutions a step, resnet_et {ours:.0f}; {found:.0%} would match"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cloud.choice.outcome import Estimate, Outcome
+from ...cloud.choice.outcome import Outcome
 from ...cloud.choice.verify import Gain
 from ...cloud.choice.wish import Wish
 from ...cloud.clusters.mixed import Part
 from ...job import Job
 from ...report.codec import from_plain
-from ...report.types.horizon.cloud import CloudReport, Figure, GainFacts, LeftFacts, PartFacts, RentFacts
+from ...report.types.horizon.cloud import CloudReport, GainFacts, PartFacts, RentFacts
 from ...report.types.record import RunRecord
 from ...report.types.study import PlanFacts
 from ...result.interval import holding
@@ -46,7 +46,7 @@ def report_of(
         budget_usd=wish.budget_usd if isfinite(wish.budget_usd) else None,
         prob=wish.prob,
         aim="time" if wish.wants_time else "cost",
-        left=None if state is None else LeftFacts(state.steps_done, state.elapsed_s, state.spent_usd),
+        left=None if state is None else state.done,
         catalogue=asked.catalogue,
         best=None if found.best is None else rent_facts(found.best, wish, asked),
         front=tuple(rent_facts(one, wish, asked) for one in front),
@@ -59,7 +59,7 @@ def report_of(
         n_worlds=wish.n_worlds,
         notes=tuple(notes),
         elapsed_s=elapsed_s,
-        record=from_plain(RunRecord, record),
+        record=RunRecord(**record),
     )
 
 
@@ -82,15 +82,15 @@ def rent_facts(outcome: Outcome, wish: Wish, asked: Asked) -> RentFacts:
         spot_usd_per_h=spot,
         price_day=offer.day.isoformat() if offer.day else None,
         price_age_days=(asked.today - offer.day).days if offer.day else None,
-        time_mean_s=_figure(outcome.time_mean()),
-        time_p50_s=_figure(outcome.time_quantile(0.5)),
-        time_p95_s=_figure(outcome.time_quantile(0.95)),
-        cost_mean_usd=_figure(outcome.cost_mean()),
-        cost_p50_usd=_figure(outcome.cost_quantile(0.5)),
-        cost_p95_usd=_figure(outcome.cost_quantile(0.95)),
-        cost_cvar95_usd=_figure(outcome.cost_cvar()),
-        deadline_prob=_figure(outcome.prob_by(wish.deadline_s)) if isfinite(wish.deadline_s) else None,
-        budget_prob=_figure(outcome.prob_within(wish.budget_usd)) if isfinite(wish.budget_usd) else None,
+        time_mean_s=outcome.time_mean(),
+        time_p50_s=outcome.time_quantile(0.5),
+        time_p95_s=outcome.time_quantile(0.95),
+        cost_mean_usd=outcome.cost_mean(),
+        cost_p50_usd=outcome.cost_quantile(0.5),
+        cost_p95_usd=outcome.cost_quantile(0.95),
+        cost_cvar95_usd=outcome.cost_cvar(),
+        deadline_prob=outcome.prob_by(wish.deadline_s) if isfinite(wish.deadline_s) else None,
+        budget_prob=outcome.prob_within(wish.budget_usd) if isfinite(wish.budget_usd) else None,
         spot_share=float(ran.spot_s.mean()) / paid_s if paid_s > 0.0 else 0.0,
         interruptions=float(ran.n_lost.mean()),
         zones=tuple(zone.zone for zone in candidate.zones),
@@ -106,12 +106,6 @@ def _parts(outcome: Outcome) -> tuple[PartFacts, ...]:
         for part in parts
         for o in (part.offer,)
     )
-
-
-def _figure(estimate: Estimate) -> Figure:
-    if not isfinite(estimate.value):
-        return Figure(None, None)
-    return Figure(estimate.value, estimate.error if isfinite(estimate.error) else None)
 
 
 def _gain(gain: Gain, wish: Wish, asked: Asked) -> GainFacts:

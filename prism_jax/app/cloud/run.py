@@ -193,16 +193,17 @@ def _left(
     time_s, money = deadline_s or inf, budget_usd or inf
     if state is None:
         return n_steps, time_s, money
-    if state.steps_done >= n_steps:
-        raise DataError(f"--resume: {state.steps_done:,} of {n_steps:,} steps are done: nothing is left")
-    if state.elapsed_s >= time_s:
+    done = state.done
+    if done.steps_done >= n_steps:
+        raise DataError(f"--resume: {done.steps_done:,} of {n_steps:,} steps are done: nothing is left")
+    if done.elapsed_s >= time_s:
         raise DataError(
-            f"--resume: {state.elapsed_s / 86400.0:.3g} days have passed, but the deadline is at {time_s / 86400.0:.3g} days "
+            f"--resume: {done.elapsed_s / 86400.0:.3g} days have passed, but the deadline is at {time_s / 86400.0:.3g} days "
             "after the start. State a later --deadline."
         )
-    if state.spent_usd >= money:
-        raise DataError(f"--resume: {state.spent_usd:,.0f} of {money:,.0f} USD are spent. State a larger --budget.")
-    return n_steps - state.steps_done, time_s - state.elapsed_s, money - state.spent_usd
+    if done.spent_usd >= money:
+        raise DataError(f"--resume: {done.spent_usd:,.0f} of {money:,.0f} USD are spent. State a larger --budget.")
+    return n_steps - done.steps_done, time_s - done.elapsed_s, money - done.spent_usd
 
 
 def _inputs(asked: Asked) -> dict[str, Any]:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 from math import isfinite
 from pathlib import Path
 
 from ...errors import DataError
-from ...horizon.queue.compare import Row, Setting, compare
+from ...horizon.queue.compare import Setting, compare
 from ...horizon.queue.estimates import ESTIMATES
 from ...horizon.queue.jobs import QueuedJobs, capacity_of, check_capacity
-from ...horizon.queue.outcome import Figures
 from ...horizon.queue.policies import POLICIES
 from ...io.numbers import number_of
 from ...io.tables.queue_trace import read_queue_trace
 from ...io.write import run_record
 from ...progress import Progress, silent
-from ...report.codec import from_plain
 from ...report.types.horizon.queue import QueueReport
+from ...report.types.record import RunRecord
 from ...variability.catalog import preset
 
 MOST_SEEDS = 1_000
@@ -74,35 +72,26 @@ def schedule_trace(
     rows = compare(jobs, setting, cvs, *chosen, progress)
     span_s = float(jobs.submit_s[-1])
     inputs = {"trace": trace, "gpus": gpus, "group": group, "policies": list(policies), "estimates": list(estimates)}
-    return from_plain(
-        QueueReport,
-        {
-            "source": str(trace),
-            "group": found.group,
-            "n_jobs": len(jobs),
-            "n_gpus": n_gpus,
-            "n_gpus_from": told,
-            "load": jobs.work_gpu_s / n_gpus / span_s if span_s > 0.0 else float("inf"),
-            "span_s": span_s,
-            "variability": variability,
-            "slack": slack if jobs.deadline_s is None else None,
-            "restart_s": restart_s,
-            "n_seeds": n_seeds,
-            "rows": [_plain(row) for row in rows],
-            "notes": [
-                *found.notes,
-                "intervals are over draws of GPUs, steps and deadlines; the arrivals are those of the trace",
-            ],
-            "elapsed_s": time.perf_counter() - started,
-            **run_record(inputs, seed),
-        },
+    return QueueReport(
+        source=str(trace),
+        group=found.group,
+        n_jobs=len(jobs),
+        n_gpus=n_gpus,
+        n_gpus_from=told,
+        load=jobs.work_gpu_s / n_gpus / span_s if span_s > 0.0 else float("inf"),
+        span_s=span_s,
+        variability=variability,
+        slack=slack if jobs.deadline_s is None else None,
+        restart_s=restart_s,
+        n_seeds=n_seeds,
+        rows=tuple(rows),
+        notes=(
+            *found.notes,
+            "intervals are over draws of GPUs, steps and deadlines; the arrivals are those of the trace",
+        ),
+        elapsed_s=time.perf_counter() - started,
+        record=RunRecord(**run_record(inputs, seed)),
     )
-
-
-def _plain(row: Row) -> dict[str, object]:
-    facts = asdict(row)
-    figures = facts.pop("figures")
-    return facts | {field.name: figures[field.name] for field in fields(Figures)}
 
 
 def _named(registry, names: Sequence[str]) -> list:

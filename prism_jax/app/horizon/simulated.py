@@ -24,16 +24,13 @@ from ...horizon.spares import enough_prob
 from ...horizon.steps import step_sum
 from ...job import Job
 from ...progress import Progress
-from ...report.codec import from_plain
 from ...report.types.horizon.run import (
     CauseFacts,
-    ChangeFacts,
     CheckpointFacts,
     DeadlineFacts,
     OutcomeFacts,
     RecoveryFacts,
     ReliabilityFacts,
-    ResponseFacts,
     RunReport,
     RunTime,
 )
@@ -101,12 +98,12 @@ def simulated(
         recovery=_recovery(run),
         outcome=facts,
         deadline=_deadline(outcome, asked.deadline_s),
-        changes=tuple(ChangeFacts(one.what, one.saves_s) for one in changes(run)) if outcome else (),
-        response=tuple(ResponseFacts(r.mtbf_h, r.interval_s, r.expected_s, r.goodput) for r in response(run, MTBF_H)),
+        changes=tuple(changes(run)) if outcome else (),
+        response=tuple(response(run, MTBF_H)),
         assumed=asked.assumed,
         notes=notes,
         seed=asked.seed,
-        record=from_plain(RunRecord, record),
+        record=RunRecord(**record),
     )
     return report, run, outcome, known
 

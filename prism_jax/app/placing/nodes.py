@@ -14,8 +14,8 @@ from ...io.tables.slowdowns import SlowdownTable, read_slowdowns
 from ...io.write import run_record, write_text
 from ...objective import Objective
 from ...progress import Progress, silent
-from ...report.codec import from_plain
-from ...report.types.placing.placement import PlacementReport
+from ...report.types.placing.placement import PlacedJob, PlacementReport, SlotFacts
+from ...report.types.record import RunRecord
 from ...start_jax import keep_programs
 from ..jobs import JobSource, loaded, source_of
 
@@ -127,13 +127,52 @@ def run_placement(
         "spares": spares,
         "splits": splits,
     }
-    found = {
-        "job": {"name": own.name, "n_devices": own.plan.n_devices, "node_size": node_size},
-        **result.to_dict(),
-        "elapsed_s": time.perf_counter() - started,
-        **run_record(inputs, seed),
-    }
-    return PlacementRun(from_plain(PlacementReport, found), result)
+    facts = PlacedJob(own.name, own.plan.n_devices, node_size)
+    elapsed_s = time.perf_counter() - started
+    return PlacementRun(_report(facts, result, elapsed_s, RunRecord(**run_record(inputs, seed))), result)
+
+
+def _report(job: PlacedJob, result: PlacementResult, elapsed_s: float, record: RunRecord) -> PlacementReport:
+    from ...placement.result import AS_GIVEN, REPORTED  # needs JAX, which mistakes do not wait for
+
+    gain, best_baseline = result.gain, result.best_baseline
+    over_baseline = result.gain_over(best_baseline)
+    value, value_error = _reached(result, result.objective.name)
+    quantiles = {name: _reached(result, name) for name in REPORTED}
+    return PlacementReport(
+        job=job,
+        objective=result.objective.name,
+        objective_unit=result.objective.unit,
+        value=value,
+        value_error=value_error,
+        **{f"{name}_s": values for name, (values, _) in quantiles.items()},
+        **{f"{name}_error_s": errors for name, (_, errors) in quantiles.items()},
+        gain=gain.value_s,
+        gain_interval=(gain.low_s, gain.high_s),
+        gain_error=gain.error_s,
+        best_baseline=best_baseline,
+        gain_over_best_baseline=over_baseline.value_s,
+        gain_over_best_baseline_interval=(over_baseline.low_s, over_baseline.high_s),
+        chosen_from=result.method,
+        assignment=result.assignment,
+        left_out=result.left_out,
+        hosts=tuple(map(result.host, result.assignment)),
+        spare_hosts=tuple(map(result.host, result.left_out)),
+        as_given=result.assignments[AS_GIVEN][: len(result.assignment)],
+        slots=SlotFacts(*(tuple(column) for seats in (result.seat, result.last_seat) for column in seats.T.tolist())),
+        node_slowdown=tuple(result.slowness.tolist()),
+        splits=result.splits,
+        notes=result.notes,
+        elapsed_s=elapsed_s,
+        record=record,
+    )
+
+
+def _reached(result: PlacementResult, objective: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Method -> objective, and its Monte Carlo error."""
+    found = {method: result.value(method, objective) for method in result.batches_s}
+    found["random_median"] = result.random_s[objective]
+    return {name: value for name, (value, _) in found.items()}, {name: error for name, (_, error) in found.items()}
 
 
 def _measured(slowdowns: str | Path | Mapping[str, Mapping[int, float]], node_size: int) -> SlowdownTable:

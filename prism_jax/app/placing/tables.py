@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..._version import __version__
 from ...errors import DataError
 from ...io.job.write.job_with_plan import job_with_plan
@@ -16,8 +14,8 @@ from ...io.write import run_record, write_text
 from ...job import Job
 from ...objective import Objective, plan_objective
 from ...progress import Progress, silent
-from ...report.codec import from_plain, to_plain
-from ...report.types.placing.sharding import BestSharding, RankTables, ReachedSteps, ShardedJob, ShardingReport
+from ...report.types.placing.sharding import BestSharding, ReachedSteps, ShardedJob, ShardingReport
+from ...report.types.record import RunRecord
 from ...search.sharding.evaluate import steps
 from ...search.sharding.from_job import noise_free_s, own_assignment, problem_of
 from ...search.sharding.result import OPTIMISED, ShardingResult
@@ -118,55 +116,52 @@ def run_sharding(
         "spread": spread,
         "whole": whole,
     }
-    found = {**_found(own, result, spread is None), **run_record(inputs, seed)}
-    return ShardingRun(from_plain(ShardingReport, found), result, job, tuple(overrides))
+    record = RunRecord(**run_record(inputs, seed))
+    return ShardingRun(_report(own, result, spread is None, record), result, job, tuple(overrides))
 
 
-def _found(job: Job, result: ShardingResult, by_tables: bool) -> dict[str, object]:
-    """Everything that the report holds but the record."""
+def _report(job: Job, result: ShardingResult, by_tables: bool, record: RunRecord) -> ShardingReport:
     problem, names = result.problem, [table.name for table in result.problem.tables]
     shards = result.best.shards(problem.n_ranks)
     reached = _reached(result, OPTIMISED)
-    best = BestSharding(
-        dict(zip(names, map(str, shards), strict=True)), reached, noise_free_s(job, result.best, anew=True)
-    )
+    cost_model_s = noise_free_s(job, result.best, anew=True)
     gain, sharder = result.gain_over(result.baseline), result.gain_over(result.best_sharder)
     free, bound = result.bound
     assumed = by_tables and any(table.spread is None for table in problem.tables)
-    facts = ShardedJob(
-        job.name,
-        job.model.name,
-        job.cluster.device.name,
-        problem.n_ranks,
-        len(names),
-        job.plan.global_batch,
-        problem.capacity_bytes,
+    return ShardingReport(
+        job=ShardedJob(
+            job.name,
+            job.model.name,
+            job.cluster.device.name,
+            problem.n_ranks,
+            len(names),
+            job.plan.global_batch,
+            problem.capacity_bytes,
+        ),
+        objective=result.objective.name,
+        objective_unit=result.objective.unit,
+        best=BestSharding(dict(zip(names, map(str, shards), strict=True)), reached, cost_model_s),
+        baselines={name: _reached(result, name) for name in result.batches_s if name != OPTIMISED},
+        does_not_fit=result.misfits,
+        lower_bound=bound,
+        gap=reached.value / bound - 1.0,
+        noise_free_lower_bound_s=free,
+        noise_free_gap=reached.noise_free_s / free - 1.0,
+        gain_over=result.baseline,
+        gain=gain.value_s,
+        gain_error=gain.error_s,
+        gain_interval=(gain.low_s, gain.high_s),
+        best_sharder=result.best_sharder,
+        gain_over_best_sharder=sharder.value_s,
+        gain_over_best_sharder_interval=(sharder.low_s, sharder.high_s),
+        ranks=result.ranks,
+        everywhere={n: s.way for n, s in zip(names, shards, strict=True) if not s.devices and s.way != "table"},
+        spread=dict(zip(names, problem.spread, strict=True)),
+        spread_assumed=assumed,
+        notes=tuple(_notes(result, reached, cost_model_s, assumed)),
+        elapsed_s=result.elapsed_s,
+        record=record,
     )
-    return {
-        "job": to_plain(facts),
-        "objective": result.objective.name,
-        "objective_unit": result.objective.unit,
-        "best": to_plain(best),
-        "baselines": {name: to_plain(_reached(result, name)) for name in result.batches_s if name != OPTIMISED},
-        "does_not_fit": list(result.misfits),
-        "lower_bound": bound,
-        "gap": reached.value / bound - 1.0,
-        "noise_free_lower_bound_s": free,
-        "noise_free_gap": reached.noise_free_s / free - 1.0,
-        "gain_over": result.baseline,
-        "gain": gain.value_s,
-        "gain_error": gain.error_s,
-        "gain_interval": [gain.low_s, gain.high_s],
-        "best_sharder": result.best_sharder,
-        "gain_over_best_sharder": sharder.value_s,
-        "gain_over_best_sharder_interval": [sharder.low_s, sharder.high_s],
-        "ranks": [to_plain(rank) for rank in _ranks(result)],
-        "everywhere": {n: s.way for n, s in zip(names, shards, strict=True) if not s.devices and s.way != "table"},
-        "spread": dict(zip(names, problem.spread, strict=True)),
-        "spread_assumed": assumed,
-        "notes": list(_notes(result, reached, best.cost_model_s, assumed)),
-        "elapsed_s": result.elapsed_s,
-    }
 
 
 def _reached(result: ShardingResult, method: str) -> ReachedSteps:
@@ -175,26 +170,6 @@ def _reached(result: ShardingResult, method: str) -> ReachedSteps:
     free = float(steps(problem.task(one.cuts), one.columns)[0, 0])
     own, mean, p50, p95 = (result.value(method, name) for name in (None, "mean", "p50", "p95"))
     return ReachedSteps(*own, *mean, *p50, *p95, free)
-
-
-def _ranks(result: ShardingResult) -> list[RankTables]:
-    task, codes = result.problem.task(result.best.cuts), np.array(result.best.codes)
-    pieces = task.pieces
-    first = np.searchsorted(pieces.table, pieces.table)
-    names = [
-        pieces.tables[t] + (f"[{i - first[i]}/{pieces.parts[i]}]" if pieces.parts[i] > 1 else "")
-        for i, t in enumerate(pieces.table)
-    ]
-    return [
-        RankTables(
-            tuple(names[i] for i in np.flatnonzero(codes == rank)),
-            load.forward_s,
-            load.backward_s,
-            load.sent_bytes,
-            load.held_bytes,
-        )
-        for rank, load in enumerate(result.ranks)
-    ]
 
 
 def _notes(result: ShardingResult, reached: ReachedSteps, cost_model_s: float, assumed: bool) -> list[str]:

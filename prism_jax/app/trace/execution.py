@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
-from ...io.execution.measured import MeasuredNodes
-from ...io.execution.program import TracedJob, TracedRank, read_traces
-from ...report.types.captured.execution import CollectiveFacts, ExecutionTraceReport, MatchedKernels, OpKindFacts
+from ...io.execution.program import TracedRank, read_traces
+from ...report.types.captured.execution import CollectiveFacts, ExecutionTraceReport, OpKindFacts
 from ...workload.captured.rows import CapturedComm, CapturedOp
 
 
@@ -39,7 +38,7 @@ def describe_execution_traces(path: str | Path, profiles: Sequence[str | Path] =
         first.rows.samples,
         _ops(first),
         _collectives(first),
-        _matched(job),
+        tuple(one.measured.kernels for one in job.ranks if one.measured is not None),
         program.assumptions,
     )
 
@@ -70,22 +69,4 @@ def _collectives(rank: TracedRank) -> tuple[CollectiveFacts, ...]:
     return tuple(
         CollectiveFacts(*key, rows[0].ranks, len(rows), fsum(row.n_bytes for row in rows))
         for key, rows in found.items()
-    )
-
-
-def _matched(job: TracedJob) -> tuple[MatchedKernels, ...]:
-    return tuple(_facts(one, one.measured) for one in job.ranks if one.measured is not None)
-
-
-def _facts(rank: TracedRank, found: MeasuredNodes) -> MatchedKernels:
-    return MatchedKernels(
-        rank.trace.name,
-        found.profile,
-        found.device,
-        found.kernel_s,
-        found.earlier_s,
-        found.communication_s,
-        found.matched,
-        found.same_process,
-        tuple(name for name, _ in found.missing),
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,27 +12,20 @@ from ..._typing import Floats
 from ...recorded.doubts import QUANTILES, doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.recorded_job import RecordedJob
-from ...recorded.score import LEVEL, SplitScore, mean_of_splits
+from ...recorded.score import LEVEL, Quantiles, SplitScore, mean_of_splits
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
-from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import (
     CheckFacts,
     CriticalShares,
     EvidenceFacts,
-    HeldOutScore,
     Intervals3,
-    MatchFacts,
-    MeasuredQuantiles,
-    NaiveScore,
     OpTypeFacts,
     PredictedSteps,
-    Quantiles3,
     RecordedJobFacts,
     RecordedTimes,
     ShapeFacts,
-    SplitFacts,
     TraceFacts,
     WhatIfReport,
 )
@@ -81,13 +73,7 @@ def _means(recorded: Trace | StepLog) -> list[str]:
 
 def job_facts(trace: Trace) -> RecordedJobFacts:
     """Degrees of the job and how much of it was recorded."""
-    job = trace.job
-    return RecordedJobFacts(
-        **asdict(job),
-        world_size=job.world_size,
-        n_recorded_workers=trace.n_replica * trace.n_stage,
-        n_ops_per_replica=len(trace.ops),
-    )
+    return RecordedJobFacts(trace.job, trace.job.world_size, trace.n_replica * trace.n_stage, len(trace.ops))
 
 
 def _op_types(trace: Trace) -> dict[str, OpTypeFacts]:
@@ -111,7 +97,7 @@ def evidence_facts(job: RecordedJob) -> EvidenceFacts:
         strata={} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
         shape=ShapeFacts() if found is None else ShapeFacts(found.shape.name, dict(found.shape.scores)),
         has_micro_batches=job.trace.has_micro_batches,
-        agreement=MatchFacts(**job.agreement._asdict()),
+        agreement=job.agreement,
         observed_waits=tuple(job.waits.found),
         unexplained_waits=int(job.waits.unexplained.sum()),
     )
@@ -122,39 +108,23 @@ def prediction_facts(prediction: TracePrediction) -> PredictedSteps:
     return PredictedSteps(
         **{name: prediction.quantile(p) for name, p in QUANTILES.items()},
         interval=Intervals3(**{name: prediction.interval(p, LEVEL) for name, p in QUANTILES.items()}),
-        mc_error=Quantiles3(**{name: prediction.mc_error(p) for name, p in QUANTILES.items()}),
+        mc_error=Quantiles.of(prediction.mc_error),
         level=LEVEL,
     )
 
 
-def check_facts(scores: Sequence[SplitScore]) -> tuple[int, int, CheckFacts]:
-    """Steps fitted on, steps predicted, and scores: averages over splits, and the splits themselves if there are several."""
+def check_facts(scores: Sequence[SplitScore]) -> CheckFacts:
+    """Averages over splits, and the splits themselves if there are several."""
     mean = mean_of_splits(scores)
     if len(scores) == 1:
-        return mean["n_train"], mean["n_test"], CheckFacts(_score(mean))
-    errors = np.array([score.p95_error for score in scores])
-    check = CheckFacts(
-        score=_score(mean),
+        return CheckFacts(mean)
+    errors = np.array([split.score.p95_error for split in scores])
+    return CheckFacts(
+        score=mean,
         p95_error_median=float(np.median(errors)),
         p95_abs_error_median=float(np.median(np.abs(errors))),
-        ks_distance_median=float(np.median([score.ks_distance for score in scores])),
-        splits=tuple(SplitFacts(score.n_train, score.n_test, _score(asdict(score))) for score in scores),
-    )
-    return mean["n_train"], mean["n_test"], check
-
-
-def _score(fields: Mapping[str, Any]) -> HeldOutScore:
-    return HeldOutScore(
-        p95_covered=fields["p95_covered"],
-        p50_error=fields["p50_error"],
-        p95_error=fields["p95_error"],
-        ks_distance=fields["ks_distance"],
-        ks_floor=fields["ks_floor"],
-        measured_s=MeasuredQuantiles(fields["measured"]["p50"], fields["measured"]["p95"]),
-        predicted_s=from_plain(Quantiles3, fields["predicted"]),
-        long_run_s=from_plain(Quantiles3, fields["long_run"]),
-        p95_interval_s=tuple(fields["p95_interval"]),
-        naive={way: NaiveScore(error, ks) for way, (error, ks) in fields["naive"].items()},
+        ks_distance_median=float(np.median([split.score.ks_distance for split in scores])),
+        splits=tuple(scores),
     )
 
 
@@ -181,9 +151,7 @@ def what_if_report(
         by_dp={str(replica): value for replica, value in found.by_dp.items()},
         worst_ranks=tuple(int(rank[cell]) for cell in found.worst),
         criticality=CriticalShares(dict(critical.by_op_type), _by_rank(rank, critical.by_worker)),
-        changes={
-            what: Quantiles3(**{name: p.quantile(q) for name, q in QUANTILES.items()}) for what, p in changes.items()
-        },
+        changes={what: Quantiles.of(prediction.quantile) for what, prediction in changes.items()},
         record=record,
         doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
     )

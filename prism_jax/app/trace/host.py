@@ -14,7 +14,6 @@ from ...host.program import Action, HostProgram, host_program
 from ...io.traces.kineto.calls import RankCalls, read_rank_calls
 from ...io.traces.open_trace import files_of
 from ...io.write import run_record
-from ...report.codec import from_plain
 from ...report.types.host import HostOverhead, HostReport, RankSteps
 from ...report.types.record import RunRecord
 
@@ -53,7 +52,7 @@ def host_of_trace(source: str | Path) -> HostReport:
         host_bound=host_s > device_s,
         overheads=_overheads(ranks, table),
         notes=_notes(ranks, program),
-        record=from_plain(RunRecord, run_record({"file": str(source)}, None)),
+        record=RunRecord(**run_record({"file": str(source)}, None)),
     )
 
 

@@ -9,10 +9,9 @@ from ...errors import DataError
 from ...io.execution.documents import holds_execution_traces
 from ...io.write import run_record
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.codec import from_plain
 from ...report.types.captured.execution import ExecutionTraceReport
 from ...report.types.record import RunRecord
-from ...report.types.trace import ReplayFacts, TraceInfoReport, TraceReplayReport
+from ...report.types.trace import TraceInfoReport, TraceReplayReport
 from .facts import trace_facts
 from .source import TraceSource, named, recorded, recorded_ops
 
@@ -69,8 +68,8 @@ def replay_trace(source: TraceSource, *, meta: str | Path | None = None) -> Trac
 
     return TraceReplayReport(
         info=trace_facts(trace),
-        replay=from_plain(ReplayFacts, replay_recorded(trace)),
+        replay=replay_recorded(trace),
         steps=tuple(trace.steps.tolist()),
         recorded_s=tuple(trace.step_s.tolist()),
-        record=from_plain(RunRecord, run_record({"file": named(source), "meta": meta}, None)),
+        record=RunRecord(**run_record({"file": named(source), "meta": meta}, None)),
     )

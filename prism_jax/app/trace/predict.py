@@ -16,9 +16,8 @@ from ...recorded.prediction import TracePrediction
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.codec import from_plain
 from ...report.types.record import RunRecord
-from ...report.types.trace import Asked, ReplayFacts, TracePredictionReport
+from ...report.types.trace import Asked, TracePredictionReport
 from ...start_jax import keep_programs
 from .facts import check_facts, evidence_facts, prediction_facts, trace_facts
 from .source import TraceSource, named, recorded
@@ -119,9 +118,8 @@ def run_trace_prediction(
     progress(0.0, "compiling and drawing unrecorded steps")
     keep_programs()
     prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
-    replay = None if job is None else from_plain(ReplayFacts, replay_recorded(job.trace))
+    replay = None if job is None else replay_recorded(job.trace)
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)
-    n_train, n_test, facts = check_facts(scores) if scores else (len(found.step_s), 0, None)
     options = {
         "train_fraction": fraction,
         "fit_replicas": check.fit_replicas,
@@ -134,14 +132,14 @@ def run_trace_prediction(
         info=trace_facts(found, n_left_out, more_notes),
         asked=asked,
         fit_replicas=check.fit_replicas,
-        n_train=n_train,
-        n_test=n_test,
+        n_train=scores[0].n_train if scores else len(found.step_s),
+        n_test=scores[0].n_test if scores else 0,
         steps_s=prediction_facts(prediction),
-        record=from_plain(RunRecord, run_record({"file": named(source), "meta": meta, **options}, seed)),
+        record=RunRecord(**run_record({"file": named(source), "meta": meta, **options}, seed)),
         doubts=doubts(prediction, found.step_s, as_recorded=asked == Asked()),
         evidence=None if job is None else evidence_facts(job),
         replay=replay,
-        check=facts,
+        check=check_facts(scores) if scores else None,
     )
     return TracePredictionRun(report, prediction, found.step_s, held_out)
 

@@ -18,8 +18,7 @@ from ...io.write import run_record
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.codec import from_plain
-from ...report.types.horizon.watch import SlowPhaseFacts, SlowRankFacts, TimeLeftFacts, WatchReport
+from ...report.types.horizon.watch import SlowPhaseFacts, TimeLeftFacts, WatchReport
 from ...report.types.record import RunRecord
 from .facts import trace_facts
 from .source import TraceSource, named, recorded
@@ -118,7 +117,7 @@ def run_watch(
         phases=tuple(_facts(phase, recording, float(lengths[-1]), restart_cost_s) for phase in watched.phases),
         faster_steps=tuple(steps[list(watched.faster)].tolist()),
         settled_steps=tuple(steps[list(watched.settled)].tolist()),
-        record=from_plain(RunRecord, run_record(told, None)),
+        record=RunRecord(**run_record(told, None)),
         time_left=left,
     )
     return WatchRun(report, recording, watched)
@@ -159,7 +158,6 @@ def _facts(phase: SlowPhase, recording: Trace | StepLog, n_per_entry: float, cos
     waits = lasts and phase.act is None
     per_step_s = max(phase.slow_s - phase.normal_s, 1e-12)
     end = len(steps) if phase.end is None else phase.end
-    found = slow_rank(recording, phase.onset, end) if isinstance(recording, Trace) else None
     return SlowPhaseFacts(
         onset_step=int(steps[phase.onset]),
         told_step=int(steps[phase.told]),
@@ -172,5 +170,5 @@ def _facts(phase: SlowPhase, recording: Trace | StepLog, n_per_entry: float, cos
         verdict="wait" if waits else "act" if lasts else "over",
         act_step=None if phase.act is None else int(steps[phase.act]),
         wait_steps=ceil(max(cost_s - phase.lost_s, 0.0) / per_step_s) if waits else None,
-        slow_rank=None if found is None else SlowRankFacts(found.rank, found.size, found.others),
+        slow_rank=slow_rank(recording, phase.onset, end) if isinstance(recording, Trace) else None,
     )

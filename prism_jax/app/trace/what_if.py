@@ -13,7 +13,6 @@ from ...progress import Progress, silent
 from ...recorded.recorded_job import RecordedJob
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.trace import WhatIfReport
 from ...start_jax import keep_programs
@@ -119,7 +118,7 @@ def run_what_if(
         "draws": n_draw,
         "skip": skip,
     }
-    record = from_plain(RunRecord, run_record(told, seed))
+    record = RunRecord(**run_record(told, seed))
     return WhatIfRun(
         what_if_report(trace, found, trace_criticality(job), predictions, record, n_left_out), found, trace
     )

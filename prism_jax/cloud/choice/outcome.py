@@ -8,21 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._typing import Floats
-from ...horizon.outcome import N_BATCH
+from ...horizon.outcome import N_BATCH, Estimate
 from ..completion.simulate import Ran
 from ..offers import Offer
 from .candidate import Candidate
 from .wish import Wish
 
 TAIL = 0.95
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure and its Monte Carlo standard error."""
-
-    value: float
-    error: float
 
 
 @dataclass(frozen=True)

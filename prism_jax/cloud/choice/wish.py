@@ -1,4 +1,4 @@
-"""Wish: what is asked of a choice: work, time, money, how sure; and what is known of the job on any nodes."""
+"""Wish: what is asked of a choice: work, time, money, how sure; WorkDone: what a job that runs already has done."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from ...errors import Problem, SpecError
 
 MOST_WORLDS = 200_000
 LEAST_WORLDS = 200
+
+
+@dataclass(frozen=True)
+class WorkDone:
+    """What a job that runs already has done and spent."""
+
+    steps_done: int
+    elapsed_s: float
+    spent_usd: float
 
 
 @dataclass(frozen=True)

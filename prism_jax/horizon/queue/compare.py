@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from ..._typing import Floats
 from ...progress import Progress, silent
+from ...report.codec import INLINE
 from ...variability.tree import Variability
 from .estimates import ESTIMATES, Estimate
 from .jobs import QueuedJobs
@@ -54,17 +56,17 @@ class Row:
     """One policy with one estimate.
 
     Attributes:
-        cv: of a GPU's speed.
-        estimate: its name; empty where the policy does not look at durations.
+        cv: standard deviation over mean of the speed of GPUs.
+        estimate: what it takes for a duration; empty where it does not look at durations.
         figures: means over worlds.
-        over_fifo: against FIFO.
-        over_point: against the same policy with point estimates; None where it has none.
+        over_fifo: against first in, first out.
+        over_point: against the same policy with point estimates; None where the policy does not look at durations.
     """
 
     cv: float
     policy: str
     estimate: str
-    figures: Figures
+    figures: Annotated[Figures, INLINE]
     over_fifo: Ratio
     over_point: Ratio | None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,18 +12,19 @@ from ...recorded.trace.trace import Trace
 from ...recorded.trace.waiting_ops import dependencies
 
 
-class SlowRank(NamedTuple):
-    """The worker whose compute slowed down most.
+@dataclass(frozen=True)
+class SlowRank:
+    """The worker whose own work grew most.
 
     Attributes:
         rank: global rank.
-        size: by how much its compute grew, a share.
-        others: median growth of the other workers; 0 if there are none.
+        size: growth of its compute, a share.
+        others_size: median growth of the other workers; 0 if there are none.
     """
 
     rank: int
     size: float
-    others: float
+    others_size: float
 
 
 def slow_rank(trace: Trace, onset: int, end: int) -> SlowRank:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
 
+from ...report.types.captured.execution import MatchedKernels
 from .align import aligned
 from .profiled_ops import NONE, Profile
 from .trace import ExecutionTrace
@@ -18,35 +19,15 @@ class MeasuredNodes:
     """What a profile says about the nodes of a trace.
 
     Attributes:
-        profile: its name.
-        device: that it was recorded on.
+        kernels: how much of the profile was found in the trace.
         seconds: number of a node -> seconds of the kernels that it starts itself, without communication: the median over all
             times that the profile holds it; 0 where it starts none.
         launching: numbers of the nodes that start kernels other than communication.
-        kernel_s: of the whole profile.
-        matched_s: of kernels whose operator is a node of the trace.
-        earlier_s: of kernels whose launch is not in the profile: they were started before it began, by the step before.
-        communication_s: of `kernel_s`, kernels of NCCL, which wait for peers.
-        missing: operators of the profile that start kernels and are no node, and their seconds; the longest first.
-        same_process: whether both recorded the same process.
     """
 
-    profile: str
-    device: str
+    kernels: MatchedKernels
     seconds: dict[int, float]
     launching: frozenset[int]
-    kernel_s: float
-    matched_s: float
-    earlier_s: float
-    communication_s: float
-    missing: tuple[tuple[str, float], ...]
-    same_process: bool
-
-    @property
-    def matched(self) -> float:
-        """Share that is matched of the kernel seconds that were started while the profile was recorded; 1 of none."""
-        started_s = self.kernel_s - self.earlier_s
-        return min(self.matched_s / started_s, 1.0) if started_s > 0.0 else 1.0
 
 
 def measure(trace: ExecutionTrace, profile: Profile) -> MeasuredNodes:
@@ -72,15 +53,16 @@ def measure(trace: ExecutionTrace, profile: Profile) -> MeasuredNodes:
         if node != NONE:
             visits[node].append(own.get(at, 0.0))
     seconds = {node: median(found) for node, found in visits.items()}
-    return MeasuredNodes(
-        profile.name,
-        profile.device,
-        seconds,
-        frozenset(node for node, one in seconds.items() if one > 0.0),
-        profile.seconds,
-        matched_s,
-        earlier_s,
-        communication_s,
-        tuple(missing.most_common(SHOWN)),
-        trace.pid is not None and trace.pid == profile.pid,
+    started_s = profile.seconds - earlier_s
+    kernels = MatchedKernels(
+        trace=trace.name,
+        profile=profile.name,
+        device=profile.device,
+        kernel_s=profile.seconds,
+        earlier_s=earlier_s,
+        communication_s=communication_s,
+        matched=min(matched_s / started_s, 1.0) if started_s > 0.0 else 1.0,
+        same_process=trace.pid is not None and trace.pid == profile.pid,
+        missing=tuple(name for name, _ in missing.most_common(SHOWN)),
     )
+    return MeasuredNodes(kernels, seconds, frozenset(node for node, one in seconds.items() if one > 0.0))

@@ -103,9 +103,9 @@ def _paired(
             unused.append(f"{profile.name}: no execution trace of the same process")
             continue
         made = measure(traces[at], profile)
-        if made.matched < MATCHED:
+        if made.kernels.matched < MATCHED:
             unused.append(
-                f"{profile.name}: of another program: {made.matched:.0%} of its kernel seconds match {traces[at].name}"
+                f"{profile.name}: of another program: {made.kernels.matched:.0%} of its kernel seconds match {traces[at].name}"
             )
         else:
             found[at] = made

@@ -18,11 +18,11 @@ from jaxtyping import Float
 
 from ..._typing import Floats
 from ...objective import PlanObjective
-from ...partition.chunks import chunks_of_stage
+from ...partition.chunks import Splits, chunks_of_stage
 from ..evaluator import Assignments, Stored, Tables, columns, finished, step_times
 from ..optimisers.descend import descend
 from .micro_batches import rounded
-from .splits import Splits, SplitSpace, layers_fit, with_layers
+from .splits import SplitSpace, layers_fit, with_layers
 
 N_STEP, RATE = 15, 0.1  # layers per step of Adam, at most
 N_DONOR, N_RECEIVER = 3, 4

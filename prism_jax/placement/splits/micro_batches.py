@@ -15,11 +15,12 @@ from jaxtyping import Float, Int32
 
 from ..._typing import Floats
 from ...objective import PlanObjective
+from ...partition.chunks import Splits
 from ..evaluator import Assignments, Stored, Tables, finished
 from ..optimisers.descend import descend
 from ..step import replica_time
 from ..tables import group_factors
-from .splits import Splits, SplitSpace
+from .splits import SplitSpace
 
 N_STEP, RATE = 60, 0.15  # micro-batches per step of Adam, at most
 N_DONOR, N_RECEIVER = 4, 12  # slowest and fastest replicas between which a micro-batch is moved

@@ -8,6 +8,7 @@ import jax
 from jax import Array
 
 from ...objective import PlanObjective
+from ...partition.chunks import Splits
 from ...progress import Progress
 from ..draws import Draws
 from ..evaluator import Assignments, Problem, stored
@@ -15,7 +16,7 @@ from ..optimisers.anneal import anneal
 from ..optimisers.sinkhorn import few_samples
 from .layers import split_layers
 from .micro_batches import split_micro_batches
-from .splits import Splits, exact_problem, split_space
+from .splits import exact_problem, split_space
 
 N_ROUND = 2
 LONGER = 2  # times the proposals of the other chains, for the one from the best

@@ -17,7 +17,7 @@ from ...cost.step import step_cost
 from ...errors import PlanError
 from ...graph.build import build_graph
 from ...job import Job
-from ...partition.chunks import layers_of_chunks
+from ...partition.chunks import Splits, layers_of_chunks
 from ...rules.check import problems
 from ...schedule import make_schedule
 from ...workload.base import n_body
@@ -26,19 +26,6 @@ from ..tables import KindSeconds, kind_seconds, step_program, with_seconds
 
 ROUND_VARIANTS = 8
 REACH, MOST_REACH = 0.15, 8  # micro-batches more or less than even, as a share and in number
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Counts that may be uneven.
-
-    Attributes:
-        layers: per model chunk.
-        micro_batches: per replica.
-    """
-
-    layers: tuple[int, ...]
-    micro_batches: tuple[int, ...]
 
 
 def even_splits(job: Job, n_replica: int) -> Splits:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ...recorded.score import HeldOutScore, MomentMatch, Quantiles, ReplayErrors, SplitScore
+from ...recorded.trace.op_table import JobShape
 from ..codec import INLINE, WHERE_KNOWN, Key
 from ..report import Report
 from .record import RunRecord
@@ -15,12 +17,7 @@ from .record import RunRecord
 class RecordedJobFacts:
     """Degrees of a recorded job and how much of it was recorded."""
 
-    name: str
-    dp: int
-    pp: int
-    tp: int
-    sp: int
-    virtual_stages: int
+    shape: Annotated[JobShape, INLINE]
     world_size: int
     n_recorded_workers: int
     n_ops_per_replica: int
@@ -72,7 +69,7 @@ class TraceFacts:
     @property
     def title(self) -> str:
         """Name of the job or of the log."""
-        return self.job.name if self.job is not None else self.name or ""
+        return self.job.shape.name if self.job is not None else self.name or ""
 
 
 @dataclass(frozen=True)
@@ -83,29 +80,6 @@ class TraceInfoReport(Report):
     renderer: ClassVar[str] = "trace.info"
 
     info: Annotated[TraceFacts, INLINE]
-
-
-@dataclass(frozen=True)
-class MedianError:
-    """Median absolute error of replayed steps, relative."""
-
-    median_abs_error: float
-
-
-@dataclass(frozen=True)
-class ReplayFacts:
-    """Relative errors of replayed steps against recorded ones.
-
-    Attributes:
-        median_abs_error, p90_abs_error: by the rules of the schedule alone, without host gaps.
-        with_observed_waits: with the waits that are read off the recording.
-        with_host_gaps: with host gaps too.
-    """
-
-    median_abs_error: float
-    p90_abs_error: float
-    with_observed_waits: MedianError
-    with_host_gaps: MedianError
 
 
 @dataclass(frozen=True)
@@ -120,7 +94,7 @@ class TraceReplayReport(Report):
     renderer: ClassVar[str] = "trace.replay"
 
     info: Annotated[TraceFacts, INLINE]
-    replay: ReplayFacts
+    replay: ReplayErrors
     steps: tuple[int, ...]
     recorded_s: tuple[float, ...]
     record: Annotated[RunRecord, INLINE]
@@ -141,15 +115,6 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Quantiles3:
-    """p50, p95 and p99, in the unit of the field that holds them."""
-
-    p50: float
-    p95: float
-    p99: float
-
-
-@dataclass(frozen=True)
 class Intervals3:
     """Bounds of p50, p95 and p99."""
 
@@ -166,7 +131,7 @@ class PredictedSteps:
     p95: float
     p99: float
     interval: Intervals3
-    mc_error: Quantiles3
+    mc_error: Quantiles
     level: float
 
 
@@ -176,14 +141,6 @@ class ShapeFacts:
 
     chosen: Annotated[str | None, WHERE_KNOWN] = None
     held_out_log_density: Annotated[Mapping[str, float] | None, WHERE_KNOWN] = None
-
-
-@dataclass(frozen=True)
-class MatchFacts:
-    """What drawn steps were multiplied by to match the recorded ones."""
-
-    mean: float
-    spread: float
 
 
 @dataclass(frozen=True)
@@ -201,56 +158,9 @@ class EvidenceFacts:
     strata: Mapping[str, float]
     shape: ShapeFacts
     has_micro_batches: bool
-    agreement: MatchFacts
+    agreement: MomentMatch
     observed_waits: tuple[str, ...]
     unexplained_waits: int
-
-
-@dataclass(frozen=True)
-class MeasuredQuantiles:
-    """Of the held-out steps."""
-
-    p50: float
-    p95: float
-
-
-@dataclass(frozen=True)
-class NaiveScore:
-    """How a simpler way fared."""
-
-    p95_error: float
-    ks_distance: float
-
-
-@dataclass(frozen=True)
-class HeldOutScore:
-    """How a prediction fared on steps that were held out; errors relative and signed.
-
-    Attributes:
-        p95_covered: whether the interval holds the p95 of the held-out steps; of several splits, the share.
-        long_run_s: of the predicted distribution itself.
-        naive: simpler way -> how it fared.
-    """
-
-    p95_covered: bool | float
-    p50_error: float
-    p95_error: float
-    ks_distance: float
-    ks_floor: float
-    measured_s: MeasuredQuantiles
-    predicted_s: Quantiles3
-    long_run_s: Quantiles3
-    p95_interval_s: tuple[float, float]
-    naive: Mapping[str, NaiveScore]
-
-
-@dataclass(frozen=True)
-class SplitFacts:
-    """One split."""
-
-    n_train: int
-    n_test: int
-    score: Annotated[HeldOutScore, INLINE]
 
 
 @dataclass(frozen=True)
@@ -261,7 +171,7 @@ class CheckFacts:
     p95_error_median: Annotated[float | None, WHERE_KNOWN] = None
     p95_abs_error_median: Annotated[float | None, WHERE_KNOWN] = None
     ks_distance_median: Annotated[float | None, WHERE_KNOWN] = None
-    splits: Annotated[tuple[SplitFacts, ...] | None, WHERE_KNOWN] = None
+    splits: Annotated[tuple[SplitScore, ...] | None, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)
@@ -288,7 +198,7 @@ class TracePredictionReport(Report):
     record: Annotated[RunRecord, INLINE]
     doubts: tuple[str, ...] = ()
     evidence: Annotated[EvidenceFacts | None, WHERE_KNOWN] = None
-    replay: Annotated[ReplayFacts | None, WHERE_KNOWN] = None
+    replay: Annotated[ReplayErrors | None, WHERE_KNOWN] = None
     check: Annotated[CheckFacts | None, INLINE, WHERE_KNOWN] = None
 
 
@@ -328,6 +238,6 @@ class WhatIfReport(Report):
     by_dp: Mapping[str, float]
     worst_ranks: tuple[int, ...]
     criticality: CriticalShares
-    changes: Mapping[str, Quantiles3]
+    changes: Mapping[str, Quantiles]
     record: Annotated[RunRecord, INLINE]
     doubts: tuple[str, ...] = ()

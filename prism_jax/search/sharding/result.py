@@ -17,14 +17,17 @@ OPTIMISED, OWN = "optimised", "own"  # the chosen assignment, the job's own
 
 @dataclass(frozen=True)
 class RankLoad:
-    """What one rank has to do in a noise-free step.
+    """What one rank holds and has to do in a noise-free step.
 
     Attributes:
-        forward_s, backward_s: seconds of its tables before the forward exchange, and after the backward one.
+        tables: that it holds, parts as `t3[0/2]`; those that all ranks hold are not among them.
+        forward_s, backward_s: seconds of its tables before the forward exchange, and after the backward one, those that all
+            ranks hold included.
         sent_bytes: what it sends to every other rank in an exchange.
         held_bytes: memory of its tables.
     """
 
+    tables: tuple[str, ...]
     forward_s: float
     backward_s: float
     sent_bytes: float

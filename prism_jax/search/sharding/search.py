@@ -190,12 +190,13 @@ def _bound(
 
 
 def _rank_loads(problem: ShardingProblem, best: Assignment) -> tuple[RankLoad, ...]:
-    """Noise-free seconds and bytes of every rank."""
-    found = loads(problem.task(best.cuts), best.columns)
-    seconds = found.seconds_s[0, ..., 0]
+    """Tables, noise-free seconds and bytes of every rank."""
+    task = problem.task(best.cuts)
+    found, names, codes = loads(task, best.columns), task.pieces.names, np.array(best.codes)
+    numbers = np.column_stack((found.seconds_s[0, ..., 0], found.sent_bytes[0], found.held_bytes[0]))
     return tuple(
-        RankLoad(*map(float, (*seconds[rank], found.sent_bytes[0, rank], found.held_bytes[0, rank])))
-        for rank in range(problem.n_ranks)
+        RankLoad(tuple(names[i] for i in np.flatnonzero(codes == rank)), *own)
+        for rank, own in enumerate(numbers.tolist())
     )
 
 

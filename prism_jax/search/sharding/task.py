@@ -47,6 +47,15 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.table)
 
+    @property
+    def names(self) -> list[str]:
+        """[piece] name of its table, with its number among the parts of a table that is cut: `t3[0/2]`."""
+        first = np.searchsorted(self.table, self.table)
+        return [
+            self.tables[t] + (f"[{i - first[i]}/{self.parts[i]}]" if self.parts[i] > 1 else "")
+            for i, t in enumerate(self.table)
+        ]
+
     def of_table(self, table: int) -> Int[np.ndarray, " piece"]:
         """Pieces of a table."""
         return np.flatnonzero(self.table == table)

@@ -70,8 +70,8 @@ def test_a_step_on_the_ranks_of_the_rankfile_takes_the_time_that_the_placement_p
 def test_the_host_of_every_rank_is_the_one_that_was_assigned(run, tmp_path_factory, order):
     folder, names = tmp_path_factory.mktemp("files"), tuple(FACTOR)
     result = replace(run.result, assignment=tuple(order[:4]), left_out=tuple(order[4:]))
-    found = result.to_dict()
-    report = replace(run.report, hosts=tuple(found["hosts"]), spare_hosts=tuple(found["spare_hosts"]))
+    hosts, spare_hosts = (tuple(map(result.host, nodes)) for nodes in (result.assignment, result.left_out))
+    report = replace(run.report, hosts=hosts, spare_hosts=spare_hosts)
     other = PlacementRun(report, result)
     other.write_rankfile(folder / "ranks")
     other.write_hostfile(folder / "hosts")

@@ -21,7 +21,7 @@ from prism_jax.recorded.cross_validation import (
 )
 from prism_jax.recorded.prediction import ks_distance
 from prism_jax.recorded.recorded_job import IDENTITY, fit_job
-from prism_jax.recorded.score import LEVEL, SplitScore, mean_of_splits
+from prism_jax.recorded.score import LEVEL, NaiveScore, SplitScore, mean_of_splits
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
@@ -123,7 +123,7 @@ def many_scores() -> list[SplitScore]:
 
 def test_intervals_cover_as_often_as_they_say(many_scores: list[SplitScore]) -> None:
     """Between 4 sd below and above: false alarm once in 10,000 runs, or so, were seeds not fixed."""
-    n_covered = sum(score.p95_covered for score in many_scores)
+    n_covered = sum(split.score.p95_covered for split in many_scores)
     assert stats.binom.sf(n_covered - 1, len(many_scores), LEVEL) > 1e-4
     assert stats.binom.cdf(n_covered, len(many_scores), LEVEL) > 1e-4
 
@@ -131,14 +131,14 @@ def test_intervals_cover_as_often_as_they_say(many_scores: list[SplitScore]) -> 
 @pytest.mark.parametrize("field", ["p50_error", "p95_error"])
 def test_errors_are_zero_on_average(many_scores: list[SplitScore], field: str) -> None:
     """Four standard errors: false alarm once in 16,000 runs."""
-    errors = np.array([getattr(score, field) for score in many_scores])
+    errors = np.array([getattr(split.score, field) for split in many_scores])
     assert abs(errors.mean()) < 4 * errors.std(ddof=1) / np.sqrt(len(errors))
     assert errors.std() < 0.05
 
 
 def test_shared_micro_batches_are_what_independent_pools_lack(many_scores: list[SplitScore]) -> None:
     """The slowest of replicas in which a micro-batch is slow as a whole is slower than that of replicas that mix."""
-    pools = np.array([score.naive["independent pools"][0] for score in many_scores])
+    pools = np.array([split.score.naive["independent pools"].p95_error for split in many_scores])
     assert pools.mean() < -0.04
     assert pools.mean() + 5 * pools.std() / np.sqrt(len(pools)) < 0.0
 
@@ -146,7 +146,7 @@ def test_shared_micro_batches_are_what_independent_pools_lack(many_scores: list[
 def test_predictions_come_closer_than_what_is_simpler(many_scores: list[SplitScore]) -> None:
     """KS distance: closer than the recorded steps themselves, which are rough, and than independent pools."""
     mean = mean_of_splits(many_scores)
-    assert mean["ks_distance"] < mean["ks_floor"] < mean["naive"]["independent pools"][1]
+    assert mean.ks_distance < mean.ks_floor < mean.naive["independent pools"].ks_distance
 
 
 def test_without_anything_shared_independent_pools_are_right() -> None:
@@ -154,24 +154,23 @@ def test_without_anything_shared_independent_pools_are_right() -> None:
     for seed in range(20):
         trace = recording(Law(own=0.1), seed)
         (split,) = halves(trace, seed)
-        errors.append(score_split(trace, split, seed=seed, n_draw=N_DRAW)[0].naive["independent pools"][0])
+        found = score_split(trace, split, seed=seed, n_draw=N_DRAW)[0].score
+        errors.append(found.naive["independent pools"].p95_error)
     assert np.abs(np.mean(errors)) < 0.01
 
 
 def test_scores_say_what_was_measured() -> None:
     trace = recording(SHARED, 0)
     (split,) = halves(trace, 3)
-    score, prediction = score_split(trace, split, seed=1, n_draw=N_DRAW)
-    held_out_s = trace.step_s[split.test]
-    assert (score.n_train, score.n_test) == (20, 20)
-    assert score.measured == {
-        name: np.quantile(held_out_s, p) for name, p in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-    }
-    assert score.p95_error == score.predicted["p95"] / score.measured["p95"] - 1
-    assert score.p95_covered == (score.p95_interval[0] <= score.measured["p95"] <= score.p95_interval[1])
-    assert score.long_run["p99"] == prediction.quantile(0.99)
-    reused = np.quantile(trace.step_s[split.train], 0.95) / score.measured["p95"] - 1
-    assert score.naive["recorded steps"] == (pytest.approx(reused), score.ks_floor)
+    scored, prediction = score_split(trace, split, seed=1, n_draw=N_DRAW)
+    held_out_s, score = trace.step_s[split.test], scored.score
+    assert (scored.n_train, scored.n_test) == (20, 20)
+    assert (score.measured_s.p50, score.measured_s.p95) == tuple(np.quantile(held_out_s, (0.5, 0.95)))
+    assert score.p95_error == score.predicted_s.p95 / score.measured_s.p95 - 1
+    assert score.p95_covered == (score.p95_interval_s[0] <= score.measured_s.p95 <= score.p95_interval_s[1])
+    assert score.long_run_s.p99 == prediction.quantile(0.99)
+    reused = np.quantile(trace.step_s[split.train], 0.95) / score.measured_s.p95 - 1
+    assert score.naive["recorded steps"] == NaiveScore(pytest.approx(reused), score.ks_floor)
 
 
 def test_held_out_steps_do_not_reach_the_prediction() -> None:
@@ -182,7 +181,7 @@ def test_held_out_steps_do_not_reach_the_prediction() -> None:
     _, prediction = score_split(trace, split, seed=1, n_draw=N_DRAW)
     score, same = score_split(replace(trace, end_s=spoilt), split, seed=1, n_draw=N_DRAW)
     np.testing.assert_array_equal(same.step_s, prediction.step_s)
-    assert score.p95_error < -0.9
+    assert score.score.p95_error < -0.9
 
 
 def test_same_seed_same_prediction() -> None:
@@ -215,7 +214,7 @@ def test_log_is_predicted_by_its_own_steps() -> None:
     np.testing.assert_array_equal(
         drawn.step_s, fit_and_predict(known, seed=0, n_draw=N_DRAW, n_test=30)[0].step_s
     )  # nothing but the fitted steps
-    assert set(score.naive) == {"recorded steps"}
+    assert set(score.score.naive) == {"recorded steps"}
 
 
 def test_without_micro_batches_whole_recorded_steps_are_redrawn() -> None:
@@ -230,17 +229,14 @@ def test_without_micro_batches_whole_recorded_steps_are_redrawn() -> None:
 
 
 def test_mean_of_splits_is_taken_field_by_field(many_scores: list[SplitScore]) -> None:
-    few = many_scores[:3]
-    mean = mean_of_splits(few)
-    assert mean["n_train"] == 20
-    assert isinstance(mean["n_train"], int)
-    assert mean["p95_error"] == pytest.approx(np.mean([score.p95_error for score in few]))
-    assert mean["measured"]["p50"] == pytest.approx(np.mean([score.measured["p50"] for score in few]))
-    assert mean["p95_interval"][1] == pytest.approx(np.mean([score.p95_interval[1] for score in few]))
-    assert mean["p95_covered"] == pytest.approx(np.mean([score.p95_covered for score in few]))
-    assert mean["naive"]["independent pools"][1] == pytest.approx(
-        np.mean([score.naive["independent pools"][1] for score in few])
-    )
+    few = [split.score for split in many_scores[:3]]
+    mean = mean_of_splits(many_scores[:3])
+    assert mean.p95_error == pytest.approx(np.mean([score.p95_error for score in few]))
+    assert mean.measured_s.p50 == pytest.approx(np.mean([score.measured_s.p50 for score in few]))
+    assert mean.p95_interval_s[1] == pytest.approx(np.mean([score.p95_interval_s[1] for score in few]))
+    assert mean.p95_covered == pytest.approx(np.mean([score.p95_covered for score in few]))
+    pools = [score.naive["independent pools"].ks_distance for score in few]
+    assert mean.naive["independent pools"].ks_distance == pytest.approx(np.mean(pools))
 
 
 # --- Some of the replicas --------------------------------------------------------------------------------------------
@@ -254,9 +250,9 @@ def test_part_of_the_replicas_predicts_the_whole_job() -> None:
     for seed in range(12):
         trace = recording(SHARED, seed, WIDE, 30)
         (split,) = halves(trace, seed, train_fraction=1.0, fit_replicas=4)
-        score, _ = score_split(trace, split, seed=seed, n_draw=N_DRAW)
+        score = score_split(trace, split, seed=seed, n_draw=N_DRAW)[0].score
         errors.append(score.p95_error)
-        slowest.append(score.naive["slowest of 4 replicas"][0])
+        slowest.append(score.naive["slowest of 4 replicas"].p95_error)
     assert abs(np.mean(errors)) < 4 * np.std(errors, ddof=1) / np.sqrt(len(errors))
     assert abs(np.mean(errors)) < 0.02
     assert np.mean(slowest) < -0.02
@@ -299,7 +295,7 @@ def test_8_of_32_replicas_predict_the_measured_job(shared_data: Path) -> None:
     """SE, 20 random choices of 8 replicas: p95 of the whole job within 5 % each, 1.5 % on average."""
     trace = measured(shared_data, "SE")
     found = halves(trace, n_split=20, train_fraction=1.0, fit_replicas=8)
-    errors = [score_split(trace, split, seed=i, n_draw=4000)[0].p95_error for i, split in enumerate(found)]
+    errors = [score_split(trace, split, seed=i, n_draw=4000)[0].score.p95_error for i, split in enumerate(found)]
     assert np.abs(errors).max() < 0.05
     assert abs(np.mean(errors)) < 0.015
 

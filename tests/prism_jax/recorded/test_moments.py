@@ -11,7 +11,8 @@ import pytest
 from prism_jax.errors import DataError
 from prism_jax.recorded.effects import fit_effects
 from prism_jax.recorded.moments import match_moments
-from prism_jax.recorded.recorded_job import MomentMatch, RecordedJob, fit_job
+from prism_jax.recorded.recorded_job import RecordedJob, fit_job
+from prism_jax.recorded.score import MomentMatch
 from prism_jax.recorded.unseen_steps import predict_job
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed

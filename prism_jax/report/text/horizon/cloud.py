@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
+from ....horizon.outcome import Estimate
 from ...quantity import prob
 from ...table import Table
-from ...types.horizon.cloud import CloudReport, Figure, GainFacts, RentFacts
+from ...types.horizon.cloud import CloudReport, GainFacts, RentFacts
 from .run import duration
 
 OLD_DAYS = 90
@@ -58,8 +61,8 @@ def _best(report: CloudReport) -> list[str]:
         f"mean of the dearest 5% {_money(best.cost_cvar95_usd)}",
     ]
     for name, chance in (("deadline", best.deadline_prob), ("budget", best.budget_prob)):
-        if chance is not None and chance.value is not None:
-            rows.append(f"  {name:<9} kept with probability {prob(chance.value)} (± {chance.error or 0.0:.1g})")
+        if chance is not None:
+            rows.append(f"  {name:<9} kept with probability {prob(chance.value)} (± {chance.error:.1g})")
     if best.spot_share:
         rows.append(
             f"  spot      {best.spot_share:.0%} of the paid time; {best.interruptions:.3g} interruptions; law: {best.law}"
@@ -132,9 +135,13 @@ def _footer(report: CloudReport) -> list[str]:
     return [*notes, f"catalogue: {', '.join(report.catalogue)}; seed {report.record.seed}; {report.elapsed_s:.1f} s"]
 
 
-def _time(figure: Figure, with_error: bool = True) -> str:
-    return "never" if figure.value is None else duration(figure.value, figure.error if with_error else None)
+def _time(figure: Estimate, with_error: bool = True) -> str:
+    return duration(figure.value, _error(figure, with_error)) if isfinite(figure.value) else "never"
 
 
-def _money(figure: Figure, with_error: bool = True) -> str:
-    return "without end" if figure.value is None else money(figure.value, figure.error if with_error else None)
+def _money(figure: Estimate, with_error: bool = True) -> str:
+    return money(figure.value, _error(figure, with_error)) if isfinite(figure.value) else "without end"
+
+
+def _error(figure: Estimate, with_error: bool) -> float | None:
+    return figure.error if with_error and isfinite(figure.error) else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ....horizon.queue.compare import Ratio, Row
 from ...table import Table
-from ...types.horizon.queue import QueueReport, QueueRow, RatioFacts
+from ...types.horizon.queue import QueueReport
 
 COLUMNS = (
     "policy",
@@ -52,7 +53,7 @@ def _table(report: QueueReport, cv: float) -> list[str]:
     return Table(f"GPUs that differ by a CV of {100 * cv:.3g}%", COLUMNS, rows).lines()
 
 
-def _cells(row: QueueRow) -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
     times = (row.figures.jct_mean_s, row.figures.jct_p50_s, row.figures.jct_p95_s, row.figures.jct_p99_s)
     rest = (row.figures.waiting_mean_s, row.figures.makespan_s)
     return (
@@ -65,7 +66,7 @@ def _cells(row: QueueRow) -> tuple[str, ...]:
     )
 
 
-def ratio(facts: RatioFacts) -> str:
+def ratio(facts: Ratio) -> str:
     """Median and 90 % interval."""
     return f"{facts.median:.3f} ({facts.p5:.3f} to {facts.p95:.3f})"
 
@@ -88,7 +89,7 @@ def _answer(report: QueueReport) -> list[str]:
     return found
 
 
-def _gain(row: QueueRow) -> str:
+def _gain(row: Row) -> str:
     facts = row.over_point
     assert facts is not None
     verdict = ", which is no difference" if facts.p5 <= 1.0 <= facts.p95 or abs(facts.median - 1.0) < ENOUGH else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....units import format_bytes
 from ...quantity import bar, with_error
-from ...types.placing.sharding import RankTables, ReachedSteps, ShardingReport
+from ...types.placing.sharding import ReachedSteps, ShardingReport
 
 BAR_WIDTH = 24
 MOST_RANKS = 64
@@ -81,14 +81,10 @@ def _ranks(report: ShardingReport) -> list[str]:
         total = rank.forward_s + rank.backward_s
         found.append(
             f"{index:>3}  {1e3 * rank.forward_s:8.3f}  {1e3 * rank.backward_s:8.3f}  {bar(total / longest, 6)} "
-            f"{format_bytes(rank.sent_bytes, 3):>10} {format_bytes(rank.held_bytes, 3):>9}   {_names(rank)}".rstrip()
+            f"{format_bytes(rank.sent_bytes, 3):>10} {format_bytes(rank.held_bytes, 3):>9}   {_shortened(rank.tables)}".rstrip()
         )
     more = len(report.ranks) - MOST_RANKS
     return [*found, *([f"... {more:,} GPUs more: --json has them all"] if more > 0 else [])]
-
-
-def _names(rank: RankTables) -> str:
-    return _shortened(rank.tables)
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....recorded.score import MomentMatch
 from ...quantity import bar, with_error
-from ...types.trace import Asked, CheckFacts, EvidenceFacts, MatchFacts, ShapeFacts, TracePredictionReport
+from ...types.trace import Asked, CheckFacts, EvidenceFacts, ShapeFacts, TracePredictionReport
 from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines, warnings
 
 
@@ -102,7 +103,7 @@ def _shape(shape: ShapeFacts, unit: str) -> list[str]:
     return [f"  {what}: {chosen} (held-out log density: {listed})"]
 
 
-def _agreement(agreement: MatchFacts) -> list[str]:
+def _agreement(agreement: MomentMatch) -> list[str]:
     """What drawn steps were multiplied by; nothing where it is not seen in three digits."""
     if max(abs(agreement.mean - 1.0), abs(agreement.spread - 1.0)) < SMALLEST_SHARE:
         return []

@@ -25,14 +25,14 @@ def headline(info: TraceFacts) -> list[str]:
     """Which job, and how much of it was recorded."""
     if info.job is None:
         return [f"{info.name}: step times of a log, no ops ({info.source})"]
-    job = info.job
+    job, shape = info.job, info.job.shape
     axes = (
-        " x ".join(f"{axis} {getattr(job, axis)}" for axis in ("dp", "pp", "tp", "sp") if getattr(job, axis) > 1)
+        " x ".join(f"{axis} {getattr(shape, axis)}" for axis in ("dp", "pp", "tp", "sp") if getattr(shape, axis) > 1)
         or "one rank"
     )
-    chunks = f", {job.virtual_stages} chunks per stage" if job.virtual_stages > 1 else ""
+    chunks = f", {shape.virtual_stages} chunks per stage" if shape.virtual_stages > 1 else ""
     return [
-        f"{job.name}: {job.world_size:,} ranks, {axes}{chunks}",
+        f"{shape.name}: {job.world_size:,} ranks, {axes}{chunks}",
         f"{job.n_recorded_workers:,} recorded workers, {job.n_ops_per_replica:,} ops per replica and step",
     ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....recorded.score import Quantiles
 from ...quantity import bar
-from ...types.trace import Quantiles3, WhatIfReport
+from ...types.trace import WhatIfReport
 from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, headline, notes, warnings
 
 MOST = 8  # lines of a ranking
@@ -36,7 +37,7 @@ def _replayed(report: WhatIfReport) -> list[str]:
     mean_s, job = report.info.step_s.mean, report.info.job
     if job is None or abs(report.recorded_s / mean_s - 1.0) < FAR:
         return []
-    n_absent = job.dp * job.pp - job.n_recorded_workers
+    n_absent = job.shape.dp * job.shape.pp - job.n_recorded_workers
     why = "the rules of the schedule explain these steps poorly (`trace replay`)"
     if n_absent > 0:
         why = f"it includes the wait for {n_absent:,} workers that were not recorded"
@@ -62,7 +63,7 @@ def _ranking(title: str, values: Mapping[str, float], prefix: str) -> list[str]:
     ]
 
 
-def _changes(changes: Mapping[str, Quantiles3]) -> list[str]:
+def _changes(changes: Mapping[str, Quantiles]) -> list[str]:
     (now, base), *others = changes.items()
     lines = [f"unrecorded steps {now}: p50 {base.p50:.4g} s, p95 {base.p95:.4g} s, p99 {base.p99:.4g} s"]
     for what, times in others:

@@ -47,9 +47,9 @@ class MatchedKernels:
         trace, profile: files.
         device: that the profile was recorded on.
         kernel_s: seconds of all kernels.
-        earlier_s: of them, of kernels that were started before the profile began.
+        earlier_s: of them, of kernels whose launch is not in the profile: they were started before it began, by the step before.
         communication_s: of them, of collectives, which wait for peers.
-        matched: share of `kernel_s` without `earlier_s` whose operators are in the trace.
+        matched: share of `kernel_s` without `earlier_s` whose operators are in the trace; 1 of none.
         same_process: whether both recorded the same process.
         missing: operators that are not, the longest first.
     """

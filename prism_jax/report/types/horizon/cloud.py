@@ -6,18 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ....cloud.choice.wish import WorkDone
+from ....horizon.outcome import Estimate
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
 from ..study import PlanFacts
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure and its Monte Carlo standard error; both None where it is infinite."""
-
-    value: float | None
-    error: float | None
 
 
 @dataclass(frozen=True)
@@ -70,15 +64,15 @@ class RentFacts:
     spot_usd_per_h: float | None
     price_day: str | None
     price_age_days: int | None
-    time_mean_s: Figure
-    time_p50_s: Figure
-    time_p95_s: Figure
-    cost_mean_usd: Figure
-    cost_p50_usd: Figure
-    cost_p95_usd: Figure
-    cost_cvar95_usd: Figure
-    deadline_prob: Figure | None
-    budget_prob: Figure | None
+    time_mean_s: Estimate
+    time_p50_s: Estimate
+    time_p95_s: Estimate
+    cost_mean_usd: Estimate
+    cost_p50_usd: Estimate
+    cost_p95_usd: Estimate
+    cost_cvar95_usd: Estimate
+    deadline_prob: Estimate | None
+    budget_prob: Estimate | None
     spot_share: float
     interruptions: float
     zones: tuple[str, ...]
@@ -103,15 +97,6 @@ class GainFacts:
     saved_s: float
     saved_share: float
     saved_share_interval: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class LeftFacts:
-    """What is left of a job that runs already."""
-
-    steps_done: int
-    elapsed_s: float
-    spent_usd: float
 
 
 @dataclass(frozen=True)
@@ -142,7 +127,7 @@ class CloudReport(Report):
     budget_usd: float | None
     prob: float
     aim: str
-    left: LeftFacts | None
+    left: WorkDone | None
     catalogue: tuple[str, ...]
     best: RentFacts | None
     front: tuple[RentFacts, ...]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ....horizon.outcome import Change, Response
 from ...report import Report
 from ..prediction import JobFacts
 from ..record import RunRecord
@@ -78,24 +79,6 @@ class DeadlineFacts:
 
 
 @dataclass(frozen=True)
-class ChangeFacts:
-    """A change and the seconds that it saves on average, alone."""
-
-    what: str
-    saves_s: float
-
-
-@dataclass(frozen=True)
-class ResponseFacts:
-    """The expected run at one mean time between failures, at the interval that is best there."""
-
-    mtbf_h: float
-    interval_s: float
-    expected_s: float
-    goodput: float
-
-
-@dataclass(frozen=True)
 class OutcomeFacts:
     """The run in many worlds.
 
@@ -155,8 +138,8 @@ class RunReport(Report):
     recovery: RecoveryFacts
     outcome: OutcomeFacts | None
     deadline: DeadlineFacts | None
-    changes: tuple[ChangeFacts, ...]
-    response: tuple[ResponseFacts, ...]
+    changes: tuple[Change, ...]
+    response: tuple[Response, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
     seed: int

@@ -6,25 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ....horizon.slow_phases.rank import SlowRank
 from ...codec import INLINE, WHERE_KNOWN
 from ...report import Report
 from ..record import RunRecord
 from ..trace import TraceFacts
-
-
-@dataclass(frozen=True)
-class SlowRankFacts:
-    """The worker whose own work grew most.
-
-    Attributes:
-        rank: global rank.
-        size: growth of its compute, a share.
-        others_size: median growth of the other workers.
-    """
-
-    rank: int
-    size: float
-    others_size: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +42,7 @@ class SlowPhaseFacts:
     verdict: str
     act_step: int | None
     wait_steps: int | None
-    slow_rank: Annotated[SlowRankFacts | None, WHERE_KNOWN] = None
+    slow_rank: Annotated[SlowRank | None, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)

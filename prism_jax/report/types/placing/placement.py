@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ....partition.chunks import Splits
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
@@ -28,14 +29,6 @@ class SlotFacts:
     replica: tuple[int, ...]
     last_stage: tuple[int, ...]
     last_replica: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class SplitFacts:
-    """Layers per model chunk, and micro-batches per replica."""
-
-    layers: tuple[int, ...]
-    micro_batches: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ class PlacementReport(Report):
     as_given: tuple[int, ...]
     slots: SlotFacts
     node_slowdown: tuple[float, ...]
-    splits: SplitFacts | None
+    splits: Splits | None
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ....search.sharding.result import RankLoad
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
@@ -60,24 +61,6 @@ class BestSharding:
 
 
 @dataclass(frozen=True)
-class RankTables:
-    """One GPU under the chosen assignment, noise-free.
-
-    Attributes:
-        tables: that it holds, parts as `t3[0/2]`; those that all GPUs hold stand in `ShardingReport.everywhere`.
-        forward_s, backward_s: seconds of its tables in the two passes, those that all GPUs hold included.
-        sent_bytes: what it sends to every other GPU in an exchange.
-        held_bytes: memory of its tables.
-    """
-
-    tables: tuple[str, ...]
-    forward_s: float
-    backward_s: float
-    sent_bytes: float
-    held_bytes: float
-
-
-@dataclass(frozen=True)
 class ShardingReport(Report):
     """What every sharder reaches, what the chosen assignment is worth, and where the tables are.
 
@@ -117,7 +100,7 @@ class ShardingReport(Report):
     best_sharder: str
     gain_over_best_sharder: float
     gain_over_best_sharder_interval: tuple[float, float]
-    ranks: tuple[RankTables, ...]
+    ranks: tuple[RankLoad, ...]
     everywhere: Mapping[str, str]
     spread: Mapping[str, float]
     spread_assumed: bool

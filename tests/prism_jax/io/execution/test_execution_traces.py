@@ -84,10 +84,10 @@ def test_kernels_are_given_to_the_operators_that_started_them(
     job = _read(tmp_path, trace_text(), profile_text(numbered=numbered and not extra, extra=extra))
     measured = job.ranks[0].measured
     assert measured is not None
-    assert measured.same_process
-    assert measured.matched == 1.0
-    assert measured.kernel_s == pytest.approx(3e-6 * sum(KERNEL_US.values()), rel=1e-12)
-    assert measured.communication_s == pytest.approx(3e-6 * KERNEL_US["nccl:all_reduce"], rel=1e-12)
+    assert measured.kernels.same_process
+    assert measured.kernels.matched == 1.0
+    assert measured.kernels.kernel_s == pytest.approx(3e-6 * sum(KERNEL_US.values()), rel=1e-12)
+    assert measured.kernels.communication_s == pytest.approx(3e-6 * KERNEL_US["nccl:all_reduce"], rel=1e-12)
     seconds = {row.name: row.seconds for row in job.program.classes[0].rows if isinstance(row, CapturedOp)}
     assert seconds == pytest.approx({name: 1e-6 * KERNEL_US[name] for name in seconds}, rel=1e-12)
 
