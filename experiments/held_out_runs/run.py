@@ -29,7 +29,6 @@ from prism_jax.horizon.remaining.law import HORIZON, DriftLaw
 from prism_jax.horizon.remaining.time_left import time_left
 
 EXPECTED = Path(__file__).with_name("expected.json")
-LOW, MIDDLE, HIGH = 0.05, 0.5, 0.95
 N_FOLD = 10  # of groups
 
 
@@ -48,8 +47,9 @@ def _rows(runs: list[HeldOutRun], cuts: Cuts, law: DriftLaw) -> pd.DataFrame:
         run = runs[i]
         left = time_left(run.first_s, np.ones(len(run.first_s), int), int(n_later), law)
         measured = n_later * run.later_s(n_later)
-        low, middle, high = left.quantile_s(np.array([LOW, MIDDLE, HIGH])) / measured
-        iid_low, iid_middle, iid_high = left.independent_quantile_s(np.array([LOW, MIDDLE, HIGH])) / measured
+        low, middle, high = (seconds / measured for seconds in (left.p5_s, left.p50_s, left.p95_s))
+        iid_low, iid_high = left.independent_p5_s / measured, left.independent_p95_s / measured
+        iid_middle = 0.5 * (iid_low + iid_high)
         rows.append(
             {
                 "source": run.source,

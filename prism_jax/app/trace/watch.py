@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import DataError
-from ...horizon.remaining.time_left import MOST_STEPS, TimeLeft, time_left
+from ...horizon.remaining.time_left import MOST_STEPS, time_left
 from ...horizon.slow_phases.detector import SlowPhaseDetector
-from ...horizon.slow_phases.phases import SlowPhase, Watched, watch
-from ...horizon.slow_phases.rank import slow_rank
+from ...horizon.slow_phases.phases import Watched, watch
 from ...io.write import run_record
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.types.horizon.watch import SlowPhaseFacts, TimeLeftFacts, WatchReport
+from ...report.types.horizon.watch import WatchReport
 from ...report.types.record import RunRecord
 from .facts import trace_facts
 from .source import TraceSource, named, recorded
@@ -92,10 +91,9 @@ def run_watch(
             "Give a longer log, or a smaller --learn."
         )
     lengths = recording.n_steps if isinstance(recording, StepLog) else np.ones(n_step, int)
-    restarted = np.diff(np.asarray(recording.steps), prepend=recording.steps[0]) < 0
-    watched = watch(step_s, lengths, restarted, restart_cost_s, detector)
+    watched = watch(recording, restart_cost_s, detector)
     assert watched.noise is not None  # there are more steps than are learnt from
-    left = None if remaining is None else _time_left(time_left(step_s, lengths, remaining))
+    left = None if remaining is None else time_left(step_s, lengths, remaining)
     told = {
         "file": named(source),
         "meta": meta,
@@ -106,7 +104,6 @@ def run_watch(
         "unit": unit,
         "remaining": remaining,
     }
-    steps = np.asarray(recording.steps)
     report = WatchReport(
         info=trace_facts(recording, n_left_out),
         restart_cost_s=restart_cost_s,
@@ -114,9 +111,9 @@ def run_watch(
         normal_s=watched.normal_s,
         spread=watched.noise.log_sd,
         ar1=watched.noise.ar1,
-        phases=tuple(_facts(phase, recording, float(lengths[-1]), restart_cost_s) for phase in watched.phases),
-        faster_steps=tuple(steps[list(watched.faster)].tolist()),
-        settled_steps=tuple(steps[list(watched.settled)].tolist()),
+        phases=watched.phases,
+        faster_steps=watched.faster_steps,
+        settled_steps=watched.settled_steps,
         record=RunRecord(**run_record(told, None)),
         time_left=left,
     )
@@ -135,40 +132,3 @@ def _check(restart_cost_s: float, smallest: float, n_learn: int, remaining: int 
         raise DataError(f"--learn {n_learn}: it must be from {FEWEST_LEARNT} to 100,000 steps")
     if remaining is not None and not 1 <= remaining <= MOST_STEPS:
         raise DataError(f"--remaining {remaining}: it must be from 1 to {MOST_STEPS:,} steps")
-
-
-def _time_left(left: TimeLeft) -> TimeLeftFacts:
-    p5_s, p50_s, p95_s = left.quantile_s(np.array([0.05, 0.5, 0.95])).tolist()
-    whole = sum(left.variances)
-    return TimeLeftFacts(
-        n_steps=left.n_steps,
-        p5_s=p5_s,
-        p50_s=p50_s,
-        p95_s=p95_s,
-        variance_shares={name: float(part / whole) for name, part in left.variances._asdict().items()},
-        independent_p5_s=float(left.independent_quantile_s(0.05)),
-        independent_p95_s=float(left.independent_quantile_s(0.95)),
-        law=left.law.source,
-    )
-
-
-def _facts(phase: SlowPhase, recording: Trace | StepLog, n_per_entry: float, cost_s: float) -> SlowPhaseFacts:
-    steps = np.asarray(recording.steps)
-    lasts = phase.end is None
-    waits = lasts and phase.act is None
-    per_step_s = max(phase.slow_s - phase.normal_s, 1e-12)
-    end = len(steps) if phase.end is None else phase.end
-    return SlowPhaseFacts(
-        onset_step=int(steps[phase.onset]),
-        told_step=int(steps[phase.told]),
-        end_step=None if phase.end is None else int(steps[phase.end]),
-        size=phase.size,
-        normal_s=phase.normal_s,
-        slow_s=phase.slow_s,
-        lost_s=phase.lost_s,
-        prob=phase.prob,
-        verdict="wait" if waits else "act" if lasts else "over",
-        act_step=None if phase.act is None else int(steps[phase.act]),
-        wait_steps=ceil(max(cost_s - phase.lost_s, 0.0) / per_step_s) if waits else None,
-        slow_rank=slow_rank(recording, phase.onset, end) if isinstance(recording, Trace) else None,
-    )

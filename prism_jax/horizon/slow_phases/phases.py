@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import ceil
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..._typing import Floats, Ints
+from ...recorded.trace.step_log import StepLog
+from ...recorded.trace.trace import Trace
+from ...report.codec import WHERE_KNOWN
 from .act_or_wait import act_at
 from .detector import Change, SlowPhaseDetector, StepNoise
+from .rank import SlowRank, slow_rank
 
 
 @dataclass(frozen=True)
 class SlowPhase:
-    """Steps of one log that lasted longer than those before; all indices are of entries of the log.
+    """Steps that lasted longer than those before.
 
     Attributes:
-        onset: first slow entry.
-        told: entry at which the phase was told.
-        end: first entry that is as before; None while the phase lasts.
-        normal_s: seconds of a step before.
-        slow_s: median seconds of a step in the phase.
+        onset_step: first slow step.
+        told_step: step at which the phase was certain.
+        end_step: first step that is as before; None while the phase lasts.
+        size: by how much its steps are longer, a share.
+        normal_s, slow_s: median seconds of a step before and in the phase.
         lost_s: seconds that the phase has cost.
         prob: probability of a change when it was told.
-        act: entry at which the loss reached the cost of a restart; None if it did not.
+        verdict: act, wait or over.
+        act_step: step at which the loss reached the cost of a restart; None if it did not.
+        wait_steps: further steps until it will, as slow as now; None if it did, or the phase is over.
+        slow_rank: absent if the log has no ranks.
     """
 
-    onset: int
-    told: int
-    end: int | None
+    onset_step: int
+    told_step: int
+    end_step: int | None
+    size: float
     normal_s: float
     slow_s: float
     lost_s: float
     prob: float
-    act: int | None
-
-    @property
-    def size(self) -> float:
-        """By how much steps of the phase are longer, a share of the steps before."""
-        return self.slow_s / self.normal_s - 1.0
+    verdict: str
+    act_step: int | None
+    wait_steps: int | None
+    slow_rank: Annotated[SlowRank | None, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)
@@ -48,35 +54,33 @@ class Watched:
 
     Attributes:
         phases: in the order of the log.
-        faster: entries at which steps became shorter than all before, and stayed so.
-        settled: entries after an interruption that were off and do not count.
-        normal_s: seconds of a step outside slow phases, at the end.
+        faster_steps: steps from which on the job was faster than all before.
+        settled_steps: steps after a restart, an evaluation or a checkpoint that were off; they raise no alarm.
+        normal_s: seconds of a step outside slow phases, at the end of the log.
         noise: how steps scatter at the end of the log; None if it is too short to learn.
     """
 
     phases: tuple[SlowPhase, ...]
-    faster: tuple[int, ...]
-    settled: tuple[int, ...]
+    faster_steps: tuple[int, ...]
+    settled_steps: tuple[int, ...]
     normal_s: float
     noise: StepNoise | None
 
 
-def watch(
-    step_s: Floats, n_steps: Ints, restarted: NDArray[np.bool_], cost_s: float, detector: SlowPhaseDetector
-) -> Watched:
-    """The slow phases of a log.
+def watch(recording: Trace | StepLog, cost_s: float, detector: SlowPhaseDetector) -> Watched:
+    """The slow phases of a recording.
 
     Args:
-        step_s: [entry] seconds per step.
-        n_steps: [entry] steps that the entry is a mean of.
-        restarted: [entry] whether the job was restarted before it.
+        recording: trace or log.
         cost_s: seconds that a restart takes.
         detector: that has seen nothing yet; it sees one entry after the other.
     """
+    steps = np.asarray(recording.steps)
+    restarted = np.diff(steps, prepend=steps[0]) < 0
     opened: Change | None = None
     phases: list[SlowPhase] = []
     faster: list[int] = []
-    for seconds, new in zip(step_s.tolist(), restarted.tolist(), strict=True):
+    for seconds, new in zip(np.asarray(recording.step_s, float).tolist(), restarted.tolist(), strict=True):
         change = detector.update(seconds, restarted=new)
         if change is None:
             continue
@@ -85,26 +89,37 @@ def watch(
         elif opened is None:
             faster.append(change.onset)
         elif detector.log_level - opened.log_before < detector.smallest:
-            phases.append(_phase(opened, change.onset, step_s, n_steps, cost_s))
+            phases.append(_phase(recording, opened, change.onset, cost_s))
             opened = None
     normal_s = float(np.exp(detector.log_level if opened is None else opened.log_before))
     if opened is not None:
-        phases.append(replace(_phase(opened, len(step_s), step_s, n_steps, cost_s), end=None))
-    return Watched(tuple(phases), tuple(faster), tuple(detector.settled), normal_s, detector.noise)
+        phases.append(_phase(recording, opened, None, cost_s))
+    off = tuple(steps[list(detector.settled)].tolist())
+    return Watched(tuple(phases), tuple(steps[faster].tolist()), off, normal_s, detector.noise)
 
 
-def _phase(opened: Change, end: int, step_s: Floats, n_steps: Ints, cost_s: float) -> SlowPhase:
-    normal_s = float(np.exp(opened.log_before))
+def _phase(recording: Trace | StepLog, opened: Change, end: int | None, cost_s: float) -> SlowPhase:
+    """The phase from the entry at which it opened to the entry `end`, which is as before; None: it lasts."""
+    steps, step_s = np.asarray(recording.steps), np.asarray(recording.step_s, float)
     slow = slice(opened.onset, end)
-    lost_s = (step_s[slow] - normal_s) * n_steps[slow]
-    act = act_at(lost_s, cost_s)
+    n_per_entry = recording.n_steps if isinstance(recording, StepLog) else np.ones(len(step_s), int)
+    normal_s, slow_s = float(np.exp(opened.log_before)), float(np.median(step_s[slow]))
+    losses_s = (step_s[slow] - normal_s) * n_per_entry[slow]
+    lost_s, act = float(losses_s.sum()), act_at(losses_s, cost_s)
+    waits = end is None and act is None
+    per_step_s = max(slow_s - normal_s, 1e-12)
+    is_trace = isinstance(recording, Trace)
     return SlowPhase(
-        onset=opened.onset,
-        told=opened.told,
-        end=end,
+        onset_step=int(steps[opened.onset]),
+        told_step=int(steps[opened.told]),
+        end_step=None if end is None else int(steps[end]),
+        size=slow_s / normal_s - 1.0,
         normal_s=normal_s,
-        slow_s=float(np.median(step_s[slow])),
-        lost_s=float(lost_s.sum()),
+        slow_s=slow_s,
+        lost_s=lost_s,
         prob=opened.prob,
-        act=None if act is None else opened.onset + act,
+        verdict="wait" if waits else "act" if end is None else "over",
+        act_step=None if act is None else int(steps[opened.onset + act]),
+        wait_steps=ceil(max(cost_s - lost_s, 0.0) / per_step_s) if waits else None,
+        slow_rank=slow_rank(recording, opened.onset, len(steps) if end is None else end) if is_trace else None,
     )

@@ -32,7 +32,7 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
             ax.plot(steps[above], edge, "^", color=GREY, markersize=5, label=f"longer ones, up to {step_s.max():.3g} s")
         ax.axhline(watched.normal_s, color=INDIGO, linewidth=1, label="usual level")
         for number, phase in enumerate(watched.phases):
-            first, last = steps[phase.onset], steps[-1 if phase.end is None else phase.end]
+            first, last = phase.onset_step, steps[-1] if phase.end_step is None else phase.end_step
             ax.axvspan(first, last, color=WINE, alpha=0.12, linewidth=0)
             ax.plot(
                 [first, last], [phase.slow_s] * 2, color=WINE, linewidth=1.5, label=None if number else "slow phase"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....horizon.remaining.time_left import TimeLeft
+from ....horizon.slow_phases.phases import SlowPhase
 from ....units import format_s
-from ...types.horizon.watch import SlowPhaseFacts, TimeLeftFacts, WatchReport
+from ...types.horizon.watch import WatchReport
 from ..trace.shared import counted, headline, notes, step_lines
 from .run import duration
 
@@ -43,7 +45,7 @@ def lines(report: WatchReport) -> list[str]:
     return found + notes(report.info)
 
 
-def _time_left(left: TimeLeftFacts) -> Iterator[str]:
+def _time_left(left: TimeLeft) -> Iterator[str]:
     yield ""
     yield (
         f"left: {counted(left.n_steps, 'step')} take p50 {duration(left.p50_s)}, p5 {duration(left.p5_s)}, "
@@ -56,7 +58,7 @@ def _time_left(left: TimeLeftFacts) -> Iterator[str]:
     yield f"  the interval is made of {named}; independent steps would say only +-{half / left.p50_s:.2%}"
 
 
-def _phase(phase: SlowPhaseFacts, cost_s: float) -> Iterator[str]:
+def _phase(phase: SlowPhase, cost_s: float) -> Iterator[str]:
     until = "lasts" if phase.end_step is None else f"ended at step {phase.end_step:,}"
     yield (
         f"slow from step {phase.onset_step:,} on: +{phase.size:.1%}, {format_s(phase.normal_s)} -> {format_s(phase.slow_s)} "
@@ -71,7 +73,7 @@ def _phase(phase: SlowPhaseFacts, cost_s: float) -> Iterator[str]:
     yield f"  lost {format_s(phase.lost_s)}; {_verdict(phase, cost_s)}"
 
 
-def _verdict(phase: SlowPhaseFacts, cost_s: float) -> str:
+def _verdict(phase: SlowPhase, cost_s: float) -> str:
     cost = f"a restart ({format_s(cost_s)})"
     if phase.verdict == "act":
         return f"ACT: since step {phase.act_step:,} the loss is more than {cost}"

@@ -2,70 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ....horizon.slow_phases.rank import SlowRank
+from ....horizon.remaining.time_left import TimeLeft
+from ....horizon.slow_phases.phases import SlowPhase
 from ...codec import INLINE, WHERE_KNOWN
 from ...report import Report
 from ..record import RunRecord
 from ..trace import TraceFacts
-
-
-@dataclass(frozen=True)
-class SlowPhaseFacts:
-    """Steps that lasted longer than those before.
-
-    Attributes:
-        onset_step: first slow step.
-        told_step: step at which the phase was certain.
-        end_step: first step that is as before; None while the phase lasts.
-        size: by how much its steps are longer, a share.
-        normal_s, slow_s: median seconds of a step before and in the phase.
-        lost_s: seconds that the phase has cost.
-        prob: probability of a change when it was told.
-        verdict: act, wait or over.
-        act_step: step at which the loss reached the cost of a restart; None if it did not.
-        wait_steps: further steps until it will, as slow as now; None if it did, or the phase is over.
-        slow_rank: absent if the log has no ranks.
-    """
-
-    onset_step: int
-    told_step: int
-    end_step: int | None
-    size: float
-    normal_s: float
-    slow_s: float
-    lost_s: float
-    prob: float
-    verdict: str
-    act_step: int | None
-    wait_steps: int | None
-    slow_rank: Annotated[SlowRank | None, WHERE_KNOWN] = None
-
-
-@dataclass(frozen=True)
-class TimeLeftFacts:
-    """Seconds of the steps to come; interruptions and evaluations are not in it.
-
-    Attributes:
-        n_steps: steps to come.
-        p5_s, p50_s, p95_s: quantiles.
-        variance_shares: what the interval is made of: drift (of a run's level), steps (their scatter), stalls, change (between
-            the halves of the log); sums to one.
-        independent_p5_s, independent_p95_s: if steps were independent draws, which is too narrow.
-        law: where the drift is from.
-    """
-
-    n_steps: int
-    p5_s: float
-    p50_s: float
-    p95_s: float
-    variance_shares: Mapping[str, float]
-    independent_p5_s: float
-    independent_p95_s: float
-    law: str
 
 
 @dataclass(frozen=True)
@@ -93,8 +38,8 @@ class WatchReport(Report):
     normal_s: float
     spread: float
     ar1: float
-    phases: tuple[SlowPhaseFacts, ...]
+    phases: tuple[SlowPhase, ...]
     faster_steps: tuple[int, ...]
     settled_steps: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
-    time_left: Annotated[TimeLeftFacts | None, WHERE_KNOWN] = None
+    time_left: Annotated[TimeLeft | None, WHERE_KNOWN] = None

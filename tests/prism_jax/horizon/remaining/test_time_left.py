@@ -23,14 +23,14 @@ def ones(values):
 
 def test_equal_steps_take_their_number_times_one():
     left = time_left(np.full(50, 2.0), np.ones(50, int), 1000, replace(STILL, drift=0.0))
-    assert left.quantile_s(0.5) == pytest.approx(2000.0)
-    assert left.independent_quantile_s(0.05) == pytest.approx(2000.0)
+    assert left.p50_s == pytest.approx(2000.0)
+    assert left.independent_p5_s == pytest.approx(2000.0)
 
 
 def test_the_time_scales_with_the_unit_of_the_steps():
-    levels = np.array([0.05, 0.5, 0.95])
-    whole, half = (time_left(scale * steps(), ones(steps()), 900).quantile_s(levels) for scale in (1.0, 0.5))
-    assert half == pytest.approx(0.5 * whole)
+    whole, half = (time_left(scale * steps(), ones(steps()), 900) for scale in (1.0, 0.5))
+    for name in ("p5_s", "p50_s", "p95_s", "independent_p5_s", "independent_p95_s"):
+        assert getattr(half, name) == pytest.approx(0.5 * getattr(whole, name))
 
 
 def test_without_drift_the_interval_is_that_of_two_means():
@@ -76,10 +76,8 @@ def test_one_stall_is_no_level_and_a_change_is_told():
 
 def test_the_shipped_law_is_wider_than_independent_steps_and_longer_above():
     left = time_left(steps(), ones(steps()), 1800)
-    low, middle, high = left.quantile_s(np.array([0.05, 0.5, 0.95]))
-    independent = left.independent_quantile_s(0.95) - left.independent_quantile_s(0.05)
-    assert high - low > 5.0 * independent
-    assert high - middle > middle - low
+    assert left.p95_s - left.p5_s > 5.0 * (left.independent_p95_s - left.independent_p5_s)
+    assert left.p95_s - left.p50_s > left.p50_s - left.p5_s
     assert sorted(shipped_law().errors) == list(shipped_law().errors)
 
 
@@ -90,16 +88,16 @@ def test_its_interval_holds_nine_tenths_of_runs_that_follow_it():
     for _ in range(2000):
         first = np.exp(0.004 * rng.standard_normal(40))
         later_s = 360 * np.exp(0.003 * rng.standard_normal() + 0.004 / 360**0.5 * rng.standard_normal())
-        low, high = time_left(first, np.ones(40, int), 360, law).quantile_s(np.array([0.05, 0.95]))
-        inside += low <= later_s <= high
+        left = time_left(first, np.ones(40, int), 360, law)
+        inside += left.p5_s <= later_s <= left.p95_s
     assert inside / 2000 == pytest.approx(0.9, abs=0.03)
 
 
 def test_entries_of_several_steps_count_once():
     one = time_left(steps(), ones(steps()), 900)
     ten = time_left(steps(), 10 * ones(steps()), 9000)
-    assert ten.variances == pytest.approx(one.variances)
-    assert ten.quantile_s(0.5) == pytest.approx(10.0 * one.quantile_s(0.5))
+    assert ten.variance_shares == pytest.approx(one.variance_shares)
+    assert (ten.p5_s, ten.p50_s) == pytest.approx((10.0 * one.p5_s, 10.0 * one.p50_s))
 
 
 def test_too_few_entries_and_no_steps_are_refused():
