@@ -81,16 +81,3 @@ class Stragglers:
     def slowdown(self) -> float:
         """S: mean recorded over mean ideal step."""
         return float(self.recorded_s.mean() / self.ideal_s.mean())
-
-
-@dataclass(frozen=True)
-class TraceCriticality:
-    """Shares of the critical path of the recorded steps; each sums to one.
-
-    Attributes:
-        by_op_type: op type, or host gaps -> share.
-        by_worker: [replica, stage] share.
-    """
-
-    by_op_type: Mapping[str, float]
-    by_worker: Floats

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..explain.types import TraceCriticality
 from .recorded_job import RecordedJob
 from .replay import ReplayProgram, replay_program, step_seconds
+from .score import CriticalShares
 
 HOST = "host gaps"
 
 
-def trace_criticality(job: RecordedJob) -> TraceCriticality:
-    """Critical seconds of the recorded steps of `job`, by op type and by worker."""
+def trace_criticality(job: RecordedJob) -> CriticalShares:
+    """Shares of the critical seconds of the recorded steps of `job`, by op type and by worker."""
     trace = job.trace
     program = replay_program(trace, job.waits.needs, trace.n_replica)
     found = _critical_seconds(program, jnp.asarray(job.run_s, float), jnp.asarray(job.gap_s, float))
@@ -31,7 +31,7 @@ def trace_criticality(job: RecordedJob) -> TraceCriticality:
     by_worker = np.stack([(run + gap)[stage == s].sum(axis=0) for s in range(trace.n_stage)], axis=1)
     total = float(by_worker.sum())
     named = sorted(((name, value / total) for name, value in shares.items() if value > 0), key=lambda x: -x[1])
-    return TraceCriticality(dict(named), by_worker / total)
+    return CriticalShares(dict(named), trace.by_rank(by_worker / total))
 
 
 @eqx.filter_jit

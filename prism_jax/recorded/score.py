@@ -81,6 +81,19 @@ class SplitScore:
 
 
 @dataclass(frozen=True)
+class CriticalShares:
+    """Shares of the critical path of the recorded steps, largest first; each sums to one.
+
+    Attributes:
+        by_op_type: op type, or host gaps -> share.
+        by_rank: global rank -> share.
+    """
+
+    by_op_type: Mapping[str, float]
+    by_rank: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class MedianError:
     """Median absolute error of replayed steps, relative."""
 

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._typing import Floats
 from ...recorded.doubts import QUANTILES, doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.recorded_job import RecordedJob
-from ...recorded.score import LEVEL, Quantiles, SplitScore, mean_of_splits
+from ...recorded.score import LEVEL, CriticalShares, Quantiles, SplitScore, mean_of_splits
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...report.types.record import RunRecord
 from ...report.types.trace import (
     CheckFacts,
-    CriticalShares,
     EvidenceFacts,
     Intervals3,
     OpTypeFacts,
@@ -31,7 +29,7 @@ from ...report.types.trace import (
 )
 
 if TYPE_CHECKING:
-    from ...explain.types import Stragglers, TraceCriticality
+    from ...explain.types import Stragglers
 
 LEVELS = ("position", "step", "rank", "micro_batch", "own")
 
@@ -131,13 +129,12 @@ def check_facts(scores: Sequence[SplitScore]) -> CheckFacts:
 def what_if_report(
     trace: Trace,
     found: Stragglers,
-    critical: TraceCriticality,
+    critical: CriticalShares,
     changes: Mapping[str, TracePrediction],
     record: RunRecord,
     n_left_out: int = 0,
 ) -> WhatIfReport:
     """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
-    rank = trace.rank
     return WhatIfReport(
         info=trace_facts(trace, n_left_out),
         slowdown=found.slowdown,
@@ -146,18 +143,12 @@ def what_if_report(
         recorded_s=float(found.recorded_s.mean()),
         ideal_s=float(found.ideal_s.mean()),
         by_op_type=dict(found.by_op_type),
-        by_rank=_by_rank(rank, found.by_worker),
+        by_rank=trace.by_rank(found.by_worker),
         by_stage={str(stage): value for stage, value in found.by_stage.items()},
         by_dp={str(replica): value for replica, value in found.by_dp.items()},
-        worst_ranks=tuple(int(rank[cell]) for cell in found.worst),
-        criticality=CriticalShares(dict(critical.by_op_type), _by_rank(rank, critical.by_worker)),
+        worst_ranks=tuple(int(trace.rank[cell]) for cell in found.worst),
+        criticality=critical,
         changes={what: Quantiles.of(prediction.quantile) for what, prediction in changes.items()},
         record=record,
         doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
     )
-
-
-def _by_rank(rank: np.ndarray, values: Floats) -> dict[str, float]:
-    """Largest first."""
-    order = np.argsort(-values, axis=None, kind="stable")
-    return {str(int(rank.flat[i])): float(values.flat[i]) for i in order}

@@ -85,6 +85,11 @@ class Trace:
         """[step] measured step time: from the first start to the last end of any recorded op."""
         return self.end_s.max(axis=(0, 1)) - self.start_s.min(axis=(0, 1))
 
+    def by_rank(self, values: Floats) -> dict[str, float]:
+        """Global rank -> its value of [replica, stage], largest first."""
+        order = np.argsort(-values, axis=None, kind="stable")
+        return {str(int(self.rank.flat[i])): float(values.flat[i]) for i in order}
+
     def choose(self, *, steps: NDArray | None = None, replicas: NDArray | None = None) -> Trace:
         """The same trace with some of its steps and replicas (indices)."""
         step = np.arange(len(self.steps)) if steps is None else np.asarray(steps)

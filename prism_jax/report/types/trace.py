@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ...recorded.score import HeldOutScore, MomentMatch, Quantiles, ReplayErrors, SplitScore
+from ...recorded.score import CriticalShares, HeldOutScore, MomentMatch, Quantiles, ReplayErrors, SplitScore
 from ...recorded.trace.op_table import JobShape
 from ..codec import INLINE, WHERE_KNOWN, Key
 from ..report import Report
@@ -200,14 +200,6 @@ class TracePredictionReport(Report):
     evidence: Annotated[EvidenceFacts | None, WHERE_KNOWN] = None
     replay: Annotated[ReplayErrors | None, WHERE_KNOWN] = None
     check: Annotated[CheckFacts | None, INLINE, WHERE_KNOWN] = None
-
-
-@dataclass(frozen=True)
-class CriticalShares:
-    """Shares of the critical path of the recorded steps; each sums to one."""
-
-    by_op_type: Mapping[str, float]
-    by_rank: Mapping[str, float]
 
 
 @dataclass(frozen=True)
