@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student_t
 
 from .._typing import Floats
 
@@ -39,6 +38,8 @@ def mean_and_error(of_batch: Floats) -> tuple[float, float]:
 
 def fresh_interval(estimate: float, error: float, n_batch: int) -> tuple[float, float]:
     """Where 90 % of estimates from as many fresh draws fall: both they and this estimate err."""
+    from scipy.stats import t as student_t  # half a second, which listing reports does not pay
+
     half = float(student_t.ppf(0.5 + 0.5 * CONFIDENCE, n_batch - 1)) * np.sqrt(2.0) * error
     return float(estimate - half), float(estimate + half)
 
