@@ -27,10 +27,9 @@ Main = Callable[[Sequence[str]], int]
 VOLATILE = frozenset({"elapsed_s", "versions", "git_revision", "price_age_days", "created", "version"})
 PICTURES = frozenset({".png", ".pdf", ".svg"})
 TIMES = (  # where the text of a report says how long it took
-    (re.compile(r"(fitted by \S+ in )[\d.]+ s"), r"\1<time>"),
-    (re.compile(r"(compared on .+? in )[\d.]+ \w+"), r"\1<time>"),
-    (re.compile(r"(seed \d+; )[\d.]+ m?s\b"), r"\1<time>"),
-)  # fmt: skip
+    (re.compile(r"(fitted by \S+|compared on \S+|calibrated) in [\d.]+ \w+"), r"\1 in <time>"),
+    (re.compile(r"(seed \d+;) ?(?:compile|run|explain|[\d.]+ s\b).*"), r"\1 <time>"),
+)
 BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 120
 
 
@@ -84,6 +83,9 @@ def _captured(main: Main, arguments: Sequence[str]) -> tuple[int, str, str]:
     sys.stdout, sys.stderr = streams
     try:
         code = main(arguments)
+    except Exception as error:  # a bug is part of the transcript; the other cases go on
+        code = -1
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
     finally:
         sys.stdout, sys.stderr = before
     out, err = (stream.buffer.getvalue().decode() for stream in streams)  # pyright: ignore[reportAttributeAccessIssue]
