@@ -24,7 +24,7 @@ from pathlib import Path
 from .cases import CASES, stored_cases
 from .differences import differing_lines
 from .inputs import write_inputs
-from .stored import ROOT, environment, recorded, write_stored
+from .stored import ROOT, environment, file_of, recorded, write_transcript
 
 Cases = Mapping[str, Sequence[str]]
 
@@ -40,6 +40,7 @@ def main(given: Sequence[str] | None = None) -> int:
     pair.add_argument("new", metavar="NEW", help="a folder or a git revision")
     pair.add_argument("--tolerance", type=float, default=0.0, help="relative difference of numbers; 0: exact")
     pair.add_argument("--workers", type=int, default=1, help="processes for each revision")
+    pair.add_argument("--keep", type=Path, metavar="FOLDER", help="write all transcripts there, under old and new")
     store = commands.add_parser("record", help="renew tests/golden")
     for each in (pair, store):
         each.add_argument("--only", default="*", metavar="PATTERN", help="names of cases")
@@ -47,17 +48,17 @@ def main(given: Sequence[str] | None = None) -> int:
     if chosen.command == "record":
         cases = _named(stored_cases(), chosen.only)
         for name, text in recorded(cases).items():
-            write_stored(name, text)
+            write_transcript(text, file_of(name))
         print(f"{len(cases)} cases recorded")
         return 0
-    return _compare(_named(CASES, chosen.only), chosen.old, chosen.new, chosen.tolerance, chosen.workers)
+    return _compare(_named(CASES, chosen.only), chosen.old, chosen.new, chosen.tolerance, chosen.workers, chosen.keep)
 
 
 def _named(cases: Cases, pattern: str) -> dict[str, Sequence[str]]:
     return {name: commands for name, commands in cases.items() if fnmatch(name, pattern)}
 
 
-def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int) -> int:
+def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int, keep: Path | None) -> int:
     with ExitStack() as stack:
         inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="golden-inputs-")))
         write_inputs(inputs)
@@ -65,9 +66,15 @@ def _compare(cases: Cases, old: str, new: str, tolerance: float, n_workers: int)
         running = [_started(cases, folder, inputs, n_workers) for folder in folders]
         before, after = ([line for process in each for line in _results(process)] for each in running)
     texts = [{one["name"]: one["text"] for one in each} for each in (before, after)]
+    for side, found in zip(("old", "new"), texts if keep else (), strict=False):
+        for name, text in found.items():
+            write_transcript(text, Path(keep or ".", side, f"{name}.txt"))
     n_differ = 0
     for name in cases:
-        lines = differing_lines(texts[0].get(name, "did not end"), texts[1].get(name, "did not end either"), tolerance)
+        lines = differing_lines(
+            *(found.get(name, f"{side}: no transcript") for side, found in zip(("old", "new"), texts, strict=True)),
+            tolerance,
+        )
         if lines:
             n_differ += 1
             print(f"--- {name}", *lines, sep="\n")

@@ -98,7 +98,7 @@ TABLE = {
     "cloud/wrong": "cloud job.yaml --steps 9 --deadline 3 && cloud job.yaml --steps 9 --regions us-east-9"
     " && cloud job.yaml --steps 9 --availability weibul && cloud job.yaml --steps 9 --catalog absent.csv",
     "search/small": "search job.yaml --space space.yaml -o best.yaml --plot front.png",
-    "search/small-json": "search job.yaml --space space.yaml --objective p99 --top 3 --price 2 --json --resume search.npz",
+    "search/small-json": "search job.yaml --space space.yaml --objective p99 --top 3 --json --resume search.npz",
     "search/sizes": "search job.yaml --space space.yaml --gpus 8 --gpus 16 --price 2.5",
     "search/gradient": "search job.yaml --space space.yaml --method gradient",
     "search/wrong": "search job.yaml --space job.yaml && search job.yaml --objective p42 && search job.yaml --method guess",

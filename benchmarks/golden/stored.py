@@ -34,10 +34,10 @@ def file_of(name: str) -> Path:
     return STORED / command / f"{rest}.txt"
 
 
-def write_stored(name: str, text: str) -> None:
-    """Keeps a transcript."""
-    file_of(name).parent.mkdir(parents=True, exist_ok=True)
-    file_of(name).write_text(text, encoding="utf-8")
+def write_transcript(text: str, path: Path) -> None:
+    """Writes a transcript, and the folder that it needs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def recorded(cases: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -114,7 +114,9 @@ def _file_text(name: str, content: bytes, *, brief: bool) -> str:
     return _shown((gzip.decompress(content) if name.endswith(".gz") else content).decode(), brief=brief)
 
 
-def _array_text(array: np.ndarray, *, brief: bool) -> str:
+def _array_text(array: np.ndarray | bytes, *, brief: bool) -> str:
+    if isinstance(array, bytes):  # a member that is no array
+        return _shown(array.decode(errors="backslashreplace"), brief=brief).rstrip("\n")
     if array.dtype.kind in "US" and array.ndim == 0:
         return _shown(str(array), brief=brief).rstrip("\n")
     values = array.ravel()
