@@ -14,9 +14,10 @@ import numpy as np
 
 from prism_jax._core import archive as archives
 from prism_jax.errors import DataError
+from prism_jax.report.codec import to_plain
+from prism_jax.report.types.fit import Verdict
 
 from .data import CleaningReport
-from .engine.diagnostics import Verdict
 from .engine.pytree import values
 from .engine.sampled import Sampled
 from .model import Model
@@ -71,8 +72,8 @@ def save(fit: Storable, path: str | Path) -> None:
         "model": fit.model.name,
         "method": fit.method,
         "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
-        "verdict": fit.verdict.as_dict(),
-        "hygiene": fit.hygiene.as_dict(),
+        "verdict": to_plain(fit.verdict),
+        "hygiene": to_plain(fit.hygiene),
         "elapsed_s": fit.elapsed_s,
         "record": dict(fit.record),
         "data": plain,

@@ -19,7 +19,6 @@ from ..report.codec import from_plain
 from ..report.types.prediction import (
     AllocationFacts,
     Elapsed,
-    GuaranteeFacts,
     JobFacts,
     ModelBand,
     PredictionReport,
@@ -27,7 +26,7 @@ from ..report.types.prediction import (
     StepTimeError,
 )
 from ..report.types.record import RunRecord
-from ..result import AllocationSpread, StepTimeDistribution
+from ..result import AllocationSpread, Guarantee, StepTimeDistribution
 from .memory_facts import memory_facts
 from .open_facts import open_facts
 
@@ -93,13 +92,12 @@ def prediction_report(
     )
 
 
-def _guarantee(distribution: StepTimeDistribution) -> tuple[GuaranteeFacts | None, tuple[str, ...]]:
+def _guarantee(distribution: StepTimeDistribution) -> tuple[Guarantee | None, tuple[str, ...]]:
     """The guarantee, or none and a note that says why."""
     try:
-        found = distribution.guarantee()
+        return distribution.guarantee(), ()
     except DataError as error:
         return None, (f"no bound: {error}",)
-    return GuaranteeFacts(found.p, found.confidence, found.bound_s, found.kind, found.sentence()), ()
 
 
 def _allocation(spread: AllocationSpread) -> AllocationFacts:

@@ -51,11 +51,12 @@ class PlanFacts:
 
 
 @dataclass(frozen=True)
-class CandidateFacts:
-    """A plan that reached the last round.
+class CandidateFigures:
+    """A plan that reached the last round, in numbers.
 
     Attributes:
         step_s: without any variability.
+        p50_s, p95_s, p99_s: quantiles of the step time, seconds.
         value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
         behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
         prob_best: probability that it is the best of all finalists, given what the cost model does not know.
@@ -63,8 +64,6 @@ class CandidateFacts:
         not_fit_prob: probability that this exceeds the device's memory, 0-1.
         mfu: share of the devices' peak that the median step makes use of, 0-1.
         tokens_per_s_per_gpu: of the median step; samples where the model counts these.
-        tied: whether the draws cannot tell it from the best.
-        changes: overrides (`--set`) that make the job's own plan this one.
     """
 
     step_s: float
@@ -81,16 +80,28 @@ class CandidateFacts:
     not_fit_prob: float
     mfu: float
     tokens_per_s_per_gpu: float
+
+
+@dataclass(frozen=True)
+class CandidateFacts(CandidateFigures):
+    """A candidate beside the job's own plan.
+
+    Attributes:
+        tied: whether the draws cannot tell it from the best.
+        changes: overrides (`--set`) that make the job's own plan this one.
+    """
+
     tied: bool
     changes: tuple[str, ...]
     plan: PlanFacts
 
 
 @dataclass(frozen=True)
-class GainFacts:
-    """What the best plan gains over the job's own, on draws that the search has not seen.
+class GainEstimate:
+    """What the best plan gains over the job's own, on draws that the search has not seen: 1 - objective / the own one.
 
     Attributes:
+        base_s, best_s: objective of the job's own plan and of the best one.
         gain: share of the objective that is saved.
         gain_interval: 90 % interval, Monte Carlo error alone.
         model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
@@ -102,7 +113,7 @@ class GainFacts:
     gain: float
     gain_interval: tuple[float, float]
     model_interval: tuple[float, float]
-    posterior_interval: tuple[float, float] | None
+    posterior_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ class StudyReport(Report):
     best: CandidateFacts
     top: tuple[CandidateFacts, ...]
     unlike: tuple[CandidateFacts, ...]
-    gain: GainFacts | None
+    gain: GainEstimate | None
     front_memory: tuple[CandidateFacts, ...]
     n_plans: int
     n_feasible: int
@@ -139,14 +150,16 @@ class StudyReport(Report):
 
 
 @dataclass(frozen=True)
-class SizeFacts:
-    """Best plan of one cluster size, per step.
+class SizeFigures:
+    """Best plan of one cluster size, per step, in numbers.
 
     Attributes:
         value_s: objective of the best plan, in its unit.
+        n_devices: GPUs.
         memory_bytes: peak per device.
-        energy_j: of all devices.
+        energy_j: joules of all devices.
         cost: in the currency of the price; 0 without one.
+        p50_s: median step.
     """
 
     value_s: float
@@ -155,6 +168,12 @@ class SizeFacts:
     energy_j: float
     cost: float
     p50_s: float
+
+
+@dataclass(frozen=True)
+class SizeFacts(SizeFigures):
+    """Best plan of one cluster size."""
+
     plan: PlanFacts
 
 
