@@ -7,6 +7,7 @@ are untrusted: all that is read is checked against the model's data class and it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
@@ -72,7 +73,7 @@ def save(fit: Storable, path: str | Path) -> None:
         "model": fit.model.name,
         "method": fit.method,
         "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
-        "verdict": to_plain(fit.verdict),
+        "verdict": {name: None if value != value else value for name, value in asdict(fit.verdict).items()},
         "hygiene": to_plain(fit.hygiene),
         "elapsed_s": fit.elapsed_s,
         "record": dict(fit.record),

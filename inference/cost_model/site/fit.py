@@ -23,10 +23,10 @@ from prism_jax.report.types.site import (
     ErrorFacts,
     ErrorsByStage,
     Interval90,
-    MedianInterval,
     SiteReport,
     SiteRun,
 )
+from prism_jax.result.interval import MedianInterval
 
 from ..store import save
 from .calibrate_site import SitePosterior, of_site, posterior
