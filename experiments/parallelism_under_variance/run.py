@@ -28,8 +28,8 @@ from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.report.text.study import plan_words
 from prism_jax.search import default_space, search
 from prism_jax.search.evaluate import Evaluator
+from prism_jax.search.figures import plan_facts
 from prism_jax.search.plans.table import PlanTable
-from prism_jax.search.study import plan_facts
 from prism_jax.search.tail import TailScorer
 from prism_jax.variability.tree import Variability
 

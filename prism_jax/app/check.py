@@ -8,12 +8,12 @@ from ..calibration.evidence import cell_of, evidence
 from ..memory.breakdown import MemoryBreakdown
 from ..memory.notes import memory_notes
 from ..report.types.check import CheckReport
+from ..report.types.memory import memory_facts
+from ..report.types.open_field import open_facts
 from ..system.likeness import device_notes
 from ..workload.notes import workload_notes
 from .fitted.load_fits import FitFiles, load_fits
 from .jobs import JobSource, loaded
-from .memory_facts import memory_facts
-from .open_facts import open_facts
 
 
 def check_job(

@@ -16,6 +16,8 @@ from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..report.codec import from_plain
+from ..report.types.memory import memory_facts
+from ..report.types.open_field import open_facts
 from ..report.types.prediction import (
     AllocationFacts,
     Elapsed,
@@ -27,8 +29,6 @@ from ..report.types.prediction import (
 )
 from ..report.types.record import RunRecord
 from ..result import AllocationSpread, Guarantee, StepTimeDistribution
-from .memory_facts import memory_facts
-from .open_facts import open_facts
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation

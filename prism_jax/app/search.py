@@ -20,7 +20,8 @@ from ..objective import Objective, plan_objective
 from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.record import RunRecord
-from ..report.types.study import CandidateFacts, SearchedJob, SizesReport, StudyReport
+from ..report.types.study import SearchedJob, SizesReport, StudyReport
+from ..search.figures import CandidateFacts
 from ..search.plans.space import PlanSpace, default_space
 from ..start_jax import keep_programs
 from ..workload.notes import workload_notes

@@ -14,10 +14,10 @@ from ..metrics import mfu, tokens_per_s_per_gpu
 from ..objective import Objective, PlanObjective, plan_objective
 from ..plan.plan import ParallelPlan
 from ..progress import Progress, silent
-from ..report.types.study import GainEstimate
 from ..rules.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
+from .figures import GainEstimate
 from .journal import PLANS, SCORES, Expected, Journal, fingerprint
 from .model_error import model_errors, prob_best
 from .plans.rules import FEASIBLE, REASONS, Reasons

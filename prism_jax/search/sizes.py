@@ -15,11 +15,11 @@ from ..errors import DataError
 from ..job import Job
 from ..objective import Objective
 from ..progress import Progress, silent
-from ..report.types.study import SizeFacts, SizeFigures
 from .exhaustive import search
+from .figures import SizeFacts, SizeFigures, plan_facts
 from .pareto import front
 from .plans.space import PlanSpace, default_space
-from .study import Study, plan_facts
+from .study import Study
 
 CRITERIA = ("value_s", "n_devices", "memory_bytes", "energy_j", "cost")
 S_PER_HOUR = 3600.0

@@ -12,10 +12,10 @@ from ..job import Job
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
 from ..plan.recomputation import OPTIONS
-from ..report.types.study import CandidateFacts, CandidateFigures, GainEstimate, PlanFacts
 from ..result.html_table import html_table
 from ..units import format_bytes
 from .evaluate import ScreeningResult
+from .figures import CandidateFacts, CandidateFigures, GainEstimate, plan_facts
 from .pareto import front
 from .plans.kind import Kind, kind_of
 
@@ -117,12 +117,6 @@ class Study:
             facts = (f"{candidate.prob_best:.2f}", format_bytes(candidate.memory_bytes))
             rows.append((str(number), value, behind, *facts, *(str(getattr(candidate.plan, name)) for name in SHOWN)))
         return html_table(f"{self.job.name}: best of {self.screen.n_feasible:,} feasible plans", head, rows, self.notes)
-
-
-def plan_facts(plan: ParallelPlan) -> PlanFacts:
-    """Fields of a plan that a search chooses, as a job file spells them."""
-    same = {field.name: getattr(plan, field.name) for field in fields(PlanFacts)}
-    return PlanFacts(**same | {"schedule": plan.schedule_name, "overlap": asdict(plan.overlap)})
 
 
 def plan_dict(plan: ParallelPlan) -> dict[str, Any]:

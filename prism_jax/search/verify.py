@@ -13,10 +13,10 @@ from scipy.special import stdtrit
 
 from ..objective import PlanObjective
 from ..plan.plan import ParallelPlan
-from ..report.types.study import GainEstimate
 from ..result.interval import holding
 from ..variability.tree import Variability
 from .evaluate import Evaluator
+from .figures import GainEstimate
 from .model_error import model_errors
 from .tail import TailScorer
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...search.figures import CandidateFacts, PlanFacts
 from ...units import format_bytes, format_s
 from ..quantity import decimals, prob, uncertain_memory, with_error
-from ..types.study import CandidateFacts, PlanFacts, StudyReport
+from ..types.study import StudyReport
 
 MOST_REASONS = 4
 
