@@ -1,4 +1,4 @@
-"""What a search has found, in plain numbers: candidates, their plans, the gain of the best, and the best of every size. No JAX."""
+"""What a search has found, in plain numbers: candidates, their plans, gain of the best, and the best of every size. No JAX."""
 
 from __future__ import annotations
 
