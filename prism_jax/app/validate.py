@@ -18,7 +18,7 @@ from ..io.write import run_record
 from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.record import RunRecord
-from ..report.types.validation import MemoryValidationReport, OutcomeFacts, StepsValidationReport
+from ..report.types.validation import MemoryOutcomes, MemoryValidationReport, StepsValidationReport
 from ..validation.score import errors_of
 from .fitted.load_fits import kept_calibration, refuse_other_device
 from .progress import part
@@ -117,8 +117,8 @@ def validate_memory(file: str | Path) -> MemoryValidationReport:
     """
     found = classify_rows(file)
     return MemoryValidationReport(
-        overall=_outcome_facts(found),
-        by_model={name: _outcome_facts(found.of_model(name)) for name in found.by_model()},
+        overall=_outcomes(found),
+        by_model={name: _outcomes(found.of_model(name)) for name in found.by_model()},
         record=from_plain(RunRecord, run_record({"file": file}, 0)),
     )
 
@@ -169,9 +169,9 @@ def _calibration_of(
     return lambda row: folds[group_of(row, leave_out)]
 
 
-def _outcome_facts(found: MemorySummary) -> OutcomeFacts:
+def _outcomes(found: MemorySummary) -> MemoryOutcomes:
     counts = found.overall
-    return OutcomeFacts(
+    return MemoryOutcomes(
         n=counts.n,
         accuracy=counts.accuracy,
         majority_accuracy=counts.majority_accuracy,

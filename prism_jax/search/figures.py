@@ -9,7 +9,7 @@ from ..plan.plan import ParallelPlan
 
 
 @dataclass(frozen=True)
-class PlanFacts:
+class SearchedPlan:
     """Fields of a plan that a search chooses, as a job file spells them.
 
     Attributes:
@@ -34,10 +34,10 @@ class PlanFacts:
     n_devices: int
 
 
-def plan_facts(plan: ParallelPlan) -> PlanFacts:
+def plan_facts(plan: ParallelPlan) -> SearchedPlan:
     """Fields of a plan that a search chooses, as a job file spells them."""
-    same = {field.name: getattr(plan, field.name) for field in fields(PlanFacts)}
-    return PlanFacts(**same | {"schedule": plan.schedule_name, "overlap": asdict(plan.overlap)})
+    same = {field.name: getattr(plan, field.name) for field in fields(SearchedPlan)}
+    return SearchedPlan(**same | {"schedule": plan.schedule_name, "overlap": asdict(plan.overlap)})
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class CandidateFacts(CandidateFigures):
 
     tied: bool
     changes: tuple[str, ...]
-    plan: PlanFacts
+    plan: SearchedPlan
 
 
 @dataclass(frozen=True)
@@ -131,4 +131,4 @@ class SizeFigures:
 class SizeFacts(SizeFigures):
     """Best plan of one cluster size."""
 
-    plan: PlanFacts
+    plan: SearchedPlan

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ...search.figures import CandidateFacts, GainEstimate, PlanFacts as PlanFacts, SizeFacts
+from ...search.figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
 from ..codec import INLINE
 from ..report import Report
 from .record import RunRecord
+
+PlanFacts = SearchedPlan  # the name by which the report of clouds takes it
 
 
 @dataclass(frozen=True)

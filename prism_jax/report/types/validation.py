@@ -22,7 +22,7 @@ class StepsValidationReport(Validation, Report):
 
 
 @dataclass(frozen=True)
-class OutcomeFacts:
+class MemoryOutcomes:
     """Counts of what happened and what was predicted.
 
     Attributes:
@@ -46,6 +46,6 @@ class MemoryValidationReport(Report):
 
     kind: ClassVar[str] = "memory-validation"
 
-    overall: OutcomeFacts
-    by_model: Mapping[str, OutcomeFacts]
+    overall: MemoryOutcomes
+    by_model: Mapping[str, MemoryOutcomes]
     record: Annotated[RunRecord, INLINE]

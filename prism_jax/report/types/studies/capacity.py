@@ -7,7 +7,7 @@ from math import nan
 from typing import Annotated, ClassVar
 
 from ...._core.content import ByContent
-from ....search.figures import PlanFacts
+from ....search.figures import SearchedPlan
 from ....study.figures import Figures
 from ....study.fleets.capacity import Capacity
 from ...codec import INLINE
@@ -31,7 +31,7 @@ class FleetFacts(ByContent):
     cluster: str
     device: str
     n_devices: int
-    plan: PlanFacts | None
+    plan: SearchedPlan | None
     figures: Figures | None
     capacity: Capacity | None
     problem: str
