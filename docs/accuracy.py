@@ -18,8 +18,8 @@ from typing import Any
 
 from prism_jax.io.write import write_bytes, write_text
 from prism_jax.plot import figure_bytes, plot_accuracy
-from prism_jax.validation import RowResult, Validation, validation_of
-from prism_jax.validation.score import Score, score
+from prism_jax.validation.rows import RowResult
+from prism_jax.validation.score import Score, Validation, score, validation_of
 
 DOCS = Path(__file__).resolve().parent
 N_WORST, PER_SOURCE = 40, 5

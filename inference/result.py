@@ -15,13 +15,14 @@ from prism_jax.cloud.availability.fitted import FittedSpells
 from prism_jax.cost.measured import MeasuredTables
 from prism_jax.errors import DataError, FailedFitError, FitError
 from prism_jax.horizon.reliability import Reliability
+from prism_jax.report.codec import to_plain
+from prism_jax.report.types.fit import Verdict
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from . import store
 from .data import CleaningReport
 from .engine.checks import Checks
-from .engine.diagnostics import Verdict
 from .engine.sampled import Sampled
 from .model import Model
 
@@ -69,11 +70,11 @@ class Fit:
             "kind": "fit",
             "model": self.model.name,
             "method": self.method,
-            "verdict": self.verdict.as_dict(),
+            "verdict": to_plain(self.verdict),
             "variance_of": about.get("variance_of", "log time"),
             "variance_shares": about.get("variance_shares", {}),
             "elapsed_s": self.elapsed_s,
-            "hygiene": self.hygiene.as_dict(),
+            "hygiene": to_plain(self.hygiene),
             "about": about,
         }
 

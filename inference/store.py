@@ -7,6 +7,7 @@ are untrusted: all that is read is checked against the model's data class and it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
@@ -14,9 +15,10 @@ import numpy as np
 
 from prism_jax._core import archive as archives
 from prism_jax.errors import DataError
+from prism_jax.report.codec import to_plain
+from prism_jax.report.types.fit import Verdict
 
 from .data import CleaningReport
-from .engine.diagnostics import Verdict
 from .engine.pytree import values
 from .engine.sampled import Sampled
 from .model import Model
@@ -71,8 +73,8 @@ def save(fit: Storable, path: str | Path) -> None:
         "model": fit.model.name,
         "method": fit.method,
         "k_hat": None if np.isnan(fit.sampled.k_hat) else float(fit.sampled.k_hat),
-        "verdict": fit.verdict.as_dict(),
-        "hygiene": fit.hygiene.as_dict(),
+        "verdict": {name: None if value != value else value for name, value in asdict(fit.verdict).items()},
+        "hygiene": to_plain(fit.hygiene),
         "elapsed_s": fit.elapsed_s,
         "record": dict(fit.record),
         "data": plain,

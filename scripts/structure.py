@@ -3,13 +3,17 @@
 - at most 15 Python files in a folder;
 - no modules that import each other in a circle, imports inside functions and behind TYPE_CHECKING counted;
 - at most 60 lines of code in a function, without its docstring, comments and blank lines;
-- a docstring and complete type annotations on everything public in `prism_jax` and `inference`.
+- a docstring and complete type annotations on everything public in `prism_jax` and `inference`;
+- no report class that copies a domain class (`copies`); `--copies` prints these alone, and how many there are.
+
+`--root FOLDER` reads another checkout.
 
 Dunder methods, nested functions and bodies of `...` need no docstring, nor do methods that a base class documents.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import sys
 from collections import Counter
@@ -22,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("prism_jax", "inference", "experiments", "benchmarks", "tests")
 PUBLIC = ("prism_jax", "inference")
 MOST_FILES, MOST_LINES = 15, 60
+SMALLEST_COPY, COPIED = 3, 0.8  # fields of a domain class, and the share of them that a copy has
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 KNOWN: frozenset[str] = frozenset()  # `path:name` of what is wrong and will be mended; nothing may be added
 
@@ -266,16 +271,82 @@ def _unannotated(node: Function, *, method: bool) -> list[str]:
     return missing + (["the result"] if node.returns is None else [])
 
 
+@dataclass(frozen=True)
+class Fields:
+    """A dataclass or `eqx.Module`: where it stands, and the fields that it adds to its bases, as JSON names them."""
+
+    path: str
+    line: int
+    name: str
+    fields: frozenset[str]
+
+    @property
+    def of_report(self) -> bool:
+        """Whether it is defined in a module of reports."""
+        return "report/types/" in self.path or self.path.endswith("/report.py")
+
+
+def copies(found: Sequence[Module]) -> Iterator[Violation]:
+    """Report classes with at least `COPIED` of the fields of a domain class, which make half of their own fields at least.
+
+    Notes:
+        Classes of report modules (`report/types/**`, `report.py`) are held against all others of at least `SMALLEST_COPY` fields.
+        Fields are compared by name, by that of `Key` where there is one; a base's fields are no copy. Without the half, a report
+        of 31 fields that names tp, pp and dp would be a copy of any class of these three.
+    """
+    classes = [one for module in found if module.parts[0] in PUBLIC for one in _dataclasses(module)]
+    domain = [one for one in classes if not one.of_report and len(one.fields) >= SMALLEST_COPY]
+    for own in (one for one in classes if one.of_report):
+        alike = [(len(own.fields & other.fields), other) for other in domain]
+        copied = [(n, other) for n, other in alike if n >= COPIED * len(other.fields) and 2 * n >= len(own.fields)]
+        if copied:
+            n, other = max(copied, key=lambda pair: pair[0])
+            text = f"copies {n} of {len(other.fields)} fields of {other.name} in {other.path}:{other.line}"
+            yield Violation(own.path, own.line, own.name, text)
+
+
+def _dataclasses(module: Module) -> Iterator[Fields]:
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        decorators = {_last_name(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list}
+        if "dataclass" in decorators or any(_last_name(base) in ("Module", "StrictModule") for base in node.bases):
+            stated = (
+                each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            )
+            names = (_key(each) for each in stated if _last_name(each.annotation) != "ClassVar")
+            yield Fields(module.path, node.lineno, node.name, frozenset(names))
+
+
+def _key(stated: ast.AnnAssign) -> str:
+    """Name of a field in JSON."""
+    for node in ast.walk(stated.annotation):
+        if isinstance(node, ast.Call) and _last_name(node.func) == "Key" and isinstance(node.args[0], ast.Constant):
+            return str(node.args[0].value)
+    assert isinstance(stated.target, ast.Name)
+    return stated.target.id
+
+
 def violations(root: Path = ROOT) -> list[Violation]:
     """Everything that is not as it should be, in order of files and lines."""
     found = modules(root)
     long = [each for module in found for each in long_functions(module)]
-    return sorted([*crowded(found), *circles(found), *long, *undescribed(found)])
+    return sorted([*crowded(found), *circles(found), *long, *undescribed(found), *copies(found)])
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 1 where anything but `KNOWN` is wrong, or where something in `KNOWN` is right by now."""
-    found = violations()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--copies", action="store_true", help="print report classes that copy a domain class, and their number"
+    )
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout; this one if not given")
+    asked = parser.parse_args(arguments)
+    if asked.copies:
+        copied = sorted(copies(modules(asked.root, PUBLIC)))
+        print(*copied, f"{len(copied)} copies", sep="\n")
+        return int(bool(copied))
+    found = violations(asked.root)
     new = [each for each in found if each.key not in KNOWN]
     done = sorted(KNOWN - {each.key for each in found})
     for each in new:

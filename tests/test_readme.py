@@ -23,7 +23,7 @@ from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.cli.app import COMMANDS, app, main
 from prism_jax.io.space import read_space
 from prism_jax.search import default_space
-from prism_jax.validation import group_of
+from prism_jax.validation.groups import group_of
 from tests.support.readme_inputs import REFUSED, write_inputs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.structure import KNOWN, circles, crowded, long_functions, modules, undescribed, violations
+from scripts.structure import KNOWN, circles, copies, crowded, long_functions, modules, undescribed, violations
 
 
 def written(root: Path, files: dict[str, str]) -> Path:
@@ -104,3 +104,37 @@ def test_what_a_base_class_describes_need_not_be_described_again(tmp_path):
 """
     written(tmp_path, {"prism_jax/base.py": base, "prism_jax/below.py": below})
     assert [str(each) for each in undescribed(modules(tmp_path))] == ["prism_jax/below.py:5: Below.g: no docstring"]
+
+
+def test_a_report_class_with_the_fields_of_a_domain_class_is_found(tmp_path):
+    domain = """@dataclass(frozen=True)
+class Row(Base):
+    n: int
+    share: Annotated[float, Key("part")]
+    time_s: float = nan
+"""
+    report = """@dataclass
+class RowFacts:
+    kind: ClassVar[str] = "row"
+    n: int
+    part: float
+    time_s: float
+
+@dataclass
+class MoreFacts(Row):
+    note: str
+
+@dataclass
+class Whole:
+    n: int
+    part: float
+    time_s: float
+    one: int
+    two: int
+    three: int
+    four: int
+"""
+    written(tmp_path, {"prism_jax/law.py": domain, "prism_jax/report/types/row.py": report, "tests/x.py": domain})
+    assert [str(each) for each in copies(modules(tmp_path))] == [
+        "prism_jax/report/types/row.py:2: RowFacts: copies 3 of 3 fields of Row in prism_jax/law.py:2"
+    ]

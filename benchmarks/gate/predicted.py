@@ -9,7 +9,9 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from prism_jax.io.write import write_text
-from prism_jax.validation import costed, intervals, step_times
+from prism_jax.validation.costed import costed
+from prism_jax.validation.interval import intervals
+from prism_jax.validation.typical import step_times
 
 from .jobs import GateJob
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from prism_jax import validate_steps
-from prism_jax.report.types.validation import RowFacts
+from prism_jax.validation.rows import RowResult
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps_nonllm.csv.gz"
 BARS = {  # by what is left out: model -> median absolute error
@@ -38,9 +38,9 @@ def main() -> None:
         raise SystemExit(int(missed > 0))
 
 
-def _table(way: str, rows: Sequence[RowFacts]) -> int:
+def _table(way: str, rows: Sequence[RowResult]) -> int:
     """Prints the scores by model and returns how many medians are beyond their bar."""
-    by_model: dict[str, list[RowFacts]] = defaultdict(list)
+    by_model: dict[str, list[RowResult]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
     print(f"\neach {way} left out")

@@ -35,7 +35,7 @@ def scored(rows: list[StepRow]) -> Any:
     import jax
 
     from inference.cost_model.step_folds import step_folds
-    from prism_jax.validation import validate_steps
+    from prism_jax.validation.steps import validate_steps
 
     encoders = encoders_of(rows)
     sources = {row.source for row in encoders}

@@ -20,7 +20,7 @@ from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL
 from prism_jax.io.tables.steps.table import StepRow
-from prism_jax.validation import costed, job_of_row
+from prism_jax.validation.costed import costed, job_of_row
 
 SD = {
     "level": 0.5,

@@ -24,7 +24,8 @@ from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.joint import Case, joint_factors
 from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.study.paired import paired_values, prob_less
-from prism_jax.validation import CostedJob, costed, job_of_row, step_times
+from prism_jax.validation.costed import CostedJob, costed, job_of_row
+from prism_jax.validation.typical import step_times
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / ".." / "shared" / "data"

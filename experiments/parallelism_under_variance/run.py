@@ -25,13 +25,11 @@ from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
 from prism_jax.kernels import COLLECTIVES, COMPUTE_CLASSES
 from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.report.codec import from_plain
 from prism_jax.report.text.study import plan_words
-from prism_jax.report.types.study import PlanFacts
 from prism_jax.search import default_space, search
 from prism_jax.search.evaluate import Evaluator
+from prism_jax.search.figures import plan_facts
 from prism_jax.search.plans.table import PlanTable
-from prism_jax.search.study import plan_dict
 from prism_jax.search.tail import TailScorer
 from prism_jax.variability.tree import Variability
 
@@ -60,7 +58,7 @@ def best_plans(name: str, values: dict[str, list[Any]], config: dict[str, Any]) 
         found[f"{name} x{scale:g}"] = {"tail": tail, "ignoring": ignored_s / best_s - 1.0, "pp": plan.pp, "tp": plan.tp}
         print(
             f"  x{scale:<3g} p95 {best_s:7.3f} s ({tail - 1.0:6.2%} over noise-free), ignoring variability costs "
-            f"{ignored_s / best_s - 1.0:6.2%}: {plan_words(from_plain(PlanFacts, plan_dict(plan)))}"
+            f"{ignored_s / best_s - 1.0:6.2%}: {plan_words(plan_facts(plan))}"
         )
     return found
 

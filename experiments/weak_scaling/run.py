@@ -29,7 +29,8 @@ from prism_jax.io.tables.steps.record import read_records
 from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.metrics import mfu
 from prism_jax.system import catalog as systems
-from prism_jax.validation import costed, job_of_row, step_times
+from prism_jax.validation.costed import costed, job_of_row
+from prism_jax.validation.typical import step_times
 from prism_jax.variability.catalog import default_for, preset
 from prism_jax.workload import catalog as workloads
 

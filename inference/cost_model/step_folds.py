@@ -24,7 +24,7 @@ from prism_jax.calibration.calibration import Calibration
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.progress import Progress, part_of, silent
-from prism_jax.validation import group_of
+from prism_jax.validation.groups import group_of
 
 from .calibrate import Calibrator
 from .step_rows import row_data, usable

@@ -11,7 +11,8 @@ from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.surrogate import stack
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.progress import Progress, part_of, silent
-from prism_jax.validation import CostedJob, costed, job_of_row, step_times
+from prism_jax.validation.costed import CostedJob, costed, job_of_row
+from prism_jax.validation.typical import step_times
 
 from .step_times_data import StepTimesData, step_times_data
 

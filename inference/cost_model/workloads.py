@@ -18,7 +18,7 @@ from prism_jax.calibration.key import CalibrationKey, Level, workload_of
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.job import Job
-from prism_jax.validation import job_of_row
+from prism_jax.validation.costed import job_of_row
 
 from .calibrate import calibrate
 from .step_folds import in_one_order

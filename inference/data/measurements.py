@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from prism_jax.errors import DataError, UnitError
+from prism_jax.report.types.fit import CleaningReport
 
 MOST_NAMED = 3  # files in a message
-
-
-@dataclass(frozen=True)
-class CleaningReport:
-    """Where the rows went: `n_read` = `n_kept` + all that were dropped.
-
-    Attributes:
-        n_read: rows in the files.
-        n_kept: rows that the model sees.
-        dropped: rule in words -> rows dropped by it; a row counts under the first rule that it breaks.
-        notes: what was assumed, joined or found suspicious.
-    """
-
-    n_read: int
-    n_kept: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """As a plain object, for JSON."""
-        return {
-            "n_read": self.n_read,
-            "n_kept": self.n_kept,
-            "dropped": dict(self.dropped),
-            "notes": list(self.notes),
-        }
-
-    def lines(self) -> list[str]:
-        """As text, most frequent rule first."""
-        dropped = sorted(self.dropped.items(), key=lambda item: -item[1])
-        return [
-            f"{self.n_read:,} rows read, {self.n_kept:,} kept",
-            *(f"  {n:,} dropped: {rule}" for rule, n in dropped),
-            *(f"note: {note}" for note in self.notes),
-        ]
 
 
 @dataclass(frozen=True)

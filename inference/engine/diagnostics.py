@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+from prism_jax.report.types.fit import Verdict
 
 from .importance import GOOD_K
 from .sampled import Sampled
@@ -19,38 +20,6 @@ CAUSES = (
     "approximation",
 )  # of a failed verdict: too few draws, parts out of reach, a poor method
 MAX_DIVERGING = 0.002  # share of draws; beyond it some region is not visited
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Attributes:
-    ok: whether the fit may be used.
-    sentence: "good: ..." or "failed: ...", for people.
-    r_hat: largest split r-hat of the reported sites; NaN for an approximation.
-    min_ess: smallest effective sample size of the reported sites.
-    worst: the site with the largest r-hat, or the smallest effective sample size.
-    n_diverging: divergent transitions.
-    k_hat: Pareto shape of the importance weights of an approximation; NaN for sampling.
-    cause: what failed: one of `CAUSES`; empty where nothing did.
-    """
-
-    ok: bool
-    sentence: str
-    r_hat: float
-    min_ess: float
-    worst: str
-    n_diverging: int
-    k_hat: float
-    cause: str = ""
-
-    @property
-    def why(self) -> str:
-        """The sentence without its first word."""
-        return self.sentence.partition(": ")[2] or self.sentence
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain values; NaN as None."""
-        return {name: None if value != value else value for name, value in asdict(self).items()}
 
 
 def verdict(sampled: Sampled, reported: Sequence[str]) -> Verdict:

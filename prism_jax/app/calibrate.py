@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from ..io.tables.job_logs import JobLog as JobLog, read_job_logs
 from ..io.tables.packed import read_packed_text
 from ..io.write import run_record
 from ..progress import Progress, silent
-from ..report.codec import from_plain, to_plain
+from ..report.codec import from_plain
+from ..report.types.record import RunRecord
 from ..report.types.site import SiteReport, SuggestionReport
 from .progress import part
 
@@ -93,9 +94,8 @@ def run_calibration(
     )
     if out is not None:
         fitted.save(str(out))
-    notes = [note for one in logged for note in one.notes]
-    report = from_plain(SiteReport, to_plain({**fitted.summary(), **({"notes": notes} if notes else {})}))
-    return SiteRunResult(report, fitted, None if out is None else Path(out))
+    notes = tuple(note for one in logged for note in one.notes)
+    return SiteRunResult(fitted.report(notes or None), fitted, None if out is None else Path(out))
 
 
 def _inputs(
@@ -123,11 +123,5 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     read_packed_text(Path(runs), RUNS)
     inference()
     found = import_module("inference.cost_model.site.suggest").suggest_runs(str(runs), n)
-    return from_plain(
-        SuggestionReport,
-        {
-            "suggested": [asdict(one) for one in found],
-            "n_job": sum(one.stands_for for one in found),
-            **run_record({"runs": runs, "suggest": n}, 0),
-        },
-    )
+    record = from_plain(RunRecord, run_record({"runs": runs, "suggest": n}, 0))
+    return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from ..calibration.evidence import cell_of, evidence
-from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..memory.notes import memory_notes
 from ..report.types.check import CheckReport
-from ..report.types.evidence import EvidenceFacts
+from ..report.types.memory import memory_facts
+from ..report.types.open_field import open_facts
 from ..system.likeness import device_notes
 from ..workload.notes import workload_notes
 from .fitted.load_fits import FitFiles, load_fits
 from .jobs import JobSource, loaded
-from .memory_facts import memory_facts
-from .open_facts import open_facts
 
 
 def check_job(
@@ -79,13 +76,8 @@ def check_job(
             *fitted.unused,
         ),
         open_fields=open_facts(own),
-        evidence=_evidence(own),
+        evidence=evidence(cell_of(own.model, own.cluster, plan, own.software.name)),
     )
-
-
-def _evidence(job: Job) -> EvidenceFacts:
-    found = evidence(cell_of(job.model, job.cluster, job.plan, job.software.name))
-    return EvidenceFacts(**asdict(found), sentence=found.sentence)
 
 
 def peak_memory(job: JobSource, *, overrides: Sequence[str] = ()) -> MemoryBreakdown:

@@ -16,10 +16,11 @@ from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from ..report.codec import from_plain
+from ..report.types.memory import memory_facts
+from ..report.types.open_field import open_facts
 from ..report.types.prediction import (
     AllocationFacts,
     Elapsed,
-    GuaranteeFacts,
     JobFacts,
     ModelBand,
     PredictionReport,
@@ -27,9 +28,7 @@ from ..report.types.prediction import (
     StepTimeError,
 )
 from ..report.types.record import RunRecord
-from ..result import AllocationSpread, StepTimeDistribution
-from .memory_facts import memory_facts
-from .open_facts import open_facts
+from ..result import AllocationSpread, Guarantee, StepTimeDistribution
 
 if TYPE_CHECKING:
     from ..explain.types import Explanation
@@ -93,13 +92,12 @@ def prediction_report(
     )
 
 
-def _guarantee(distribution: StepTimeDistribution) -> tuple[GuaranteeFacts | None, tuple[str, ...]]:
+def _guarantee(distribution: StepTimeDistribution) -> tuple[Guarantee | None, tuple[str, ...]]:
     """The guarantee, or none and a note that says why."""
     try:
-        found = distribution.guarantee()
+        return distribution.guarantee(), ()
     except DataError as error:
         return None, (f"no bound: {error}",)
-    return GuaranteeFacts(found.p, found.confidence, found.bound_s, found.kind, found.sentence()), ()
 
 
 def _allocation(spread: AllocationSpread) -> AllocationFacts:

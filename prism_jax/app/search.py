@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .._core.files import check_target
 from .._version import __version__
@@ -16,8 +18,10 @@ from ..io.write import run_record, write_text
 from ..job import Job
 from ..objective import Objective, plan_objective
 from ..progress import Progress, silent
-from ..report.codec import from_plain, to_plain
+from ..report.codec import from_plain
+from ..report.types.record import RunRecord
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
+from ..search.figures import CandidateFacts
 from ..search.plans.space import PlanSpace, default_space
 from ..start_jax import keep_programs
 from ..workload.notes import workload_notes
@@ -26,7 +30,7 @@ from .jobs import JobSource, loaded, source_of
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure
-    from ..search.study import Study
+    from ..search.study import Candidate, Study
 
 METHODS = ("exhaustive", "gradient")
 FRONT = ("value_s", "n_devices", "energy_j", "cost")
@@ -128,9 +132,8 @@ def run_search(
         "memory_margin": memory_margin,
         "fit": list(fits),
     }
-    found = {"job": to_plain(_facts(own)), **study.to_dict(top), **run_record(inputs, seed)}
-    found["notes"] = [*workload_notes(own.model, own.plan), *found["notes"], *fitted.tables, *_of_level(fitted)]
-    return SearchRun(from_plain(StudyReport, found), study, job, tuple(overrides))
+    notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
+    return SearchRun(_report(study, top, notes, run_record(inputs, seed)), study, job, tuple(overrides))
 
 
 def search_sizes(
@@ -190,15 +193,39 @@ def search_sizes(
         "price": price_per_hour,
         "objective": objective if isinstance(objective, str) else objective.name,
     }
-    found = {
-        "job": to_plain(_facts(own)),
-        "objective": sizes[0].study.objective.name,
-        "objective_unit": sizes[0].study.objective.unit,
-        "sizes": [size.to_dict() for size in sizes],
-        "front": [size.n_devices for size in best_sizes(sizes, *FRONT)],
-        **run_record(inputs, seed),
-    }
-    return from_plain(SizesReport, found)
+    return SizesReport(
+        job=_facts(own),
+        objective=sizes[0].study.objective.name,
+        objective_unit=sizes[0].study.objective.unit,
+        sizes=tuple(size.facts() for size in sizes),
+        front=tuple(size.n_devices for size in best_sizes(sizes, *FRONT)),
+        record=from_plain(RunRecord, run_record(inputs, seed)),
+    )
+
+
+def _report(study: Study, top: int, notes: tuple[str, ...], record: Mapping[str, Any]) -> StudyReport:
+    def facts(candidates: Sequence[Candidate]) -> tuple[CandidateFacts, ...]:
+        return tuple(candidate.beside(study.job.plan) for candidate in candidates)
+
+    return StudyReport(
+        job=_facts(study.job),
+        objective=study.objective.name,
+        objective_unit=study.objective.unit,
+        method=study.method,
+        best=study.best.beside(study.job.plan),
+        top=facts(study.top(top)),
+        unlike=facts(study.unlike(top)),
+        gain=study.promise,
+        front_memory=facts(study.front("memory_bytes")),
+        n_plans=study.screen.n_plans,
+        n_feasible=study.screen.n_feasible,
+        n_simulated=int(np.isfinite(study.screen.step_s).sum()),
+        n_raced=study.n_raced,
+        infeasible=study.screen.reasons,
+        elapsed_s=study.elapsed_s,
+        notes=notes,
+        record=from_plain(RunRecord, record),
+    )
 
 
 def check_method(method: str, resume: str | Path | None = None) -> None:

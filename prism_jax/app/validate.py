@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from .._core.processes import check_workers
 from .._inference_loader import inference
@@ -20,13 +18,14 @@ from ..io.write import run_record
 from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.record import RunRecord
-from ..report.types.validation import MemoryValidationReport, OutcomeFacts, PeakErrors, StepsValidationReport
+from ..report.types.validation import MemoryOutcomes, MemoryValidationReport, StepsValidationReport
+from ..validation.score import errors_of
 from .fitted.load_fits import kept_calibration, refuse_other_device
 from .progress import part
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure
-    from ..validation import Validation
+    from ..validation.score import Validation
 
 WAYS = ("source", "gpu", "model", "framework", "scale")
 
@@ -81,7 +80,7 @@ def run_steps_validation(
     """
     _check_ways(leave_out, fit)
     check_workers(n_workers)
-    from ..validation import validate_steps as validate  # here, so that mistakes above do not wait for JAX
+    from ..validation.steps import validate_steps as validate  # here, so that mistakes above do not wait for JAX
 
     rows = [row for file in files for row in read_step_rows(str(file))]
     calibration_of = _calibration_of(rows, leave_out or "", fit, seed, progress)
@@ -100,8 +99,8 @@ def run_steps_validation(
         "fit": fit,
         "deterministic": deterministic,
     }
-    found = {**asdict(outcome), **run_record(inputs, seed)}
-    return StepsValidationRun(from_plain(StepsValidationReport, found), outcome)
+    record = from_plain(RunRecord, run_record(inputs, seed))
+    return StepsValidationRun(StepsValidationReport(**vars(outcome), record=record), outcome)
 
 
 def validate_memory(file: str | Path) -> MemoryValidationReport:
@@ -118,8 +117,8 @@ def validate_memory(file: str | Path) -> MemoryValidationReport:
     """
     found = classify_rows(file)
     return MemoryValidationReport(
-        overall=_outcome_facts(found),
-        by_model={name: _outcome_facts(found.of_model(name)) for name in found.by_model()},
+        overall=_outcomes(found),
+        by_model={name: _outcomes(found.of_model(name)) for name in found.by_model()},
         record=from_plain(RunRecord, run_record({"file": file}, 0)),
     )
 
@@ -163,16 +162,16 @@ def _calibration_of(
         return lambda row: None
     import jax
 
-    from ..validation import group_of
+    from ..validation.groups import group_of
 
     told = part(progress, f"calibrating without each {leave_out}")
     folds = inference().step_folds(rows, leave_out, key=jax.random.key(seed), progress=told)
     return lambda row: folds[group_of(row, leave_out)]
 
 
-def _outcome_facts(found: MemorySummary) -> OutcomeFacts:
+def _outcomes(found: MemorySummary) -> MemoryOutcomes:
     counts = found.overall
-    return OutcomeFacts(
+    return MemoryOutcomes(
         n=counts.n,
         accuracy=counts.accuracy,
         majority_accuracy=counts.majority_accuracy,
@@ -180,19 +179,5 @@ def _outcome_facts(found: MemorySummary) -> OutcomeFacts:
         fits_called_oom=counts.fits_oom,
         oom_called_fits=counts.oom_fits,
         oom_called_oom=counts.oom_oom,
-        peak_bytes=_peak(found),
-    )
-
-
-def _peak(found: MemorySummary) -> PeakErrors:
-    errors = np.array(found.reserved_errors())
-    if not errors.size:
-        return PeakErrors(0, None, None, None, None)
-    size = np.abs(errors)
-    return PeakErrors(
-        n=errors.size,
-        median_ape=float(np.median(size)),
-        mape=float(size.mean()),
-        bias=float(errors.mean()),
-        p90_ape=float(np.quantile(size, 0.9)),
+        peak_bytes=errors_of(found.reserved_errors()),
     )

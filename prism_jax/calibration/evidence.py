@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ..framework import style_of
 from ..plan.plan import ParallelPlan
 from ..plan.precision import QUANTISED
+from ..report.codec import shown
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 
@@ -94,6 +95,7 @@ class Evidence:
     is_extrapolated: bool
 
     @property
+    @shown
     def sentence(self) -> str:
         """What a person reads."""
         if self.median_error is None or self.inside is None:

@@ -16,7 +16,7 @@ from .figure import new_axes
 from .style import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, style
 
 if TYPE_CHECKING:
-    from ..validation import RowResult
+    from ..validation.rows import RowResult
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, PURPLE, GREEN, CYAN, OLIVE, WINE)  # of the largest groups; the others are grey
 OTHERS = "other"

@@ -2,7 +2,10 @@
 
 A field may say how it stands in JSON: `Annotated[float, Key("S")]` is called S there, the fields of an
 `Annotated[RunRecord, INLINE]` stand beside those of the whole, and `Annotated[int | None, WHERE_KNOWN] = None` is absent where
-it is None. Numbers that JSON lacks, NaN and infinity, are written as null; a field whose default is NaN may be.
+it is None. What a method or property marked `@shown` returns stands behind the fields and is not read back. Numbers that JSON
+lacks, NaN and infinity, are written as null; a field whose default is NaN, or an `Annotated[float, OR_NULL]`, may be.
+
+This module lies below the domain, whose types say it of their own fields: they are parts of reports as they are.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ from __future__ import annotations
 import functools
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Json: TypeAlias = Any  # what JSON can hold and whose content is not ours: inputs of a run, what a model says of itself
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,13 @@ class Marker:
     what: str
 
 
-INLINE, WHERE_KNOWN = Marker("inline"), Marker("where known")
+INLINE, WHERE_KNOWN, OR_NULL = Marker("inline"), Marker("where known"), Marker("or null")
+
+
+def shown(function: F) -> F:
+    """Marks a method without arguments, or the function below `@property`, whose value stands in JSON behind the fields."""
+    function.is_shown = True  # type: ignore[attr-defined]
+    return function
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,8 @@ class FieldSpec:
         hint: type, without what is said of it.
         is_inline: its own fields stand beside those of the whole.
         is_required: whether it is always there; else it is left out where it is None.
-        is_unknown: whether it may be null: a number whose default is NaN.
+        is_unknown: whether it may be null: a number whose default is NaN, or that says so.
+        is_read: whether it is a field; what is `shown` follows from the fields.
     """
 
     name: str
@@ -54,13 +65,17 @@ class FieldSpec:
     is_inline: bool
     is_required: bool
     is_unknown: bool
+    is_read: bool = True
 
 
 @functools.cache
 def fields_of(kind: type) -> tuple[FieldSpec, ...]:
-    """Fields of a dataclass, in order."""
+    """Fields of a dataclass, in order, and what it shows beside them."""
     hints = get_type_hints(kind, include_extras=True)
-    return tuple(_spec(item.name, hints[item.name], item.default != item.default) for item in fields(kind))
+    stated = [_spec(item.name, hints[item.name], item.default != item.default) for item in fields(kind)]
+    methods = ((name, getattr(item, "fget", item)) for name, item in vars(kind).items())
+    derived = [(name, of) for name, of in methods if getattr(of, "is_shown", False)]
+    return (*stated, *(_spec(name, get_type_hints(of)["return"], False, False) for name, of in derived))
 
 
 def optional_part(hint: Any) -> Any:
@@ -97,16 +112,17 @@ def from_plain(kind: type[T], data: Any) -> T:
     return _read(kind, data)
 
 
-def _spec(name: str, hint: Any, is_unknown: bool) -> FieldSpec:
+def _spec(name: str, hint: Any, is_unknown: bool, is_read: bool = True) -> FieldSpec:
     inner, *said = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     key = next((item.name for item in said if isinstance(item, Key)), name)
-    return FieldSpec(name, key, inner, INLINE in said, WHERE_KNOWN not in said, is_unknown)
+    return FieldSpec(name, key, inner, INLINE in said, WHERE_KNOWN not in said, is_unknown or OR_NULL in said, is_read)
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for spec in fields_of(type(value)):
         own = getattr(value, spec.name)
+        own = own if spec.is_read or not callable(own) else own()
         if own is None and not spec.is_required:
             continue
         if spec.is_inline:
@@ -142,6 +158,8 @@ def _read_tuple(parts: tuple[Any, ...], data: Sequence[Any]) -> tuple[Any, ...]:
 def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
     found: dict[str, Any] = {}
     for spec in fields_of(kind):
+        if not spec.is_read:
+            continue
         if spec.is_inline:
             found[spec.name] = _read_inline(spec, data)
         elif spec.key in data:

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from scipy.special import bdtr, stdtrit
 
 from ..errors import DataError
+from ..report.codec import shown
 from .monte_carlo import level_error, quantile
 
 OF_DRAWS = 0.5  # of the allowed misses
@@ -33,6 +34,7 @@ class Guarantee:
     bound_s: float
     kind: str  # order_statistic | randomisations | refits
 
+    @shown
     def sentence(self) -> str:
         """The guarantee in words."""
         return (

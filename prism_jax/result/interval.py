@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """Median and 90 % interval."""
+
+    median: float
+    p5: float
+    p95: float
+
 
 def holding(estimate: float, low: float, high: float) -> tuple[float, float]:
     """The interval, widened as far as it takes to hold the estimate.

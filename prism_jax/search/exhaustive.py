@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +17,14 @@ from ..progress import Progress, silent
 from ..rules.check import problems
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, efficiency_of_plans
+from .figures import GainEstimate
 from .journal import PLANS, SCORES, Expected, Journal, fingerprint
 from .model_error import model_errors, prob_best
 from .plans.rules import FEASIBLE, REASONS, Reasons
 from .plans.space import PlanSpace, default_space
 from .racing import STAGES, Finalists, successive_halving
 from .study import Candidate, Study
-from .verify import GainEstimate, promise
+from .verify import promise
 
 MOST = 1e30  # of any figure in a journal: larger ones overflow where they are squared
 
@@ -156,10 +158,20 @@ def _candidates(evaluator: Evaluator, screen: ScreeningResult, found: Finalists,
             behind_error_s=float(behind_error[row]),
             prob_best=float(sure[row]),
             memory_bytes=float(screen.memory_bytes[number]),
+            **_uncertain(job, float(screen.memory_bytes[number])),
             **_rates(job, plans[row], float(found.quantiles_s[row, 0])),
         )
         for row, number in enumerate(found.numbers)
     )
+
+
+def _uncertain(job: Job, memory_bytes: float) -> dict[str, Any]:
+    """90 % interval of the peak that would be measured, bytes, and the probability that it does not fit."""
+    law, has_experts = job.software.peak_law, job.model.has_experts
+    return {
+        "memory_interval_bytes": law.interval_bytes(memory_bytes, has_experts),
+        "not_fit_prob": law.not_fit_prob(memory_bytes, job.cluster.device.hbm_bytes, has_experts),
+    }
 
 
 def _rates(job: Job, plan: ParallelPlan, median_s: float) -> dict[str, float]:

@@ -7,8 +7,7 @@ devices for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -17,38 +16,25 @@ from ..job import Job
 from ..objective import Objective
 from ..progress import Progress, silent
 from .exhaustive import search
+from .figures import SizeFacts, SizeFigures, plan_facts
 from .pareto import front
 from .plans.space import PlanSpace, default_space
-from .study import Study, plan_dict
+from .study import Study
 
 CRITERIA = ("value_s", "n_devices", "memory_bytes", "energy_j", "cost")
 S_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Size:
-    """Best plan of one cluster size, per step.
-
-    Attributes:
-        study: of that size.
-        n_devices: GPUs.
-        value_s: objective of the best plan, in its unit.
-        memory_bytes: peak per device.
-        energy_j: joules of all devices.
-        cost: in the currency of the price; 0 without one.
-    """
+class Size(SizeFigures):
+    """Best plan of one cluster size, per step, with the study that found it."""
 
     study: Study
-    n_devices: int
-    value_s: float
-    memory_bytes: float
-    energy_j: float
-    cost: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain object."""
-        numbers = {name: getattr(self, name) for name in CRITERIA}
-        return {**numbers, "p50_s": self.study.best.p50_s, "plan": plan_dict(self.study.best.plan)}
+    def facts(self) -> SizeFacts:
+        """The size as reports have it."""
+        numbers = {field.name: getattr(self, field.name) for field in fields(SizeFigures)}
+        return SizeFacts(**numbers, plan=plan_facts(self.study.best.plan))
 
 
 def search_sizes(
@@ -103,6 +89,7 @@ def search_sizes(
                 memory_bytes=study.best.memory_bytes,
                 energy_j=device_s * job.cluster.device.power_watts,
                 cost=device_s / S_PER_HOUR * price_per_hour,
+                p50_s=study.best.p50_s,
             )
         )
     return tuple(found)

@@ -15,9 +15,9 @@ from ..plan.recomputation import OPTIONS
 from ..result.html_table import html_table
 from ..units import format_bytes
 from .evaluate import ScreeningResult
+from .figures import CandidateFacts, CandidateFigures, GainEstimate, plan_facts
 from .pareto import front
 from .plans.kind import Kind, kind_of
-from .verify import GainEstimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,44 +29,26 @@ TIED_SD = 2.0  # standard errors within which a plan may as well be the best
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A plan that reached the last round.
-
-    Attributes:
-        plan: as an object.
-        step_s: without any variability.
-        p50_s, p95_s, p99_s: quantiles of the step time, seconds.
-        value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
-        behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
-        prob_best: probability that it is the best of all finalists, given what the cost model does not know.
-        memory_bytes: peak of the worst stage.
-        mfu: share of the devices' peak that the median step makes use of, 0-1.
-        tokens_per_s_per_gpu: of the median step; samples where the model counts these.
-    """
+class Candidate(CandidateFigures):
+    """A plan that reached the last round, with its numbers."""
 
     plan: ParallelPlan
-    step_s: float
-    p50_s: float
-    p95_s: float
-    p99_s: float
-    value_s: float
-    value_error_s: float
-    behind_s: float
-    behind_error_s: float
-    prob_best: float
-    memory_bytes: float
-    mfu: float
-    tokens_per_s_per_gpu: float
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Everything but the plan."""
+        return {field.name: getattr(self, field.name) for field in fields(CandidateFigures)}
 
     @property
     def tied(self) -> bool:
         """Whether the draws cannot tell it from the best."""
         return self.behind_s <= TIED_SD * self.behind_error_s
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain object, plan included."""
-        numbers = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "plan"}
-        return {**numbers, "tied": self.tied, "plan": plan_dict(self.plan)}
+    def beside(self, base: ParallelPlan) -> CandidateFacts:
+        """The candidate as reports have it, beside the job's own plan."""
+        return CandidateFacts(
+            **self.numbers, tied=self.tied, changes=tuple(changes(base, self.plan)), plan=plan_facts(self.plan)
+        )
 
 
 @dataclass(frozen=True)
@@ -123,8 +105,7 @@ class Study:
         """One row per candidate, best first; columns of the plan beside those of the result."""
         import pandas as pd
 
-        rows = [candidate.to_dict() for candidate in self.candidates]
-        return pd.DataFrame([{**row.pop("plan"), **row} for row in rows])
+        return pd.DataFrame([plan_dict(c.plan) | c.numbers | {"tied": c.tied} for c in self.candidates])
 
     def _repr_html_(self) -> str:
         """A small table for notebooks: the best plans."""
@@ -137,59 +118,10 @@ class Study:
             rows.append((str(number), value, behind, *facts, *(str(getattr(candidate.plan, name)) for name in SHOWN)))
         return html_table(f"{self.job.name}: best of {self.screen.n_feasible:,} feasible plans", head, rows, self.notes)
 
-    def to_dict(self, top: int = 10) -> dict[str, Any]:
-        """Plain object, as `--json` prints it."""
-        return {
-            "objective": self.objective.name,
-            "objective_unit": self.objective.unit,
-            "method": self.method,
-            "best": self._plain(self.best),
-            "top": [self._plain(candidate) for candidate in self.top(top)],
-            "unlike": [self._plain(candidate) for candidate in self.unlike(top)],
-            "gain": None if self.promise is None else self.promise.to_dict(),
-            "front_memory": [self._plain(candidate) for candidate in self.front("memory_bytes")],
-            "n_plans": self.screen.n_plans,
-            "n_feasible": self.screen.n_feasible,
-            "n_simulated": int(np.isfinite(self.screen.step_s).sum()),
-            "n_raced": self.n_raced,
-            "infeasible": self.screen.reasons,
-            "elapsed_s": self.elapsed_s,
-            "notes": list(self.notes),
-        }
-
-    def _plain(self, candidate: Candidate) -> dict[str, Any]:
-        return {**candidate.to_dict(), **self._uncertain(candidate), "changes": changes(self.job.plan, candidate.plan)}
-
-    def _uncertain(self, candidate: Candidate) -> dict[str, Any]:
-        """90 % interval of the peak that would be measured, bytes, and the probability that it does not fit."""
-        law, capacity, has_experts = (
-            self.job.software.peak_law,
-            self.job.cluster.device.hbm_bytes,
-            self.job.model.has_experts,
-        )
-        return {
-            "memory_interval_bytes": law.interval_bytes(candidate.memory_bytes, has_experts),
-            "not_fit_prob": law.not_fit_prob(candidate.memory_bytes, capacity, has_experts),
-        }
-
 
 def plan_dict(plan: ParallelPlan) -> dict[str, Any]:
-    """Fields of a plan that a search chooses, as a job file spells them."""
-    names = (
-        "tp",
-        "pp",
-        "dp",
-        "cp",
-        "ep",
-        "virtual_stages",
-        "schedule",
-        "micro_batch",
-        "sequence_parallel",
-        "recompute",
-    )
-    chosen = {name: getattr(plan, name) for name in (*names, "zero_stage", "sharding", "dp_shard")}
-    chosen["schedule"] = plan.schedule_name
-    return {**chosen, "overlap": asdict(plan.overlap), "n_micro_batch": plan.n_micro_batch, "n_devices": plan.n_devices}
+    """The same as a plain object."""
+    return asdict(plan_facts(plan))
 
 
 def written_plan(plan: ParallelPlan) -> dict[str, Any]:

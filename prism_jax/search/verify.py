@@ -7,8 +7,6 @@ see the same draws, so that the gain is known better than either time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -18,6 +16,7 @@ from ..plan.plan import ParallelPlan
 from ..result.interval import holding
 from ..variability.tree import Variability
 from .evaluate import Evaluator
+from .figures import GainEstimate
 from .model_error import model_errors
 from .tail import TailScorer
 
@@ -25,30 +24,6 @@ N_SEEDS = 8
 N_COLUMN = 512
 LEVEL = 0.9
 SEED_OFFSET = 50_000  # away from the seeds of every round
-
-
-@dataclass(frozen=True)
-class GainEstimate:
-    """Gain of a plan over another: 1 - objective / objective of the other.
-
-    Attributes:
-        base_s, best_s: objective of the job's own plan and of the chosen one.
-        gain: share of the step time that is saved.
-        gain_interval: 90 % interval of the gain, Monte Carlo error alone.
-        model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
-        posterior_interval: the same over posterior draws of the variability; None without them.
-    """
-
-    base_s: float
-    best_s: float
-    gain: float
-    gain_interval: tuple[float, float]
-    model_interval: tuple[float, float]
-    posterior_interval: tuple[float, float] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain object."""
-        return asdict(self)
 
 
 def promise(

@@ -42,8 +42,8 @@ def compared(
     Raises:
         DataError: the jobs are calibrated in different ways.
     """
-    labels = [((JOB, name),) for name in names]
-    table = study_table([JOB], labels, figures, [""] * len(jobs), objective, unit)
+    settings = [{JOB: name} for name in names]
+    table = study_table([JOB], settings, figures, [""] * len(jobs), objective, unit)
     predicted = [row.relative for row in table.rows]
     errors = [row.relative * own.value_error / own.value for row, own in zip(table.rows, figures, strict=True)]
     measured = paired_values(predicted, errors, paired_factors(jobs, seed), seed)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, log2
+from typing import Annotated
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ..cost.block_cost import SLOTS, BlockCostModel
 from ..errors import PrismError
 from ..job import Job
 from ..kernels import PASSES
+from ..report.codec import OR_NULL
 from .figures import Figures
 from .sizes import Mode, job_of_size
 
@@ -48,9 +50,9 @@ class PassOnset:
     name: str
     window_s: float
     comm_s: float
-    ring: float
-    tree: float
-    law: float
+    ring: Annotated[float, OR_NULL]
+    tree: Annotated[float, OR_NULL]
+    law: Annotated[float, OR_NULL]
 
 
 def onsets(job: Job, mode: Mode = "weak") -> tuple[PassOnset, ...]:

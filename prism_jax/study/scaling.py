@@ -7,21 +7,22 @@ stop size                      first size whose marginal return is below a thres
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log, nan
 
+from .._core.content import ByContent
 from .figures import Figures
 
 THRESHOLD = 0.8
 
 
-@dataclass(frozen=True)
-class SizeRow:
+@dataclass(frozen=True, eq=False)
+class SizeRow(ByContent):
     """One number of GPUs.
 
     Attributes:
-        labels: field -> value of the best plan along the axes that vary.
+        settings: field -> value of the best plan along the axes that vary.
         figures: None where no plan is possible; `problem` says why.
         per_gpu_change: of tokens/s/GPU from the smallest possible size.
         marginal_return: NaN at the smallest possible size.
@@ -29,7 +30,7 @@ class SizeRow:
     """
 
     n_devices: int
-    labels: tuple[tuple[str, str], ...]
+    settings: Mapping[str, str]
     figures: Figures | None
     problem: str
     per_gpu_change: float = nan
@@ -38,20 +39,20 @@ class SizeRow:
 
 
 def size_rows(
-    sizes: Sequence[int], best: Sequence[tuple[tuple[tuple[str, str], ...], Figures | None, str]]
+    sizes: Sequence[int], best: Sequence[tuple[Mapping[str, str], Figures | None, str]]
 ) -> tuple[SizeRow, ...]:
-    """Rows of sizes in ascending order, each with its labels, figures and problem."""
+    """Rows of sizes in ascending order, each with its settings, figures and problem."""
     rows: list[SizeRow] = []
     first = before = None
-    for n, (labels, own, problem) in zip(sizes, best, strict=True):
+    for n, (settings, own, problem) in zip(sizes, best, strict=True):
         if own is None:
-            rows.append(SizeRow(n, labels, None, problem))
+            rows.append(SizeRow(n, settings, None, problem))
             continue
         first = first or own
         rows.append(
             SizeRow(
                 n,
-                labels,
+                settings,
                 own,
                 problem,
                 own.tokens_per_s_per_gpu / first.tokens_per_s_per_gpu - 1.0,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core.content import ByContent
 from .figures import Figures
 
 if TYPE_CHECKING:
@@ -19,24 +21,24 @@ S_PER_HOUR, MILLION = 3600.0, 1e6
 TIE = 1.96  # standard errors of the difference within which two values are not told apart
 
 
-@dataclass(frozen=True)
-class StudyRow:
+@dataclass(frozen=True, eq=False)
+class StudyRow(ByContent):
     """One point of a study.
 
     Attributes:
-        labels: field -> value along the axes.
+        settings: field -> value along the axes.
         figures: None where the job is impossible; `problem` says why.
         relative, relative_error: value over that of the best row, and its Monte Carlo standard error; NaN without figures.
         is_best: the best row; is_tied: the draws cannot tell it from the best.
     """
 
-    labels: tuple[tuple[str, str], ...]
+    settings: Mapping[str, str]
     figures: Figures | None
     problem: str
-    relative: float
-    relative_error: float
-    is_best: bool
-    is_tied: bool
+    relative: float = nan
+    relative_error: float = nan
+    is_best: bool = False
+    is_tied: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class StudyTable:
         empty = dict.fromkeys(Figures.__dataclass_fields__, np.nan)
         return [
             {
-                **dict(row.labels),
+                **row.settings,
                 **(asdict(row.figures) if row.figures else empty),
                 "relative": row.relative,
                 "relative_error": row.relative_error,
@@ -93,7 +95,7 @@ class StudyTable:
 
 def study_table(
     axes: Sequence[str],
-    labels: Sequence[tuple[tuple[str, str], ...]],
+    settings: Sequence[Mapping[str, str]],
     figures: Sequence[Figures | None],
     problems: Sequence[str],
     objective: str,
@@ -124,5 +126,5 @@ def study_table(
             ratio = values[k] / values[best]
             error = 0.0 if k == best else ratio * float(np.hypot(errors[k] / values[k], errors[best] / values[best]))
         near = k != best and abs(ratio - 1.0) <= TIE * error
-        rows.append(StudyRow(labels[k], own, problems[k], float(ratio), float(error), k == best, bool(near)))
+        rows.append(StudyRow(settings[k], own, problems[k], float(ratio), float(error), k == best, bool(near)))
     return StudyTable(tuple(axes), objective, unit, tuple(rows))

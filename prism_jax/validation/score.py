@@ -13,6 +13,26 @@ LARGE, LOW = 8, 0.6  # rows of a source whose coverage says something; a share i
 
 
 @dataclass(frozen=True)
+class Errors:
+    """Relative errors of rows, absolute where the name says ape. None where there is no row."""
+
+    n: int
+    median_ape: float | None = None
+    mape: float | None = None
+    bias: float | None = None
+    p90_ape: float | None = None
+
+
+def errors_of(found: Sequence[float]) -> Errors:
+    """Errors of rows in a few numbers."""
+    if not len(found):
+        return Errors(0)
+    errors, size = np.array(found), np.abs(found)
+    p90 = float(np.quantile(size, 0.9))
+    return Errors(len(found), float(np.median(size)), float(size.mean()), float(errors.mean()), p90)
+
+
+@dataclass(frozen=True)
 class Score:
     """Errors of a group of rows: relative, absolute where the name says ape. None where there is no row.
 
@@ -116,16 +136,15 @@ def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bo
     predicted = [row for row in every if row.error is not None]
     scored = [row for row in predicted if with_defects or not row.defect]
     found = [row.baseline_error if baseline else row.error for row in scored]
-    errors = np.array([error for error in found if error is not None])
-    absolute = np.abs(errors)
+    errors = errors_of([error for error in found if error is not None])
     inside = [row.inside for row in scored if row.inside is not None and not baseline]
     return Score(
-        n=errors.size,
+        n=errors.n,
         n_unsupported=len(every) - len(predicted),
         n_defect=sum(bool(row.defect) for row in predicted),
-        median_ape=float(np.median(absolute)) if errors.size else None,
-        mape=float(absolute.mean()) if errors.size else None,
-        bias=float(errors.mean()) if errors.size else None,
-        p90_ape=float(np.quantile(absolute, 0.9)) if errors.size else None,
+        median_ape=errors.median_ape,
+        mape=errors.mape,
+        bias=errors.bias,
+        p90_ape=errors.p90_ape,
         coverage_90=float(np.mean(inside)) if inside else None,
     )

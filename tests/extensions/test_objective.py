@@ -53,7 +53,7 @@ def job():
 
 def test_search_minimises_it(job):
     study = search(job, SPACE, objective="mean_2sd", top=2)
-    assert study.to_dict()["objective"] == "mean_2sd"
+    assert study.objective.name == "mean_2sd"
     assert "<th>mean_2sd</th>" in study._repr_html_()
     best = study.best
     assert best.p50_s < best.value_s < best.p99_s + 3.0 * (best.p99_s - best.p50_s)

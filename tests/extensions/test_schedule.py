@@ -218,7 +218,7 @@ def test_both_searches_may_choose_it(job, method) -> None:
     only = replace(SPACE, schedule=("1f1b_eager",), pp=(2, 4))
     study = method(job, only, top=2)
     assert {candidate.plan.schedule_name for candidate in study.candidates} == {"1f1b_eager"}
-    assert study.to_dict()["best"]["plan"]["schedule"] == "1f1b_eager"
+    assert study.best.plan.schedule_name == "1f1b_eager"
 
 
 def test_a_space_may_hold_objects(job) -> None:

@@ -156,7 +156,7 @@ def test_draws_come_back_bit_for_bit(kept):
 
 def test_what_a_fit_says_comes_back(kept):
     before, after = some_fit(), Fit.load(kept)
-    assert after.verdict.as_dict() == before.verdict.as_dict()
+    assert after.verdict == before.verdict
     assert after.hygiene == before.hygiene
     assert after.describe() == before.describe()
     assert after.summary() == before.summary()

@@ -5,7 +5,6 @@ Errors are relative, predicted over measured minus one. No run counts towards th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
 
@@ -19,6 +18,7 @@ from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.residual_gp import sensitivities
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.progress import Progress, silent
+from prism_jax.report.types.site import CurvePoint
 
 from .calibrate_site import calibrate_site
 from .runs import SiteRuns, only
@@ -27,15 +27,6 @@ FEW = 12  # runs up to which several choices of the same number are averaged; of
 MOST_CHOICES = 12  # of the runs that are seen, per number of runs
 MOST_FOLDS = 40  # of more runs, several are left out at a time
 SEED = 0
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """Median absolute relative error on the runs not seen, after `n_run` runs, over `n_choice` choices of them."""
-
-    n_run: int
-    n_choice: int
-    median_ape: float
 
 
 def predicted_s(calibration: Calibration, runs: SiteRuns) -> Floats:

@@ -16,10 +16,21 @@ from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import KNOBS, Calibration, linked, shipped
 from prism_jax.io.tables.job_table import MeasuredRun
 from prism_jax.progress import Progress, part_of, silent
+from prism_jax.report.types.site import (
+    BandByStage,
+    CorrectionFacts,
+    CurvePoint,
+    ErrorFacts,
+    ErrorsByStage,
+    Interval90,
+    SiteReport,
+    SiteRun,
+)
+from prism_jax.result.interval import MedianInterval
 
 from ..store import save
 from .calibrate_site import SitePosterior, of_site, posterior
-from .curve import CurvePoint, bands, errors, learning_curve, left_out_errors, predicted_s
+from .curve import bands, errors, learning_curve, left_out_errors, predicted_s
 from .prior import SitePrior, site_prior
 from .read_runs import SiteTable, read_site_runs
 from .runs import SiteRuns, one_order, site_runs, some_of
@@ -60,54 +71,41 @@ class SiteFit:
         """
         save(self.calibration, path)
 
-    def summary(self) -> dict[str, Any]:
-        """Everything in plain types: seconds, fractions 0-1; what `prism-jax calibrate --json` prints."""
+    def report(self, notes: tuple[str, ...] | None = None) -> SiteReport:
+        """Everything as a report: what `prism-jax calibrate` prints; seconds, fractions 0-1."""
         before, after = errors(self.before, self.runs), errors(self.calibration, self.runs)
-        return {
-            **{name: getattr(self.runs.setting, name) for name in ("generation", "framework", "device")},
-            "n_run": self.runs.n_run,
-            "dropped": dict(self.table.dropped),
-            "runs": self._runs(before, after),
-            "error": {"before": _score(before), "after": _score(after), "leave_one_out": _score(self.left_out)},
-            "curve": [
-                {"n_run": p.n_run, "n_choice": p.n_choice, "median_ape": p.median_ape} for p in self.curve
-            ],
-            "corrections": self._corrections(),
-            "site_factor": _interval(np.exp(self.posterior.site)),
-            "band": {"before": _band(self.before, self.runs), "after": _band(self.calibration, self.runs)},
-            "elapsed_s": self.elapsed_s,
-            "record": dict(self.calibration.record or {}),
-        }  # fmt: skip
+        setting = self.runs.setting
+        return SiteReport(
+            generation=setting.generation,
+            framework=setting.framework,
+            device=setting.device,
+            n_run=self.runs.n_run,
+            dropped=dict(self.table.dropped),
+            runs=self._runs(before, after),
+            error=ErrorsByStage(_score(before), _score(after), _score(self.left_out)),
+            curve=self.curve,
+            corrections=self._corrections(),
+            site_factor=_interval(np.exp(self.posterior.site)),
+            band=BandByStage(_band(self.before, self.runs), _band(self.calibration, self.runs)),
+            elapsed_s=self.elapsed_s,
+            record=dict(self.calibration.record or {}),
+            notes=notes,
+        )
 
-    def _runs(self, before: Floats, after: Floats) -> list[dict[str, Any]]:
+    def _runs(self, before: Floats, after: Floats) -> tuple[SiteRun, ...]:
         first, then = predicted_s(self.before, self.runs), predicted_s(self.calibration, self.runs)
-        return [
-            {
-                "id": run.id,
-                "measured_s": run.measured_s,
-                "before_s": float(first[i]),
-                "after_s": float(then[i]),
-                "error_before": float(before[i]),
-                "error_after": float(after[i]),
-                "error_left_out": float(self.left_out[i]),
-            }
-            for i, run in zip(self.place.tolist(), self.table.runs, strict=True)
-        ]
+        columns = np.column_stack([first, then, before, after, self.left_out])[self.place].tolist()
+        return tuple(SiteRun(run.id, run.measured_s, *own) for run, own in zip(self.table.runs, columns, strict=True))
 
-    def _corrections(self) -> dict[str, dict[str, float]]:
+    def _corrections(self) -> dict[str, CorrectionFacts]:
         """Per knob in its own unit; `shift`: how far it moved, in standard deviations of the prior."""
         spread = np.sqrt((self.prior.factor**2).sum(axis=1))
         found = {}
         for index, knob in enumerate(KNOBS):
             drawn = self.posterior.knobs[:, index]
+            stages = (self.prior.mean[index], drawn.mean(), np.quantile(drawn, 0.05), np.quantile(drawn, 0.95))
             moved = float(drawn.mean() - self.prior.mean[index])
-            found[knob] = {
-                "before": float(linked(knob, self.prior.mean[index])),
-                "after": float(linked(knob, drawn.mean())),
-                "p5": float(linked(knob, np.quantile(drawn, 0.05))),
-                "p95": float(linked(knob, np.quantile(drawn, 0.95))),
-                "shift": moved / float(spread[index]),
-            }
+            found[knob] = CorrectionFacts(*(float(linked(knob, x)) for x in stages), shift=moved / float(spread[index]))
         return found
 
 
@@ -151,22 +149,17 @@ def calibrate_runs(
     return replace(fit, elapsed_s=time.perf_counter() - started)
 
 
-def _score(found: Floats) -> dict[str, float]:
+def _score(found: Floats) -> ErrorFacts:
     size = np.abs(found)
-    return {
-        "median_ape": float(np.median(size)),
-        "mape": float(size.mean()),
-        "bias": float(found.mean()),
-        "largest": float(size.max()),
-    }
+    return ErrorFacts(float(np.median(size)), float(size.mean()), float(found.mean()), float(size.max()))
 
 
-def _band(calibration: Calibration, runs: SiteRuns) -> dict[str, float]:
+def _band(calibration: Calibration, runs: SiteRuns) -> Interval90:
     """90 % interval of measured over predicted, minus one: medians over the runs."""
     low, high = bands(calibration, runs)
-    return {"p5": float(np.median(low)) - 1.0, "p95": float(np.median(high)) - 1.0}
+    return Interval90(float(np.median(low)) - 1.0, float(np.median(high)) - 1.0)
 
 
-def _interval(drawn: Floats) -> dict[str, float]:
+def _interval(drawn: Floats) -> MedianInterval:
     low, middle, high = np.quantile(drawn, [0.05, 0.5, 0.95])
-    return {"median": float(middle), "p5": float(low), "p95": float(high)}
+    return MedianInterval(float(middle), float(low), float(high))

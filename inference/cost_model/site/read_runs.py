@@ -15,7 +15,7 @@ from prism_jax.errors import DataError
 from prism_jax.io.tables.job_table import MeasuredRun, is_job_table, read_job_table
 from prism_jax.io.tables.packed import read_packed_text
 from prism_jax.io.tables.steps.table import StepRow, step_rows_of
-from prism_jax.validation import job_of_row
+from prism_jax.validation.costed import job_of_row
 
 from ..step_rows import usable
 

@@ -21,7 +21,8 @@ from prism_jax.framework import FRAMEWORKS, Framework
 from prism_jax.hints import did_you_mean
 from prism_jax.io.tables.job_table import MeasuredRun
 from prism_jax.progress import Progress, silent
-from prism_jax.validation import costed, step_times
+from prism_jax.validation.costed import costed
+from prism_jax.validation.typical import step_times
 
 
 @dataclass(frozen=True)

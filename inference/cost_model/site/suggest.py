@@ -5,7 +5,6 @@ What a measured run says carries over to jobs made of the same parts (`prism_jax
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +19,13 @@ from prism_jax.errors import DataError
 from prism_jax.io.tables.job_table import JOB, is_job_table, read_job_table
 from prism_jax.io.tables.packed import read_packed_text
 from prism_jax.job import Job
+from prism_jax.report.types.site import SuggestedJob
 
 MOST = 2000  # jobs of a table: all pairs of them are held against each other
 PASSES = 3  # through those picked: one by one, then each again given the others
 
 
-@dataclass(frozen=True)
-class Suggestion:
-    """A job to measure.
-
-    Attributes:
-        noise_free_s: predicted seconds of its step, without variability.
-        parts: knob -> share of the step's time that hangs on it.
-        stands_for: jobs of the table that are nearer to it than to any other suggested one, itself included.
-    """
-
-    id: str
-    noise_free_s: float
-    parts: dict[str, float]
-    stands_for: int
-
-
-def suggest_runs(path: str | Path, n: int) -> list[Suggestion]:
+def suggest_runs(path: str | Path, n: int) -> list[SuggestedJob]:
     """`n` jobs of a table (CSV with a column `job`; measured times are not needed), in its order.
 
     Raises:
@@ -60,7 +44,7 @@ def suggest_runs(path: str | Path, n: int) -> list[Suggestion]:
     chosen = unalike(parts, n)
     owner = _apart(parts)[:, chosen].argmin(axis=1)
     return [
-        Suggestion(
+        SuggestedJob(
             runs[at].id, made[at][0], dict(zip(KNOBS, made[at][1].tolist(), strict=True)), int((owner == k).sum())
         )
         for k, at in enumerate(chosen)

@@ -18,7 +18,7 @@ from ...progress import Progress, silent
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
 from ...report.types.studies.capacity import CapacityReport, FleetFacts
-from ...report.types.study import PlanFacts
+from ...search.figures import SearchedPlan
 from ...search.plans.space import PlanSpace
 from ...study.fleets.fleet import Fleet, cluster_of, fleets_of, job_on
 from ...study.fleets.prices import Prices, checked, price_of
@@ -43,7 +43,7 @@ class _Found:
 
     fleet: Fleet
     job: Job
-    plan: PlanFacts | None = None
+    plan: SearchedPlan | None = None
     figures: Figures | None = None
     goodput: float = 1.0
     problem: str = ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from ...objective import OBJECTIVES
 from ...progress import Progress, silent
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
-from ...report.types.studies.scaling import OnsetFacts, ScalingReport, ScalingRow, TargetFacts
+from ...report.types.studies.scaling import ScalingReport, TargetFacts
 from ...study.axes import Point, grid, sizes_of
 from ...study.figures import Figures
 from ...study.scaling import THRESHOLD, SizeRow, size_rows, smallest_meeting, stop_size
@@ -147,14 +147,14 @@ def load_size(task: SizeTask) -> Job:
 
 def _best(
     n: int, pairs: Sequence[tuple[int, Point]], found: Sequence[Measured[SizeTask]]
-) -> tuple[tuple[tuple[str, str], ...], Figures | None, str]:
-    """Labels and figures of the best plan of a size: of those that fit into memory, or of all if none does."""
+) -> tuple[Mapping[str, str], Figures | None, str]:
+    """Settings and figures of the best plan of a size: of those that fit into memory, or of all if none does."""
     own = [(point.labels, one) for (size, point), one in zip(pairs, found, strict=True) if size == n]
     known = [(labels, one.figures) for labels, one in own if one.figures]
     if not known:
-        return (), None, own[0][1].problem
+        return {}, None, own[0][1].problem
     labels, figures = min(known, key=lambda pair: (not pair[1].fits, pair[1].value))
-    return labels, figures, ""
+    return dict(labels), figures, ""
 
 
 def _report(
@@ -171,18 +171,6 @@ def _report(
     from ...study.onset import knee, of_step, onsets
 
     sizes = [row.n_devices for row in rows]
-    told = [
-        ScalingRow(
-            row.n_devices,
-            dict(row.labels),
-            row.figures,
-            row.problem,
-            row.per_gpu_change,
-            row.marginal_return,
-            row.energy_change,
-        )
-        for row in rows
-    ]
     meeting = smallest_meeting(rows)
     met = None
     if target is not None:
@@ -194,9 +182,9 @@ def _report(
         mode=mode,
         objective=objective,
         threshold=threshold,
-        rows=tuple(told),
+        rows=rows,
         stop_size=stop_size(rows, threshold),
-        onsets=tuple(OnsetFacts(**asdict(one)) for one in onsets(base, mode)),
+        onsets=onsets(base, mode),
         onset_step=of_step(base, mode),
         knee=knee(sizes, [row.figures for row in rows]),
         target=met,

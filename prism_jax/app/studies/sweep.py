@@ -15,7 +15,7 @@ from ...objective import OBJECTIVES
 from ...progress import Progress, silent
 from ...report.codec import from_plain
 from ...report.types.record import RunRecord
-from ...report.types.studies.sweep import SweepReport, SweepRow
+from ...report.types.studies.sweep import SweepReport
 from ...study.axes import Axis, grid, sizes_of
 from ...study.table import StudyTable, study_table
 from ..fitted.load_fits import FitFiles
@@ -111,7 +111,7 @@ def run_sweep(
     unit = OBJECTIVES.named(objective).unit
     table = study_table(
         [axis.field for axis in axes],
-        [point.labels for point in points],
+        [dict(point.labels) for point in points],
         [own.figures for own in found],
         [own.problem for own in found],
         objective,
@@ -136,10 +136,6 @@ def check_price(objective: str, price: float | None) -> None:
 
 
 def _report(source: str, table: StudyTable, elapsed_s: float, record: RunRecord) -> SweepReport:
-    rows = tuple(
-        SweepRow(dict(row.labels), row.figures, row.problem, row.relative, row.relative_error, row.is_best, row.is_tied)
-        for row in table.rows
-    )
-    lost = sum(row.figures is None for row in rows)
-    notes = (f"{lost} of {len(rows)} jobs are impossible",) if lost else ()
-    return SweepReport(source, table.axes, table.objective, table.unit, rows, notes, elapsed_s, record)
+    lost = sum(row.figures is None for row in table.rows)
+    notes = (f"{lost} of {len(table.rows)} jobs are impossible",) if lost else ()
+    return SweepReport(source, table.axes, table.objective, table.unit, table.rows, notes, elapsed_s, record)

@@ -43,13 +43,13 @@ def plot_along(
     """
     ax = new_axes() if ax is None else ax
     along = _longest(table)
-    ticks = list(dict.fromkeys(dict(row.labels).get(along, "") for row in table.rows))
+    ticks = list(dict.fromkeys(row.settings.get(along, "") for row in table.rows))
     lines: dict[str, list[StudyRow]] = {}
     for row in table.rows:
-        rest = ", ".join(f"{_short(field)} {text}" for field, text in row.labels if field != along)
+        rest = ", ".join(f"{_short(field)} {text}" for field, text in row.settings.items() if field != along)
         lines.setdefault(rest, []).append(row)
     for number, (name, rows) in enumerate(lines.items()):
-        at = np.array([ticks.index(dict(row.labels).get(along, "")) for row in rows])
+        at = np.array([ticks.index(row.settings.get(along, "")) for row in rows])
         values = np.array([value(row) for row in rows])
         drawn = ax.plot(at, values, "o-", markersize=4, label=name if number < MOST_LINES else None)
         if with_band:
@@ -67,7 +67,7 @@ def plot_along(
 
 def _longest(table: StudyTable) -> str:
     """The axis with the most values; the first of several."""
-    counts = {axis: len({dict(row.labels)[axis] for row in table.rows}) for axis in table.axes}
+    counts = {axis: len({row.settings[axis] for row in table.rows}) for axis in table.axes}
     return max(counts, key=lambda axis: counts[axis]) if counts else ""
 
 

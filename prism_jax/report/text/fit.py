@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..quantity import bar
-from ..types.fit import FitFacts, FitReport, RowsRead
+from ..types.fit import FitFacts, FitReport
 
 BAR_WIDTH = 24
 MAX_R_HAT = 1.01  # up to which chains agree: then they are too short
@@ -41,7 +41,7 @@ def fit_lines(fit: FitFacts) -> list[str]:
     found = [
         f"{fit.model} fitted by {fit.method} in {fit.elapsed_s:.1f} s: {verdict.sentence}",
         *remedy,
-        *_rows_read(fit.hygiene),
+        *fit.hygiene.lines(),
     ]
     if fit.variance_shares:
         found += ["", f"share of the variance of {fit.variance_of}"]
@@ -57,7 +57,7 @@ def fit_lines(fit: FitFacts) -> list[str]:
 
 def _remedy(fit: FitFacts) -> str:
     verdict = fit.verdict
-    few = verdict.cause == "chains" and verdict.r_hat is not None and verdict.r_hat <= MAX_R_HAT
+    few = verdict.cause == "chains" and verdict.r_hat <= MAX_R_HAT
     known = REMEDY.get("few draws" if few else verdict.cause, "fit again, or look at the data")
     return f"{known}; {LEAST_SQUARES}" if "least_squares" in fit.about else known
 
@@ -71,15 +71,6 @@ def shares_to_show(shares: Mapping[str, float]) -> tuple[dict[str, float], list[
 def scores(title: str, figures: Mapping[str, Any] | None) -> list[str]:
     """Figures under a title; nothing where there are none."""
     return ["", title, *(f"  {line}" for line in _tree(figures))] if figures else []
-
-
-def _rows_read(rows: RowsRead) -> list[str]:
-    dropped = sorted(rows.dropped.items(), key=lambda item: -item[1])
-    return [
-        f"{rows.n_read:,} rows read, {rows.n_kept:,} kept",
-        *(f"  {n:,} dropped: {rule}" for rule, n in dropped),
-        *(f"note: {note}" for note in rows.notes),
-    ]
 
 
 def _tree(value: Mapping[str, Any]) -> Iterator[str]:

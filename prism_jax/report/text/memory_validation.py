@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..table import Table
-from ..types.validation import MemoryValidationReport, OutcomeFacts
+from ..types.validation import MemoryOutcomes, MemoryValidationReport
 
 COLUMNS = (
     ("model", "n", "right", "majority", "fits: right", "fits: wrong", "oom: right", "oom: wrong")
@@ -22,7 +22,7 @@ def table(report: MemoryValidationReport) -> Table:
     return Table("fits or runs out of memory, by model", COLUMNS, [_cells(*group) for group in groups])
 
 
-def _cells(name: str, found: OutcomeFacts) -> list[str]:
+def _cells(name: str, found: MemoryOutcomes) -> list[str]:
     peak = found.peak_bytes
     counts = (found.fits_called_fits, found.fits_called_oom, found.oom_called_oom, found.oom_called_fits)
     known = peak.median_ape is not None and peak.bias is not None

@@ -67,7 +67,7 @@ def _quantiles(report: PredictionReport) -> list[str]:
         f"  mean  {times.mean:.{digits}f} s, std {times.std:.{digits}f} s",
         *_spreads(report),
         f"  without variability {fixed:.{digits}f} s; the median lies {_beside(times.p50 / fixed - 1.0)}",
-        *([f"  {report.guarantee.sentence}"] if report.guarantee else []),
+        *([f"  {report.guarantee.sentence()}"] if report.guarantee else []),
         f"  chance of a step slower than the median by {', by '.join(chances)}",
     ]
 

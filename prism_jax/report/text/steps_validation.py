@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ...validation.rows import RowResult
+from ...validation.score import Score, SourceScore
 from ..table import Table
-from ..types.validation import RowFacts, ScoreFacts, SourcesFacts, StepsValidationReport
+from ..types.validation import StepsValidationReport
 
 WORST_ROWS = 40
 FEW_MODELS = 12
@@ -43,7 +45,7 @@ def _models(report: StepsValidationReport) -> list[Table]:
     return [Table("by model", ("model", *FIGURES), [_score(*group) for group in sorted(report.by_model.items())])]
 
 
-def _sources(found: SourcesFacts) -> Table:
+def _sources(found: SourceScore) -> Table:
     """Every source counts once."""
     columns = ("sources", "mean of medians", "mean in 90 %", "8 rows or more", "of them below 60 % in 90 %")
     counts = (str(found.n_large), str(found.n_large_low))
@@ -59,12 +61,12 @@ def n_unlisted(report: StepsValidationReport) -> int:
     return max(0, len(_ranked(report)) - WORST_ROWS)
 
 
-def _ranked(report: StepsValidationReport) -> list[RowFacts]:
+def _ranked(report: StepsValidationReport) -> list[RowResult]:
     """Rows with a prediction, worst first."""
     return sorted((row for row in report.rows if row.error is not None), key=lambda row: -abs(row.error or 0.0))
 
 
-def _rows(ranked: Sequence[RowFacts]) -> list[Table]:
+def _rows(ranked: Sequence[RowResult]) -> list[Table]:
     if not ranked:
         return []
     has_range = any(row.measured_range is not None for row in ranked)
@@ -78,20 +80,20 @@ def _rows(ranked: Sequence[RowFacts]) -> list[Table]:
     ]
 
 
-def _unsupported(rows: Sequence[RowFacts]) -> list[Table]:
+def _unsupported(rows: Sequence[RowResult]) -> list[Table]:
     reasons = Counter(row.unsupported for row in rows if row.unsupported)
     counted = [[str(n), reason] for reason, n in reasons.most_common()]
     return [Table("rows without a prediction", ("rows", "why"), counted)] if counted else []
 
 
-def _assumed(rows: Sequence[RowFacts]) -> list[Table]:
+def _assumed(rows: Sequence[RowResult]) -> list[Table]:
     """How many rows were taken for what they do not state."""
     fields = Counter(", ".join(sorted({text.split()[0] for text in row.assumed})) for row in rows if row.assumed)
     counted = [[str(n), names] for names, n in fields.most_common()]
     return [Table("rows that leave something open, which was assumed", ("rows", "assumed"), counted)] if counted else []
 
 
-def _row(row: RowFacts, has_range: bool) -> list[str]:
+def _row(row: RowResult, has_range: bool) -> list[str]:
     words = {None: "", True: "yes", False: "NO"}
     cells = [
         cut(row.id, NAME),
@@ -105,7 +107,7 @@ def _row(row: RowFacts, has_range: bool) -> list[str]:
     return [*cells, words[row.in_range]] if has_range else cells
 
 
-def _score(name: str, score: ScoreFacts) -> list[str]:
+def _score(name: str, score: Score) -> list[str]:
     return [
         cut(name, GROUP),
         str(score.n),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...search.figures import CandidateFacts, SearchedPlan
 from ...units import format_bytes, format_s
 from ..quantity import decimals, prob, uncertain_memory, with_error
-from ..types.study import CandidateFacts, PlanFacts, StudyReport
+from ..types.study import StudyReport
 
 MOST_REASONS = 4
 
@@ -24,7 +25,7 @@ def lines(report: StudyReport) -> list[str]:
     return lines[:-1]
 
 
-def plan_words(plan: PlanFacts) -> str:
+def plan_words(plan: SearchedPlan) -> str:
     """A plan in one line."""
     sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "dp": plan.dp}
     degrees = " x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"
@@ -119,12 +120,12 @@ def _infeasible(report: StudyReport) -> list[str]:
     return ["not feasible:", *(f"  {n:>12,}  {text}" for text, n in reasons)] if reasons else []
 
 
-def _sharding(plan: PlanFacts) -> str:
+def _sharding(plan: SearchedPlan) -> str:
     if plan.sharding == "none":
         return f"ZeRO-{plan.zero_stage}" if plan.zero_stage else "states replicated"
     return plan.sharding + (f" in groups of {plan.dp_shard}" if plan.sharding == "hsdp" else "")
 
 
-def _overlap(plan: PlanFacts) -> str:
+def _overlap(plan: SearchedPlan) -> str:
     """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
     return " ".join(axis for axis, on in plan.overlap.items() if on and getattr(plan, axis) > 1) or "nothing"

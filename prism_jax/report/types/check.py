@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...calibration.evidence import Evidence
 from ..report import Report
-from .evidence import EvidenceFacts
 from .memory import MemoryFacts
 from .open_field import OpenFieldFacts
 
@@ -57,4 +57,4 @@ class CheckReport(Report):
     seq_len: int
     notes: tuple[str, ...] = ()
     open_fields: tuple[OpenFieldFacts, ...] = ()
-    evidence: EvidenceFacts | None = None
+    evidence: Evidence | None = None

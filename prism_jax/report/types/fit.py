@@ -3,44 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from ..codec import INLINE, WHERE_KNOWN, Json, Key
+from ..._core.content import ByContent
+from ..codec import INLINE, OR_NULL, WHERE_KNOWN, Json, Key
 from ..report import Report
 from .record import RunRecord
 
 
-@dataclass(frozen=True)
-class VerdictFacts:
-    """Whether a fit may be used, and why; None where a figure does not apply to the method.
+@dataclass(frozen=True, eq=False)
+class Verdict(ByContent):
+    """Whether a fit may be used, and why.
 
     Attributes:
+        sentence: "good: ..." or "failed: ...", for people.
+        r_hat: largest split r-hat of the reported sites; NaN for an approximation.
+        min_ess: smallest effective sample size of the reported sites.
+        worst: the site with the largest r-hat, or the smallest effective sample size.
+        n_diverging: divergent transitions.
+        k_hat: Pareto shape of the importance weights of an approximation; NaN for sampling.
         cause: what failed: chains, divergences or approximation; empty where nothing did.
     """
 
     ok: bool
     sentence: str
-    r_hat: float | None
-    min_ess: float | None
+    r_hat: Annotated[float, OR_NULL]
+    min_ess: Annotated[float, OR_NULL]
     worst: str
     n_diverging: int
-    k_hat: float | None
+    k_hat: Annotated[float, OR_NULL]
     cause: str = ""
+
+    @property
+    def why(self) -> str:
+        """The sentence without its first word."""
+        return self.sentence.partition(": ")[2] or self.sentence
 
 
 @dataclass(frozen=True)
-class RowsRead:
-    """What became of the rows of the files.
+class CleaningReport:
+    """Where the rows of the files went: `n_read` = `n_kept` + all that were dropped.
 
     Attributes:
-        dropped: rule in words -> rows dropped by it.
+        n_read: rows in the files.
+        n_kept: rows that the model sees.
+        dropped: rule in words -> rows dropped by it; a row counts under the first rule that it breaks.
+        notes: what was assumed, joined or found suspicious.
     """
 
     n_read: int
     n_kept: int
-    dropped: Mapping[str, int]
-    notes: tuple[str, ...]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """As text, most frequent rule first."""
+        dropped = sorted(self.dropped.items(), key=lambda item: -item[1])
+        return [
+            f"{self.n_read:,} rows read, {self.n_kept:,} kept",
+            *(f"  {n:,} dropped: {rule}" for rule, n in dropped),
+            *(f"note: {note}" for note in self.notes),
+        ]
 
 
 @dataclass(frozen=True)
@@ -57,13 +81,13 @@ class FitFacts:
     what: Annotated[str, Key("kind")]
     model: str
     method: str
-    verdict: VerdictFacts
+    verdict: Verdict
     variance_of: str
     variance_shares: Mapping[str, float]
     elapsed_s: float
-    hygiene: RowsRead
+    hygiene: CleaningReport
     about: Mapping[str, Json]
-    record: Annotated[RunRecord | None, INLINE, WHERE_KNOWN] = None
+    record: Annotated[RunRecord | None, INLINE, OR_NULL, WHERE_KNOWN] = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ...result.guarantee import Guarantee
 from ..codec import WHERE_KNOWN
 from ..report import Report
 from .memory import MemoryFacts
@@ -121,17 +122,6 @@ class MoneyFacts:
 
 
 @dataclass(frozen=True)
-class GuaranteeFacts:
-    """With probability `confidence`, a fraction `p` of steps takes at most `bound_s`."""
-
-    p: float
-    confidence: float
-    bound_s: float
-    kind: str
-    sentence: str
-
-
-@dataclass(frozen=True)
 class AllocationFacts:
     """Spread of the step time within one allocation of GPUs and between allocations.
 
@@ -209,7 +199,7 @@ class PredictionReport(Report):
     p95_owner_s: Mapping[str, float]
     fleet_share: float | None
     allocation: AllocationFacts | None
-    guarantee: GuaranteeFacts | None
+    guarantee: Guarantee | None
     prob_slower: Mapping[str, float]
     method: str
     n_samples: int

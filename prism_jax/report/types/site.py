@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ...result.interval import MedianInterval
 from ..codec import INLINE, WHERE_KNOWN, Json
 from ..report import Report
 from .record import RunRecord
@@ -61,15 +62,6 @@ class CorrectionFacts:
     p5: float
     p95: float
     shift: float
-
-
-@dataclass(frozen=True)
-class MedianInterval:
-    """Median and 90 % interval."""
-
-    median: float
-    p5: float
-    p95: float
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ...search.figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
 from ..codec import INLINE
 from ..report import Report
 from .record import RunRecord
+
+PlanFacts = SearchedPlan  # the name by which the report of clouds takes it
 
 
 @dataclass(frozen=True)
@@ -22,87 +25,6 @@ class SearchedJob:
     n_devices: int
     hbm_bytes: float
     sample_unit: str
-
-
-@dataclass(frozen=True)
-class PlanFacts:
-    """Fields of a plan that a search chooses, as a job file spells them.
-
-    Attributes:
-        overlap: axis -> whether its communication may hide behind compute.
-    """
-
-    tp: int
-    pp: int
-    dp: int
-    cp: int
-    ep: int
-    virtual_stages: int
-    schedule: str
-    micro_batch: int
-    sequence_parallel: bool
-    recompute: str
-    zero_stage: int
-    sharding: str
-    dp_shard: int | None
-    overlap: Mapping[str, bool]
-    n_micro_batch: int
-    n_devices: int
-
-
-@dataclass(frozen=True)
-class CandidateFacts:
-    """A plan that reached the last round.
-
-    Attributes:
-        step_s: without any variability.
-        value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
-        behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
-        prob_best: probability that it is the best of all finalists, given what the cost model does not know.
-        memory_bytes: peak of the worst stage; memory_interval_bytes: 90 % interval of what would be measured.
-        not_fit_prob: probability that this exceeds the device's memory, 0-1.
-        mfu: share of the devices' peak that the median step makes use of, 0-1.
-        tokens_per_s_per_gpu: of the median step; samples where the model counts these.
-        tied: whether the draws cannot tell it from the best.
-        changes: overrides (`--set`) that make the job's own plan this one.
-    """
-
-    step_s: float
-    p50_s: float
-    p95_s: float
-    p99_s: float
-    value_s: float
-    value_error_s: float
-    behind_s: float
-    behind_error_s: float
-    prob_best: float
-    memory_bytes: float
-    memory_interval_bytes: tuple[float, float]
-    not_fit_prob: float
-    mfu: float
-    tokens_per_s_per_gpu: float
-    tied: bool
-    changes: tuple[str, ...]
-    plan: PlanFacts
-
-
-@dataclass(frozen=True)
-class GainFacts:
-    """What the best plan gains over the job's own, on draws that the search has not seen.
-
-    Attributes:
-        gain: share of the objective that is saved.
-        gain_interval: 90 % interval, Monte Carlo error alone.
-        model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
-        posterior_interval: the same over posterior draws of a fit; None without one.
-    """
-
-    base_s: float
-    best_s: float
-    gain: float
-    gain_interval: tuple[float, float]
-    model_interval: tuple[float, float]
-    posterior_interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -126,7 +48,7 @@ class StudyReport(Report):
     best: CandidateFacts
     top: tuple[CandidateFacts, ...]
     unlike: tuple[CandidateFacts, ...]
-    gain: GainFacts | None
+    gain: GainEstimate | None
     front_memory: tuple[CandidateFacts, ...]
     n_plans: int
     n_feasible: int
@@ -136,26 +58,6 @@ class StudyReport(Report):
     elapsed_s: float
     notes: tuple[str, ...]
     record: Annotated[RunRecord, INLINE]
-
-
-@dataclass(frozen=True)
-class SizeFacts:
-    """Best plan of one cluster size, per step.
-
-    Attributes:
-        value_s: objective of the best plan, in its unit.
-        memory_bytes: peak per device.
-        energy_j: of all devices.
-        cost: in the currency of the price; 0 without one.
-    """
-
-    value_s: float
-    n_devices: int
-    memory_bytes: float
-    energy_j: float
-    cost: float
-    p50_s: float
-    plan: PlanFacts
 
 
 @dataclass(frozen=True)

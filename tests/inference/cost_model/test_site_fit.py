@@ -14,7 +14,6 @@ from inference.cost_model.store import load
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.errors import DataError
-from prism_jax.io.write import to_json
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, measured, population, runs_of
 
 KEY = jax.random.key(0)
@@ -27,7 +26,7 @@ def test_a_slower_site_is_told_in_plain_types_and_kept(tmp_path: Path):
     seconds = np.asarray(surrogate_seconds(runs_of(jobs), correction))
     shares: list[float] = []
     fit = prism_jax.calibrate(measured(1.2 * seconds, jobs), key=KEY, calibration=known, progress=shares.append)
-    found = json.loads(to_json(fit.summary()))
+    found = json.loads(fit.report().to_json())
     assert found["site_factor"]["median"] > 1.03
     assert found["error"]["after"]["median_ape"] < 0.5 * found["error"]["before"]["median_ape"]
     assert found["corrections"].keys() == {term.knob for term in known.terms}

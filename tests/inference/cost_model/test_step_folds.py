@@ -20,7 +20,8 @@ from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import Level
 from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
-from prism_jax.validation import group_of, validate_steps
+from prism_jax.validation.groups import group_of
+from prism_jax.validation.steps import validate_steps
 from tests.support.measured_rows import SITES, measured_rows, with_measured
 
 KEY = jax.random.key(0)

@@ -15,7 +15,7 @@ from prism_jax.errors import DataError
 from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.validation import costed, job_of_row
+from prism_jax.validation.costed import costed, job_of_row
 from prism_jax.workload.catalog import workload
 from tests.support.measured_rows import measured_rows
 

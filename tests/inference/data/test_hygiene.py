@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from inference.data import CleaningReport, Column, read_measurements, tidy
 from prism_jax.errors import DataError
+from prism_jax.report.codec import to_plain
 
 from .tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
 
@@ -194,7 +195,7 @@ def test_any_text_is_read_or_refused_with_its_name(
 
 def test_an_account_as_object_and_as_lines() -> None:
     hygiene = CleaningReport(10, 7, {"a": 1, "b": 2}, ("odd",))
-    assert hygiene.as_dict() == {"n_read": 10, "n_kept": 7, "dropped": {"a": 1, "b": 2}, "notes": ["odd"]}
+    assert to_plain(hygiene) == {"n_read": 10, "n_kept": 7, "dropped": {"a": 1, "b": 2}, "notes": ["odd"]}
     assert hygiene.lines() == ["10 rows read, 7 kept", "  2 dropped: b", "  1 dropped: a", "note: odd"]
 
 

@@ -13,6 +13,7 @@ from inference.engine.diagnostics import Verdict, verdict
 from inference.engine.sampled import Sampled
 from inference.result import Fit
 from prism_jax.errors import FitError
+from prism_jax.report.codec import to_plain
 from tests.inference.engine.toy import Toy, readings
 
 N_CHAIN, N_DRAW = 4, 500
@@ -138,10 +139,10 @@ def test_an_approximation_is_judged_by_its_pareto_shape(k, ok):
 
 
 def test_what_does_not_apply_is_none_in_json():
-    plain = judged(chains()).as_dict()
+    plain = to_plain(judged(chains()))
     assert plain["k_hat"] is None
     assert plain["ok"] is True
-    assert judged(replace(chains(), k_hat=0.1)).as_dict()["r_hat"] is None
+    assert to_plain(judged(replace(chains(), k_hat=0.1)))["r_hat"] is None
 
 
 def fitted(ok: bool) -> Fit:

@@ -17,7 +17,7 @@ from prism_jax.job import Job
 from prism_jax.kernels import COMM_AXES
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.validation import job_of_row
+from prism_jax.validation.costed import job_of_row
 from prism_jax.variability.tree import Variability
 from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec

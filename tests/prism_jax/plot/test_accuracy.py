@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 
 from prism_jax.plot import figure_bytes, plot_accuracy
 from prism_jax.plot.accuracy import COLOURS, OTHERS, groups, palette, plot_errors, plot_predicted, short
-from prism_jax.validation import RowResult
+from prism_jax.validation.rows import RowResult
 
 
 def row(number: int, source: str, error: float = 0.1, defect: str = "") -> RowResult:

@@ -18,7 +18,7 @@ SIZES = (8, 16, 32, 64)
 def rows_of(power: float):
     """Throughput that grows with a power of the number of GPUs."""
     own = [replace(ONE, n_devices=n, tokens_per_s=n**power, tokens_per_s_per_gpu=n ** (power - 1)) for n in SIZES]
-    return size_rows(SIZES, [((), one, "") for one in own])
+    return size_rows(SIZES, [({}, one, "") for one in own])
 
 
 @given(st.floats(0.05, 1.2))
@@ -37,7 +37,7 @@ def test_more_stops_paying_at_the_first_size_below_the_threshold() -> None:
 def test_impossible_sizes_are_stepped_over() -> None:
     own = replace(ONE, n_devices=8.0, tokens_per_s=8.0)
     rows = size_rows(
-        (8, 12, 32), [((), own, ""), ((), None, "no"), ((), replace(own, n_devices=32.0, tokens_per_s=16.0), "")]
+        (8, 12, 32), [((), own, ""), ({}, None, "no"), ({}, replace(own, n_devices=32.0, tokens_per_s=16.0), "")]
     )
     assert rows[1].figures is None
     assert rows[2].marginal_return == pytest.approx(0.5)
@@ -48,6 +48,6 @@ def test_the_smallest_size_that_likely_meets_the_target_and_fits() -> None:
     own = [
         replace(ONE, n_devices=n, target_prob=prob, fits=fits) for n, (prob, fits) in zip(SIZES, chances, strict=True)
     ]
-    found = smallest_meeting(size_rows(SIZES, [((), one, "") for one in own]))
+    found = smallest_meeting(size_rows(SIZES, [({}, one, "") for one in own]))
     assert found is not None
     assert found.n_devices == 32

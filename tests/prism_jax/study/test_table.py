@@ -15,8 +15,8 @@ ONE = replace(Figures(**{item.name: 1.0 for item in fields(Figures)}), tokens_pe
 
 
 def table(*figures: Figures | None):
-    labels = [(("plan.tp", str(k)),) for k in range(len(figures))]
-    return study_table(["plan.tp"], labels, figures, ["" if own else "no" for own in figures], "p95", "s")
+    settings = [{"plan.tp": str(k)} for k in range(len(figures))]
+    return study_table(["plan.tp"], settings, figures, ["" if own else "no" for own in figures], "p95", "s")
 
 
 def test_the_least_value_is_the_best_and_near_ones_are_tied() -> None:

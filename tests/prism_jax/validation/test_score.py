@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.validation import RowResult, validation_of
 from prism_jax.validation.baseline import with_baseline
-from prism_jax.validation.score import score
+from prism_jax.validation.rows import RowResult
+from prism_jax.validation.score import score, validation_of
 
 
 def row(name: str, error: float | None, source: str = "S", **more: object) -> RowResult:

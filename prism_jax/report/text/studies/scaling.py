@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ....study.figures import Figures
+from ....study.onset import PassOnset
+from ....study.scaling import SizeRow
 from ....units import format_s
 from ...quantity import with_error
 from ...table import Table
-from ...types.studies.scaling import OnsetFacts, ScalingReport, ScalingRow
+from ...types.studies.scaling import ScalingReport
 from .sweep import short
 
 MOST_REASONS = 4
@@ -19,7 +21,7 @@ MOST_REASONS = 4
 @dataclass(frozen=True)
 class _Column:
     name: str
-    text: Callable[[ScalingRow, Figures], str]
+    text: Callable[[SizeRow, Figures], str]
     is_known: Callable[[Figures], bool] = lambda _: True
 
 
@@ -57,7 +59,7 @@ def lines(report: ScalingReport) -> list[str]:
     ]
 
 
-def _cells(row: ScalingRow, varied: list[str], shown: list[_Column]) -> tuple[str, ...]:
+def _cells(row: SizeRow, varied: list[str], shown: list[_Column]) -> tuple[str, ...]:
     own = row.figures
     count = f"{row.n_devices:,}" + ("" if own is None or own.fits else " !")
     texts = ["impossible", *("" for _ in shown[1:])] if own is None else [column.text(row, own) for column in shown]
@@ -92,7 +94,7 @@ def _answers(report: ScalingReport) -> list[str]:
     return told
 
 
-def _onset(own: OnsetFacts) -> str:
+def _onset(own: PassOnset) -> str:
     sizes = ", ".join(
         f"{name} n* = {value:,.0f}" if isfinite(value) and value < 1e9 else f"{name} never"
         for name, value in (("ring", own.ring), ("tree", own.tree), ("as the network chooses", own.law))

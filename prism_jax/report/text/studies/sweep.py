@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....study.table import StudyRow
 from ...quantity import with_error
 from ...table import Table
-from ...types.studies.sweep import SweepReport, SweepRow
+from ...types.studies.sweep import SweepReport
 from .columns import Column, markdown_table, shown_columns
 
 MOST_REASONS = 4  # of impossible jobs that are told
@@ -35,7 +36,7 @@ def _table(report: SweepReport) -> Table:
     return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
 
 
-def _cells(row: SweepRow, shown: Sequence[Column], axes: Sequence[str]) -> tuple[str, ...]:
+def _cells(row: StudyRow, shown: Sequence[Column], axes: Sequence[str]) -> tuple[str, ...]:
     own, labels = row.figures, tuple(row.settings.get(axis, "") for axis in axes)
     if own is None:
         return ("", *labels, *("" for _ in shown), "impossible")
@@ -58,5 +59,5 @@ def short(field: str) -> str:
     return field.rsplit(".", 1)[-1]
 
 
-def _words(report: SweepReport, row: SweepRow) -> str:
+def _words(report: SweepReport, row: StudyRow) -> str:
     return ", ".join(f"{short(axis)} {row.settings[axis]}" for axis in report.axes) or report.job

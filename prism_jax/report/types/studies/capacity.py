@@ -7,12 +7,12 @@ from math import nan
 from typing import Annotated, ClassVar
 
 from ...._core.content import ByContent
+from ....search.figures import SearchedPlan
 from ....study.figures import Figures
 from ....study.fleets.capacity import Capacity
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
-from ..study import PlanFacts
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class FleetFacts(ByContent):
     cluster: str
     device: str
     n_devices: int
-    plan: PlanFacts | None
+    plan: SearchedPlan | None
     figures: Figures | None
     capacity: Capacity | None
     problem: str

@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
 from typing import Annotated, ClassVar
 
-from ...._core.content import ByContent
-from ....study.figures import Figures
+from ....study.onset import PassOnset
+from ....study.scaling import SizeRow
 from ...codec import INLINE
 from ...report import Report
 from ..record import RunRecord
-
-
-@dataclass(frozen=True, eq=False)
-class ScalingRow(ByContent):
-    """One number of GPUs.
-
-    Attributes:
-        settings: field -> value of the best plan, along what may vary.
-        figures: None where no plan is possible.
-        problem: why.
-        per_gpu_change: of tokens/s/GPU from the smallest possible size.
-        marginal_return: d ln(tokens/s) / d ln GPUs from the size before.
-        energy_change: of tokens per joule from the smallest possible size.
-    """
-
-    n_devices: int
-    settings: Mapping[str, str]
-    figures: Figures | None
-    problem: str
-    per_gpu_change: float = nan
-    marginal_return: float = nan
-    energy_change: float = nan
-
-
-@dataclass(frozen=True)
-class OnsetFacts:
-    """Where the communication of sharded parameters stops hiding behind the compute of a layer, in one pass.
-
-    Attributes:
-        window_s: compute of a layer that it may run beside; comm_s: what it takes on the job's own number of GPUs.
-        ring, tree: GPUs at which it shows, in closed form; law: under the network's own law. NaN: never.
-    """
-
-    name: str
-    window_s: float
-    comm_s: float
-    ring: float = nan
-    tree: float = nan
-    law: float = nan
 
 
 @dataclass(frozen=True)
@@ -85,9 +45,9 @@ class ScalingReport(Report):
     mode: str
     objective: str
     threshold: float
-    rows: tuple[ScalingRow, ...]
+    rows: tuple[SizeRow, ...]
     stop_size: int | None
-    onsets: tuple[OnsetFacts, ...]
+    onsets: tuple[PassOnset, ...]
     knee: int | None
     target: TargetFacts | None
     notes: tuple[str, ...]

@@ -1,0 +1,134 @@
+"""What a search has found, in plain numbers: candidates, their plans, gain of the best, and the best of every size. No JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from ..plan.plan import ParallelPlan
+
+
+@dataclass(frozen=True)
+class SearchedPlan:
+    """Fields of a plan that a search chooses, as a job file spells them.
+
+    Attributes:
+        overlap: axis -> whether its communication may hide behind compute.
+    """
+
+    tp: int
+    pp: int
+    dp: int
+    cp: int
+    ep: int
+    virtual_stages: int
+    schedule: str
+    micro_batch: int
+    sequence_parallel: bool
+    recompute: str
+    zero_stage: int
+    sharding: str
+    dp_shard: int | None
+    overlap: Mapping[str, bool]
+    n_micro_batch: int
+    n_devices: int
+
+
+def plan_facts(plan: ParallelPlan) -> SearchedPlan:
+    """Fields of a plan that a search chooses, as a job file spells them."""
+    same = {field.name: getattr(plan, field.name) for field in fields(SearchedPlan)}
+    return SearchedPlan(**same | {"schedule": plan.schedule_name, "overlap": asdict(plan.overlap)})
+
+
+@dataclass(frozen=True)
+class CandidateFigures:
+    """A plan that reached the last round, in numbers.
+
+    Attributes:
+        step_s: without any variability.
+        p50_s, p95_s, p99_s: quantiles of the step time, seconds.
+        value_s, value_error_s: objective and its Monte Carlo standard error, in the unit of the objective.
+        behind_s, behind_error_s: how far behind the best, on the same draws, and the standard error of that.
+        prob_best: probability that it is the best of all finalists, given what the cost model does not know.
+        memory_bytes: peak of the worst stage; memory_interval_bytes: 90 % interval of what would be measured.
+        not_fit_prob: probability that this exceeds the device's memory, 0-1.
+        mfu: share of the devices' peak that the median step makes use of, 0-1.
+        tokens_per_s_per_gpu: of the median step; samples where the model counts these.
+    """
+
+    step_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    value_s: float
+    value_error_s: float
+    behind_s: float
+    behind_error_s: float
+    prob_best: float
+    memory_bytes: float
+    memory_interval_bytes: tuple[float, float]
+    not_fit_prob: float
+    mfu: float
+    tokens_per_s_per_gpu: float
+
+
+@dataclass(frozen=True)
+class CandidateFacts(CandidateFigures):
+    """A candidate beside the job's own plan.
+
+    Attributes:
+        tied: whether the draws cannot tell it from the best.
+        changes: overrides (`--set`) that make the job's own plan this one.
+    """
+
+    tied: bool
+    changes: tuple[str, ...]
+    plan: SearchedPlan
+
+
+@dataclass(frozen=True)
+class GainEstimate:
+    """What the best plan gains over the job's own, on draws that the search has not seen: 1 - objective / the own one.
+
+    Attributes:
+        base_s, best_s: objective of the job's own plan and of the best one.
+        gain: share of the objective that is saved.
+        gain_interval: 90 % interval, Monte Carlo error alone.
+        model_interval: the same, counting what the cost model does not know as well; both plans share most of that.
+        posterior_interval: the same over posterior draws of a fit; None without one.
+    """
+
+    base_s: float
+    best_s: float
+    gain: float
+    gain_interval: tuple[float, float]
+    model_interval: tuple[float, float]
+    posterior_interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class SizeFigures:
+    """Best plan of one cluster size, per step, in numbers.
+
+    Attributes:
+        value_s: objective of the best plan, in its unit.
+        n_devices: GPUs.
+        memory_bytes: peak per device.
+        energy_j: joules of all devices.
+        cost: in the currency of the price; 0 without one.
+        p50_s: median step.
+    """
+
+    value_s: float
+    n_devices: int
+    memory_bytes: float
+    energy_j: float
+    cost: float
+    p50_s: float
+
+
+@dataclass(frozen=True)
+class SizeFacts(SizeFigures):
+    """Best plan of one cluster size."""
+
+    plan: SearchedPlan
