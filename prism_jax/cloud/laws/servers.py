@@ -59,10 +59,6 @@ class ServerLaw(ByContent):
             raise SpecError.of(Problem("n_workers", text), "servers")
         return saturating(n_workers * self.worker_per_s, n_servers * self.server_per_s, self.sharpness)
 
-    def saturation_prob(self, n_workers: int, n_servers: int = 1, lost: float = 0.1) -> float:
-        """Probability that the servers take away at least that share of the speed of the workers."""
-        return float((self.steps_per_s(n_workers, n_servers) < (1.0 - lost) * n_workers * self.worker_per_s).mean())
-
 
 def saturating(offered: Floats, capacity: Floats, sharpness: Floats) -> Floats:
     """The smooth minimum of two speeds, written so that no power overflows."""

@@ -27,8 +27,6 @@ def test_few_workers_are_free_of_the_server_and_many_fill_it() -> None:
     assert law.steps_per_s(1000) == pytest.approx(80.0, rel=1e-3)
     assert law.steps_per_s(8) == pytest.approx(80.0 * 2.0**-0.25)
     assert law.steps_per_s(16, 2) == pytest.approx(2.0 * law.steps_per_s(8))
-    assert law.saturation_prob(1) == 0.0
-    assert law.saturation_prob(16) == 1.0
 
 
 def test_a_sharp_law_is_the_minimum_and_none_overflows() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.workload import model, model_names, published_params
-from prism_jax.workload.catalog import parse_count
+from prism_jax.workload import model, model_names
+from tests.support.published_counts import parse_count, published_params
 
 
 @pytest.mark.parametrize("name", model_names())

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._core.content import ByContent
-from ..._typing import Floats, Ints
-from ...errors import DataError
-from ..paths import Paths
+from prism_jax._core.content import ByContent
+from prism_jax._typing import Floats, Ints
+from prism_jax.cloud.paths import Paths
+from prism_jax.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)

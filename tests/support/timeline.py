@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._typing import Floats
-from .cell import cell
-from .step_graph import StepGraph
+from prism_jax._typing import Floats
+from prism_jax.graph.cell import cell
+from prism_jax.graph.step_graph import StepGraph
 
 
 @dataclass(frozen=True)
