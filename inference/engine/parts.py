@@ -13,17 +13,8 @@ from zlib import crc32
 import jax
 import numpy as np
 
-from ..model import Model, Part
+from ..model import WHOLE, Model
 from .sampled import Sampled
-
-WHOLE = ""
-"""Name of the only part of a posterior that does not factorise."""
-
-
-def parts(model: Model[Any], data: Any) -> Mapping[str, tuple[Part, Any]]:
-    """The parts of the posterior by name: models with their data."""
-    split = getattr(model, "parts", None)
-    return {WHOLE: (model, data)} if split is None else split(data)
 
 
 def key_of(key: jax.Array, name: str) -> jax.Array:
@@ -42,9 +33,8 @@ def together(model: Model[Any], found: Mapping[str, Sampled]) -> Sampled:
         return found[WHOLE]
     n_draw = min(one.diverging.shape[1] for one in found.values())
     thin = [_thinned(one, n_draw) for one in found.values()]
-    joined: Any = model
     return Sampled(
-        draws=joined.joined(dict(zip(found, (one.draws for one in thin), strict=True))),
+        draws=model.joined(dict(zip(found, (one.draws for one in thin), strict=True))),
         diverging=np.any([one.diverging for one in thin], axis=0),
         n_leapfrog=np.sum([one.n_leapfrog for one in thin], axis=0),
         k_hat=float(np.max([one.k_hat for one in thin])),

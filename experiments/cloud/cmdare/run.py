@@ -20,8 +20,8 @@ import pandas as pd
 import inference
 from experiments.cloud.cmdare import baselines, tables
 from experiments.common import run_parts
-from inference.models.sums.data import groups_of
-from inference.models.totals.model import Totals
+from inference.models.sums import groups_of
+from inference.models.totals import Totals
 from prism_jax.cloud.laws.servers import saturating
 from prism_jax.system import catalog
 

@@ -5,9 +5,8 @@ Effects are integrated out (the model is Gaussian given its three spreads), so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +16,7 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from prism_jax.errors import FitError
-from prism_jax.variability.tree import Variability
-
-from ...data.columns import Column
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from ...summary import interval
 from . import predict as predict
 from .data import COLUMNS, CheckpointsData, from_frame
@@ -32,17 +27,13 @@ SPREADS = {"source_sd": (0.7, 1.8), "method_sd": (0.4, 1.8), "operation_sd": (0.
 LEVELS = ("", "source_sd", "method_sd", "operation_sd")  # spreads of the effects, by level
 
 
-@dataclass(frozen=True)
-class Checkpoints:
+class Checkpoints(Model[CheckpointsData]):
     """The model by the name "checkpoints"."""
 
-    name: ClassVar[str] = "checkpoints"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = tuple(SPREADS)
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "checkpoints"
+    columns = COLUMNS
+    reported = tuple(SPREADS)
+    no_variability = "a fit of checkpoints describes seconds of saves and loads, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> CheckpointsData:
         """Sufficient statistics."""
@@ -96,10 +87,6 @@ class Checkpoints:
             "factors": factors,
             "notes": list(data.notes),
         }
-
-    def variability(self, data: CheckpointsData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: a checkpoint is a cost."""
-        raise FitError("a fit of checkpoints describes seconds of saves and loads, not how steps vary.")
 
     def score(
         self, data: CheckpointsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +12,7 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from prism_jax.errors import FitError
-from prism_jax.variability.tree import Variability
-
-from ...data.columns import Column
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from ...summary import interval
 from . import predict as predict
 from .data import COLUMNS, PowerData, from_frame
@@ -29,18 +23,14 @@ NOISE = (0.02, 2.0)  # of log ratios, median and factor of one standard deviatio
 TAIL = 4.0  # degrees of freedom: single rows are far off (epochs of seconds, limits that do not hold)
 
 
-@dataclass(frozen=True)
-class Power:
+class Power(Model[PowerData]):
     """The model by the name "power"."""
 
-    name: ClassVar[str] = "power"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("duty", "reach", "noise_time", "noise_power")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
-    target_accept: ClassVar[float] = 0.95
+    name = "power"
+    columns = COLUMNS
+    reported = ("duty", "reach", "noise_time", "noise_power")
+    no_variability = "a fit of power describes watts and seconds against clocks, not how steps vary."
+    target_accept = 0.95
 
     def prepare(self, frame: pd.DataFrame) -> PowerData:
         """Series relative to their tops."""
@@ -100,10 +90,6 @@ class Power:
                 if bool((data.is_limit == bool(place)).any())
             },
         }
-
-    def variability(self, data: PowerData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: power is a cost."""
-        raise FitError("a fit of power describes watts and seconds against clocks, not how steps vary.")
 
     def score(self, data: PowerData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Errors of seconds and watts of groups that were left out, from their top rows."""

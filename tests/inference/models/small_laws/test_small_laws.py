@@ -14,9 +14,8 @@ import pytest
 import inference
 from inference.holdout import holdout
 from inference.models import model_named
-from inference.models.sums.data import SumsData
-from inference.models.sums.predict import log_seconds
-from inference.models.totals.model import activations
+from inference.models.sums import SumsData, log_seconds
+from inference.models.totals import activations
 from prism_jax.errors import DataError, FitError
 from prism_jax.workload.cnn.spec import CnnSpec
 from tests.inference.models.small_laws import tables

@@ -12,8 +12,7 @@ GPU: what is neither product nor pass runs at the geometric mean of peak and ban
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -23,9 +22,8 @@ from prism_jax.errors import DataError, SpecError
 from prism_jax.system.hardware import Device
 from prism_jax.system.variant import device_of_text
 
-from ...data.columns import Column
-from ..sums.base import AbstractSums
-from ..sums.data import SumsData, Term, groups_of, sums_data
+from ..data.columns import Column
+from .sums import AbstractSums, SumsData, Term, groups_of, sums_data
 
 COLUMNS = (
     Column("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),
@@ -49,13 +47,13 @@ GPU_SPREAD = 0.15  # of log seconds, around what the datasheet says
 FAMILY_SPREAD = 0.1
 
 
-@dataclass(frozen=True)
 class Totals(AbstractSums):
     """The model by the name "totals"."""
 
-    name: ClassVar[str] = "totals"
-    seconds: ClassVar[str] = "step_s"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
+    name = "totals"
+    no_variability = "a fit of totals describes seconds, not how steps vary."
+    seconds = "step_s"
+    columns = COLUMNS
     levels: ClassVar[Mapping[str, float]] = {"gpu": GPU_SPREAD, "family": FAMILY_SPREAD}
 
     def prepare(self, frame: pd.DataFrame) -> SumsData:

@@ -9,7 +9,7 @@ program a ladder has its seconds at its largest batch, and the share of them tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,15 +21,13 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cloud.laws.step_time import LadderLaw
-from prism_jax.errors import DataError, FitError
-from prism_jax.variability.tree import Variability
+from prism_jax.errors import DataError
 
-from ...data.columns import Column
-from ...engine.priors import Scale
-from ...model import Draws, Score
-from ...summary import interval
-from ..sums.data import chosen, groups_of
-from ..sums.predict import group_scores
+from ..data.columns import Column
+from ..engine.priors import Scale
+from ..model import Draws, Model, Score
+from ..summary import interval
+from .sums import chosen, group_scores, groups_of
 
 COLUMNS = (
     Column("batch", ("batch_size", "micro_batch", "local_bsz"), required=True, strict=True, positive=True, may_be_blank=False),
@@ -95,17 +93,13 @@ def from_frame(frame: pd.DataFrame) -> LadderData:
     return LadderData(setups, of, batch, log_s, top, log_top)
 
 
-@dataclass(frozen=True)
-class Ladder:
+class Ladder(Model[LadderData]):
     """The model by the name "ladder"."""
 
-    name: ClassVar[str] = "ladder"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("log_top", "floor", "noise")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "ladder"
+    columns = COLUMNS
+    reported = ("log_top", "floor", "noise")
+    no_variability = "a fit of a ladder describes seconds of a step, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> LadderData:
         """Rungs."""
@@ -168,10 +162,6 @@ class Ladder:
             batches=(float(data.batch[data.of == place].min()), float(data.top[place])),
             source=f"a ladder of {int((data.of == place).sum())} steps on {setup}",
         )
-
-    def variability(self, data: LadderData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: it is a cost."""
-        raise FitError("a fit of a ladder describes seconds of a step, not how steps vary.")
 
     def score(self, data: LadderData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Errors of rungs that were left out, of setups that have others, beside seconds in proportion to the batch."""

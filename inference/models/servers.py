@@ -9,7 +9,7 @@ parameters there and back, over a network of 10 Gbit/s; where parameters are not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,15 +21,13 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cloud.laws.servers import ServerLaw
-from prism_jax.errors import DataError, FitError
-from prism_jax.variability.tree import Variability
+from prism_jax.errors import DataError
 
-from ...data.columns import Column
-from ...engine.priors import Scale
-from ...model import Draws, Score
-from ...summary import interval
-from ..sums.data import chosen, groups_of
-from ..sums.predict import group_scores
+from ..data.columns import Column
+from ..engine.priors import Scale
+from ..model import Draws, Model, Score
+from ..summary import interval
+from .sums import chosen, group_scores, groups_of
 
 COLUMNS = (
     Column("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
@@ -132,17 +130,14 @@ def _log_rate(log_speed: Any, log_capacity: Any, sharpness: Any) -> Any:
     return -jnp.logaddexp(-sharpness * log_speed, -sharpness * log_capacity) / sharpness
 
 
-@dataclass(frozen=True)
-class Servers:
+class Servers(Model[ServersData]):
     """The model by the name "servers"."""
 
-    name: ClassVar[str] = "servers"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "nuts"  # capacity and sharpness curve around each other
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("speed", "sharpness", "noise")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "servers"
+    holdout_method = "nuts"  # capacity and sharpness curve around each other
+    columns = COLUMNS
+    reported = ("speed", "sharpness", "noise")
+    no_variability = "a fit of servers describes speeds of clusters, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> ServersData:
         """Cells."""
@@ -201,10 +196,6 @@ class Servers:
             workers=int(data.most[place]),
             source=f"{int((data.of == place).sum())} clusters of {setup}",
         )
-
-    def variability(self, data: ServersData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: it is a cost."""
-        raise FitError("a fit of servers describes speeds of clusters, not how steps vary.")
 
     def score(self, data: ServersData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Errors of clusters of known setups that were left out, beside speed in proportion to the workers."""

@@ -23,14 +23,13 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cloud.laws.start_up import PARTS, StartUpLaw
-from prism_jax.errors import DataError, FitError
-from prism_jax.variability.tree import Variability
+from prism_jax.errors import DataError
 
-from ...data.columns import Column
-from ...engine.priors import Scale
-from ...model import Draws, Score
-from ...summary import interval
-from ..sums.data import chosen, groups_of
+from ..data.columns import Column
+from ..engine.priors import Scale
+from ..model import Draws, Model, Score
+from ..summary import interval
+from .sums import chosen, groups_of
 
 COLUMNS = (
     *(
@@ -92,17 +91,13 @@ def from_frame(frame: pd.DataFrame) -> StartupData:
     )
 
 
-@dataclass(frozen=True)
-class Startup:
+class Startup(Model[StartupData]):
     """The model by the name "startup"."""
 
-    name: ClassVar[str] = "startup"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("level", "error")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "startup"
+    columns = COLUMNS
+    reported = ("level", "error")
+    no_variability = "a fit of start-up describes seconds until a machine runs, not how steps vary."
 
     def prepare(self, frame: pd.DataFrame) -> StartupData:
         """Starts."""
@@ -175,10 +170,6 @@ class Startup:
         shift = rng.standard_normal(level.shape) if region is None else np.asarray(draws["region"])[:, region]
         error = np.asarray(draws["error"])[:, tier] * rng.standard_t(TAIL, level.shape)
         return np.exp(np.clip(level + REGION_SD * shift + error, -20.0, 20.0))
-
-    def variability(self, data: StartupData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: it is a cost."""
-        raise FitError("a fit of start-up describes seconds until a machine runs, not how steps vary.")
 
     def score(self, data: StartupData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Coverage of whole starts, error of the median, and the continuous ranked score beside all other starts pooled."""

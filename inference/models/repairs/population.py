@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import betaln, logsumexp
 
+from ..durations import of_line, of_pairs
 from .data import RepairsData
-
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class LogProbabilities(NamedTuple):
@@ -42,19 +40,6 @@ def log_probabilities(data: RepairsData, site: Mapping[str, Any]) -> LogProbabil
         sizes=jnp.where(several, shares + sizes, 0.0),
         which=jnp.where(several, which, 0.0),
     )
-
-
-def of_pairs(theta: Any, log_weight: Any, mean: Any, sd: Any) -> Array:
-    """Log probability by system, [..., system], of grids theta [..., system, point, 2] under Normal(mean, sd) [..., 2]."""
-    apart = (theta - mean[..., None, None, :]) / sd[..., None, None, :]
-    prior = -0.5 * (apart**2).sum(axis=-1) - jnp.log(sd).sum(axis=-1)[..., None, None] - LOG_2PI
-    return logsumexp(log_weight + prior, axis=-1)
-
-
-def of_line(at: Any, log_weight: Any, mean: Any, sd: Any) -> Array:
-    """The same of one parameter: at [..., system, place], mean and sd [...]."""
-    mean, sd = jnp.asarray(mean)[..., None, None], jnp.asarray(sd)[..., None, None]
-    return logsumexp(log_weight - 0.5 * ((at - mean) / sd) ** 2 - jnp.log(sd) - 0.5 * LOG_2PI, axis=-1)
 
 
 def of_shares(n_multi: Array, n_event: Array, share: Any, concentration: Any) -> Array:

@@ -1,7 +1,17 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
-"""Losses of several nodes at once: downs that start within minutes of the first one are one event with a size."""
+"""Events of one system: losses of several nodes at once, how large they are, and which nodes go again and again.
+
+Downs that start within minutes of the first one are one event with a size: one node, or several by a power law that ends at the
+size of the system,
+
+    P(1) = 1 - p,    P(k) = p k^-exponent / sum over j = 2..N of j^-exponent
+
+Nodes that fail alone are told apart by the urn of Polya: rates come from a gamma law of shape a, all alike where a is large,
+
+    P(node i next | failures before) = (a + n_i) / (N a + n)
+"""
 
 from __future__ import annotations
 
@@ -9,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
-from .bins import Times, tick, times
+from ..durations import Grid, Times, around_likelihood, tick, times
 
 WITHIN_S = 300.0
 """Downs that start within five minutes of the first are one event: logs are written in minutes, monitors poll every few."""
@@ -128,3 +138,58 @@ def _log_which(sizes: np.ndarray, n_node: float) -> float:
     rest = np.asarray(sizes[sizes > 1], dtype=float) - 1.0
     choose = gammaln(n_node) - gammaln(rest + 1.0) - gammaln(n_node - rest)  # of the n_node - 1 others
     return float((-np.log(n_node) - choose - rest * np.log(WITHIN_S)).sum())
+
+
+EXPONENT, EXPONENT_WIDTH = (
+    2.0,
+    1.5,
+)  # of exponents: all sizes up to N alike at 0, next to nothing above three nodes at 5
+MOST_TERMS = 4096  # sizes that are summed one by one; beyond them steps grow
+
+
+def exponents_on_line(sizes: np.ndarray, n_node: float) -> tuple[np.ndarray, np.ndarray]:
+    """Exponents and log(likelihood x volume) there, [place], of events of several nodes [event]."""
+    total = float(np.log(sizes).sum())
+
+    def log_likelihood(at: np.ndarray) -> np.ndarray:
+        return -at[:, 0] * total - len(sizes) * log_sum(at[:, 0], n_node) if len(sizes) else np.zeros(len(at))
+
+    points, weight = around_likelihood(log_likelihood, np.array([EXPONENT]), np.array([EXPONENT_WIDTH]))
+    return points[:, 0], weight
+
+
+def log_sum(exponent: np.ndarray, n_node: float) -> np.ndarray:
+    """Logarithm of the sum of k^-exponent over 2..n_node, [...]."""
+    size, weight = _sizes(n_node)
+    return np.asarray(logsumexp(np.log(weight) - np.asarray(exponent)[..., None] * np.log(size), axis=-1))
+
+
+def mean_of_several(exponent: np.ndarray, n_node: float) -> np.ndarray:
+    """Mean size of events of several nodes, [...]."""
+    return np.exp(log_sum(np.asarray(exponent) - 1.0, n_node) - log_sum(exponent, n_node))
+
+
+def _sizes(n_node: float) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes, and how many sizes each stands for."""
+    n = max(int(n_node), 2)
+    if n <= MOST_TERMS:
+        return np.arange(2.0, n + 1.0), np.ones(n - 1)
+    edges = np.unique(np.round(np.geomspace(MOST_TERMS, n + 1, 200)))
+    head = np.arange(2.0, MOST_TERMS)
+    return np.append(head, np.sqrt(edges[1:] * (edges[:-1]))), np.append(np.ones(len(head)), np.diff(edges))
+
+
+ALIKE, ALIKE_WIDTH = 0.5, 1.5  # of log a: rates of nodes differ by a coefficient of variation of 0.2 to 3
+
+
+def alike_on_line(alone: np.ndarray, n_node: float) -> Grid:
+    """log a and log(likelihood x volume) there, [place], of counts by node that failed alone [node]."""
+    repeats, n_with = np.unique(alone, return_counts=True)
+
+    def log_likelihood(at: np.ndarray) -> np.ndarray:
+        a = np.exp(np.clip(at, -20.0, 20.0))
+        by_node = ((gammaln(a + repeats) - gammaln(a)) * n_with).sum(axis=1)
+        return by_node + (gammaln(n_node * a) - gammaln(n_node * a + alone.sum()))[:, 0]
+
+    points, weight = around_likelihood(log_likelihood, np.array([ALIKE]), np.array([ALIKE_WIDTH]))
+    return points[:, 0], weight

@@ -8,8 +8,7 @@ For tables of several storages and methods, in which a size says less than where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -17,11 +16,9 @@ import pandas as pd
 
 from prism_jax.cloud.laws.saves import SaveLaw
 
-from ...data.columns import Column
-from ...model import Draws
-from ..sums.base import AbstractSums, column_of
-from ..sums.data import SumsData, Term, sums_data
-from ..sums.program import effects_of
+from ..data.columns import Column
+from ..model import Draws
+from .sums import AbstractSums, SumsData, Term, column_of, effects_of, sums_data
 
 COLUMNS = (
     Column("model", ("network", "workload"), required=True, text=True, may_be_blank=False),
@@ -38,13 +35,13 @@ TERMS = (Term("fixed", 5.0), Term("weights", 5.0), Term("index", 5.0), Term("met
 SOURCE_SPREAD = 0.3  # of log seconds
 
 
-@dataclass(frozen=True)
 class Saves(AbstractSums):
     """The model by the name "saves"."""
 
-    name: ClassVar[str] = "saves"
-    seconds: ClassVar[str] = "save_s"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
+    name = "saves"
+    no_variability = "a fit of saves describes seconds, not how steps vary."
+    seconds = "save_s"
+    columns = COLUMNS
     levels: ClassVar[Mapping[str, float]] = {"source": SOURCE_SPREAD}
 
     def prepare(self, frame: pd.DataFrame) -> SumsData:
