@@ -176,7 +176,7 @@ class Model(ABC, Generic[Data]):
 
     def law(self, data: Data, draws: Draws, *what: str) -> Any:
         """The law that the fit amounts to; see `prism_jax.cloud.laws`."""
-        raise FitError(f"a fit of {self.name} has no law to hand out. Use ladder, servers, saves or startup.")
+        raise FitError(f"a fit of {self.name} has no law to hand out. Use ladder, saves or startup.")
 
     def market(self, data: Data, draws: Draws, zone: str | None) -> FittedSpells:
         """Posterior predictive spot capacity."""

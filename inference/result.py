@@ -156,10 +156,10 @@ class Fit:
         return self._checked("reliability", force, group)
 
     def law(self, *what: Any, force: bool = False) -> Any:
-        """The law that a fit of a ladder, servers, saves or start-up amounts to; see `prism_jax.cloud.laws`.
+        """The law that a fit of a ladder, saves or start-up amounts to; see `prism_jax.cloud.laws`.
 
         Args:
-            what: setup (ladder, servers), tier and region (start-up); none where the fit has one alone.
+            what: setup (ladder), tier and region (start-up); none where the fit has one alone.
             force: use the fit even where its verdict is failed.
 
         Raises:

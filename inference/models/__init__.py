@@ -10,24 +10,21 @@ from prism_jax.hints import did_you_mean
 
 from ..model import Model
 
-_PLACES = {
-    "fleet": "fleet.model.Fleet",
-    "steps": "steps.model.Steps",
-    "collectives": "collectives.model.Collectives",
-    "kernels": "kernels.model.Kernels",
-    "overlap": "overlap.model.Overlap",
-    "failures": "failures.Failures",
-    "repairs": "repairs.model.Repairs",
-    "revocation": "revocation.model.Revocation",
-    "checkpoints": "checkpoints.model.Checkpoints",
-    "power": "power.model.Power",
-    "totals": "totals.Totals",
-    "saves": "saves.Saves",
-    "ladder": "ladder.Ladder",
-    "servers": "servers.Servers",
-    "startup": "startup.Startup",
+PLACES = {
+    "fleet": ".fleet.model.Fleet",
+    "steps": ".steps.model.Steps",
+    "collectives": ".collectives.model.Collectives",
+    "kernels": ".kernels.model.Kernels",
+    "overlap": ".overlap.model.Overlap",
+    "failures": ".failures.Failures",
+    "repairs": ".repairs.model.Repairs",
+    "revocation": ".revocation.model.Revocation",
+    "saves": ".saves.Saves",
+    "ladder": ".ladder.Ladder",
+    "startup": ".startup.Startup",
 }
-MODELS = tuple(_PLACES)
+"""Model -> module and class; whoever has a model of another place adds it."""
+MODELS = tuple(PLACES)
 
 
 def model_named(name: str) -> Model[Any]:
@@ -36,7 +33,7 @@ def model_named(name: str) -> Model[Any]:
     Raises:
         FitError: there is none.
     """
-    if name not in _PLACES:
-        raise FitError(f"model {name!r} is unknown; known are {', '.join(MODELS)}{did_you_mean(name, MODELS, '')}")
-    module, _, kind = _PLACES[name].rpartition(".")
-    return getattr(import_module(f".{module}", __package__), kind)()
+    if name not in PLACES:
+        raise FitError(f"model {name!r} is unknown; known are {', '.join(PLACES)}{did_you_mean(name, PLACES, '')}")
+    module, _, kind = PLACES[name].rpartition(".")
+    return getattr(import_module(module, __package__), kind)()

@@ -327,13 +327,13 @@ def describe(data: FailuresData, draws: Draws) -> dict[str, Any]:
             "mtbf_gpu_h": interval(1.0 / per_gpu_h(new, SIZES[0], size)),
             **{f"mtbf_of_{n}_gpus_h": interval(1.0 / (n * per_gpu_h(new, n, size))) for n in SIZES},
         },
-        "clusters": _by_cluster(data, draws, rng),
+        "clusters": _mtbf_by_cluster(data, draws, rng),
         "causes": {name: int(n) for name, n in zip(data.causes[:MOST_NAMED], data.cause_count, strict=False)},
         "notes": [*data.notes, *_untold(data)],
     }
 
 
-def _by_cluster(data: FailuresData, draws: Draws, rng: np.random.Generator) -> dict[str, dict[str, float]]:
+def _mtbf_by_cluster(data: FailuresData, draws: Draws, rng: np.random.Generator) -> dict[str, dict[str, float]]:
     out = {}
     for index, name in enumerate(data.clusters[:MOST_NAMED]):
         drawn = cluster_rates(data, draws, name, rng)

@@ -16,9 +16,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from inference.data.columns import Column
 from prism_jax.errors import DataError
-
-from ...data.columns import Column
 
 SETTINGS = ("dataset", "optimizer", "batch_size", "stage", "instruction")
 COLUMNS = (

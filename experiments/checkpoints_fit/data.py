@@ -16,13 +16,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from experiments.checkpoints_fit import features as features
+from experiments.checkpoints_fit.features import Observation
+from experiments.checkpoints_fit.storage import first_and_last, is_async
+from inference.data.checks.strict import ROW
+from inference.data.columns import Column
 from prism_jax.errors import DataError
-
-from ...data.checks.strict import ROW
-from ...data.columns import Column
-from . import features as features
-from .features import Observation
-from .storage import first_and_last, is_async
 
 COLUMNS = (
     Column("source", ("group", "site", "cluster"), required=True, text=True, may_be_blank=False, strict=True),

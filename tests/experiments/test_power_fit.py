@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import inference
-from inference.models.power.data import from_frame
-from inference.models.power.predict import law_of, predicted
-from inference.models.power.series import log_ratios
+from experiments.power_fit.data import from_frame
+from experiments.power_fit.predict import law_of, predicted
+from experiments.power_fit.series import log_ratios
 from prism_jax.errors import DataError, FitError
 from prism_jax.power import PowerLaw
 from prism_jax.power.law import slowdown

@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from experiments.power_fit.data import PowerData
 from prism_jax.power.law import PowerLaw
-
-from .data import PowerData
 
 LOWEST_CLOCK = 0.05
 LEAST = 1e-9

@@ -16,10 +16,10 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from ...model import Draws, Model, Score
-from ...summary import interval
-from . import predict as predict
-from .data import COLUMNS, CheckpointsData, from_frame
+from experiments.checkpoints_fit import predict as predict
+from experiments.checkpoints_fit.data import COLUMNS, CheckpointsData, from_frame
+from inference.model import Draws, Model, Score
+from inference.summary import interval
 
 # Spreads of log seconds, medians and factors of one standard deviation: sources share no hardware, methods differ in how they
 # stream, repeats on a shared store differ by tens of percent.

@@ -11,12 +11,13 @@ import pytest
 from numpyro.infer.util import log_density
 from scipy.stats import lognorm, multivariate_normal
 
+import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import inference
-from inference.models.checkpoints import features
-from inference.models.checkpoints.data import BYTES_PER_PARAMETER, from_frame, observations
-from inference.models.checkpoints.model import SPREADS, Checkpoints
-from inference.models.checkpoints.predict import seconds
-from inference.models.checkpoints.storage import first_and_last, stated_bytes_per_s, storage_class
+from experiments.checkpoints_fit import features
+from experiments.checkpoints_fit.data import BYTES_PER_PARAMETER, from_frame, observations
+from experiments.checkpoints_fit.model import SPREADS, Checkpoints
+from experiments.checkpoints_fit.predict import seconds
+from experiments.checkpoints_fit.storage import first_and_last, stated_bytes_per_s, storage_class
 from prism_jax.errors import DataError
 
 MODEL = Checkpoints()

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .series import DEVICE_SITES
+from experiments.power_fit.series import DEVICE_SITES
 
 # Mean and standard deviation of the population's centre; standard deviation of devices around it.
 # idle: logit; a tenth to a third of the limit. exponent: log(k - 1); V constant is 1, V ~ f is 3. floor: logit; voltage is at its

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from ...model import Draws, Score
-from .data import CheckpointsData, observations
-from .features import Design, Observation
+from experiments.checkpoints_fit.data import CheckpointsData, observations
+from experiments.checkpoints_fit.features import Design, Observation
+from inference.model import Draws, Score
 
 
 def seconds(

@@ -18,12 +18,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from inference.data.columns import Column
+from inference.models.sums import AbstractSums, SumsData, Term, groups_of, sums_data
 from prism_jax.errors import DataError, SpecError
 from prism_jax.system.hardware import Device
 from prism_jax.system.variant import device_of_text
-
-from ..data.columns import Column
-from .sums import AbstractSums, SumsData, Term, groups_of, sums_data
 
 COLUMNS = (
     Column("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),

@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
+from experiments.power_fit.data import PowerData, from_frame
+from experiments.power_fit.population import POPULATION, device_values
+from experiments.power_fit.series import DEVICE_SITES, log_ratios
+from inference.model import Draws, Score
 from prism_jax.power.law import PowerLaw
-
-from ...model import Draws, Score
-from .data import PowerData, from_frame
-from .population import POPULATION, device_values
-from .series import DEVICE_SITES, log_ratios
 
 
 @dataclass(frozen=True)

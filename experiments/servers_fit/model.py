@@ -20,14 +20,13 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from prism_jax.cloud.laws.servers import ServerLaw
+from experiments.servers_fit.law import ServerLaw
+from inference.data.columns import Column
+from inference.engine.priors import Scale
+from inference.model import Draws, Model, Score
+from inference.models.sums import chosen, group_scores, groups_of
+from inference.summary import interval
 from prism_jax.errors import DataError
-
-from ..data.columns import Column
-from ..engine.priors import Scale
-from ..model import Draws, Model, Score
-from ..summary import interval
-from .sums import chosen, group_scores, groups_of
 
 COLUMNS = (
     Column("model", ("network", "workload"), required=True, text=True, may_be_blank=False),

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._core.content import ByContent
-from ..._typing import Floats
-from ...errors import Problem, SpecError
+from prism_jax._core.content import ByContent
+from prism_jax._typing import Floats
+from prism_jax.errors import Problem, SpecError
 
 
 @dataclass(frozen=True, eq=False)

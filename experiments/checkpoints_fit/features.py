@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .storage import BYTES_PER_S, CLASSES, is_sharded, stated_bytes_per_s, storage_class, writes_alone
+from experiments.checkpoints_fit.storage import (
+    BYTES_PER_S,
+    CLASSES,
+    is_sharded,
+    stated_bytes_per_s,
+    storage_class,
+    writes_alone,
+)
 
 OPERATIONS = ("save", "block", "load")
 REFERENCE_BYTES = 10e9  # a checkpoint of some GB; only centres the effect of size
