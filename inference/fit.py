@@ -22,12 +22,12 @@ from .engine.diagnostics import Verdict, verdict
 from .engine.importance import GOOD_K
 from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
 from .engine.nuts import Enough, sample
-from .engine.parts import columns, key_of, together
+from .engine.parts import WHOLE, columns, key_of, together
 from .engine.program import Program, program
 from .engine.sampled import Sampled
 from .engine.svi import fit_svi
 from .engine.threads import one_blas_thread
-from .model import WHOLE, Model
+from .model import Model
 from .models import model_named
 from .models.collectives.columns import known_op
 from .models.collectives.model import Collectives
@@ -186,7 +186,7 @@ def posterior(
                     found[name] = _by_method(one, method, settings, keys[name], told, resume, enough)
                 else:
                     found[name] = _by_method(one, method, settings, keys[name], told, None, _no_chain_fails)
-        return _completed(model, data, together(model, found), jax.random.fold_in(draw_key, 1))
+        return _completed(model, data, together(model.joined, found), jax.random.fold_in(draw_key, 1))
 
 
 def _no_chain_fails(sampled: Sampled) -> bool:

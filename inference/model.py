@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,10 @@ from prism_jax.variability.tree import Variability
 
 from .data.columns import Column
 from .engine.checks import Checks
+from .engine.parts import WHOLE, Part as Part
 
 Draws = Mapping[str, np.ndarray]
 """Posterior draws by site: [draw, ...], chains one after the other."""
-
-
-WHOLE = ""
-"""Name of the only part of a posterior that does not factorise."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +51,6 @@ class Score:
 
 
 Data = TypeVar("Data")
-PartData = TypeVar("PartData", contravariant=True)
-
-
-class Part(Protocol[PartData]):
-    """What the engine samples: a density and where to begin; a model, or a part of one.
-
-    Notes: `PartData` is a frozen dataclass as described in `Model`.
-    """
-
-    def program(self, data: PartData) -> None:
-        """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
-        ...
-
-    def start(self, data: PartData) -> dict[str, Any]:
-        """Values of the sites at which chains and variational guides begin, from moments of the data."""
-        ...
 
 
 @dataclass(frozen=True)
