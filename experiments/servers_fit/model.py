@@ -1,7 +1,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
 # (of pandas without stubs, every expression may be of any type)
-"""Workers of a parameter server and its saturation: speed(k) = ((k v)^-q + (n C)^-q)^(-1/q); see `cloud/laws/servers.py`.
+"""Workers of a parameter server and its saturation: speed(k) = ((k v)^-q + (n C)^-q)^(-1/q); see `law.py`.
 
 Every setup (a model on a GPU) has its own v and C; q they share. What a server can take is expected of what an update moves,
 parameters there and back, over a network of 10 Gbit/s; where parameters are not told, of four times the most workers met.
