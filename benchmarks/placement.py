@@ -12,6 +12,7 @@ import argparse
 import csv
 import gzip
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -19,7 +20,13 @@ import numpy as np
 
 from experiments.common import start
 from prism_jax import Job, load_job
-from prism_jax.placement import Effort, PlacementResult, gain_on, place
+from prism_jax.placement import Effort, Gain, PlacementResult, place
+from prism_jax.placement.draws import N_SHARED
+from prism_jax.placement.evaluator import problem_of
+from prism_jax.placement.fleet import fleet_of
+from prism_jax.placement.place import fresh_steps
+from prism_jax.placement.result import AS_GIVEN, OPTIMISED
+from prism_jax.placement.splits.splits import exact_problem
 from prism_jax.variability.catalog import preset
 from prism_jax.variability.score_map import NormalScoreMap
 
@@ -108,6 +115,25 @@ def small(nodes: np.ndarray | None) -> None:
         print(
             f"{seed:>5}  " + "  ".join(f"{name} {result.value(name)[0] / best - 1:+.3%}" for name in names), flush=True
         )
+
+
+def gain_on(job: Job, slowdown: np.ndarray, result: PlacementResult, *, key: jax.Array) -> Gain:
+    """What a placement is worth over the nodes as given on other draws, or on other slowdowns of the same nodes.
+
+    Args:
+        job: the one that was placed.
+        slowdown: as in `place`; of the nodes of `result`.
+        result: of `place`.
+        key: of the draws; as many as the result was reported on.
+    """
+    problem = problem_of(job, fleet_of(slowdown, job.cluster.node_size, job.model.kernel_classes))
+    chosen = problem if result.splits is None else exact_problem(problem, result.splits)
+    first = result.batches_s[OPTIMISED]
+    n_fresh = first.size // N_SHARED
+    seats = [np.array(result.assignments[method], dtype=np.int32)[None] for method in (AS_GIVEN, OPTIMISED)]
+    steps = [fresh_steps(p, a, key, n_fresh)[0] for p, a in zip((problem, chosen), seats, strict=True)]
+    batches = dict(zip((AS_GIVEN, OPTIMISED), steps, strict=True))
+    return replace(result, batches_s=batches).gain
 
 
 def promise(nodes: np.ndarray | None, first: int) -> None:

@@ -22,7 +22,7 @@ from .engine.diagnostics import Verdict, verdict
 from .engine.importance import GOOD_K
 from .engine.laplace import ADAPT_UP_TO, around, fit_map, weighted
 from .engine.nuts import Enough, sample
-from .engine.parts import WHOLE, columns, key_of, parts, together
+from .engine.parts import WHOLE, columns, key_of, together
 from .engine.program import Program, program
 from .engine.sampled import Sampled
 from .engine.svi import fit_svi
@@ -58,8 +58,8 @@ def fit(
 
     Args:
         data: a table, one or more files, or measurements that were read before.
-        model: "fleet", "steps", "collectives", "kernels", "overlap", "failures", "repairs", "checkpoints", "power", "totals",
-            "ladder", "servers", "saves", "startup" or "revocation", or a model.
+        model: "fleet", "steps", "collectives", "kernels", "overlap", "failures", "repairs", "ladder", "saves",
+            "startup" or "revocation", or a model.
         key: seed; the same gives the same draws.
         method: "nuts" (exact, slow), "svi" (a normal approximation, weighted and checked) or "map" (the same around the mode);
             None for what suits the model.
@@ -110,11 +110,8 @@ def fit(
 
 
 def _verdict(model: Model[Any], data: Any, sampled: Sampled) -> Verdict:
-    """On the reported sites, or on what a model that has a say in it judges instead."""
-    judged = getattr(model, "judged", None)
-    if judged is None:
-        return verdict(sampled, model.reported)
-    draws = dict(judged(data, sampled.draws))
+    """On what the model judges: the reported sites, or what it puts in their place."""
+    draws = dict(model.judged(data, sampled.draws))
     return verdict(replace(sampled, draws=draws), tuple(draws))
 
 
@@ -174,11 +171,11 @@ def posterior(
         near: unconstrained draws [draw, dim] of a fit to more data, from which an approximation may begin.
     """
     settings = settings or Settings()
-    careful = max(settings.target_accept, getattr(model, "target_accept", 0.0))
+    careful = max(settings.target_accept, model.target_accept)
     settings = replace(settings, target_accept=careful)
     with jax.enable_x64(True):
         start_key, draw_key = jax.random.split(key)
-        made = {name: program(part, of, key_of(start_key, name)) for name, (part, of) in parts(model, data).items()}
+        made = {name: program(part, of, key_of(start_key, name)) for name, (part, of) in model.parts(data).items()}
         keys = {name: key_of(draw_key, name) for name in made}
         found = None if near is None else _nearby(made, near, settings, keys)
         if found is None:
@@ -189,7 +186,7 @@ def posterior(
                     found[name] = _by_method(one, method, settings, keys[name], told, resume, enough)
                 else:
                     found[name] = _by_method(one, method, settings, keys[name], told, None, _no_chain_fails)
-        return _completed(model, data, together(model, found), jax.random.fold_in(draw_key, 1))
+        return _completed(model, data, together(model.joined, found), jax.random.fold_in(draw_key, 1))
 
 
 def _no_chain_fails(sampled: Sampled) -> bool:
@@ -225,10 +222,9 @@ def _by_method(
 
 def _completed(model: Model[Any], data: Any, sampled: Sampled, key: jax.Array) -> Sampled:
     """With the sites that a model integrates out in its program, and draws afterwards."""
-    complete = getattr(model, "complete", None)
-    if complete is None:
+    if not model.has("complete"):
         return sampled
     shape = sampled.diverging.shape
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in sampled.draws.items()}
-    drawn = {name: value.reshape(*shape, *value.shape[1:]) for name, value in complete(data, flat, key).items()}
+    drawn = {name: value.reshape(*shape, *value.shape[1:]) for name, value in model.complete(data, flat, key).items()}
     return replace(sampled, draws={**sampled.draws, **drawn})

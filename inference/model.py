@@ -1,18 +1,27 @@
-"""What a model is to the engine, to the files and to the command line: a protocol, and the score of what was left out."""
+"""What a model is to the engine, to the files and to the command line: its base class, and the score of what was left out."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 from jax import Array
 
+from prism_jax.calibration.level import MeasuredLevel, NoLevel
+from prism_jax.cloud.availability.fitted import FittedSpells
+from prism_jax.cost.measured import MeasuredTables
+from prism_jax.errors import FitError
+from prism_jax.horizon.reliability import Reliability
+from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from .data.columns import Column
+from .engine.checks import Checks
+from .engine.parts import WHOLE, Part as Part
 
 Draws = Mapping[str, np.ndarray]
 """Posterior draws by site: [draw, ...], chains one after the other."""
@@ -42,26 +51,11 @@ class Score:
 
 
 Data = TypeVar("Data")
-PartData = TypeVar("PartData", contravariant=True)
 
 
-class Part(Protocol[PartData]):
-    """What the engine samples: a density and where to begin; a model, or a part of one.
-
-    Notes: `PartData` is a frozen dataclass as described in `Model`.
-    """
-
-    def program(self, data: PartData) -> None:
-        """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
-        ...
-
-    def start(self, data: PartData) -> dict[str, Any]:
-        """Values of the sites at which chains and variational guides begin, from moments of the data."""
-        ...
-
-
-class Model(Part[Data], Protocol[Data]):
-    """One hierarchical model.
+@dataclass(frozen=True)
+class Model(ABC, Generic[Data]):
+    """One hierarchical model: what it must say, and what a model says that has nothing to say of a thing.
 
     `Data` is a frozen dataclass whose fields are NumPy arrays (float64, int64, or text), numbers, or tuples of text: what the
     likelihood needs (sufficient statistics, index arrays) and the names of its levels. It is stored with the fit.
@@ -74,45 +68,97 @@ class Model(Part[Data], Protocol[Data]):
         reported: sites whose r-hat and effective sample size make the verdict, and which are calibrated in the slow tests.
         holdout: "halves" where a left-out group is one point of the predicted distribution (a GPU of a fleet): every split
             leaves a random half of the groups out and has one score; "folds" where every group is scored by itself.
-
-    Notes:
-        Methods that only some models have:
-        `judged(data, draws)`: what the verdict looks at instead of `reported`, as draws [chain, draw, ...], where some data leave
-        parameters at their prior.
-        `complete(data, draws, key)`: draws of sites that the program integrates out.
-        `parts(data)`: parts of the posterior that share neither parameters nor data, `Part`s with data of their own by name,
-        which are sampled one by one; `joined(draws by part)`: the model's draws [chain, draw, ...] from theirs.
-        `replicate(data, draws, key)`: what the data are held against. `curves(data, draws)`: what a picture is drawn of.
-        `measured_level(data, draws)`: of step times.
-        `reliability(data, draws, group)`: what interrupts a job, of models of failures.
-        `measured_cost(data, draws, cluster, dtype, n_draw, key)`: of models that describe a cost: what it is on that hardware.
-        Class attributes: `is_cost`, true where `variability` has nothing to say; `target_accept`, the least acceptance for nuts,
-        where a posterior has narrow places.
+        no_variability: what a model of something else describes, in the words of the error; empty where steps vary by it.
+        target_accept: the least acceptance for nuts, where a posterior has narrow places.
     """
 
     name: ClassVar[str]
-    default_method: ClassVar[str]
-    holdout_method: ClassVar[str]
     columns: ClassVar[Sequence[Column]]
     reported: ClassVar[tuple[str, ...]]
-    holdout: ClassVar[str]
+    default_method: ClassVar[str] = "nuts"
+    holdout_method: ClassVar[str] = "map"
+    holdout: ClassVar[str] = "folds"
+    no_variability: ClassVar[str] = ""
+    target_accept: ClassVar[float] = 0.0
 
+    @abstractmethod
     def prepare(self, frame: pd.DataFrame) -> Data:
         """The data of a checked table (canonical column names, SI units, no invalid rows)."""
-        ...
 
+    @abstractmethod
+    def program(self, data: Data) -> None:
+        """The NumPyro model; see `Part`."""
+
+    @abstractmethod
+    def start(self, data: Data) -> dict[str, Any]:
+        """Values of the sites at which chains begin; see `Part`."""
+
+    @abstractmethod
     def describe(self, data: Data, draws: Draws) -> dict[str, Any]:
         """What the fit says, for people and for JSON: variance shares, parameters with intervals, notes."""
-        ...
+
+    @abstractmethod
+    def score(self, data: Data, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
+        """Scores of the groups of `column` in `left_out`, which are not in `data`."""
+
+    def has(self, method: str) -> bool:
+        """Whether this model has something to say by that method, of those below."""
+        return getattr(type(self), method) is not getattr(Model, method)
 
     def variability(self, data: Data, draw: Mapping[str, np.ndarray]) -> Variability:
         """The tree that one posterior draw (or the posterior mean) amounts to.
 
         Raises:
-            FitError: the model describes a cost, not a variability.
+            FitError: the model describes something else.
         """
-        ...
+        raise FitError(self.no_variability)
 
-    def score(self, data: Data, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
-        """Scores of the groups of `column` in `left_out`, which are not in `data`."""
-        ...
+    def parts(self, data: Data) -> Mapping[str, tuple[Part[Any], Any]]:
+        """Parts of the posterior by name that share neither parameters nor data, with data of their own: sampled one by one."""
+        return {WHOLE: (self, data)}
+
+    def joined(self, found: Mapping[str, Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
+        """Draws of the model [chain, draw, ...] from those of its parts."""
+        return found[WHOLE]
+
+    def complete(self, data: Data, draws: Draws, key: Array) -> Draws:
+        """Draws of sites that the program integrates out."""
+        return {}
+
+    def judged(self, data: Data, draws: Draws) -> Draws:
+        """What the verdict looks at [chain, draw, ...]: the reported sites, where data do not leave some at their prior."""
+        return {name: draws[name] for name in self.reported if name in draws}
+
+    def replicate(self, data: Data, draws: Draws, key: Array) -> Checks | None:
+        """Measured values against replicated ones."""
+        return None
+
+    def curves(self, data: Data, draws: Draws) -> Sequence[Any]:
+        """What a picture is drawn of."""
+        return ()
+
+    def log_likelihood(self, data: Data, draws: Draws) -> tuple[np.ndarray, str] | None:
+        """By draw and group, and what a group is."""
+        return None
+
+    def measured_level(self, data: Data, draws: Draws) -> MeasuredLevel | NoLevel | None:
+        """How long the steps of the job took."""
+        return None
+
+    def measured_cost(
+        self, data: Data, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array
+    ) -> MeasuredTables | None:
+        """What jobs cost on that hardware."""
+        return None
+
+    def reliability(self, data: Data, draws: Draws, group: str | None) -> Reliability:
+        """What interrupts a job."""
+        raise FitError(f"a fit of {self.name} says nothing of failures. Use one of failures or repairs.")
+
+    def law(self, data: Data, draws: Draws, *what: str) -> Any:
+        """The law that the fit amounts to; see `prism_jax.cloud.laws`."""
+        raise FitError(f"a fit of {self.name} has no law to hand out. Use ladder, saves or startup.")
+
+    def market(self, data: Data, draws: Draws, zone: str | None) -> FittedSpells:
+        """Posterior predictive spot capacity."""
+        raise FitError(f"a fit of {self.name} says nothing of spot capacity. Use one of revocation.")

@@ -84,7 +84,7 @@ class Fit:
 
     def curves(self) -> Sequence[Any]:
         """Fitted curves beside what was measured, such as bandwidth by message size; none where the model has none."""
-        return self._of_model("curves", self.draws) or ()
+        return self._of_model("curves", self.draws)
 
     def loo(self) -> dict[str, Any]:
         """Leave-one-out score by PSIS-LOO, through ArviZ.
@@ -126,7 +126,7 @@ class Fit:
     @property
     def describes_variability(self) -> bool:
         """Whether `to_variability` has something to say; fits of kernels and overlap describe a cost alone."""
-        return not getattr(self.model, "is_cost", False)
+        return not self.model.no_variability
 
     def measured_cost(
         self, cluster: Cluster, dtype: str, n: int, *, key: jax.Array, force: bool = False
@@ -137,10 +137,7 @@ class Fit:
             FailedFitError: the verdict is failed and `force` is not set.
             DataError: it was measured on other hardware.
         """
-        if not hasattr(self.model, "measured_cost"):
-            return None
-        self._check(force)
-        return self._of_model("measured_cost", self.draws, cluster, dtype, n, key)
+        return self._checked("measured_cost", force, cluster, dtype, n, key)
 
     def measured_level(self) -> MeasuredLevel | NoLevel | None:
         """How long the steps of the job took, where this is a fit to its log; why that cannot be said; None of other models."""
@@ -157,26 +154,20 @@ class Fit:
             FailedFitError: the verdict is failed and `force` is not set.
             FitError: the model says nothing of failures, or the fit has no such group.
         """
-        if not hasattr(self.model, "reliability"):
-            raise FitError(f"a fit of {self.model.name} says nothing of failures. Use one of failures or repairs.")
-        self._check(force)
-        return self._of_model("reliability", self.draws, group)
+        return self._checked("reliability", force, group)
 
     def law(self, *what: Any, force: bool = False) -> Any:
-        """The law that a fit of a ladder, servers, saves or start-up amounts to; see `prism_jax.cloud.laws`.
+        """The law that a fit of a ladder, saves or start-up amounts to; see `prism_jax.cloud.laws`.
 
         Args:
-            what: setup (ladder, servers), tier and region (start-up); none where the fit has one alone.
+            what: setup (ladder), tier and region (start-up); none where the fit has one alone.
             force: use the fit even where its verdict is failed.
 
         Raises:
             FailedFitError: the verdict is failed and `force` is not set.
             FitError: the model has no law of its own, or the fit no such setup.
         """
-        if not hasattr(self.model, "law"):
-            raise FitError(f"a fit of {self.model.name} has no law to hand out. Use ladder, servers, saves or startup.")
-        self._check(force)
-        return self._of_model("law", self.draws, *what)
+        return self._checked("law", force, *what)
 
     def spot_market(self, zone: str | None = None, *, force: bool = False) -> FittedSpells:
         """Posterior predictive spot capacity, from a fit of revocations.
@@ -189,10 +180,7 @@ class Fit:
             FailedFitError: the verdict is failed and `force` is not set.
             FitError: the model says nothing of spot capacity, or the fit has no such zone.
         """
-        if not hasattr(self.model, "market"):
-            raise FitError(f"a fit of {self.model.name} says nothing of spot capacity. Use one of revocation.")
-        self._check(force)
-        return self._of_model("market", self.draws, zone)
+        return self._checked("market", force, zone)
 
     def save(self, path: str | Path) -> None:
         """Writes the fit as an archive of arrays (.npz), whole or not at all.
@@ -212,17 +200,24 @@ class Fit:
         """
         return Fit(**store.read(path), file=Path(path))
 
+    def _checked(self, method: str, force: bool, *arguments: Any) -> Any:
+        """The same of the draws, if they may be used: a model without an own method answers whatever the verdict.
+
+        Raises:
+            FailedFitError: the verdict is failed and `force` is not set.
+        """
+        if self.model.has(method):
+            self._check(force)
+        return self._of_model(method, self.draws, *arguments)
+
     def _of_model(self, method: str, *arguments: Any) -> Any:
-        """What a method of the model says of the data; None where it has none.
+        """What a method of the model says of the data.
 
         Raises:
             DataError: the fit was read from a file, of which the model can make nothing.
         """
-        own = getattr(self.model, method, None)
-        if own is None:
-            return None
         try:
-            return own(self.data, *arguments)
+            return getattr(self.model, method)(self.data, *arguments)
         except (DataError, FitError):
             raise
         except Exception as error:

@@ -73,7 +73,7 @@ def fitted(name: str, text: str, folder: Path, truth: Truth | None = None) -> Fo
 
 def _judged(found: Found, truth: Truth, fit: Any, least: dict[str, list[float]]) -> Found:
     short_s = float(truth.seconds(np.array([SHORT_BYTES]))[0])
-    low, _, high = band(fit.model.law, fit.data, fit.draws, 0, truth.sizes)
+    low, _, high = band(fit.model.size_law, fit.data, fit.draws, 0, truth.sizes)
     true = truth.seconds(truth.sizes)
     inside = (
         _within(short_s, found.latency_s),

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.kernels2 import tables
-from inference.models.kernels import laws, predict
+from inference.models.kernels import laws
 from inference.models.kernels.data import KernelsData, from_frame
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import Efficiency
@@ -58,8 +58,15 @@ def laws_without(gpu: str, every: dict[str, pd.DataFrame]) -> Laws:
     return Laws(product, batched, replace(streams[0], **mean))
 
 
+def law_values(data: KernelsData, op: str) -> dict[str, float]:
+    """Constants of the law of an op in fp32, pooled over the GPUs that were measured, by name."""
+    law = laws.law_of(name := f"{op} | fp32")
+    assert law is not None
+    return law.values(data.constants[data.classes.index(name)])
+
+
 def _constants(fit: KernelsData, op: str, gpu: str) -> Efficiency:
-    eff = laws.efficiency_of(cuda_core_device(catalog.device(gpu)), predict.law_values(fit, op=op))
+    eff = laws.efficiency_of(cuda_core_device(catalog.device(gpu)), law_values(fit, op))
     return replace(eff, in_step=1.0)
 
 

@@ -19,11 +19,12 @@ import jax
 import numpy as np
 import pandas as pd
 
+import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import inference
 from experiments.common import check, start
 from experiments.power import jobs, tables
 from experiments.power.scaling import llama
-from inference.models.power.predict import Predicted, law_of, predicted, trivial
+from experiments.power_fit.predict import Predicted, law_of, predicted, trivial
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[1] / ".." / "shared" / "data"

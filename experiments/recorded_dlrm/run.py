@@ -6,6 +6,7 @@ python experiments/recorded_dlrm/run.py [--data PARQUET] [--check]
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from prism_jax.host.overheads import Overhead, OverheadTable, calls_with, overheads, recorded_calls
+from prism_jax.host.overheads import AFTER, STARTS, Operator, Overhead, OverheadTable, overheads, recorded_calls
 from prism_jax.host.program import Action, Call, HostProgram, host_program
 from prism_jax.host.traverse import traverse
 from prism_jax.io.traces.kineto.calls import Event, RankCalls, rank_calls
@@ -155,6 +156,23 @@ def mean_of(tables: list[OverheadTable]) -> OverheadTable:
 
 def scaled(table: OverheadTable, factor: float) -> OverheadTable:
     return replace(table, seconds={key: factor * own for key, own in table.seconds.items()})
+
+
+def calls_with(operators: Sequence[Operator], table: OverheadTable) -> list[Call]:
+    """The calls of a rank with the overheads of a table in place of the recorded ones."""
+    calls: list[Call] = []
+    since_s, before = 0.0, None
+    for own in operators:
+        since_s += table.of(Overhead.T1, f"{own.name}{AFTER}{before}") if before is not None else 0.0
+        since_s += table.of(Overhead.T2, own.name)
+        before = own.name
+        for index, timed in enumerate(own.calls):
+            gap_s = table.of(Overhead.T5, own.name) if index else since_s
+            call_s = table.of(Overhead.T4, own.name) if timed.call.action in STARTS else timed.call.call_s
+            calls.append(timed.call._replace(gap_s=gap_s, call_s=call_s))
+        if own.calls:
+            since_s = table.of(Overhead.T3, own.name)
+    return [*calls, Call(Action.NOTHING, gap_s=since_s)]
 
 
 def with_table(rank: RankCalls, table: OverheadTable) -> list[Call]:

@@ -17,9 +17,10 @@ import jax
 import numpy as np
 import pandas as pd
 
+import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import inference
+from experiments.checkpoints_fit.data import observations
 from experiments.common import run_parts
-from inference.models.checkpoints.data import observations
 
 BEST_SHARE, BEST_ERROR = 0.90, 0.30  # bars
 HOURS_OF_11_MONTHS = 334 * 24.0

@@ -53,8 +53,10 @@ def problem(n_table: int, n_gpus: int, seed: int, *, spread: float = 0.0, split:
         (law.start_s, law.start_s),
     )
     room = cluster.device.hbm_bytes - RESERVED
-    own = ShardingProblem(tables, n_gpus, BATCH * n_gpus, law, room, rest, "rowwise_adagrad", split=split)
-    return own.with_spread(spread)
+    spreads = (spread,) * len(tables)
+    return ShardingProblem(
+        tables, n_gpus, BATCH * n_gpus, law, room, rest, "rowwise_adagrad", spread=spreads, split=split
+    )
 
 
 def problems(n: int, n_gpus: int, least: int, most: int, **options: float | bool) -> Iterator[ShardingProblem]:

@@ -21,7 +21,8 @@ import pandas as pd
 from scipy.stats import norm
 
 from experiments.slow_phases.logs import Log, step_logs
-from prism_jax.horizon.slow_phases.act_or_wait import least_s, paid_s
+from prism_jax._typing import Floats
+from prism_jax.horizon.slow_phases.act_or_wait import act_at
 from prism_jax.horizon.slow_phases.detector import SlowPhaseDetector
 
 WINDOW, BEFORE, AFTER = 960, 30, 10  # steps: of a window, before a shift at least, after it at least
@@ -144,6 +145,17 @@ def bloom(data: Path) -> list[str]:
                 f"step {onset} on, +{np.expm1(change.log_size):.1%}, told at step {step}, prob {change.prob:.3f}"
             )
     return said
+
+
+def paid_s(lost_s: Floats, cost_s: float) -> float:
+    """Seconds that the rule costs in a phase with these losses, the restart included."""
+    at = act_at(lost_s, cost_s)
+    return float(np.sum(lost_s)) if at is None else float(np.sum(lost_s[: at + 1])) + cost_s
+
+
+def least_s(lost_s: Floats, cost_s: float) -> float:
+    """Seconds that the best decision in hindsight costs: never to act, or to act at once."""
+    return min(float(np.sum(lost_s)), cost_s)
 
 
 def ski_rental(rng: np.random.Generator, n: int = 10_000) -> float:

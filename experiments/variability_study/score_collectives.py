@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--table", choices=("a100", "gh200", "both"), default="both")
-    parser.add_argument("--law", choices=(*LAWS, "all"), default=Collectives().law)
+    parser.add_argument("--law", choices=(*LAWS, "all"), default=Collectives().size_law)
     parser.add_argument("--scales", type=int, nargs="*")
     parser.add_argument("--n", type=int, default=300, help="warm-up and draws")
     args = parser.parse_args()

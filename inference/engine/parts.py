@@ -6,24 +6,33 @@ short; the whole would have the dimensions of all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 import jax
 import numpy as np
 
-from ..model import Model, Part
 from .sampled import Sampled
 
+PartData = TypeVar("PartData", contravariant=True)
 WHOLE = ""
 """Name of the only part of a posterior that does not factorise."""
 
 
-def parts(model: Model[Any], data: Any) -> Mapping[str, tuple[Part, Any]]:
-    """The parts of the posterior by name: models with their data."""
-    split = getattr(model, "parts", None)
-    return {WHOLE: (model, data)} if split is None else split(data)
+class Part(Protocol[PartData]):
+    """What the engine samples: a density and where to begin; a model, or a part of one.
+
+    Notes: `PartData` is a frozen dataclass as described in `model.Model`.
+    """
+
+    def program(self, data: PartData) -> None:
+        """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
+        ...
+
+    def start(self, data: PartData) -> dict[str, Any]:
+        """Values of the sites at which chains and variational guides begin, from moments of the data."""
+        ...
 
 
 def key_of(key: jax.Array, name: str) -> jax.Array:
@@ -31,8 +40,8 @@ def key_of(key: jax.Array, name: str) -> jax.Array:
     return key if name == WHOLE else jax.random.fold_in(key, crc32(name.encode()))
 
 
-def together(model: Model[Any], found: Mapping[str, Sampled]) -> Sampled:
-    """The draws of all parts under the names that the model gives them.
+def together(joined: Callable[..., Mapping[str, np.ndarray]], found: Mapping[str, Sampled]) -> Sampled:
+    """The draws of all parts under the names that `joined`, of the model, gives them.
 
     Notes:
         Parts whose chains went on for longer are thinned to the draws of the shortest. A draw counts as divergent where it is in
@@ -42,9 +51,8 @@ def together(model: Model[Any], found: Mapping[str, Sampled]) -> Sampled:
         return found[WHOLE]
     n_draw = min(one.diverging.shape[1] for one in found.values())
     thin = [_thinned(one, n_draw) for one in found.values()]
-    joined: Any = model
     return Sampled(
-        draws=joined.joined(dict(zip(found, (one.draws for one in thin), strict=True))),
+        draws=dict(joined(dict(zip(found, (one.draws for one in thin), strict=True)))),
         diverging=np.any([one.diverging for one in thin], axis=0),
         n_leapfrog=np.sum([one.n_leapfrog for one in thin], axis=0),
         k_hat=float(np.max([one.k_hat for one in thin])),

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer import init_to_median, init_to_value
 from numpyro.infer.util import constrain_fn, initialize_model, potential_energy
 
-from ..model import Part
+from .parts import Part
 from .pytree import Arrays, traced
 
 Sites = dict[str, Any]

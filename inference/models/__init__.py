@@ -10,24 +10,21 @@ from prism_jax.hints import did_you_mean
 
 from ..model import Model
 
-_CLASSES = {
-    "fleet": "Fleet",
-    "steps": "Steps",
-    "collectives": "Collectives",
-    "kernels": "Kernels",
-    "overlap": "Overlap",
-    "failures": "Failures",
-    "repairs": "Repairs",
-    "revocation": "Revocation",
-    "checkpoints": "Checkpoints",
-    "power": "Power",
-    "totals": "Totals",
-    "saves": "Saves",
-    "ladder": "Ladder",
-    "servers": "Servers",
-    "startup": "Startup",
+PLACES = {
+    "fleet": ".fleet.model.Fleet",
+    "steps": ".steps.model.Steps",
+    "collectives": ".collectives.model.Collectives",
+    "kernels": ".kernels.model.Kernels",
+    "overlap": ".overlap.model.Overlap",
+    "failures": ".failures.Failures",
+    "repairs": ".repairs.model.Repairs",
+    "revocation": ".revocation.model.Revocation",
+    "saves": ".saves.Saves",
+    "ladder": ".ladder.Ladder",
+    "startup": ".startup.Startup",
 }
-MODELS = tuple(_CLASSES)
+"""Model -> module and class; whoever has a model of another place adds it."""
+MODELS = tuple(PLACES)
 
 
 def model_named(name: str) -> Model[Any]:
@@ -36,6 +33,7 @@ def model_named(name: str) -> Model[Any]:
     Raises:
         FitError: there is none.
     """
-    if name not in _CLASSES:
-        raise FitError(f"model {name!r} is unknown; known are {', '.join(MODELS)}{did_you_mean(name, MODELS, '')}")
-    return getattr(import_module(f".{name}.model", __package__), _CLASSES[name])()
+    if name not in PLACES:
+        raise FitError(f"model {name!r} is unknown; known are {', '.join(PLACES)}{did_you_mean(name, PLACES, '')}")
+    module, _, kind = PLACES[name].rpartition(".")
+    return getattr(import_module(module, __package__), kind)()

@@ -116,7 +116,7 @@ def run_fit(
     """Fits a model of variability.
 
     Args:
-        model: fleet, steps, collectives, kernels, overlap, failures, repairs, revocation, checkpoints or power.
+        model: fleet, steps, collectives, kernels, overlap, failures, repairs, revocation, ladder, saves or startup.
         files: CSV, parquet or log; a table of runs may come with its steps.
         columns: what columns are called and which rows to keep.
         collective: all_reduce, ...: what was run, for logs of nccl-tests that do not say it.

@@ -10,7 +10,6 @@ from ..workload.captured import RankProgram
 from .front_end import CaptureRequest, FrontEnd
 from .overrides import overridden
 
-_NO_SAMPLES = "The text does not say how many samples a step has: one per data-parallel rank was taken."
 KERNELS = "text: as written; of programs for CPUs: xla, as XLA for GPUs has them, or chains, as --fusion says"
 _OPTIONS = {"module": "part of the name of the module in a folder of dumps", "kernels": KERNELS}
 _KERNELS = {"text": "", "xla": "xla", "chains": "chains"}

@@ -2,20 +2,19 @@
 
     start = max(lane is free, predecessor d has ended + lag d)        end = start + duration
 
-Four loops over the same table of levels and lanes run it. They differ in what their columns are and where durations come from:
+Three loops over the same table of levels and lanes run it. They differ in what their columns are and where durations come from:
 
 | loop | columns | durations |
 |---|---|---|
 | `graph.propagate` | draws of one replica, at several network scores | made level by level from random numbers, inside the scan |
 | `search.pipeline` | plans, or plans and draws | looked up by op signature, a few dozen rows for a whole table of levels |
 | `placement.step` | draws under one assignment | mean and spread of a node's slowest GPU, with noise that is kept |
-| `graph.timeline` | none: one run | given op by op; in NumPy, since `show` and pictures of timelines must not need JAX |
 
-They stay four loops. One loop would carry the axis of scores, which only the first has, through the gather from the ring in the
-other two jitted ones; it would have to store a row of seconds per op and column where the second looks up signatures; and it
-could not run without JAX. The cell is inlined: the three jitted loops lower to the same operations with and without it.
+They stay three loops. One loop would carry the axis of scores, which only the first has, through the gather from the ring in the
+other two, and it would have to store a row of seconds per op and column where the second looks up signatures. The cell is
+inlined: the loops lower to the same operations with and without it.
 
-The jitted loops keep the ends of the last few levels only, in a ring whose rows `step_graph.ring_rows` gives.
+The loops keep the ends of the last few levels only, in a ring whose rows `step_graph.ring_rows` gives.
 """
 
 from __future__ import annotations

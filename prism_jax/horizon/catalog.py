@@ -41,8 +41,3 @@ def preset(name: str) -> Reliability:
     """
     found = _table().find(name)
     return reliability_from_dict(_entries()[found], name=found)
-
-
-def observed(name: str) -> dict[str, float]:
-    """GPUs, GPUs per node and hours that a preset's events were counted on; empty where rates were published."""
-    return dict(_entries()[_table().find(name)].get("observed", {}))

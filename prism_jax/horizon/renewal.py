@@ -46,11 +46,6 @@ def expected_time(work: Any, interval: Any, blocking: Any, outage: Any, rate: An
         return work / interval * span * xp.exp(rate * outage) * growth(rate * span) * (1.0 + rate * noticed)
 
 
-def useful_share(interval: Any, blocking: Any, outage: Any, rate: Any, noticed: Any = 0.0) -> Any:
-    """Share of the wall time that goes into work that is kept (ETTR)."""
-    return 1.0 / expected_time(1.0, interval, blocking, outage, rate, noticed)
-
-
 def growth(exponent: Any) -> Any:
     """(e^x - 1) / x, one at zero."""
     xp = namespace(exponent)

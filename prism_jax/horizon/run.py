@@ -16,11 +16,9 @@ from .recovery import Recovery
 from .reliability import HOUR_S, Reliability
 from .renewal import best_interval, expected_time
 from .spares import fewest_spares
-from .steps import StepSum, step_sum
+from .steps import StepSum
 
 if TYPE_CHECKING:
-    from jax import Array
-
     from ..job import Job
 
 MOST_STEPS = 10**12
@@ -53,27 +51,6 @@ class TrainingRun:
     def __post_init__(self) -> None:
         if not 1 <= self.n_steps <= MOST_STEPS:
             raise SpecError.of(Problem("n_steps", f"{self.n_steps:,}, but it must be between 1 and {MOST_STEPS:,}"))
-
-    @classmethod
-    def of_job(
-        cls,
-        job: Job,
-        *,
-        reliability: Reliability,
-        checkpoint: Checkpoint,
-        recovery: Recovery,
-        key: Array,
-        n_steps: int | None = None,
-        n_tokens: float | None = None,
-    ) -> TrainingRun:
-        """Predicts the step of `job`; either `n_steps` or `n_tokens` is given.
-
-        Raises:
-            SpecError: neither, both, or none at all to be done.
-        """
-        count = steps_of(job, n_steps, n_tokens)
-        steps = step_sum(job, key=key)
-        return cls(count, steps, job.plan.n_devices, job.cluster.node_size, reliability, checkpoint, recovery)
 
     @property
     def n_node(self) -> int:

@@ -66,19 +66,6 @@ class StepSum:
         return cls._split(distribution, spread.between_s**2, spread.within_s**2, variability)
 
     @classmethod
-    def of_fleets(cls, distribution: StepTimeDistribution, variability: Variability) -> StepSum:
-        """From steps of the same fleets: `predict(..., method="brute_force", steps_per_fleet=...)`.
-
-        Notes: the variance of fleets' means, less what their few steps add to it.
-        """
-        steps = distribution.by_fleet_s
-        n = steps.shape[1]
-        within = float(steps.var(axis=1, ddof=1).mean()) if n > 1 else 0.0
-        own = variance_of_sum(1.0, variability.step_ar1, n) / n**2 if n > 1 else 0.0
-        between = max(float(steps.mean(axis=1).var(ddof=1)) - within * max(own, 1.0 / n), 0.0)
-        return cls._split(distribution, between, within, variability)
-
-    @classmethod
     def _split(
         cls, distribution: StepTimeDistribution, between: float, within: float, variability: Variability
     ) -> StepSum:
@@ -100,10 +87,6 @@ class StepSum:
     def variance(self, n_steps: int) -> float:
         """Variance of the sum over fleets."""
         return (n_steps * self.fleet_s) ** 2 + self.within_variance(n_steps)
-
-    def independent_variance(self, n_steps: int) -> float:
-        """What `n_steps` independent draws would have, which is wrong: for comparison."""
-        return n_steps * (self.fleet_s**2 + self.drift_s**2 + self.free_s**2)
 
     def draws_s(self, n_steps: int, n_world: int, rng: np.random.Generator) -> Floats:
         """Seconds of `n_steps` steps, each world another fleet; [world].

@@ -140,23 +140,6 @@ def _of_operator(own: Operator) -> Iterable[tuple[Overhead, float]]:
         yield Overhead.T5, max(other.start_s - one.end_s, 0.0)
 
 
-def calls_with(operators: Sequence[Operator], table: OverheadTable) -> list[Call]:
-    """The calls of a rank with the overheads of a table in place of the recorded ones."""
-    calls: list[Call] = []
-    since_s, before = 0.0, None
-    for own in operators:
-        since_s += table.of(Overhead.T1, f"{own.name}{AFTER}{before}") if before is not None else 0.0
-        since_s += table.of(Overhead.T2, own.name)
-        before = own.name
-        for index, timed in enumerate(own.calls):
-            gap_s = table.of(Overhead.T5, own.name) if index else since_s
-            call_s = table.of(Overhead.T4, own.name) if timed.call.action in STARTS else timed.call.call_s
-            calls.append(timed.call._replace(gap_s=gap_s, call_s=call_s))
-        if own.calls:
-            since_s = table.of(Overhead.T3, own.name)
-    return [*calls, Call(Action.NOTHING, gap_s=since_s)]
-
-
 def recorded_calls(operators: Sequence[Operator], start_s: float, end_s: float) -> list[Call]:
     """The calls of a rank with the gaps that were recorded in a step from `start_s` to `end_s`."""
     calls: list[Call] = []

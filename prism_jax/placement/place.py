@@ -20,7 +20,7 @@ from ..job import Job
 from ..objective import Objective, PlanObjective, plan_objective
 from ..progress import Progress, part_of, silent
 from ..result.batches import mean_and_error
-from .draws import N_SHARED, Draws
+from .draws import Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
 from .fleet import Fleet, check_counts, fleet_of
 from .optimisers.anneal import N_STEP, anneal
@@ -33,10 +33,9 @@ from .optimisers.baselines import (
     sorted_assignments,
 )
 from .optimisers.sinkhorn import relaxed
-from .result import AS_GIVEN, EVEN_SPLITS, OPTIMISED, SPLITS, Gain, PlacementResult, asked, reported
+from .result import EVEN_SPLITS, OPTIMISED, SPLITS, PlacementResult, asked, reported
 from .slots import slots_of
 from .splits.place_splits import SplitChoice, with_splits
-from .splits.splits import exact_problem
 
 N_RANDOM = 1000
 N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws
@@ -241,27 +240,6 @@ def report(
         splits=None if choice is None else choice.splits,
         notes=(TOO_MANY,) if problem.fleet.n_node > MOST_RELAXED and effort.n_relaxed else (),
     )
-
-
-def gain_on(
-    job: Job, slowdown: Mapping[str, Mapping[int, float]] | Floats | Fleet, result: PlacementResult, *, key: Array
-) -> Gain:
-    """What a placement is worth over the nodes as given on other draws, or on other slowdowns of the same nodes.
-
-    Args:
-        job: the one that was placed.
-        slowdown: as in `place`; of the nodes of `result`.
-        result: of `place`.
-        key: of the draws; as many as the result was reported on.
-    """
-    problem = problem_of(job, fleet_of(slowdown, job.cluster.node_size, job.model.kernel_classes))
-    chosen = problem if result.splits is None else exact_problem(problem, result.splits)
-    first = result.batches_s[OPTIMISED]
-    n_fresh = first.size // N_SHARED
-    seats = [np.array(result.assignments[method], dtype=np.int32)[None] for method in (AS_GIVEN, OPTIMISED)]
-    steps = [fresh_steps(p, a, key, n_fresh)[0] for p, a in zip((problem, chosen), seats, strict=True)]
-    batches = dict(zip((AS_GIVEN, OPTIMISED), steps, strict=True))
-    return replace(result, batches_s=batches).gain
 
 
 def fresh_steps(problem: Problem, assignments: Assignments, key: Array, n_fresh: int, name: str = "fresh") -> Floats:

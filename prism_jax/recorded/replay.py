@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Float, Int32
 
 from ..graph.members import GivenDurations
-from ..graph.propagate import GraphArrays, Network, propagate, trail
+from ..graph.propagate import GraphArrays, Network, propagate
 from ..graph.step_graph import ring_rows
 from ..kernels import NETWORK_AXES
 from .graph import TraceGraph, trace_graph
@@ -114,13 +114,3 @@ def replay(
     """
     gaps = np.zeros_like(run_s) if gap_s is None else gap_s
     return np.asarray(_replay(program, jnp.asarray(run_s, float), jnp.asarray(gaps, float)), dtype=np.float64)
-
-
-@eqx.filter_jit
-def replayed_ends(program: ReplayProgram, run_s: Array, gap_s: Array) -> tuple[Array, Array]:
-    """Start and end of every op's work [op, column] of a replay, for timelines."""
-    graph = with_durations(program, run_s, gap_s)
-    seen = trail(graph, GivenDurations(), _no_network(graph), None)
-    n_cell = seen.start_s.shape[0] * seen.start_s.shape[1]
-    cells = (seen.start_s.reshape(n_cell, -1), seen.end_s.reshape(n_cell, -1))
-    return cells[0][program.run_cell], cells[1][program.run_cell]

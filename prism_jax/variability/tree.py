@@ -13,7 +13,6 @@ from .families import CONSTANT, Constant, Family
 from .families.base import check_in_range
 
 PARTS = ("gpu", "node", "regime", "call")
-TEMPORAL = ("regime", "call")
 
 
 @dataclass(frozen=True)
@@ -134,11 +133,6 @@ class Variability:
         classes = {name: c.scaled(k) for name, c in self.classes.items()}
         stalls = tuple(replace(s, mean_fraction=s.mean_fraction * k) for s in self.stalls) if k > 0.0 else ()
         return replace(self, classes=classes, step=self.step.scaled(k), stalls=stalls)
-
-    def without_temporal(self) -> Variability:
-        """Every step alike: only the differences between GPUs and between nodes stay."""
-        classes = {name: c.without(TEMPORAL) for name, c in self.classes.items()}
-        return replace(self, classes=classes, step=CONSTANT, step_ar1=0.0, stalls=())
 
     def _kept(self, keeps: Callable[[str], bool]) -> dict[str, ClassVariability]:
         """The classes that `keeps` says; those that vary like another one are written out, so that they stay as they are."""

@@ -1,10 +1,8 @@
 """Model architectures: exact parameter and FLOP counts, presets, and Hugging Face configurations."""
 
 from .catalog import (
-    PublishedCount as PublishedCount,
     model as model,
     model_names as model_names,
-    published_params as published_params,
 )
 from .hugging_face.config import (
     model_from_hf as model_from_hf,

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import prism_jax
 from inference import measured
 from inference.cost_model.site.read_runs import read_site_runs

@@ -17,12 +17,13 @@ import jax
 import numpy as np
 import pandas as pd
 
+import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import inference
 from experiments.cloud.cmdare import baselines, tables
 from experiments.common import run_parts
-from inference.models.sums.data import groups_of
-from inference.models.totals.model import Totals
-from prism_jax.cloud.laws.servers import saturating
+from experiments.servers_fit.law import saturating
+from experiments.totals_fit.model import Totals
+from inference.models.sums import groups_of
 from prism_jax.system import catalog
 
 DATA = Path("../shared/data")

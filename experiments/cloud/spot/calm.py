@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import inference
-from inference.models.revocation import choice, markets
+from inference.models.revocation import predict
 from inference.models.revocation.data import from_frame
 
 LIMIT_S = 24 * 3600.0
@@ -21,13 +21,13 @@ def of_zone(lives: pd.DataFrame, zone: str, seed: int) -> dict[str, float]:
     fit = inference.fit(
         lives[lives["zone"] != zone].reset_index(drop=True), model="revocation", key=jax.random.key(seed), method="map"
     )
-    found = choice.chosen(fit.data, fit.draws)
+    found = predict.chosen_families(fit.data, fit.draws)
     rows = lives[lives["zone"] == zone]
     shares, predicted, n = [], np.zeros(N_WORLDS), 0
     for number, (_, batch) in enumerate(rows.groupby(["gpu", "start_s"])):
         own = from_frame(inference.measured(batch, "revocation").frame) if _ends(batch) else None
         record, nodes = own or fit.data, len(batch)
-        market = markets.of_group(fit.data, fit.draws, record, None, found).now(True, 0.0)
+        market = predict.of_group(fit.data, fit.draws, record, None, found).now(True, 0.0)
         paths = market.draw(nodes, N_WORLDS, LIMIT_S, np.random.default_rng([seed, number]))
         begins = np.concatenate([np.zeros((1, N_WORLDS)), paths.until_s[:-1]])
         predicted += np.where(begins < LIMIT_S, paths.n_up, nodes).min(axis=0)

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import binom
 
 import inference
-from inference.models.revocation import choice, markets
+from inference.models.revocation import predict
 from inference.models.revocation.data import from_frame
 from prism_jax.cloud.availability import FittedSpells
 
@@ -37,7 +37,9 @@ def of_group(table: pd.DataFrame, rows: pd.DataFrame, seed: int) -> dict[str, fl
     )
     fit = inference.fit(others, model="revocation", key=jax.random.key(seed), method="map")
     own = from_frame(inference.measured(rows.drop(columns="days"), "revocation").frame)  # what kind of group it is
-    market = markets.of_group(fit.data, fit.draws, own, None, choice.chosen(fit.data, fit.draws)).now(True, 0.0)
+    market = predict.of_group(fit.data, fit.draws, own, None, predict.chosen_families(fit.data, fit.draws)).now(
+        True, 0.0
+    )
     predicted = _predicted(market, nodes, N_WORLDS, seed)
     there, since = rows["available"].to_numpy(), rows["start_s"].to_numpy(dtype=float)
     comes_up = (there == nodes) & (np.append(0, there[:-1]) < nodes) & (since < since[-1] - AFTER_S)
@@ -50,7 +52,9 @@ def of_group(table: pd.DataFrame, rows: pd.DataFrame, seed: int) -> dict[str, fl
         past = from_frame(
             inference.measured(before(rows, float(since[index]), BACK_S)[0].drop(columns="days"), "revocation").frame
         )
-        of_past = markets.of_group(fit.data, fit.draws, past, 0, choice.chosen(fit.data, fit.draws)).now(True, 0.0)
+        of_past = predict.of_group(fit.data, fit.draws, past, 0, predict.chosen_families(fit.data, fit.draws)).now(
+            True, 0.0
+        )
         known += _predicted(of_past, nodes, N_WORLDS // 10, seed) / len(at)
     share = float(predicted @ np.arange(nodes + 1)) / nodes
     alone = binom(nodes, share).pmf(np.arange(nodes + 1))

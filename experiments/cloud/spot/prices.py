@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from prism_jax.cloud.spot.price import fit_price
+from experiments.cloud.spot.price_fit import fit_price
 
 AHEAD, LEAST = 3, 12  # months
 N_WORLDS = 400

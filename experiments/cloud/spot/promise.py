@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import inference
-from inference.models.revocation import choice, markets
+from inference.models.revocation import predict
 from inference.models.revocation.data import from_frame
 from inference.models.revocation.model import Revocation
 from prism_jax.cloud.completion.simulate import Ran, simulate
@@ -50,7 +50,7 @@ def of_zone(table: pd.DataFrame, zone: str, n_start: int, seed: int) -> pd.DataF
     """Promises and outcomes of `n_start` moments of a zone, population from the other zones alone."""
     others = table[table["zone"] != zone].reset_index(drop=True)
     fit = inference.fit(others, model="revocation", key=jax.random.key(seed), method="map")
-    family = choice.chosen(fit.data, fit.draws)
+    family = predict.chosen_families(fit.data, fit.draws)
     rows = table[table["zone"] == zone]
     found = Outcomes()
     starts = np.linspace(FIRST_DAY, LAST_DAY, n_start, endpoint=False) * DAY_S
@@ -59,7 +59,7 @@ def of_zone(table: pd.DataFrame, zone: str, n_start: int, seed: int) -> pd.DataF
     for index, at_s in enumerate(starts):
         seen, is_up, age_s = before(rows, float(at_s), BACK_S)
         data = from_frame(inference.measured(seen, Revocation()).frame)
-        market = markets.of_group(fit.data, fit.draws, data, 0, family).now(is_up, age_s)
+        market = predict.of_group(fit.data, fit.draws, data, 0, family).now(is_up, age_s)
         for work_h in WORK_H:
             _one(found, zone, index, work_h, market, worlds[work_h], seed)
     return found.frame()

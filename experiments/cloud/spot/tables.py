@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from prism_jax.cloud.availability import RecordedSpells
+from experiments.cloud.spot.recorded_spells import RecordedSpells
 
 COLUMNS = ["trace_id", "kind", "zone", "gpu", "requested_nodes", "gap_s", "days"]
 LONG_DAYS = 40.0  # the 45-day traces of single V100 nodes

@@ -125,3 +125,20 @@ def _refuse(source: str, column: Column, raw: pd.Series, wrong: NDArray[np.bool_
         text = repr(value[:LONGEST_SHOWN]) if isinstance(value, str) else str(value)[:LONGEST_SHOWN]
         shown = "" if pd.isna(value) or not str(value).strip() else f" {text}"
         raise DataError(f"{source}: row {row + 1}: {name}{shown} {why}")
+
+
+def refuse_row(frame: pd.DataFrame, wrong: NDArray[np.bool_], why: str) -> None:
+    """Refuses a checked table for the first row that is wrong, by its number in its file.
+
+    Raises:
+        DataError: there is one.
+    """
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        number = int(frame[ROW].iloc[row]) if ROW in frame else row + 1
+        raise DataError(f"row {number}: {why}")
+
+
+def numbers_of(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    """A column of numbers, NaN where the table has none."""
+    return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)

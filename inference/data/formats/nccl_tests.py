@@ -27,7 +27,6 @@ from prism_jax.io.traces.streams import lines
 from .raw_table import RawTable, as_floats, column_of, hash_as_one
 
 MAX_TESTS = 10_000_000  # rows
-_OPS = {"sendrecv": "send_recv", "alltoall": "alltoall"}
 _OP = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w{0,8}\b"
 )

@@ -11,9 +11,9 @@ cell (`trust`), noise is Student-t, and both grow with scale. Sampling starts at
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,7 @@ from prism_jax.cost.measured import MeasuredTables
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
-from ...data.columns import Column
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from . import collapsed as collapsed, laws as laws, predict as predict, report as report, score as scoring
 from .columns import COLUMNS
 from .cost import measured_collectives
@@ -61,20 +60,19 @@ FLAT = 100.0  # no prior: that of the law is on its parameters
 
 
 @dataclass(frozen=True)
-class Collectives:
+class Collectives(Model[CollectivesData]):
     """The model by the name "collectives".
 
     Attributes:
-        law: dependence on size, one of `collectives_laws.LAWS`; chosen by the error on scales left out (see the study).
+        size_law: dependence on size, one of `collectives_laws.LAWS`; chosen by the error on scales left out (see the study).
     """
 
-    law: str = "power"
+    size_law: str = "power"
 
-    name: ClassVar[str] = "collectives"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "nuts"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = (
+    name = "collectives"
+    holdout_method = "nuts"
+    columns = COLUMNS
+    reported = (
         "curve_scale",
         "step_scale",
         "across_scale",
@@ -84,8 +82,7 @@ class Collectives:
         "noise_growth",
         "in_place",
     )
-    holdout: ClassVar[str] = "folds"
-    target_accept: ClassVar[float] = 0.95  # latency hides behind the law's middle part: narrow places need short steps
+    target_accept = 0.95  # latency hides behind the law's middle part: narrow places need short steps
 
     def prepare(self, frame: pd.DataFrame) -> CollectivesData:
         """Cells, curves and knots."""
@@ -98,7 +95,10 @@ class Collectives:
         spread = _normals("spreads", SPREADS)
         profile = _profile(data)
         centre = laws.log_seconds(
-            self.law, {name: value[fabric] for name, value in parameters.items()}, data.where, jnp.exp(data.log_bytes)
+            self.size_law,
+            {name: value[fabric] for name, value in parameters.items()},
+            data.where,
+            jnp.exp(data.log_bytes),
         )
         if data.n_deviation:
             centre += _deviation(data)
@@ -121,10 +121,10 @@ class Collectives:
     def start(self, data: CollectivesData) -> dict[str, Any]:
         """The least-squares law, and everything else at its prior's median but for what that law leaves."""
         n = len(data.fabrics)
-        found = fit_laws(self.law, data)
+        found = fit_laws(self.size_law, data)
         first: dict[str, Any] = {"held": np.stack([one.held for one in found])}
         if n > 1:
-            first["everywhere"] = np.array([prior.median for prior in laws.priors(self.law).values()])
+            first["everywhere"] = np.array([prior.median for prior in laws.priors(self.size_law).values()])
             first |= {f"{kind}_level": np.full(n, SPREADS[f"log_{kind}"][0]) for kind in ("uneven", "noise")}
         if len(data.two_nodes):
             first["two_node_of"] = np.full(len(data.two_nodes), laws.TWO_NODE_SCALE)
@@ -139,20 +139,20 @@ class Collectives:
     def complete(self, data: CollectivesData, draws: Draws, key: Array) -> dict[str, np.ndarray]:
         """The residuals [draw, curve, knot], which the program integrates out."""
         return predict.drawn_residuals(
-            self.law, data, draws, np.random.default_rng(np.asarray(jax.random.key_data(key)))
+            self.size_law, data, draws, np.random.default_rng(np.asarray(jax.random.key_data(key)))
         )
 
     def judged(self, data: CollectivesData, draws: Draws) -> Mapping[str, np.ndarray]:
         """Log latency and bandwidth at every measured scale, and the spreads, [chain, draw, ...]."""
-        return report.judged(self.law, data, draws)
+        return report.judged(self.size_law, data, draws)
 
     def describe(self, data: CollectivesData, draws: Draws) -> dict[str, Any]:
         """Latency, bandwidth and noise by fabric and scale, with 90 % intervals."""
-        return report.describe(self.law, data, draws)
+        return report.describe(self.size_law, data, draws)
 
     def curves(self, data: CollectivesData, draws: Draws) -> list[FittedCurve]:
         """Bus bandwidth by message size of every measured curve."""
-        return fitted_curves(self.law, data, draws)
+        return fitted_curves(self.size_law, data, draws)
 
     def variability(self, data: CollectivesData, draw: Mapping[str, np.ndarray]) -> Variability:
         """The noise of repeats at the largest measured scale of every operation, as the `call` factor of its class."""
@@ -163,21 +163,21 @@ class Collectives:
     ) -> MeasuredTables:
         """Seconds over those of the cluster's own network."""
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-        return measured_collectives(self.law, data, draws, cluster, n_draw, rng)
+        return measured_collectives(self.size_law, data, draws, cluster, n_draw, rng)
 
     def score(
         self, data: CollectivesData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array
     ) -> list[Score]:
         """Errors of the median prediction by group, beside in-sample fits and the nearest measured scale."""
-        return scoring.score(self.law, data, draws, left_out, column, key)
+        return scoring.score(self.size_law, data, draws, left_out, column, key)
 
     def seconds(self, data: CollectivesData, draws: Draws, *, key: Array, **query: Any) -> np.ndarray:
         """Seconds [draw] of one collective; see `collectives_predict.seconds`."""
-        return predict.seconds(self.law, data, draws, key=key, **query)
+        return predict.seconds(self.size_law, data, draws, key=key, **query)
 
     def _parameters(self, data: CollectivesData) -> dict[str, Any]:
         """The law's parameters, [fabric]: around a common median if there are several fabrics."""
-        n_fabric, known = len(data.fabrics), laws.priors(self.law)
+        n_fabric, known = len(data.fabrics), laws.priors(self.size_law)
         held = _sample("held", dist.Normal(0.0, FLAT).expand([n_fabric, len(known)]).to_event(2))
         out = laws.from_reference(dict(zip(known, held.T, strict=True)), data.reference)
         centre, spread = (

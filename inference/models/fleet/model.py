@@ -12,9 +12,8 @@ a correction: a chip is slow because it clocks low, and the next fleet will hold
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +24,10 @@ import pandas as pd
 
 from prism_jax.variability.tree import Variability
 
-from ...data.columns import Column
 from ...engine import priors
 from ...engine.checks import Checks
 from ...engine.pytree import traced
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from .data import COLUMNS, FleetData, fleet_data
 from .likelihood import FleetParameters, laws_of, log_nodes
 from .predict import new_gpus as new_gpus, replicate, score_split
@@ -51,16 +49,14 @@ REPORTED = (
 )
 
 
-@dataclass(frozen=True)
-class Fleet:
+class Fleet(Model[FleetData]):
     """The fleet model; see the module."""
 
-    name: ClassVar[str] = "fleet"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "svi"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = REPORTED
-    holdout: ClassVar[str] = "halves"
+    name = "fleet"
+    holdout_method = "svi"
+    columns = COLUMNS
+    reported = REPORTED
+    holdout = "halves"
 
     def prepare(self, frame: pd.DataFrame) -> FleetData:
         """The data of a checked table.

@@ -29,7 +29,6 @@ from prism_jax.system.hardware import Device
 
 from . import shapes as shapes
 
-Constants = Mapping[str, float]
 Values = Mapping[str, float]
 MOST_CONSTANTS = 16
 MOST_CELLS = 500  # of one GPU for the pooled constants, evenly chosen

@@ -7,9 +7,7 @@ carried over from the nearest measured shapes, and what lies far from all of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +18,9 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cost.measured import MeasuredTables
-from prism_jax.errors import FitError
 from prism_jax.system.hardware import Cluster
-from prism_jax.variability.tree import Variability
 
-from ...data.columns import Column
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from . import collapsed as collapsed, predict as predict
 from .cost import measured_constants
 from .data import KernelsData, from_frame
@@ -46,17 +41,17 @@ NOISE = (-3.0, 0.7)  # log of 0.05: what smooth features leave of one kernel's s
 NOISE_SPREAD = 0.5  # tables differ in it by a factor of 1.6
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(Model[KernelsData]):
     """The model by the name "kernels"."""
 
-    name: ClassVar[str] = "kernels"
-    default_method: ClassVar[str] = "map"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("noise_centre", "table_scale", "class_scale")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "kernels"
+    default_method = "map"
+    columns = COLUMNS
+    reported = ("noise_centre", "table_scale", "class_scale")
+    no_variability = (
+        "a kernels fit describes a cost (the share of peak that kernels reach), not a variability. "
+        "`Fit.measured_cost` is that cost, `inference.models.kernels.predict.efficiency` that of single kernels."
+    )
 
     def prepare(self, frame: pd.DataFrame) -> KernelsData:
         """Cells, sums of products, and the field of residuals."""
@@ -117,13 +112,6 @@ class Kernels:
             "verdict": f"{len(data.tables)} tables of {len(data.classes)} classes; between measured shapes the residual of the "
             f"nearest {data.reach:g} doublings is carried over, beyond them predictions are marked as extrapolated",
         }
-
-    def variability(self, data: KernelsData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: an efficiency is a cost."""
-        raise FitError(
-            "a kernels fit describes a cost (the share of peak that kernels reach), not a variability. "
-            "`Fit.measured_cost` is that cost, `inference.models.kernels.predict.efficiency` that of single kernels."
-        )
 
     def measured_cost(
         self, data: KernelsData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array

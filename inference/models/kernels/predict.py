@@ -207,19 +207,6 @@ class _Predictor:
         return np.flatnonzero(self.data.table_class[self.data.cell_table] == c)
 
 
-def law_values(data: KernelsData, *, dtype: str = "fp32", op: str) -> dict[str, float]:
-    """Constants of the law of an op, pooled over the GPUs that were measured, by name: what a GPU that was not has.
-
-    Raises:
-        FitError: the op and dtype have no law, or were not measured.
-    """
-    name = f"{op} | {dtype}"
-    law = laws.law_of(name)
-    if law is None or name not in data.classes:
-        raise FitError(f"no law of {op} in {dtype}; there are {', '.join(data.classes)}")
-    return law.values(data.constants[data.classes.index(name)])
-
-
 def _of_gpu(data: KernelsData, c: int, gpu: str) -> np.ndarray:
     """Which tables are of class `c` and that GPU, [table]."""
     return (data.table_class == c) & (np.array(data.table_gpus) == gpu)

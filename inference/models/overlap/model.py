@@ -6,9 +6,7 @@ others the fit asks itself (`overlap_rule`) whether features carry over to a ker
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +17,9 @@ import pandas as pd
 from jax import Array
 
 from prism_jax.cost.measured import MeasuredTables
-from prism_jax.errors import FitError
 from prism_jax.system.hardware import Cluster
-from prism_jax.variability.tree import Variability
 
-from ...data.columns import Column
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from . import mixture as mixture, predict as predict, rule as rule
 from .cost import measured_slowdown
 from .data import COLUMNS, FEATURES, OverlapData, from_frame
@@ -47,17 +42,16 @@ NOISE_SLOPE = (-0.3, 0.3)  # short kernels are timed less well; -0.5 is independ
 TAIL_ABOVE_ONE = (0.7, 0.7)  # log of (degrees of freedom - 1): 2 to 9, heavy but with a mean
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(Model[OverlapData]):
     """The model by the name "overlap"."""
 
-    name: ClassVar[str] = "overlap"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("base_logit", "base_log_extra", "kernel_logit_scale", "log_noise")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "overlap"
+    columns = COLUMNS
+    reported = ("base_logit", "base_log_extra", "kernel_logit_scale", "log_noise")
+    no_variability = (
+        "an overlap fit describes a cost (how much longer kernels take beside communication), not a variability. "
+        "`Fit.measured_cost` is that cost, `inference.models.overlap.predict.slowdown` that of single kernels."
+    )
 
     def prepare(self, frame: pd.DataFrame) -> OverlapData:
         """Rows, standardised features, and whether the model beats "no slowdown" on kernels left out."""
@@ -132,13 +126,6 @@ class Overlap:
             "beats_no_slowdown": data.beats,
             "verdict": predict.sentence(data),
         }
-
-    def variability(self, data: OverlapData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: a slowdown is a cost."""
-        raise FitError(
-            "an overlap fit describes a cost (how much longer kernels take beside communication), not a variability. "
-            "`Fit.measured_cost` is that cost, `inference.models.overlap.predict.slowdown` that of single kernels."
-        )
 
     def measured_cost(
         self, data: OverlapData, draws: Draws, cluster: Cluster, dtype: str, n_draw: int, key: Array

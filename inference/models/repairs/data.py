@@ -18,12 +18,10 @@ import pandas as pd
 
 from prism_jax.errors import DataError
 
-from ...data.checks.strict import ROW
+from ...data.checks.strict import numbers_of, refuse_row
 from ...data.columns import Column
-from . import laws as laws, offenders as offenders, sizes as sizes
-from .bins import Times
-from .grid import Grid, around_likelihood
-from .groups import SystemLog, system_log
+from .. import durations
+from .events import SystemLog, alike_on_line, exponents_on_line, system_log
 
 COLUMNS = (
     Column("system", ("cluster", "site"), required=True, text=True, may_be_blank=False, strict=True),
@@ -78,7 +76,7 @@ class RepairsData:
         n_multi: events of several nodes, [system].
         exponent: of the law of their sizes, [system, place].
         exponent_log_weight: the same there, [system, place].
-        alike: log of how alike the nodes are in how often they fail alone, see `offenders`, [system, place].
+        alike: log of how alike the nodes are in how often they fail alone, see `events`, [system, place].
         alike_log_weight: the same there, [system, place].
         log_which: log density of which nodes went together and how soon, [system].
         notes: what was assumed.
@@ -124,11 +122,28 @@ def from_frame(frame: pd.DataFrame) -> RepairsData:
     n_event = np.array([float(len(log.sizes)) for log in logs.values()])
     if n_event.max() < 2:
         raise DataError("column start_time: no system has two events, so that there is no time between failures")
-    grids = [_stacked([_grids(logs, law, name) for name in QUANTITIES]) for law in laws.LAWS]
-    lines = _stacked([_lines(logs, name) for name in QUANTITIES])
+    counted = {name: [getattr(log, name) for log in logs.values()] for name in QUANTITIES}
+    shift = {name: [_per_node(log, name) for log in logs.values()] for name in QUANTITIES}
+    grids = [
+        durations.stacked(
+            [
+                durations.on_grids(counted[name], law, (centre, SPREAD_CENTRE), (WIDTH, SPREAD_WIDTH), shift[name])
+                for name, centre in zip(QUANTITIES, CENTRE, strict=True)
+            ]
+        )
+        for law in durations.LAWS
+    ]
+    lines = durations.stacked(
+        [
+            durations.on_grids(counted[name], "exponential", (centre,), (WIDTH,), shift[name])
+            for name, centre in zip(QUANTITIES, CENTRE, strict=True)
+        ]
+    )
     multi = [log.sizes[log.sizes > 1] for log in logs.values()]
-    exponents = _stacked([sizes.on_line(one, log.n_node) for one, log in zip(multi, logs.values(), strict=True)])
-    alike = _stacked([offenders.on_line(log.alone, log.n_node) for log in logs.values()])
+    exponents = durations.stacked(
+        [exponents_on_line(one, log.n_node) for one, log in zip(multi, logs.values(), strict=True)]
+    )
+    alike = durations.stacked([alike_on_line(log.alone, log.n_node) for log in logs.values()])
     n_down = np.array([float(log.sizes.sum()) for log in logs.values()])
     return RepairsData(
         systems=tuple(logs),
@@ -142,7 +157,7 @@ def from_frame(frame: pd.DataFrame) -> RepairsData:
         log_weight=np.stack([weight for _, weight in grids]),
         median=lines[0][..., 0],
         median_log_weight=lines[1],
-        log_width=np.array([[_times(log, name).log_width for log in logs.values()] for name in QUANTITIES]),
+        log_width=np.array([[one.log_width for one in counted[name]] for name in QUANTITIES]),
         n_multi=np.array([float(len(one)) for one in multi]),
         exponent=exponents[0],
         exponent_log_weight=exponents[1],
@@ -158,12 +173,12 @@ def _logs(frame: pd.DataFrame) -> tuple[dict[str, SystemLog], tuple[str, ...]]:
     names = frame["system"].astype(str).to_numpy()
     if len(np.unique(names)) > MOST_SYSTEMS:
         raise DataError(f"column system: more than {MOST_SYSTEMS:,} systems. Is it the column of nodes?")
-    start, end = frame["start_time"].to_numpy(dtype=np.float64), _numbers(frame, "end_time")
-    begun, until = _numbers(frame, "observed_from_time"), _numbers(frame, "observed_until_time")
-    _refuse(frame, start < begun, "is before observed_from_time")
-    _refuse(frame, start > until, "is after observed_until_time")
+    start, end = frame["start_time"].to_numpy(dtype=np.float64), numbers_of(frame, "end_time")
+    begun, until = numbers_of(frame, "observed_from_time"), numbers_of(frame, "observed_until_time")
+    refuse_row(frame, start < begun, "start_time is before observed_from_time. Correct one of them.")
+    refuse_row(frame, start > until, "start_time is after observed_until_time. Correct one of them.")
     node = frame["node"].fillna("").astype(str).to_numpy() if "node" in frame else np.full(len(frame), "")
-    total = _numbers(frame, "nodes_total")
+    total = numbers_of(frame, "nodes_total")
     logs = {}
     for name in np.unique(names):
         of = names == name
@@ -185,50 +200,9 @@ def _notes(node: np.ndarray, end: np.ndarray, total: np.ndarray) -> tuple[str, .
     return tuple(notes)
 
 
-def _grids(logs: dict[str, SystemLog], law: str, name: str) -> Grid:
-    """Points [system, point, 2] and log weights [system, point] of a quantity under one law."""
-    centre, width = np.array([CENTRE[QUANTITIES.index(name)], SPREAD_CENTRE]), np.array([WIDTH, SPREAD_WIDTH])
-
-    def of(log: SystemLog) -> Grid:
-        shift = np.array([_per_node(log, name), 0.0])
-        return around_likelihood(lambda at: laws.log_likelihood(law, _times(log, name), at - shift), centre, width)
-
-    return _stacked([of(log) for log in logs.values()])
-
-
-def _lines(logs: dict[str, SystemLog], name: str) -> Grid:
-    """The same of the exponential law: log medians [system, place, 1]."""
-    centre, width = CENTRE[[QUANTITIES.index(name)]], np.array([WIDTH])
-
-    def of(log: SystemLog) -> Grid:
-        shift = _per_node(log, name)
-        return around_likelihood(lambda at: laws.exponential(_times(log, name), at[:, 0] - shift), centre, width)
-
-    return _stacked([of(log) for log in logs.values()])
-
-
 def _per_node(log: SystemLog, name: str) -> float:
     """A system of N nodes has events N times as often as one of its nodes."""
     return float(np.log(log.n_node)) if name == "between" else 0.0
-
-
-def _stacked(found: list[Grid]) -> Grid:
-    return np.stack([points for points, _ in found]), np.stack([weight for _, weight in found])
-
-
-def _times(log: SystemLog, name: str) -> Times:
-    return getattr(log, name)
-
-
-def _refuse(frame: pd.DataFrame, wrong: np.ndarray, why: str) -> None:
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        number = int(frame[ROW].iloc[row]) if ROW in frame else row + 1
-        raise DataError(f"row {number}: start_time {why}. Correct one of them.")
-
-
-def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
-    return frame[name].to_numpy(dtype=np.float64) if name in frame else np.full(len(frame), np.nan)
 
 
 def _most(values: np.ndarray) -> float:

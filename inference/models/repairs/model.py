@@ -7,9 +7,7 @@ are what a score is held against.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpyro
@@ -17,16 +15,13 @@ import numpyro.distributions as dist
 import pandas as pd
 from jax import Array
 
-from prism_jax.errors import FitError
 from prism_jax.horizon.reliability import Reliability
-from prism_jax.variability.tree import Variability
 
-from ...data.columns import Column
-from ...model import Draws, Score
-from . import hazards as hazards, hierarchy as hierarchy, report as report, score as score
+from ...model import Draws, Model, Score
+from . import predict
 from .data import CENTRE, COLUMNS, QUANTITIES, SPREAD_CENTRE, RepairsData, from_frame
-from .offenders import CENTRE as ALIKE
-from .sizes import CENTRE as EXPONENT
+from .events import ALIKE, EXPONENT
+from .population import log_probabilities
 
 N = len(QUANTITIES)
 LOCATION_SD = 2.0  # of populations, around a node-year and an hour: e^2 = 7 either way
@@ -40,17 +35,16 @@ EXPONENT_SD, EXPONENT_BETWEEN = 1.0, (np.log(0.7), 0.6)
 ALIKE_SD, ALIKE_BETWEEN = 1.0, (np.log(0.7), 0.6)
 
 
-@dataclass(frozen=True)
-class Repairs:
+class Repairs(Model[RepairsData]):
     """The model by the name "repairs"."""
 
-    name: ClassVar[str] = "repairs"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("location", "log_spread", "between_sd", "spread_sd", "share", "exponent")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "repairs"
+    columns = COLUMNS
+    reported = ("location", "log_spread", "between_sd", "spread_sd", "share", "exponent")
+    no_variability = (
+        "a fit of repairs describes what interrupts a job, not how its steps vary. Use it with "
+        "`prism-jax job --reliability`."
+    )
 
     def prepare(self, frame: pd.DataFrame) -> RepairsData:
         """Likelihoods of the systems on grids."""
@@ -73,7 +67,7 @@ class Repairs:
             "alike": numpyro.sample("alike", dist.Normal(ALIKE, ALIKE_SD)),
             "alike_sd": numpyro.sample("alike_sd", dist.LogNormal(*ALIKE_BETWEEN)),
         }
-        for name, found in hierarchy.log_probabilities(data, site)._asdict().items():
+        for name, found in log_probabilities(data, site)._asdict().items():
             numpyro.factor(name, found.sum())
 
     def start(self, data: RepairsData) -> dict[str, Any]:
@@ -98,19 +92,12 @@ class Repairs:
 
     def describe(self, data: RepairsData, draws: Draws) -> dict[str, Any]:
         """Laws, hours between failures and of repair, nodes lost together: of a new system and of those in the log."""
-        return report.describe(data, draws)
-
-    def variability(self, data: RepairsData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: failures do not vary a step."""
-        raise FitError(
-            "a fit of repairs describes what interrupts a job, not how its steps vary. Use it with "
-            "`prism-jax job --reliability`."
-        )
+        return predict.describe(data, draws)
 
     def reliability(self, data: RepairsData, draws: Draws, group: str | None) -> Reliability:
         """What interrupts a job on the system `group`, or on a new one for None."""
-        return hazards.reliability(data, draws, group)
+        return predict.reliability(data, draws, group)
 
     def score(self, data: RepairsData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Log densities of systems that were left out, beside the exponential law and independent nodes."""
-        return score.scores(data, draws, left_out, column)
+        return predict.scores(data, draws, left_out, column)

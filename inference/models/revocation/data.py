@@ -16,11 +16,16 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from ..repairs.bins import Times, times
-from ..repairs.grid import Grid, around_likelihood
-from . import laws as laws
-from .sites import QUANTITIES as QUANTITIES
-from .table import Series, read_series
+from prism_jax.cloud.spot.spell_law import MIXTURES
+
+from ..durations import Times, on_grids, stacked, times
+from .spells import Series, read_series
+
+QUANTITIES = ("up", "down")
+FAMILIES = ("exponential", "weibull", "log-normal", "mixture")
+SHAPES = ("weibull", "log-normal", *(f"mixture {n + 1}" for n in range(len(MIXTURES))))
+"""Laws with two parameters: of the exponential family one is fixed."""
+SHAPES_OF = {"weibull": (0,), "log-normal": (1,), "mixture": tuple(range(2, 2 + len(MIXTURES)))}
 
 CENTRE, WIDTH = 8.5, 2.5  # log seconds: an hour and a half; a factor of 12 either way
 SPREAD_CENTRE, SPREAD_WIDTH = 0.5, 0.7  # of the log of spreads of log times: 0.2 to 13
@@ -83,8 +88,10 @@ def from_frame(frame: pd.DataFrame) -> RevocationData:
     found, notes = read_series(frame)
     names = tuple(found)
     counted = {name: {quantity: _counted(found[name], quantity) for quantity in QUANTITIES} for name in names}
-    grids = [_stacked([_grids(counted, shape, quantity) for quantity in QUANTITIES]) for shape in laws.SHAPES]
-    lines = _stacked([_lines(counted, quantity) for quantity in QUANTITIES])
+    times = {quantity: [one[quantity] for one in counted.values()] for quantity in QUANTITIES}
+    centre, width = (CENTRE, SPREAD_CENTRE), (WIDTH, SPREAD_WIDTH)
+    grids = [stacked([on_grids(times[name], shape, centre, width) for name in QUANTITIES]) for shape in SHAPES]
+    lines = stacked([on_grids(times[name], "exponential", (CENTRE,), (WIDTH,)) for name in QUANTITIES])
     return RevocationData(
         zones=tuple(name.zone for name in names),
         gpus=tuple(name.gpu for name in names),
@@ -127,26 +134,3 @@ def _losses(series: list[Series]) -> np.ndarray:
     return np.array(
         [((lost == 1) & ~everything).sum(), ((lost > 1) & ~everything).sum(), everything.sum()], dtype=float
     )
-
-
-def _grids(counted: Mapping, shape: str, quantity: str) -> Grid:
-    """Points [group, point, 2] and log weights [group, point] of a quantity under one law."""
-    centre, width = np.array([CENTRE, SPREAD_CENTRE]), np.array([WIDTH, SPREAD_WIDTH])
-
-    def of(one: Times) -> Grid:
-        return around_likelihood(lambda at: laws.log_likelihood(shape, one, at), centre, width)
-
-    return _stacked([of(one[quantity]) for one in counted.values()])
-
-
-def _lines(counted: Mapping, quantity: str) -> Grid:
-    """The same of the exponential law: log medians [group, place, 1]."""
-
-    def of(one: Times) -> Grid:
-        return around_likelihood(lambda at: laws.exponential(one, at[:, 0]), np.array([CENTRE]), np.array([WIDTH]))
-
-    return _stacked([of(one[quantity]) for one in counted.values()])
-
-
-def _stacked(found: list[Grid]) -> Grid:
-    return np.stack([points for points, _ in found]), np.stack([weight for _, weight in found])

@@ -1,7 +1,7 @@
 """How long spot nodes stay and how long they are gone, by group with a hierarchy over zones, so that an unseen zone is predicted.
 
 Four families of spells are fitted side by side, each with a population of its own: exponential, Weibull, log-normal and a mixture
-of two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`choice.py`), for spells of
+of two log-normals. Which one predicts a zone that was left out best is chosen from the draws (`predict.py`), for spells of
 availability and for the gaps between them. No population has a parameter of another, so that each is fitted by itself, in three
 to eight dimensions. Weighted draws around the mode take a third of the time of chains and are as good for many zones (Pareto
 shape below .7); for three they are refused.
@@ -11,9 +11,8 @@ were kept or only probed for, as the two are not the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,28 +20,24 @@ from jax import Array
 from numpyro.handlers import scope
 
 from prism_jax.cloud.availability.fitted import FittedSpells
-from prism_jax.errors import FitError
-from prism_jax.variability.tree import Variability
 
-from ...data.columns import Column
-from ...model import Draws, Part, Score
-from . import markets as markets, report as report, score as score, sites as sites
+from ...model import Draws, Model, Part, Score
+from . import predict
 from .data import RevocationData, from_frame
-from .populations import populations
-from .table import COLUMNS
+from .populations import joined, populations
+from .spells import COLUMNS
 
 
-@dataclass(frozen=True)
-class Revocation:
+class Revocation(Model[RevocationData]):
     """The model by the name "revocation"."""
 
-    name: ClassVar[str] = "revocation"
-    default_method: ClassVar[str] = "nuts"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = ("location", "between_sd", "log_spread", "exponential_location", "class")
-    holdout: ClassVar[str] = "folds"
-    is_cost: ClassVar[bool] = True
+    name = "revocation"
+    columns = COLUMNS
+    reported = ("location", "between_sd", "log_spread", "exponential_location", "class")
+    no_variability = (
+        "a fit of revocations describes when spot nodes are there, not how steps vary. Use it with "
+        "`prism-jax cloud --availability FIT.npz`."
+    )
 
     def prepare(self, frame: pd.DataFrame) -> RevocationData:
         """Likelihoods of the groups on grids."""
@@ -54,7 +49,7 @@ class Revocation:
 
     def joined(self, found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Sites of all populations side by side."""
-        return sites.joined(found)
+        return joined(found)
 
     def program(self, data: RevocationData) -> None:
         """All populations at once, each under its own name."""
@@ -72,19 +67,12 @@ class Revocation:
 
     def describe(self, data: RevocationData, draws: Draws) -> dict[str, Any]:
         """The families by how well they predict a zone left out, an unseen zone, and every group of the file."""
-        return report.describe(data, draws)
-
-    def variability(self, data: RevocationData, draw: Mapping[str, np.ndarray]) -> Variability:
-        """Raises: revocations do not vary a step."""
-        raise FitError(
-            "a fit of revocations describes when spot nodes are there, not how steps vary. Use it with "
-            "`prism-jax cloud --availability FIT.npz`."
-        )
+        return predict.describe(data, draws)
 
     def market(self, data: RevocationData, draws: Draws, zone: str | None) -> FittedSpells:
         """Posterior predictive spot capacity of a zone of the fit, or of a zone that was not seen."""
-        return markets.market(data, draws, zone)
+        return predict.market(data, draws, zone)
 
     def score(self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[Score]:
         """Log densities of the spells of groups that were left out, under every family."""
-        return score.scores(data, draws, left_out, column)
+        return predict.scores(data, draws, left_out, column)

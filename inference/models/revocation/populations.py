@@ -5,17 +5,53 @@ No parameter of one population is in another, so that each is sampled by itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln, logsumexp
 
-from . import hierarchy as hierarchy
-from .data import CENTRE, CLASSES, QUANTITIES, SPREAD_CENTRE, RevocationData
-from .laws import FAMILIES, SHAPES_OF
-from .sites import LOSSES, name_of
+from ..durations import LOG_2PI
+from .data import CENTRE, CLASSES, FAMILIES, QUANTITIES, SHAPES_OF, SPREAD_CENTRE, RevocationData
+
+LOSSES = "losses"
+OF_EXPONENTIAL = {
+    "location": "exponential_location", "slope": "exponential_slope", "between_sd": "exponential_sd"
+}  # fmt: skip
+OF_FAMILY = ("location", "slope", "between_sd", "log_spread", "spread_sd")
+
+
+def name_of(family: str, quantity: str) -> str:
+    """Name of a population: "weibull up"."""
+    return f"{family} {quantity}"
+
+
+def joined(found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Sites [chain, draw, (family,) quantity, ...] of draws [chain, draw, ...] by population; the exponential family apart."""
+
+    def of(family: str, site: str) -> np.ndarray:
+        return np.stack([found[name_of(family, quantity)][site] for quantity in QUANTITIES], axis=2)
+
+    out = {site: np.stack([of(family, site) for family in SHAPES_OF], axis=2) for site in OF_FAMILY}
+    out |= {name: of(FAMILIES[0], site) for site, name in OF_EXPONENTIAL.items()}
+    return out | {"shape_share": of("mixture", "shape_share")} | dict(found[LOSSES])
+
+
+def of_population(draws: Mapping[str, np.ndarray], family: str, quantity: int) -> dict[str, np.ndarray]:
+    """The sites [draw, ...] of one population, of draws [draw, (family,) quantity, ...] of all."""
+    if family not in SHAPES_OF:
+        return {site: np.asarray(draws[name])[:, quantity] for site, name in OF_EXPONENTIAL.items()}
+    number = tuple(SHAPES_OF).index(family)
+    found = {name: np.asarray(draws[name])[:, number, quantity] for name in OF_FAMILY}
+    if len(SHAPES_OF[family]) > 1:
+        found["shape_share"] = np.asarray(draws["shape_share"])[:, quantity]
+    return found
+
 
 LOCATION_SD = 2.0  # of populations, around an hour and a half
 # Of log medians per e-fold of nodes, and between probes and nodes that were kept; up, down. Losses of N nodes that are taken one
@@ -62,7 +98,7 @@ class SpellPopulation:
             site["spread_sd"] = numpyro.sample("spread_sd", dist.LogNormal(*SPREAD_BETWEEN))
         if n_shape > 1:
             site["shape_share"] = numpyro.sample("shape_share", dist.Dirichlet(np.ones(n_shape)))
-        numpyro.factor("spells", hierarchy.of_spells(data.trait, data.theta, data.log_weight, site).sum())
+        numpyro.factor("spells", of_spells(data.trait, data.theta, data.log_weight, site).sum())
 
     def start(self, data: SpellData) -> dict[str, Any]:
         """The location at the median of the groups' own, everything else at the centre of its prior."""
@@ -89,7 +125,7 @@ class LossPopulation:
         """Mean and concentration of the population of shares."""
         mean = numpyro.sample("class", dist.Dirichlet(np.ones(len(CLASSES))))
         concentration = numpyro.sample("concentration", dist.LogNormal(*CONCENTRATION))
-        numpyro.factor("losses", hierarchy.of_losses(data.losses, mean, concentration).sum())
+        numpyro.factor("losses", of_losses(data.losses, mean, concentration).sum())
 
     def start(self, data: LossData) -> dict[str, Any]:
         """The centre of the prior."""
@@ -117,3 +153,33 @@ def seen(data: RevocationData, family: str, index: int) -> SpellData:
     else:
         theta, log_weight = data.median[None, index, ..., None], data.median_log_weight[None, index]
     return SpellData(data.trait, SLOPE[index], SLOPE_SD[index], theta, log_weight)
+
+
+def of_spells(trait: Any, theta: Any, log_weight: Any, site: Mapping[str, Any]) -> Array:
+    """Log probability of the spells of every group, [group].
+
+    Args:
+        trait: of every group, [group, trait].
+        theta: parameters, [shape, group, point, 1 or 2].
+        log_weight: log(likelihood x volume) there, [shape, group, point].
+        site: the population: `location`, `slope` [trait], `between_sd`, and where there are two parameters `log_spread` and
+            `spread_sd`; `shape_share` [shape] where there are several.
+    """
+    mean = site["location"] + jnp.asarray(trait) @ site["slope"]
+    sd = site["between_sd"]
+    density = -0.5 * ((theta[..., 0] - mean[:, None]) / sd) ** 2 - jnp.log(sd) - 0.5 * LOG_2PI
+    if theta.shape[-1] > 1:
+        apart = (theta[..., 1] - site["log_spread"]) / site["spread_sd"]
+        density = density - 0.5 * apart**2 - jnp.log(site["spread_sd"]) - 0.5 * LOG_2PI
+    by_shape = logsumexp(log_weight + density, axis=-1)
+    if len(by_shape) == 1:
+        return by_shape[0]
+    return logsumexp(by_shape + jnp.log(site["shape_share"])[:, None], axis=0)
+
+
+def of_losses(counts: Any, mean: Any, concentration: Any) -> Array:
+    """Log probability that losses [group, class] in this order took one, some or all; shares are Dirichlet, integrated out."""
+    a = mean * concentration
+    n = counts.sum(axis=-1)
+    by_class = gammaln(a + counts) - gammaln(a)
+    return by_class.sum(axis=-1) + gammaln(concentration) - gammaln(concentration + n)

@@ -1,14 +1,148 @@
-"""Spells of a series of states: how long some nodes were there between losses, how long none was, what a loss took.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
+"""Tables of spot nodes, and the spells in them: how long some were there between losses, how long none was, what a loss took.
 
-A loss ends a spell. Where it leaves nodes, the next spell begins with it; where it leaves none, one begins when nodes come back.
-Nodes that join a group end nothing. What was there when the watch began, or is there when it ends, lasted longer than was seen.
+A row of a trace is a piece of constant availability; without the columns `trace` and `available` every row is the life of an
+instance, and those of one zone that started together are one group. A loss ends a spell. Where it leaves nodes, the next spell
+begins with it; where it leaves none, one begins when nodes come back. Nodes that join a group end nothing. What was there when
+the watch began, or is there when it ends, lasted longer than was seen.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+
+from prism_jax.errors import DataError
+
+from ...data.checks.strict import refuse_row
+from ...data.columns import Column
+
+LONG_S = 1e9  # thirty years
+KINDS = ("availability", "preemption")
+COLUMNS = (
+    Column("zone", ("availability_zone", "az"), required=True, text=True, may_be_blank=False, strict=True),
+    Column("gpu", ("accelerator", "gpu_type"), text=True, strict=True),
+    Column("kind", ("trace_kind",), text=True, strict=True, choices=KINDS),
+    Column("trace", ("trace_id", "series"), text=True, strict=True),
+    Column("nodes", ("requested_nodes", "n_nodes"), positive=True, strict=True),
+    Column("start_s", ("begin_s", "t_s"), required=True, strict=True, least=0.0, longest_s=LONG_S),
+    Column("duration_s", ("lifetime_s", "lifetime"), required=True, strict=True, positive=True, longest_s=LONG_S),
+    Column("available", ("n_available", "available_nodes"), strict=True, least=0.0),
+    Column("censored_left", ("left_censored",), strict=True, least=0.0),
+    Column("censored_right", ("right_censored", "ended_at_24h_limit", "ended_at_limit"), strict=True, least=0.0),
+    Column("gap_s", ("probe_interval_s",), strict=True, positive=True),
+)
+MOST_GROUPS = 500
+MOST_NODES = 100_000
+BULK_S = 15.0
+"""Lives that end within fifteen seconds are one event: taken, or stopped, by one decision."""
+
+
+class Group(NamedTuple):
+    """What is taken for alike."""
+
+    zone: str
+    gpu: str
+    n_node: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """One watch of one group: its spells, and how finely they were timed."""
+
+    spells: Spells
+    tick_s: float
+
+
+def read_series(frame: pd.DataFrame) -> tuple[dict[Group, list[Series]], tuple[str, ...]]:
+    """Series by group, in the order of their names, and what was assumed.
+
+    Raises:
+        DataError: rows of one trace overlap or differ in their group, more nodes than were asked for, flags that are no flags,
+            too many groups, or nothing that ended.
+    """
+    table, notes = _filled(frame)
+    refuse_row(table, table["duration_s"] > LONG_S, "duration_s is longer than thirty years. Is the unit right?")
+    for flag in ("censored_left", "censored_right"):
+        refuse_row(table, ~table[flag].isin([0.0, 1.0]), f"{flag} must be 0 or 1")
+    for count in ("nodes", "available"):
+        refuse_row(table, table[count] != np.floor(table[count]), f"{count} must be a whole number")
+    refuse_row(table, table["nodes"] > MOST_NODES, f"nodes must be at most {MOST_NODES:,}")
+    refuse_row(
+        table, table["available"] > table["nodes"], "available is more than nodes, the number that was asked for"
+    )
+    found: dict[Group, list[Series]] = {}
+    lives = _are_lives(frame)
+    key = ["zone", "gpu", "nodes", "kind", "start_s" if lives else "trace"]
+    for name, rows in table.groupby(key, sort=True):
+        found.setdefault(Group(str(name[0]), str(name[1]), float(name[2]), str(name[3])), []).append(
+            _of_lives(rows) if lives else _of_trace(rows)
+        )
+    if len(found) > MOST_GROUPS:
+        raise DataError(
+            f"column zone: more than {MOST_GROUPS:,} groups of zone, gpu, nodes and kind. Is it the column of nodes?"
+        )
+    if not any(len(one.spells.up) for series in found.values() for one in series):
+        raise DataError(
+            "column duration_s: no spell of availability ended while it was watched, so that nothing can be fitted"
+        )
+    return found, notes
+
+
+def _are_lives(frame: pd.DataFrame) -> bool:
+    return "trace" not in frame and "available" not in frame
+
+
+def _filled(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The table with what is not given at its meaning, and notes that say so."""
+    notes = []
+    table = frame.copy()
+    for name, value in (("gpu", ""), ("kind", KINDS[0]), ("trace", "")):
+        table[name] = (table[name].fillna(value) if name in table else pd.Series(value, index=table.index)).astype(str)
+    table["kind"] = table["kind"].str.lower()
+    cut = 0.0 if _are_lives(frame) else 1.0  # a trace begins and ends amid a spell unless it says otherwise
+    for name, value in (("nodes", 1.0), ("censored_left", cut), ("censored_right", cut)):
+        table[name] = table[name].fillna(value) if name in table else value
+    if "available" not in table:
+        table["available"] = table["nodes"]
+        notes.append("no column available: every row is a time in which nodes were there")
+    if "gap_s" not in table:
+        table["gap_s"] = np.nan
+    missing = table["available"].isna()
+    refuse_row(table, missing, "available is missing. Fill it in, or leave the column out.")
+    if "kind" not in frame:
+        notes.append("no column kind: taken for probes (availability), not for nodes that were kept (preemption)")
+    return table, tuple(notes)
+
+
+def _of_trace(rows: pd.DataFrame) -> Series:
+    rows = rows.sort_values("start_s", kind="stable")
+    start = rows["start_s"].to_numpy(dtype=float)
+    end = start + rows["duration_s"].to_numpy(dtype=float)
+    tick = _tick(rows)
+    overlap = np.append(False, start[1:] < end[:-1] - 0.5)
+    refuse_row(
+        rows, overlap, "starts before the row of the same trace in front of it ends. Correct start_s or duration_s."
+    )
+    whole = rows["censored_left"].iloc[0] == 0.0, rows["censored_right"].iloc[-1] == 0.0
+    return Series(of_states(start, end, rows["available"].to_numpy(dtype=float), whole), tick)
+
+
+def _of_lives(rows: pd.DataFrame) -> Series:
+    duration = rows["duration_s"].to_numpy(dtype=float)
+    return Series(of_lifetimes(duration, duration, rows["censored_right"].to_numpy() == 1.0, BULK_S), _tick(rows))
+
+
+def _tick(rows: pd.DataFrame) -> float:
+    """Seconds between looks: as stated, else the shortest piece of a trace, at most an hour."""
+    stated = rows["gap_s"].dropna()
+    return float(max(min(stated.iloc[0] if len(stated) else rows["duration_s"].min(), 3600.0), 1.0))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ medians over the repeats of a configuration with their sampling variances, so th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ from prism_jax.variability.tree import Variability
 
 from ...data.columns import Column
 from ...engine.checks import Checks
-from ...model import Draws, Score
+from ...model import Draws, Model, Score
 from .data import N_KNOT, N_SMOOTH, StepsData, steps_data
 from .kernel import EFFECTS, LEVEL_SD, Places, covariance, growth
 from .level import measured_level, replicate
@@ -70,15 +69,13 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Model[StepsData]):
     """The steps model; see the module."""
 
-    name: ClassVar[str] = "steps"
-    default_method: ClassVar[str] = "map"
-    holdout_method: ClassVar[str] = "map"
-    columns: ClassVar[Sequence[Column]] = COLUMNS
-    reported: ClassVar[tuple[str, ...]] = (
+    name = "steps"
+    default_method = "map"
+    columns = COLUMNS
+    reported = (
         "effect",
         "size",
         "own",
@@ -88,7 +85,6 @@ class Steps:
         "level_dof",
         "level_scale",
     )
-    holdout: ClassVar[str] = "folds"
 
     def prepare(self, frame: pd.DataFrame) -> StepsData:
         """The data of a checked table: shapes, levels and labels of every run.

@@ -59,7 +59,7 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
 def _check_speaks_of_steps(fit: Any, file: str) -> None:
     if fit.describes_variability:
         return
-    threats = hasattr(fit.model, "reliability")
+    threats = fit.model.has("reliability")
     remedy = (
         "Give it to `prism-jax job --reliability`."
         if threats

@@ -36,11 +36,7 @@ HELP = {
     "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
     "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
     "revocation": "Fit how long spot nodes stay, by zone, to recorded availability or lifetimes.",
-    "checkpoints": "Fit the seconds that checkpoints take to save and load.",
-    "power": "Fit watts and seconds against clocks and power limits.",
     "ladder": "Fit a floor and a rate to step times at several batch sizes on one instance.",
-    "totals": "Fit step times of networks by operations, parameters and tensors, over GPUs and families.",
-    "servers": "Fit the speed of workers with parameter servers, and where servers saturate.",
     "saves": "Fit seconds of checkpoints to the sizes of their files on one storage.",
     "startup": "Fit provisioning, staging and booting of cloud machines.",
 }

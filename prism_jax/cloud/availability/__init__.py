@@ -2,7 +2,6 @@
 
 from .base import Availability as Availability
 from .fitted import FittedSpells as FittedSpells
-from .recorded import RecordedSpells as RecordedSpells
 from .registry import AVAILABILITY as AVAILABILITY
 from .several_zones import SeveralZones as SeveralZones
 from .weibull import WeibullSpells as WeibullSpells

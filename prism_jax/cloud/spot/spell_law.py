@@ -6,7 +6,7 @@ All have the log median (of the mixture: the mean of log times) and the standard
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from ..._typing import Counts, Floats
 
@@ -29,19 +29,6 @@ def components(theta: Floats, share: float, apart: float) -> tuple[Floats, Float
     sd = np.exp(theta[..., 1])
     low = theta[..., 0] - (1.0 - share) * apart * sd
     return low, low + apart * sd, sd * np.sqrt(1.0 - share * (1.0 - share) * apart**2)
-
-
-def log_survival(law: Counts, theta: Floats, seconds: Floats) -> Floats:
-    """log P(spell > seconds) of laws [...] with parameters [..., 2], [...]."""
-    with np.errstate(divide="ignore", over="ignore"):
-        log_s = np.log(seconds)
-        out = np.where(law == WEIBULL, -np.exp(np.minimum(_log_hazard(theta, log_s), 700.0)), 0.0)
-        out = np.where(law == LOG_NORMAL, log_ndtr((theta[..., 0] - log_s) / np.exp(theta[..., 1])), out)
-        for number, (share, apart) in enumerate(MIXTURES):
-            low, high, inner = components(theta, share, apart)
-            both = share * ndtr((low - log_s) / inner) + (1.0 - share) * ndtr((high - log_s) / inner)
-            out = np.where(law == 2 + number, np.log(both), out)
-    return out
 
 
 def draw(law: Counts, theta: Floats, age_s: Floats | float, rng: np.random.Generator) -> Floats:

@@ -22,14 +22,3 @@ def act_at(lost_s: Floats, cost_s: float) -> int | None:
     """
     reached = np.flatnonzero(np.cumsum(lost_s) >= cost_s)
     return int(reached[0]) if len(reached) else None
-
-
-def paid_s(lost_s: Floats, cost_s: float) -> float:
-    """Seconds that the rule costs in a phase with these losses, the restart included."""
-    at = act_at(lost_s, cost_s)
-    return float(np.sum(lost_s)) if at is None else float(np.sum(lost_s[: at + 1])) + cost_s
-
-
-def least_s(lost_s: Floats, cost_s: float) -> float:
-    """Seconds that the best decision in hindsight costs: never to act, or to act at once."""
-    return min(float(np.sum(lost_s)), cost_s)

@@ -29,19 +29,10 @@ Example:
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import DataError
 from ...recorded.trace.op_table import NONE, OpTable
-from ..write import atomic_path
 from . import csv_columns
 from .copied_rows import without_copies
 from .format import FileStart, TraceFormat
@@ -62,7 +53,6 @@ COLUMNS = (
     Column("stream", "stream", "text", ""),
     Column("group", "group", "text", ""),
 )
-BLOCK_ROWS = 65_536
 
 
 def read_plain_csv(path: Path) -> OpTable:
@@ -83,62 +73,6 @@ def read_plain_parquet(path: Path) -> OpTable:
     from .parquet_columns import read_columns  # pyarrow takes 0.2 s to import
 
     return read_columns(path, COLUMNS, extra=False).table()
-
-
-def write_plain_table(table: OpTable, path: str | Path) -> None:
-    """Writes `table`, whole or not at all, as its ending says: `.csv`, `.csv.gz` or `.parquet`. Numbers keep every digit.
-
-    Raises:
-        DataError: another ending, or the file cannot be written.
-    """
-    name = Path(path).name.lower()
-    if not name.endswith((".csv", ".csv.gz", ".parquet")):
-        raise DataError(f"{path}: a plain table ends in .csv, .csv.gz or .parquet")
-    with atomic_path(path) as temporary:
-        if name.endswith(".parquet"):
-            _write_parquet(table, temporary)
-        elif name.endswith(".gz"):
-            with (
-                temporary.open("wb") as raw,
-                gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed,
-                io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
-            ):
-                _write_csv(table, text)
-        else:
-            with temporary.open("w", encoding="utf-8", newline="") as text:
-                _write_csv(table, text)
-
-
-def _write_csv(table: OpTable, file: IO[str]) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([column.name for column in COLUMNS])
-    for block in _blocks(table):
-        writer.writerows(zip(*(values.tolist() for values in block), strict=True))  # Python floats print all digits
-
-
-def _write_parquet(table: OpTable, path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"int": pa.int64(), "float": pa.float64(), "text": pa.string()}
-    schema = pa.schema([(column.name, types[column.kind]) for column in COLUMNS])
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for block in _blocks(table):
-            arrays = [pa.array(values.tolist(), kind) for values, kind in zip(block, schema.types, strict=True)]
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
-
-
-def _blocks(table: OpTable) -> Iterator[list[NDArray]]:
-    """Columns of some rows at a time, texts written out."""
-    names = {
-        "op_type": np.array(table.op_types, dtype=object),
-        "stream": np.array(table.streams, dtype=object),
-        "group": np.array([*table.groups, ""], dtype=object),  # code -1, for none, is the last
-    }
-    for first in range(0, len(table), BLOCK_ROWS):
-        rows = slice(first, first + BLOCK_ROWS)
-        codes = {column.field: getattr(table, column.field)[rows] for column in COLUMNS}
-        yield [names[field][code] if field in names else code for field, code in codes.items()]
 
 
 def _is_csv(begins: FileStart) -> bool:

@@ -22,7 +22,6 @@ from .trace import Trace
 
 FACTOR = 1.5
 ROBUST_SD = 6.0
-IN_A_ROW = 2
 LARGEST_SHARE = 0.2
 FEWEST = 5  # recorded steps; of fewer, nothing tells which are typical
 SHOWN = 3  # steps that the note lists

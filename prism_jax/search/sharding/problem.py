@@ -14,7 +14,7 @@ they are linear.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -41,7 +41,7 @@ class ShardingProblem:
         law: seconds of lookup kernels on a device.
         capacity_bytes: memory of a rank that is left for tables.
         rest: of the step.
-        optimizer, output_bytes: as in `workload.dlrm.table_seconds`.
+        optimizer, output_bytes: as in `workload.dlrm.traffic.traffic`.
         kernel_factor: of the seconds of lookup kernels inside a training step over `law`.
         copy_bytes: memory of an element of a copied table, with its gradient and optimizer state.
         spread: [table] standard deviation over mean of a step's look-ups, from step to step; empty: they do not vary.
@@ -71,10 +71,6 @@ class ShardingProblem:
     def varies(self) -> bool:
         """Whether look-ups vary from step to step."""
         return any(spread > 0.0 for spread in self.spread)
-
-    def with_spread(self, spread: float) -> ShardingProblem:
-        """The same with that spread of the look-ups of every table."""
-        return replace(self, spread=(spread,) * len(self.tables), _known={})
 
     def finer(self, table: int, cut: Cut) -> list[Cut]:
         """The table cut into twice as many columns, or rows; nothing where it cannot be."""

@@ -23,7 +23,6 @@ from ...errors import DataError
 from .exchange import Exchange, Law, free
 
 WHOLE, ROWS, COPIES = 0, 1, 2  # ways to hold a piece, first axis of arrays
-WAYS = ("whole", "rows", "copies")
 
 
 @dataclass(frozen=True, eq=False)

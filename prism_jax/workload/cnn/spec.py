@@ -127,10 +127,6 @@ class CnnSpec:
         """Samples of a step."""
         return plan.global_batch
 
-    def forward_flops_per_sample(self) -> float:
-        """Multiply-adds times two of convolutions and products."""
-        return self.network.forward_flops
-
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
         """Of products alone, as FLOPs are usually counted; no gradient of the image."""
         again = 0.0

@@ -2,6 +2,6 @@
 
 from .exchange import SizeRule as SizeRule, exchange_bytes as exchange_bytes
 from .reuse import Histogram as Histogram, Reuse as Reuse, Uniform as Uniform, Zipf as Zipf
-from .seconds import TableSeconds as TableSeconds, table_seconds as table_seconds
+from .seconds import TableSeconds as TableSeconds
 from .sizes import CrossSpec as CrossSpec
 from .table import EmbeddingTable as EmbeddingTable

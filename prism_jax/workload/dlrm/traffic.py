@@ -6,7 +6,6 @@ and pooling, so that every way of sharding costs by the same formulas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..._core.lazy_numpy import np
@@ -15,7 +14,6 @@ from ...errors import SpecError
 from ...hints import did_you_mean
 from .law import LookupLaw
 from .reuse import Reuse
-from .table import EmbeddingTable
 
 SECTOR = 32.0  # bytes, the least that memory moves
 WARPS = 45.0  # resident per multiprocessor, each one lookup of a sample (FBGEMM)
@@ -65,17 +63,6 @@ class Traffic(NamedTuple):
     hit_rate: Floats
     pooled_values: Floats
     held_bytes: Floats
-
-
-def lookups_of(tables: Sequence[EmbeddingTable], batch: float | Floats) -> Lookups:
-    """Whole tables under one batch, or one batch each."""
-
-    def column(name: str) -> Floats:
-        return np.array([getattr(table, name) for table in tables], dtype=float)
-
-    samples = np.broadcast_to(np.asarray(batch, dtype=float), (len(tables),))
-    reuse = tuple(table.reuse for table in tables)
-    return Lookups(column("rows"), column("dim"), column("pooling"), samples, column("element_bytes"), reuse)
 
 
 def traffic(of: Lookups, law: LookupLaw, optimizer: str = "sgd", output_bytes: float = 4.0) -> Traffic:

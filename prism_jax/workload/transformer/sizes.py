@@ -194,11 +194,6 @@ class TransformerSizes:
         return self.n_kv_heads or self.n_heads
 
     @property
-    def d_head(self) -> int:
-        """Width of one head (MLA: of its value)."""
-        return self.v_head_dim
-
-    @property
     def qk_head_dim(self) -> int:
         """Width of one query or key head, over which scores are summed."""
         if self.mla is not None:

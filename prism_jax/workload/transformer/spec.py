@@ -212,15 +212,6 @@ class TransformerSpec(TransformerSizes):
         """
         return flops.model_flops_per_token(self, seq_len, causal)
 
-    def flops_per_token_6n(self) -> float:
-        """The 6N convention: 6 FLOPs per active parameter that a matrix product meets; no attention scores.
-
-        Notes:
-            N leaves out the input embedding and learned positions (lookups) and counts the head even when it is tied.
-        """
-        matrices = self.n_params_active() - self.embedding_params() - self.head_params()
-        return 6.0 * (matrices + self.vocab * self.hidden)
-
 
 def sure_software(sizes: TransformerSizes) -> dict[str, str]:
     """Choices that layers of these sizes leave no room for."""

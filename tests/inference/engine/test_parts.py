@@ -74,7 +74,7 @@ def drawn(k_hat: float, seed: int) -> Sampled:
 
 
 def test_the_worst_part_is_the_verdict() -> None:
-    found = together(Two(), {"first": drawn(0.1, 0), "second": drawn(0.9, 1)})
+    found = together(Two().joined, {"first": drawn(0.1, 0), "second": drawn(0.9, 1)})
     assert found.k_hat == 0.9
     assert verdict(found, ()).cause == "approximation"
 
@@ -89,7 +89,7 @@ def test_a_longer_part_is_thinned_and_keeps_its_chains_and_columns() -> None:
         draws={"mean": draws[:, :400]}, diverging=none[:, :400] == 0, n_leapfrog=none[:, :400] + 3,
         flat=draws[:, :400].reshape(-1, 1),
     )  # fmt: skip
-    found = together(Two(), {"first": long, "second": short})
+    found = together(Two().joined, {"first": long, "second": short})
     kept = found.draws["first_mean"]
     assert kept.shape == (2, 400)
     assert (kept[0] < 800).all()

@@ -20,7 +20,7 @@ from scipy import stats
 
 from inference.data.columns import Column
 from inference.engine.checks import Checks
-from inference.model import Draws, Score
+from inference.model import Draws, Model, Score
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Variability
 
@@ -36,8 +36,7 @@ class ToyData:
     group: np.ndarray
 
 
-@dataclass(frozen=True)
-class Toy:
+class Toy(Model[ToyData]):
     """The model; `score` insists that what it scores was not fitted."""
 
     name: ClassVar[str] = "toy"

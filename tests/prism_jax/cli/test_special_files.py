@@ -42,11 +42,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "compared job": lambda file: ["compare", JOB, file],
     "swept job": lambda file: ["sweep", file, "--set", "plan.tp=1,2"],
     "failures": lambda file: ["fit", "failures", file],
-    "checkpoints": lambda file: ["fit", "checkpoints", file],
-    "power": lambda file: ["fit", "power", file],
     "ladder": lambda file: ["fit", "ladder", file],
-    "totals": lambda file: ["fit", "totals", file],
-    "servers": lambda file: ["fit", "servers", file],
     "saves": lambda file: ["fit", "saves", file],
     "startup": lambda file: ["fit", "startup", file],
 }

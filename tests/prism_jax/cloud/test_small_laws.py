@@ -1,11 +1,10 @@
-"""Laws of step time, parameter servers and start-up: limits, identities, and figures that are refused."""
+"""Laws of step time and start-up: limits, identities, and figures that are refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from prism_jax.cloud.laws.servers import ServerLaw, saturating
 from prism_jax.cloud.laws.start_up import StartUpLaw
 from prism_jax.cloud.laws.step_time import LadderLaw
 from prism_jax.errors import SpecError
@@ -19,22 +18,6 @@ def test_a_ladder_is_a_line() -> None:
     assert law.interval(10.0) == pytest.approx((0.03, 0.03, 0.03))
     with pytest.raises(SpecError, match="batch"):
         law.seconds(0.0)
-
-
-def test_few_workers_are_free_of_the_server_and_many_fill_it() -> None:
-    law = ServerLaw(10.0 * ONE, 80.0 * ONE, 4.0 * ONE, 8)
-    assert law.steps_per_s(1) == pytest.approx(10.0, rel=1e-3)
-    assert law.steps_per_s(1000) == pytest.approx(80.0, rel=1e-3)
-    assert law.steps_per_s(8) == pytest.approx(80.0 * 2.0**-0.25)
-    assert law.steps_per_s(16, 2) == pytest.approx(2.0 * law.steps_per_s(8))
-    assert law.saturation_prob(1) == 0.0
-    assert law.saturation_prob(16) == 1.0
-
-
-def test_a_sharp_law_is_the_minimum_and_none_overflows() -> None:
-    offered = np.array([1e-200, 3.0, 1e200])
-    found = saturating(offered, np.full(3, 5.0), np.full(3, 1e3))
-    np.testing.assert_allclose(found, [1e-200, 3.0, 5.0])
 
 
 def test_the_last_of_many_machines_is_late() -> None:
@@ -53,9 +36,5 @@ def test_wrong_figures_are_refused() -> None:
         LadderLaw(ONE, np.ones(2), ONE, (1.0, 2.0))
     with pytest.raises(SpecError, match="floor_s"):
         LadderLaw(-ONE, ONE, ONE, (1.0, 2.0))
-    with pytest.raises(SpecError, match="server_per_s"):
-        ServerLaw(ONE, 0.0 * ONE, ONE, 1)
     with pytest.raises(SpecError, match="part_s"):
         StartUpLaw(np.ones((3, 2)))
-    with pytest.raises(SpecError, match="n_workers"):
-        ServerLaw(ONE, ONE, ONE, 1).steps_per_s(0)

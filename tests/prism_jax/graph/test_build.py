@@ -10,10 +10,10 @@ from hypothesis import given, strategies as st
 
 from prism_jax.errors import PlanError
 from prism_jax.graph.build import build_graph
-from prism_jax.graph.timeline import Timeline, timeline
 from prism_jax.schedule import Op, ScheduleOrder, make_schedule
 from tests.support.oracle import simulate, waits_for
 from tests.support.pipelines import compute_only, op_seconds, random_cost, schedule_parts, schedules, simulate_cost
+from tests.support.timeline import Timeline, timeline
 
 SEEDS = st.integers(0, 2**31)
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.horizon.renewal import best_interval, expected_time, growth, useful_share
+from prism_jax.horizon.renewal import best_interval, expected_time, growth
 
 SETTINGS = [(w, rate) for w in (1e-6, 0.01, 0.3, 5.0) for rate in (1e-5, 0.003, 0.3, 2.0)]
 
@@ -41,7 +41,7 @@ def test_it_is_the_mean_of_simulated_jobs(interval, blocking, outage, rate):
 
 def test_published_shares_at_16384_gpus():
     """Share of useful time with checkpoints each 60 and each 5 minutes, restarts of 5 minutes, one interruption in 1.8 h."""
-    share = useful_share(np.array([60.0, 5.0]), 0.0, 5.0, 1 / (1.8 * 60.0))
+    share = 1.0 / expected_time(1.0, np.array([60.0, 5.0]), 0.0, 5.0, 1 / (1.8 * 60.0))
     assert share == pytest.approx([0.714, 0.933], abs=2e-3)
 
 

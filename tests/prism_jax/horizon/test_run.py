@@ -10,7 +10,7 @@ from scipy.stats import binom, poisson
 
 from prism_jax.errors import SpecError
 from prism_jax.horizon.advice import changes, response
-from prism_jax.horizon.catalog import observed, preset, preset_names
+from prism_jax.horizon.catalog import preset, preset_names
 from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, Tier
 from prism_jax.horizon.recovery import PlannedStop, Recovery
 from prism_jax.horizon.reliability import Hazard, Reliability, SlowPhase, of_mtbf
@@ -18,6 +18,7 @@ from prism_jax.horizon.run import TrainingRun
 from prism_jax.horizon.simulated_run import simulated_run
 from prism_jax.horizon.spares import down_share, enough_prob, fewest_spares, n_down_law
 from prism_jax.horizon.steps import StepSum
+from prism_jax.system.names import load_toml
 
 RUN = TrainingRun(
     100_000, StepSum.fixed(5.0), 16384, 8, of_mtbf(3.0, 16384), Checkpoint(30.0, load_s=60.0), Recovery(300.0)
@@ -98,7 +99,7 @@ def test_checkpoints_by_size():
 def test_presets_say_what_was_counted(name: str):
     found = preset(name)
     assert found.source
-    where = observed(name)
+    where = load_toml("prism_jax.horizon", "reliability.toml")[name].get("observed")
     if where:
         events = found.rate_h(where["n_gpus"], int(where["node_size"])) * where["hours"]
         published = {"llama3-2024": 419, "b200-504": 21, "bloom-2022": 18.5, "opt-2021": 90, "crusoe-h200": 205}

@@ -8,7 +8,6 @@ from prism_jax.host.overheads import (
     Operator,
     Overhead,
     TimedCall,
-    calls_with,
     overheads,
     recorded_calls,
     without_outliers,
@@ -44,15 +43,6 @@ def test_operators_never_seen_have_the_mean_of_all():
     table = overheads([STEP])
     assert table.of(Overhead.T3, "conv") == table.of(Overhead.T3, "")
     assert overheads([]).of(Overhead.T1, "conv") == 0.0
-
-
-def test_a_step_of_equal_operators_is_found_again():
-    step = [operator("linear", 21.0 * i) for i in range(5)]
-    table = overheads([step])
-    again = calls_with(step, table)
-    recorded = recorded_calls(step, 0.0, step[-1].end_s)
-    assert sum(c.gap_s + c.call_s for c in again) == pytest.approx(sum(c.gap_s + c.call_s for c in recorded))
-    assert [c.busy_s for c in again[:-1]] == [c.busy_s for c in recorded[:-1]]
 
 
 def test_recorded_gaps_fill_the_step():

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.recorded.replay import ReplayProgram, replay, replay_program, replayed_ends, step_seconds
+from prism_jax.graph.members import GivenDurations
+from prism_jax.graph.propagate import trail
+from prism_jax.recorded.replay import ReplayProgram, _no_network, replay, replay_program, step_seconds, with_durations
 from prism_jax.recorded.trace.durations import durations, last_arrival
 from prism_jax.recorded.trace.waiting_ops import dependencies
 from prism_jax.recorded.trace.waits import observed_waits
@@ -168,3 +170,13 @@ def test_measured_steps_are_replayed(shared_data: Path, trial: str, largest: flo
     closer = replay(replay_program(trace, waits), seen.run_s)
     assert np.median(np.abs(closer / trace.step_s - 1.0)) < np.median(np.abs(alone / trace.step_s - 1.0))
     np.testing.assert_allclose(replay(replay_program(trace, waits), *seen), trace.step_s, rtol=1e-5)
+
+
+@eqx.filter_jit
+def replayed_ends(program: ReplayProgram, run_s: jax.Array, gap_s: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Start and end of every op's work [op, column] of a replay, for timelines."""
+    graph = with_durations(program, run_s, gap_s)
+    seen = trail(graph, GivenDurations(), _no_network(graph), None)
+    n_cell = seen.start_s.shape[0] * seen.start_s.shape[1]
+    cells = (seen.start_s.reshape(n_cell, -1), seen.end_s.reshape(n_cell, -1))
+    return cells[0][program.run_cell], cells[1][program.run_cell]

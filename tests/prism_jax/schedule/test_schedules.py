@@ -20,9 +20,9 @@ from hypothesis import given
 
 from prism_jax.errors import PlanError
 from prism_jax.graph.build import build_graph
-from prism_jax.graph.timeline import Timeline, timeline
 from prism_jax.schedule import ScheduleOrder, make_schedule
 from tests.support.pipelines import compute_only, schedules
+from tests.support.timeline import Timeline, timeline
 
 SHAPES = [(2, 4), (4, 8), (4, 15), (8, 16), (8, 40)]
 TIMES = [(1.0, 1.0, 1.0), (1.0, 1.2, 0.8), (0.9, 1.5, 0.6), (1.0, 1.1, 1.0)]  # F, B, W with W <= F and W <= B

@@ -36,7 +36,6 @@ def test_views_keep_what_their_name_says() -> None:
     assert TREE.without("gemm").spread() == {"p2p.regime": 0.1, "step": 0.002}
     assert TREE.only("gemm").spread() == {"gemm.gpu": 0.02, "gemm.call": 0.001}
     assert TREE.only("gemm").stalls == ()
-    assert TREE.without_temporal().spread() == {"gemm.gpu": 0.02}
 
 
 def test_scaling_scales_every_spread_and_zero_is_no_variability() -> None:

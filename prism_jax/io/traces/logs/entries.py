@@ -19,7 +19,6 @@ from ....recorded.trace.step_log import StepLog
 from .clock import Clocked, steps_by_clock
 
 MAX_ENTRIES = 5_000_000
-NO_STEP = -1
 NAN = float("nan")
 
 

@@ -56,7 +56,8 @@ def curves(data: CollectivesData, true: Sites, rng: np.random.Generator) -> np.n
     """
     residual, out = np.zeros(len(data.knots)), []
     law = {
-        name: rng.normal(prior.median, np.hypot(prior.sd, prior.between)) for name, prior in priors(MODEL.law).items()
+        name: rng.normal(prior.median, np.hypot(prior.sd, prior.between))
+        for name, prior in priors(MODEL.size_law).items()
     }
     for i in range(len(data.curve_gpus)):
         step = np.sqrt(true["step_scale"] ** 2 * data.curve_step[i] + true["across_scale"] ** 2 * data.curve_across[i])

@@ -100,7 +100,7 @@ def test_what_is_expected_is_less_certain_at_scales_not_measured(fitted: Any) ->
 
     def spread(n: int) -> float:
         place = Place("all_reduce", float(n), float(max(1, n // 8)), fabric=0, config=0)
-        return float(log_centre(MODEL.law, data, draws, place, SIZES, np.random.default_rng(0)).std(axis=0).mean())
+        return float(log_centre(MODEL.size_law, data, draws, place, SIZES, np.random.default_rng(0)).std(axis=0).mean())
 
     assert spread(32) > max(spread(16), spread(64))  # between 16 and 64
     assert spread(512) > spread(128) > 1.1 * spread(64)

@@ -10,9 +10,8 @@ import pytest
 from inference.models.kernels import laws, shapes
 from inference.models.kernels.data import KernelsData, log_ideal_s
 from inference.models.kernels.model import Kernels
-from inference.models.kernels.predict import efficiency, law_values
+from inference.models.kernels.predict import efficiency
 from inference.models.kernels.table import AXES, tidy
-from prism_jax.errors import FitError
 from prism_jax.system import catalog
 
 MODEL = Kernels()
@@ -80,13 +79,6 @@ def test_a_measured_gpu_is_predicted_within_its_noise(measured) -> None:
     found = efficiency(data, draws_of(data), gpu="t4", dtype="fp32", op=op, size=size, key=jax.random.key(0))
     seconds = np.exp(log_ideal_s(f"{op} | fp32", "t4", size)) / np.median(found.draws, axis=0)
     assert np.median(np.abs(seconds / rows.duration_s[rows.gpu == "t4"].to_numpy() - 1.0)) < 0.05
-
-
-def test_constants_are_named(measured) -> None:
-    op, _, data = measured
-    assert list(law_values(data, op=op)) == laws.LAWS[OPS[op]].names
-    with pytest.raises(FitError, match="no law"):
-        law_values(data, op="sdp_fwd")
 
 
 def test_products_in_16_bits_have_no_law() -> None:

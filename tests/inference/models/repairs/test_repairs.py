@@ -12,12 +12,13 @@ from scipy.special import gammaln
 from scipy.stats import expon, lognorm, norm, weibull_min
 
 import inference
-from inference.models.repairs import hierarchy, laws, offenders, score, sizes
-from inference.models.repairs.bins import tick, times
+from inference.models import durations as laws
+from inference.models.durations import around_likelihood, tick, times
+from inference.models.repairs import events
 from inference.models.repairs.data import RepairsData, from_frame
-from inference.models.repairs.grid import around_likelihood
-from inference.models.repairs.groups import WITHIN_S, system_log
+from inference.models.repairs.events import WITHIN_S, system_log
 from inference.models.repairs.model import N, Repairs
+from inference.models.repairs.predict import scores
 from prism_jax.errors import DataError, FitError
 
 THETA = np.array([[8.0, 0.4], [9.0, -0.3]])
@@ -78,7 +79,7 @@ def test_a_grid_integrates_a_gaussian_likelihood() -> None:
 
     points, weight = around_likelihood(log_likelihood, np.array([8.0, 0.5]), np.array([3.0, 1.0]))
     mean, sd = np.array([8.7, 0.0]), np.array([0.3, 0.4])
-    found = hierarchy.of_pairs(points[None], weight[None], mean, sd)
+    found = laws.of_pairs(points[None], weight[None], mean, sd)
     both = covariance + np.diag(sd**2)
     apart = at - mean
     expected = -0.5 * apart @ np.linalg.inv(both) @ apart + 0.5 * np.log(
@@ -89,20 +90,20 @@ def test_a_grid_integrates_a_gaussian_likelihood() -> None:
 
 def test_a_line_without_data_has_probability_one() -> None:
     points, weight = around_likelihood(lambda at: np.zeros(len(at)), np.array([2.0]), np.array([1.5]))
-    assert float(hierarchy.of_line(points[:, 0][None], weight[None], 2.3, 0.7)[0]) == pytest.approx(0.0, abs=1e-3)
+    assert float(laws.of_line(points[:, 0][None], weight[None], 2.3, 0.7)[0]) == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("n_node", [2.0, 50.0, 20_000.0])
 def test_sizes_add_up_to_one(n_node: float) -> None:
     k = np.arange(2.0, n_node + 1.0)
     for exponent in (0.0, 1.5, 4.0):
-        assert sizes.log_sum(np.array(exponent), n_node) == pytest.approx(np.log((k**-exponent).sum()), abs=2e-4)
+        assert events.log_sum(np.array(exponent), n_node) == pytest.approx(np.log((k**-exponent).sum()), abs=2e-4)
         mean = (k ** (1.0 - exponent)).sum() / (k**-exponent).sum()
-        assert sizes.mean_of_several(np.array(exponent), n_node) == pytest.approx(mean, rel=1e-3)
+        assert events.mean_of_several(np.array(exponent), n_node) == pytest.approx(mean, rel=1e-3)
 
 
 def test_the_urn_is_the_product_of_its_steps() -> None:
-    points, weight = offenders.on_line(np.array([3.0, 1.0]), 5.0)
+    points, weight = events.alike_on_line(np.array([3.0, 1.0]), 5.0)
     a = np.exp(points)
     steps = a / (5 * a) * (a + 1) / (5 * a + 1) * (a + 2) / (5 * a + 2) * a / (5 * a + 3)
     np.testing.assert_allclose(np.diff(weight - np.log(steps)), 0.0, atol=1e-9)
@@ -155,7 +156,7 @@ def test_group_losses_are_likelier_together_and_single_ones_are_not_scored(
     several: pd.DataFrame, fitted: inference.Fit
 ) -> None:
     frame = inference.measured(several, "repairs").frame
-    found = {one.group: one.extra for one in score.scores(fitted.data, fitted.draws, frame, "system")}
+    found = {one.group: one.extra for one in scores(fitted.data, fitted.draws, frame, "system")}
     assert all("groups_gain" not in found[f"s1{i}"] for i in range(3))
     assert all(found[f"s4{i}"]["groups_gain"] > 1.0 for i in range(3))
     assert all(extra["repair_better"] == 1.0 for extra in found.values())  # log-normal of spread 1

@@ -14,9 +14,10 @@ from scipy.stats import norm
 
 import inference
 from inference.engine.program import program
-from inference.models.repairs.bins import times
-from inference.models.revocation import choice, laws, markets
-from inference.models.revocation.data import CLASSES, QUANTITIES, from_frame
+from inference.models import durations
+from inference.models.durations import times
+from inference.models.revocation import predict
+from inference.models.revocation.data import CLASSES, FAMILIES, QUANTITIES, SHAPES, from_frame
 from inference.models.revocation.spells import of_lifetimes, of_states
 from prism_jax.cloud.spot.spell_law import MIXTURES, components
 from prism_jax.errors import DataError, FitError
@@ -82,9 +83,9 @@ def test_the_mixture_has_the_stated_mean_and_spread() -> None:
 
 def test_the_mixture_counts_all_times_together_as_one() -> None:
     seconds = np.geomspace(1.0, 1e9, 4000)
-    for shape in laws.SHAPES[2:]:
+    for shape in SHAPES[2:]:
         one = [
-            laws.log_likelihood(shape, times(np.array([at]), np.zeros(0), 60.0), np.array([[8.0, 0.2]]))[0]
+            durations.log_likelihood(shape, times(np.array([at]), np.zeros(0), 60.0), np.array([[8.0, 0.2]]))[0]
             for at in seconds
         ]
         low = [times(np.array([at]), np.zeros(0), 60.0).low[0] for at in seconds]
@@ -101,9 +102,9 @@ def fitted() -> inference.Fit:
 
 
 def test_log_normal_spells_are_not_called_exponential(fitted: inference.Fit) -> None:
-    found = choice.chosen(fitted.data, fitted.draws)
+    found = predict.chosen_families(fitted.data, fitted.draws)
     for index in range(len(QUANTITIES)):
-        assert laws.FAMILIES[found.family[index]] in ("log-normal", "mixture")
+        assert FAMILIES[found.family[index]] in ("log-normal", "mixture")
         assert found.log_density[2, index] > found.log_density[1, index] > found.log_density[0, index]
 
 
@@ -118,18 +119,18 @@ def test_losses_are_counted_by_what_they_take(fitted: inference.Fit) -> None:
 
 
 def test_a_zone_of_the_fit_is_known_better_than_one_that_was_not_seen(fitted: inference.Fit) -> None:
-    known, unseen = (markets.market(fitted.data, fitted.draws, zone) for zone in ("z1", None))
+    known, unseen = (predict.market(fitted.data, fitted.draws, zone) for zone in ("z1", None))
     assert known.theta[0, :, 0].std() < 0.5 * unseen.theta[0, :, 0].std()
     expected = np.log(3600.0) + 0.3
     assert known.theta[0, :, 0].mean() == pytest.approx(expected, abs=0.5)
     with pytest.raises(FitError, match="did you mean"):
-        markets.market(fitted.data, fitted.draws, "z11")
+        predict.market(fitted.data, fitted.draws, "z11")
 
 
 def test_a_zone_that_was_not_seen_is_like_one_that_was(fitted: inference.Fit) -> None:
     """Of four zones: no draw of its median lies outside of what they show, where a normal population reaches farther."""
-    unseen = markets.market(fitted.data, fitted.draws, None)
-    seen = [markets.market(fitted.data, fitted.draws, f"z{n}") for n in range(4)]
+    unseen = predict.market(fitted.data, fitted.draws, None)
+    seen = [predict.market(fitted.data, fitted.draws, f"z{n}") for n in range(4)]
     low, high = min(one.theta[0, :, 0].min() for one in seen), max(one.theta[0, :, 0].max() for one in seen)
     assert low <= unseen.theta[0, :, 0].min() <= unseen.theta[0, :, 0].max() <= high
     assert not unseen.node_slope.any()
@@ -143,7 +144,7 @@ def test_few_zones_are_a_population(fitted: inference.Fit) -> None:
     few = inference.fit(
         pd.concat(tables, ignore_index=True), model="revocation", method="map", key=jax.random.key(0), settings=SMALL
     )
-    assert markets.market(few.data, few.draws, None).node_slope.any()
+    assert predict.market(few.data, few.draws, None).node_slope.any()
 
 
 def test_capacity_that_was_probed_is_there_for_all_nodes_or_for_none() -> None:
@@ -152,7 +153,7 @@ def test_capacity_that_was_probed_is_there_for_all_nodes_or_for_none() -> None:
         pd.concat(tables, ignore_index=True), model="revocation", method="map", key=jax.random.key(0), settings=SMALL
     )
     for zone in ("z1", None):
-        np.testing.assert_array_equal(markets.market(fit.data, fit.draws, zone).losses, [[0.0, 0.0, 1.0]] * 200)
+        np.testing.assert_array_equal(predict.market(fit.data, fit.draws, zone).losses, [[0.0, 0.0, 1.0]] * 200)
 
 
 def test_a_fit_survives_its_file(fitted: inference.Fit, tmp_path: Path) -> None:

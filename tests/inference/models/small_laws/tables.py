@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from inference.models.totals.model import Totals
+from experiments.totals_fit.model import Totals
 
 
 def ladder(rng: np.random.Generator, noise: float = 0.005, setup: str = "one gpu") -> pd.DataFrame:

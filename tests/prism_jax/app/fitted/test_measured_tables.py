@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inference.models import model_named
 from prism_jax import load_job
 from prism_jax.app.fitted.measured_tables import with_tables
 from prism_jax.cli.app import main
@@ -84,9 +85,9 @@ def test_a_fit_that_describes_no_cost_changes_nothing(job):
     assert found.told == ()
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("failures", "--reliability"), ("checkpoints", "fit report")])
+@pytest.mark.parametrize(("name", "remedy"), [("failures", "--reliability"), ("startup", "fit report")])
 def test_a_fit_that_says_nothing_of_a_step_is_refused(job, name, remedy):
-    model = SimpleNamespace(name=name, **({"reliability": None} if name == "failures" else {}))
+    model = model_named(name)
     nothing = SimpleNamespace(measured_cost=fit(None).measured_cost, describes_variability=False, model=model)
     with pytest.raises(DataError, match=f"a fit of {name}, which says nothing of a step.*{remedy}"):
         with_tables(job, [("x.npz", nothing)])

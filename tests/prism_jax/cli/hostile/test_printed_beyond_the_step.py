@@ -1,4 +1,4 @@
-"""Names from files of failures, checkpoints, power, queues and studies on the terminal: as `test_printed_text`."""
+"""Names from files of failures, queues and studies on the terminal: as `test_printed_text`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ FILES = {
     "revocation.csv": _table(
         {"zone": EVIL, "gpu": EVIL, "kind": EVIL, "trace": EVIL, "start_s": "0", "duration_s": "9"}
     ),
-    "saves.csv": _table({"source": EVIL, "ckpt_GB": "10", "save_block_s": "5", "save_total_s": "2"}),
-    "power.csv": _table({"device": EVIL, "workload": EVIL, "clock_mhz": EVIL, "epoch_s": "1", "power_w": "300"}),
     "prices.csv": _table({"cloud": EVIL, "instance": EVIL, "gpu": EVIL, "gpus": "8", "usd_h": "3", "zone": EVIL}),
     "money.csv": _table({"cloud": EVIL, "gpu": "A100", "gpus": "8", "usd_h": EVIL}),
     "rented.json": '{"steps_done": 1, ' + f"{QUOTED}: 1}}",
@@ -43,9 +41,8 @@ CALLS: dict[str, list[str]] = {
         for n in ("--mtbf", "--checkpoint", "--spares", "--policy")
     },
     "named job": ["job", "named.yaml", "--steps", "9", "--worlds", "100", "--mtbf", "3h"],
-    **{f"fit {n}": ["fit", n, f"{n}.csv", "--method", "map"] for n in ("failures", "repairs", "revocation", "power")},
+    **{f"fit {n}": ["fit", n, f"{n}.csv", "--method", "map"] for n in ("failures", "repairs", "revocation")},
     "fit kinds": ["fit", "failures", "kind.csv", "--method", "map"],
-    "fit saves": ["fit", "checkpoints", "saves.csv", "--method", "map"],
     "cloud": ["cloud", "job.yaml", "--steps", "9", "--catalog", "prices.csv"],
     "cloud money": ["cloud", "job.yaml", "--steps", "9", "--catalog", "money.csv"],
     "cloud region": ["cloud", "job.yaml", "--steps", "9", "--catalog", "prices.csv", "--regions", EVIL],

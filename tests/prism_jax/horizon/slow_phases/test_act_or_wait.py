@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from prism_jax.horizon.slow_phases.act_or_wait import act_at, least_s, paid_s
+from experiments.slow_phases.run import least_s, paid_s
+from prism_jax.horizon.slow_phases.act_or_wait import act_at
 
 
 def test_it_acts_when_the_loss_reaches_the_cost():

@@ -9,8 +9,10 @@ import pytest
 
 from prism_jax.errors import SpecError
 from prism_jax.system.catalog import device
-from prism_jax.workload.dlrm import EmbeddingTable, SizeRule, TableSeconds, exchange_bytes, table_seconds
+from prism_jax.workload.dlrm import EmbeddingTable, SizeRule, TableSeconds, exchange_bytes
 from prism_jax.workload.dlrm.law import A100, V100, BandwidthCurve, lookup_law
+from prism_jax.workload.dlrm.seconds import seconds_of_traffic
+from prism_jax.workload.dlrm.traffic import Lookups, traffic
 
 TABLES = tuple(
     EmbeddingTable(f"t{i}", rows, 128, pooling) for i, (rows, pooling) in enumerate([(10**7, 10.0), (500, 1.0)])
@@ -18,22 +20,20 @@ TABLES = tuple(
 
 
 def seconds(tables: tuple[EmbeddingTable, ...] = TABLES, batch: float = 65536, optimizer: str = "sgd") -> TableSeconds:
-    return table_seconds(tables, device("a100-40gb"), batch, cache_bytes=40e6, optimizer=optimizer)
+    law = lookup_law(device("a100-40gb"), 40e6)
+    columns = [
+        np.array([getattr(table, name) for table in tables], dtype=float)
+        for name in ("rows", "dim", "pooling", "element_bytes")
+    ]
+    batches = np.full(len(tables), float(batch))
+    lookups = Lookups(*columns[:3], batches, columns[3], tuple(table.reuse for table in tables))
+    return seconds_of_traffic(traffic(lookups, law, optimizer, 4.0), law)
 
 
 def test_a_table_costs_the_same_beside_others() -> None:
     both, alone = seconds(), seconds(TABLES[:1])
     assert both.forward_s[0] == alone.forward_s[0]
     assert both.backward_s[0] == alone.backward_s[0]
-
-
-def test_devices_are_sums_of_their_tables_and_one_start() -> None:
-    own = seconds()
-    held = np.stack([np.eye(2), np.array([[1.0, 0.0], [1.0, 0.0]])])  # [assignment, table, device]
-    forward = own.forward_of(held)
-    assert forward[0] == pytest.approx(own.forward_s + own.start_s)
-    assert forward[1, 0] == pytest.approx(own.start_s + max(own.forward_dram_s.sum(), own.forward_cache_s.sum()))
-    assert forward[1, 1] == 0.0
 
 
 def test_rows_that_nothing_repeats_are_read_from_memory() -> None:

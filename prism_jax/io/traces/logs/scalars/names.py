@@ -7,9 +7,7 @@ what stands before "/" is a group, what stands in brackets is a unit.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, TypeAlias
-
-Role: TypeAlias = Literal["step", "time", "clock"]
+from typing import NamedTuple
 
 UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),

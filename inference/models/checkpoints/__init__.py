@@ -1,1 +1,0 @@
-"""Seconds that checkpoints take to save and load."""

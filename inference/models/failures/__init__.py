@@ -1,1 +1,0 @@
-"""Failure rates per GPU, node and job from counts of several clusters."""

@@ -1,1 +1,0 @@
-"""Power of GPUs against clock and power limit."""

@@ -1,1 +1,0 @@
-"""Speed of workers that exchange with parameter servers."""

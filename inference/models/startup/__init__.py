@@ -1,1 +1,0 @@
-"""Seconds until a machine that was asked for runs."""
