@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
+from experiments.step_tables.table import read_step_rows
 from prism_jax.calibration.evidence import Cell, cell_of
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.write import write_text
 
 PRESET = Path(__file__).resolve().parents[2] / "prism_jax" / "calibration" / "presets" / "evidence.json"

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
+from experiments.step_tables.table import read_step_rows
+from prism_jax.validation import MeasuredRow
 from prism_jax.validation.rows import RowResult
 from prism_jax.validation.score import Score, score
 
@@ -32,7 +33,7 @@ def main() -> None:
     _line("all, rows with known defects too", score(scored, with_defects=True))
 
 
-def subsets() -> dict[str, Callable[[StepRow], bool]]:
+def subsets() -> dict[str, Callable[[MeasuredRow], bool]]:
     return {
         "all": lambda row: True,
         "vTrain, several nodes": lambda row: "vTrain" in row.source and row.job[2].n_devices > NODE,

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import prism_jax
+from experiments.step_tables.memory_table import read_memory_table
+from experiments.step_tables.table import read_step_rows
 from inference import measured
 from inference.cost_model.site.read_runs import read_site_runs
 from inference.data import read_measurements
@@ -29,17 +31,15 @@ from prism_jax.io.job.load_job import load_job
 from prism_jax.io.reliability import load_reliability
 from prism_jax.io.space import read_space
 from prism_jax.io.tables.cloud_catalogue import read_catalogue
-from prism_jax.io.tables.memory_table import read_memory_table
 from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.io.tables.slowdowns import read_slowdowns
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.traces.kineto.calls import read_rank_calls
 from prism_jax.io.traces.meta import read_meta
 from prism_jax.search.plans.space import default_space
 from prism_jax.workload.hugging_face.config import read_hf_config
+from tests.experiments.step_tables.test_table import REFERENCE
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
-from tests.prism_jax.io.tables.steps.test_table import REFERENCE
 from tests.prism_jax.test_bounds import MEMORY, STEPS as STEP_ROW
 from tests.support.broken_traces import straggler
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text

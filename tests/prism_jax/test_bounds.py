@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from experiments.step_tables.memory_table import read_memory_table
+from experiments.step_tables.model import divisors
+from experiments.step_tables.table import read_step_rows
 from prism_jax.bounds import MOST_CV, MOST_DEVICES, MOST_LAYERS, MOST_WIDTH, check_bounds
 from prism_jax.errors import PlanError, PrismError, SpecError
 from prism_jax.io.job.load_job import load_job
-from prism_jax.io.tables.memory_table import read_memory_table
-from prism_jax.io.tables.steps.divisors import divisors
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.variability.families.log_normal import LogNormal
