@@ -19,6 +19,7 @@ from experiments.step_tables.table import read_step_rows
 from prism_jax.app.validate import WAYS, StepsValidationRun, score_step_rows, shipped_rows_note
 from prism_jax.errors import PrismError
 from prism_jax.report.text.steps_validation import lines
+from prism_jax.start_jax import start_jax
 
 
 def score_steps(*tables: str | Path, **options: Any) -> StepsValidationRun:
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="picture of predicted against measured steps")
     parser.add_argument("--json", action="store_true", help="print the whole report as one object")
     given = parser.parse_args()
+    start_jax()  # as the command does, so that figures are the same to the last digit
     try:
         run = score_steps(
             *given.tables,

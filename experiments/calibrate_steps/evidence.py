@@ -2,7 +2,7 @@
 
 python experiments/calibrate_steps/evidence.py SCORES.json TABLE... [--out JSON]
 
-SCORES.json is what `prism-jax validate steps TABLE... --leave-out source --json` printed for the same tables.
+SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed for the same tables.
 """
 
 from __future__ import annotations

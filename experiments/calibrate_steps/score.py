@@ -1,4 +1,4 @@
-"""Figures of blind scores by subset, from what `prism-jax validate steps TABLE --leave-out source --json` printed.
+"""Figures of blind scores by subset, from what `python -m experiments.score_steps TABLE --leave-out source --json` printed.
 
 python experiments/calibrate_steps/score.py SCORES.json [--data TABLE]
 """

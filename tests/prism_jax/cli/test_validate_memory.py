@@ -10,10 +10,10 @@ from prism_jax.cli.app import main
 from prism_jax.io.tables.job_table import read_memory_runs
 
 ROW = {
-    "row": "1", "model": "llama-2-7b", "model.name": "tiny 1B", "model.n_layers": "16", "model.hidden": "2048", "model.n_heads": "16",
-    "model.n_kv_heads": "16", "model.ffn_hidden": "8192", "framework": "nanotron", "cluster": "dgx-h100", "plan.tp": "", "plan.dp": "8",
-    "plan.micro_batch": "1", "plan.global_batch": "32", "plan.seq_len": "4096", "plan.zero_stage": "0", "plan.recompute": "none",
-    "fits": "true", "peak_memory_bytes": "",
+    "row": "1", "model": "llama-2-7b", "model.name": "tiny 1B", "model.n_layers": "16", "model.hidden": "2048",
+    "model.n_heads": "16", "model.n_kv_heads": "16", "model.ffn_hidden": "8192", "framework": "nanotron", "cluster": "dgx-h100",
+    "plan.tp": "", "plan.dp": "8", "plan.micro_batch": "1", "plan.global_batch": "32", "plan.seq_len": "4096",
+    "plan.zero_stage": "0", "plan.recompute": "none", "fits": "true", "peak_memory_bytes": "",
 }  # fmt: skip
 LARGE = {"plan.micro_batch": "512", "plan.global_batch": "4096"}
 

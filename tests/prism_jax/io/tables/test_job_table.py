@@ -71,3 +71,12 @@ def test_fields_are_the_job_or_change_the_file_that_a_row_names(file: Path) -> N
 def test_a_blank_time_is_no_number(file: Path) -> None:
     file.write_text(f"{HEADER}\njob.yaml,,\n")
     assert isnan(read_job_table(file)[0].measured_s)
+
+
+def test_the_example_of_the_page_is_read(file: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "job_table.md").read_text(encoding="utf-8")
+    file.write_text(page.partition("```csv\n")[2].partition("```")[0])
+    runs = read_job_table(file)
+    assert [run.id for run in runs][::4] == ["one node", "to do"]
+    assert runs[1].measured_range == pytest.approx((7.31, 7.51))
+    assert runs[3].job.plan.global_batch == 256
