@@ -4,8 +4,8 @@ python experiments/calibrate_steps/run.py [--data TABLE ...] [--out JSON_OR_NC] 
 python experiments/calibrate_steps/run.py --workloads-only          # what is kept of transformers stays as it is
 
 Rows of other kinds of model (`--workloads`) decide the level of the workload alone (`inference/cost_model/workloads.py`).
-`--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `python -m experiments.score_steps --fit` and
-`predict --fit` read.
+`--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `prism-jax predict --fit`
+and `python -m experiments.score_steps --fit` read.
 """
 
 from __future__ import annotations

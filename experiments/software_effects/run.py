@@ -2,8 +2,8 @@
 
 python experiments/software_effects/run.py SCORES.json TABLE... [--json]
 
-SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed for the same tables: every row is
-predicted by a calibration that has not seen its source. A pair is two rows of one source with the same model, cluster and plan
+SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed for the same tables: every row
+is predicted by a calibration that has not seen its source. A pair is two rows of one source with the same model, cluster and plan
 and other software. The trivial prediction is that software changes nothing.
 """
 

@@ -29,7 +29,7 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
     return with_fields(document, [_change(override) for override in overrides])
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """A field that is replaced or added.
 
     Attributes:
@@ -43,7 +43,7 @@ class Change(NamedTuple):
     mark: Mark
 
 
-def with_fields(document: Document, changes: Sequence[Change]) -> Document:
+def with_fields(document: Document, changes: Sequence[FieldChange]) -> Document:
     """`document` with fields replaced or added in order.
 
     Raises:
@@ -62,13 +62,13 @@ def with_fields(document: Document, changes: Sequence[Change]) -> Document:
     return Document(document.name, data, marks)
 
 
-def _change(override: str) -> Change:
+def _change(override: str) -> FieldChange:
     mark = Mark(f"--set {override if len(override) <= MOST_SHOWN else override[:MOST_SHOWN] + '...'}", option=())
     field, equals, text = override.partition("=")
-    return Change(field, text if equals else None, mark)
+    return FieldChange(field, text if equals else None, mark)
 
 
-def _apply(data: dict[str, Any], marks: dict[Path, Mark], change: Change) -> None:
+def _apply(data: dict[str, Any], marks: dict[Path, Mark], change: FieldChange) -> None:
     field, text, mark = change
     keys = field.strip().split(".", MAX_DEPTH)
     if len(keys) > MAX_DEPTH:

@@ -25,7 +25,7 @@ from ...hints import did_you_mean
 from ...job import Job
 from ..job.document import Document, short
 from ..job.load_job import SECTIONS, job_of
-from ..job.override import Change, apply_overrides, with_fields
+from ..job.override import FieldChange, apply_overrides, with_fields
 from ..job.read_job_file import read_job_file
 from ..numbers import number_of
 from .csv_rows import CsvTable, Seen
@@ -156,7 +156,7 @@ class _Table:
             DataError: it is wrong; names row and field.
         """
         changes = [
-            Change(column, text, Mark(row.where))
+            FieldChange(column, text, Mark(row.where))
             for column, text in sorted(row.fields.items(), key=lambda item: item[0].count("."))
             if text and column not in OTHERS and column
         ]
