@@ -1,6 +1,6 @@
 """Writes docs/accuracy.md and docs/accuracy.png from the JSON of a blind run:
 
-    prism-jax validate steps steps.csv.gz --leave-out source --json > scores.json
+    python -m experiments.score_steps steps.csv.gz --leave-out source --json > scores.json
     python docs/accuracy.py scores.json
 
 The page holds errors, never measured times: the licences of the sources differ. Refitting is not needed to write it
@@ -30,7 +30,9 @@ WITHIN = (0.05, 0.10, 0.25)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scores", type=Path, help="JSON of `prism-jax validate steps FILE --leave-out source --json`")
+    parser.add_argument(
+        "scores", type=Path, help="JSON of `python -m experiments.score_steps FILE --leave-out source --json`"
+    )
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of the page and the picture")
     given = parser.parse_args()
     record = json.loads(given.scores.read_text(encoding="utf-8"))
@@ -198,7 +200,7 @@ source does not say what a prediction needs.
 {table(("rows", "why"), counted(reasons))}
 
 **Predicted, but not scored: {len(broken):,} rows with a known defect.** The rules are in
-`prism_jax/io/tables/steps/defect.py` and `peers.py` and look at the row, its notes and what jobs measured of their
+`experiments/step_tables/cluster.py` and look at the row, its notes and what jobs measured of their
 fabric, never at how far a prediction is off. The first table scores them too, on its second line.
 
 {table(("rows", "defect"), counted(defects))}"""
@@ -221,7 +223,7 @@ def origin(record: Mapping[str, Any]) -> str:
     return f"""## How this page is made
 
 ```
-prism-jax validate steps {name}{flags} --seed {record["seed"]} --json > scores.json
+python -m experiments.score_steps {name}{flags} --seed {record["seed"]} --json > scores.json
 python docs/accuracy.py scores.json
 ```
 

@@ -242,6 +242,7 @@ def test_the_job_loads(tmp_path: Path):
         "docs/extending.md",
         "docs/models.md",
         "docs/job_file.md",
+        "docs/job_table.md",
     ],
 )
 def test_links_lead_to_files(page: str):

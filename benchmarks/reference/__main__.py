@@ -43,6 +43,7 @@ NAMES = {
     ),  # of (model, cluster, plan): total_bytes and fits of the worst stage
     "read_step_rows": (
         "prism_jax.io.steps_table:read_step_rows",
+        "experiments.step_tables.table:read_step_rows",
         "prism_jax.io.tables.steps.table:read_step_rows",
     ),  # of a path
     "job_of_row": ("prism_jax.validation:job_of_row", "prism_jax.validation.typical:job_of_row"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from prism_jax import validate_steps
+from experiments.score_steps import score_steps
 from prism_jax.validation.rows import RowResult
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps_nonllm.csv.gz"
@@ -32,7 +32,7 @@ def main() -> None:
     given = parser.parse_args()
     missed = 0
     for way in given.leave_out:
-        report = validate_steps(given.data, leave_out=way)
+        report = score_steps(given.data, leave_out=way).report
         missed += _table(way, [row for row in report.rows if row.error is not None and not row.defect])
     if given.check:
         raise SystemExit(int(missed > 0))

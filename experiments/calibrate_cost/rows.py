@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.step_tables.table import read_step_rows
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_cost import StepCost
 from prism_jax.graph.build import build_graph
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.schedule import make_schedule
+from prism_jax.validation.rows import MeasuredRow
 
 SCORED = ("narayanan_t1", "narayanan_t2", "korthikanti")
 # Waiting for the slowest GPU, which the noise-free step lacks: median of p50 over the noise-free step in `prism-jax validate`.
@@ -44,11 +45,11 @@ def closed_form_s(cost: StepCost, plan: ParallelPlan) -> float:
     return float(plan.n_micro_batch * stage.max() + fill + lag + (cost.end_compute_s + cost.end_comm_s).max())
 
 
-def reference_rows(data: Path) -> list[StepRow]:
+def reference_rows(data: Path) -> list[MeasuredRow]:
     return read_step_rows(data / "steps" / "reference_rows.json")
 
 
-def is_scored(row: StepRow) -> bool:
+def is_scored(row: MeasuredRow) -> bool:
     return row.id.startswith(SCORED)
 
 

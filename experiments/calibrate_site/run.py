@@ -20,6 +20,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.step_tables.table import read_step_rows
 from inference.cost_model.calibrate import Calibrator
 from inference.cost_model.site.calibrate_site import calibrate_site
 from inference.cost_model.site.curve import bands, errors, predicted_s
@@ -33,7 +34,6 @@ from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.residual_gp import sensitivities
 from prism_jax.calibration.surrogate import StepSurrogate
-from prism_jax.io.tables.steps.table import read_step_rows
 
 HERE = Path(__file__).resolve().parent
 STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"

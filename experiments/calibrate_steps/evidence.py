@@ -2,7 +2,7 @@
 
 python experiments/calibrate_steps/evidence.py SCORES.json TABLE... [--out JSON]
 
-SCORES.json is what `prism-jax validate steps TABLE... --leave-out source --json` printed for the same tables.
+SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed for the same tables.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
+from experiments.step_tables.table import read_step_rows
 from prism_jax.calibration.evidence import Cell, cell_of
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.write import write_text
 
 PRESET = Path(__file__).resolve().parents[2] / "prism_jax" / "calibration" / "presets" / "evidence.json"

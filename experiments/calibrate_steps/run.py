@@ -4,8 +4,8 @@ python experiments/calibrate_steps/run.py [--data TABLE ...] [--out JSON_OR_NC] 
 python experiments/calibrate_steps/run.py --workloads-only          # what is kept of transformers stays as it is
 
 Rows of other kinds of model (`--workloads`) decide the level of the workload alone (`inference/cost_model/workloads.py`).
-`--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `prism-jax validate steps --fit` and
-`predict --fit` read.
+`--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `prism-jax predict --fit`
+and `python -m experiments.score_steps --fit` read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import jax
 
+from experiments.step_tables.table import read_step_rows
 from inference.cost_model.calibrate import calibrate
 from inference.cost_model.step_folds import thinned_rows
 from inference.cost_model.step_rows import row_data, usable
@@ -26,8 +27,8 @@ from inference.cost_model.store import save
 from inference.cost_model.workloads import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import workload_of
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.io.write import run_record, write_text
+from prism_jax.validation.rows import MeasuredRow
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / ".." / "shared" / "data"
@@ -63,7 +64,7 @@ def main() -> None:
     print(f"wrote {given.out} after {time.perf_counter() - started:.0f} s")
 
 
-def rows_of(tables: Sequence[Path], without: Sequence[str]) -> list[StepRow]:
+def rows_of(tables: Sequence[Path], without: Sequence[str]) -> list[MeasuredRow]:
     """Usable rows of all tables."""
     read = [row for table in tables for row in read_step_rows(table)]
     return [row for row in usable(read) if not any(text in row.source for text in without)]

@@ -1,4 +1,4 @@
-"""Figures of blind scores by subset, from what `prism-jax validate steps TABLE --leave-out source --json` printed.
+"""Figures of blind scores by subset, from what `python -m experiments.score_steps TABLE --leave-out source --json` printed.
 
 python experiments/calibrate_steps/score.py SCORES.json [--data TABLE]
 """
@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
-from prism_jax.validation.rows import RowResult
+from experiments.step_tables.table import read_step_rows
+from prism_jax.validation.rows import MeasuredRow, RowResult
 from prism_jax.validation.score import Score, score
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
@@ -32,7 +32,7 @@ def main() -> None:
     _line("all, rows with known defects too", score(scored, with_defects=True))
 
 
-def subsets() -> dict[str, Callable[[StepRow], bool]]:
+def subsets() -> dict[str, Callable[[MeasuredRow], bool]]:
     return {
         "all": lambda row: True,
         "vTrain, several nodes": lambda row: "vTrain" in row.source and row.job[2].n_devices > NODE,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prism_jax.io.tables.steps.table import read_step_rows
+from experiments.step_tables.table import read_step_rows
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.software.choices import Software
 from prism_jax.system.catalog import cluster

@@ -19,18 +19,19 @@ from typing import Any
 import numpy as np
 
 from experiments.common import check, start
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
+from experiments.step_tables.table import read_step_rows
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 EXPECTED = Path(__file__).with_name("expected.json")
 
 
-def encoders_of(rows: list[StepRow]) -> list[StepRow]:
+def encoders_of(rows: list[MeasuredRow]) -> list[MeasuredRow]:
     """Rows that are jobs of other models than decoders."""
     return [row for row in rows if row.model is not None and not isinstance(row.model, TransformerSpec)]
 
 
-def scored(rows: list[StepRow]) -> Any:
+def scored(rows: list[MeasuredRow]) -> Any:
     """The encoders of every source, predicted by a calibration without it."""
     import jax
 
@@ -43,7 +44,7 @@ def scored(rows: list[StepRow]) -> Any:
     return validate_steps(encoders, calibration_of=lambda row: folds[row.source])
 
 
-def peak_scaled(rows: list[StepRow]) -> np.ndarray:
+def peak_scaled(rows: list[MeasuredRow]) -> np.ndarray:
     """Relative errors of the encoders at the median model-FLOP utilisation of other sources on the same generation."""
     known = [(row, _utilisation(row)) for row in rows if row.model is not None and row.measured_s]
     errors = []
@@ -54,18 +55,18 @@ def peak_scaled(rows: list[StepRow]) -> np.ndarray:
     return np.array(errors)
 
 
-def _is_alike(row: StepRow, generation: str) -> bool:
+def _is_alike(row: MeasuredRow, generation: str) -> bool:
     return isinstance(row.model, TransformerSpec) and row.job[1].device.generation == generation
 
 
-def _utilisation(row: StepRow) -> float:
+def _utilisation(row: MeasuredRow) -> float:
     model, cluster, plan = row.job
     assert row.measured_s is not None
     peak = cluster.device.peak(plan.dtype) * plan.n_devices
     return model.step_flops(plan, recomputed=False) / (row.measured_s * peak)
 
 
-def figures(rows: list[StepRow], outcome: Any) -> dict[str, dict[str, float]]:
+def figures(rows: list[MeasuredRow], outcome: Any) -> dict[str, dict[str, float]]:
     """By source, and of all."""
     trivial = np.abs(peak_scaled(rows))
     error = np.array([np.abs(row.error) for row in outcome.rows])

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.stats import t
 
 from experiments.memory_validation.megatron_rows import MegatronRow
+from experiments.step_tables.memory_table import classify_rows
+from experiments.step_tables.records import read_records
+from experiments.step_tables.table import read_step_rows
 from prism_jax.framework.memory_options import GIB, MEGATRON
 from prism_jax.framework.nanotron import NANOTRON
-from prism_jax.io.tables.memory_table import classify_rows
-from prism_jax.io.tables.steps.record import read_records
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.memory.breakdown import StageMemory, memory
 from prism_jax.system import catalog
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from experiments.memory_validation.peak_errors import step_table_peaks
+from experiments.step_tables.memory_table import classify_rows
 from prism_jax.framework.memory_options import MemoryOptions
 from prism_jax.framework.nanotron import NANOTRON
-from prism_jax.io.tables.memory_table import Classified, Confusion, MemorySummary, classify_rows
+from prism_jax.memory.layouts import ClassifiedLayout, Confusion, MemorySummary
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
 FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -41,7 +42,7 @@ def confusion_record(confusion: Confusion) -> dict[str, float]:
     }
 
 
-def error_record(rows: Sequence[Classified]) -> dict[str, float]:
+def error_record(rows: Sequence[ClassifiedLayout]) -> dict[str, float]:
     """Relative error of the allocator's peak reserved memory over the rows that ran."""
     errors = np.array([row.reserved_error for row in rows if row.reserved_error is not None])
     return {
@@ -106,7 +107,7 @@ def megatron_record(path: Path) -> dict[str, Any]:
     }
 
 
-def margin_record(rows: Sequence[Classified]) -> dict[str, dict[str, float]]:
+def margin_record(rows: Sequence[ClassifiedLayout]) -> dict[str, dict[str, float]]:
     """Share that ran of the layouts a search would offer at a margin: all it calls feasible, and the fullest of them."""
     used = np.array([row.predicted.total_bytes / row.row.cluster.device.hbm_bytes for row in rows])
     ran = np.array([row.row.fitted for row in rows])

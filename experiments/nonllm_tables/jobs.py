@@ -10,20 +10,20 @@ from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made
 from prism_jax.errors import PrismError
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.rules.check import check_plan
 from prism_jax.software.choices import Software
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
 from prism_jax.system.variant import device_of_text
+from prism_jax.validation.rows import MeasuredRow
 
 _VENDORS = ("dle",)  # examples of the vendor of the GPUs
 
 
-def step_row(row: TableRow) -> StepRow:
+def step_row(row: TableRow) -> MeasuredRow:
     """The row as a job, or why there is none."""
-    known = StepRow(row.id, row.source, row.step_s, framework="")
+    known = MeasuredRow(row.id, row.source, row.step_s, framework="")
     made = model_of(row)
     if made is None:
         return replace(known, unsupported="no such model")
@@ -35,7 +35,7 @@ def step_row(row: TableRow) -> StepRow:
     return replace(known, model=made.model, cluster=cluster, plan=plan)
 
 
-def step_rows(rows: Iterable[TableRow]) -> list[StepRow]:
+def step_rows(rows: Iterable[TableRow]) -> list[MeasuredRow]:
     """All of them, in the same order."""
     return [step_row(row) for row in rows]
 

@@ -19,8 +19,8 @@ from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
 from prism_jax.cost.correction import NEUTRAL
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.validation.costed import costed, job_of_row
+from prism_jax.validation.rows import MeasuredRow
 
 SD = {
     "level": 0.5,
@@ -68,7 +68,7 @@ class Levels:
     host_source: Floats
 
 
-def measured(rows: Sequence[StepRow], paths: Sequence[str]) -> Measured:
+def measured(rows: Sequence[MeasuredRow], paths: Sequence[str]) -> Measured:
     """Outlines of jobs, uncalibrated.
 
     Args:

@@ -24,7 +24,7 @@ from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.tables import table_rows
 from inference.cost_model.step_folds import thinned_rows
 from prism_jax._typing import Floats
-from prism_jax.io.tables.steps.table import StepRow
+from prism_jax.validation.rows import MeasuredRow
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "nonllm"
 BARS = {"source": 15.0, "number of GPUs": 10.0}  # %, median
@@ -42,7 +42,7 @@ def main() -> None:
     score("number of GPUs", counts_of_sources(rows), data, rows)
 
 
-def counts_of_sources(rows: Sequence[StepRow]) -> NDArray[np.str_]:
+def counts_of_sources(rows: Sequence[MeasuredRow]) -> NDArray[np.str_]:
     """[row] number of GPUs; empty where a source has no other number: its rows would be those of an unseen source."""
     counts: dict[str, set[int]] = {}
     for row in rows:
@@ -50,7 +50,7 @@ def counts_of_sources(rows: Sequence[StepRow]) -> NDArray[np.str_]:
     return np.array([str(row.job[2].n_devices) if len(counts[row.source]) > 1 else "" for row in rows])
 
 
-def family_rows(folder: Path, family: str) -> list[StepRow]:
+def family_rows(folder: Path, family: str) -> list[MeasuredRow]:
     """Rows of one family that are possible jobs; at most `MOST` of each source."""
     table = table_rows(folder)
     mine = [row for row in table if _family(row) == family]
@@ -66,13 +66,13 @@ def _family(row: TableRow) -> str:
     return "" if made is None else made.family
 
 
-def path_of(row: StepRow) -> str:
+def path_of(row: MeasuredRow) -> str:
     """Generation of the GPU and precision that products run in."""
     _, cluster, plan = row.job
     return f"{cluster.device.generation} {cluster.device.product_dtype(plan.dtype)}"
 
 
-def score(by: str, group: NDArray[np.str_], data: Measured, rows: Sequence[StepRow]) -> None:
+def score(by: str, group: NDArray[np.str_], data: Measured, rows: Sequence[MeasuredRow]) -> None:
     """A line per group, and the medians."""
     off, trivial = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     share = np.array([flops_share(row) for row in rows])
@@ -89,7 +89,7 @@ def score(by: str, group: NDArray[np.str_], data: Measured, rows: Sequence[StepR
     print(f"  median over groups {np.median(middle):.1f} % (bar {BARS[by]:.0f} %)")
 
 
-def flops_share(row: StepRow) -> float:
+def flops_share(row: MeasuredRow) -> float:
     """Model FLOPs of the measured step over what the devices' peak allows."""
     model, cluster, plan = row.job
     peak = cluster.device.peak(cluster.device.product_dtype(plan.dtype))

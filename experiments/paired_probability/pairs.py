@@ -11,7 +11,7 @@ from math import log
 import numpy as np
 
 from prism_jax._typing import Floats
-from prism_jax.io.tables.steps.table import StepRow
+from prism_jax.validation.rows import MeasuredRow
 
 TIE = 0.01  # pairs whose measurements are that near are left out, logarithms
 BINS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])  # of the probability of the favourite
@@ -22,8 +22,8 @@ MOST_OF_SOURCE = 20_000  # pairs that are looked at
 class Pair:
     """Two rows of a source; `same_size`: of the same tokens per step and number of GPUs."""
 
-    first: StepRow
-    second: StepRow
+    first: MeasuredRow
+    second: MeasuredRow
     same_size: bool
 
     @property
@@ -34,13 +34,13 @@ class Pair:
         )
 
 
-def per_token(row: StepRow, seconds: float) -> float:
+def per_token(row: MeasuredRow, seconds: float) -> float:
     """GPU-seconds per token of a step that takes `seconds`."""
     model, _, plan = row.job
     return seconds * plan.n_devices / model.units_per_step(plan)
 
 
-def picked(rows: Sequence[StepRow], n: int, seed: int) -> list[Pair]:
+def picked(rows: Sequence[MeasuredRow], n: int, seed: int) -> list[Pair]:
     """`n` pairs: source after source gives one at random until there are enough.
 
     A source gives pairs of the same size where it has any that differ, else pairs of any.
@@ -58,8 +58,8 @@ def picked(rows: Sequence[StepRow], n: int, seed: int) -> list[Pair]:
     return found[:n]
 
 
-def _by_source(rows: Sequence[StepRow], rng: np.random.Generator) -> dict[str, list[Pair]]:
-    of_source: defaultdict[str, list[StepRow]] = defaultdict(list)
+def _by_source(rows: Sequence[MeasuredRow], rng: np.random.Generator) -> dict[str, list[Pair]]:
+    of_source: defaultdict[str, list[MeasuredRow]] = defaultdict(list)
     for row in rows:
         if row.model is not None and row.measured_s and not row.defect:
             of_source[row.source].append(row)
@@ -67,7 +67,7 @@ def _by_source(rows: Sequence[StepRow], rng: np.random.Generator) -> dict[str, l
     return {source: pairs for source, pairs in found.items() if pairs}
 
 
-def _pairs(rows: Sequence[StepRow], rng: np.random.Generator) -> list[Pair]:
+def _pairs(rows: Sequence[MeasuredRow], rng: np.random.Generator) -> list[Pair]:
     """Pairs of a source, in random order of their rows."""
     every = list(combinations(rows, 2))
     if len(every) > MOST_OF_SOURCE:
@@ -78,7 +78,7 @@ def _pairs(rows: Sequence[StepRow], rng: np.random.Generator) -> list[Pair]:
     return [pair for pair in pairs if pair.same_size] or pairs
 
 
-def _size(row: StepRow) -> tuple[int, int]:
+def _size(row: MeasuredRow) -> tuple[int, int]:
     model, _, plan = row.job
     return model.units_per_step(plan), plan.n_devices
 

@@ -18,13 +18,14 @@ import numpy as np
 
 from experiments.common import check, start
 from experiments.paired_probability.pairs import BINS, Pair, Reliability, per_token, picked, reliability
+from experiments.step_tables.table import read_step_rows
 from inference.cost_model.step_folds import step_folds
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.joint import Case, joint_factors
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.study.paired import paired_values, prob_less
 from prism_jax.validation.costed import CostedJob, costed, job_of_row
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.validation.typical import step_times
 
 HERE = Path(__file__).resolve().parent
@@ -88,7 +89,7 @@ def probabilities(pairs: Sequence[Pair], folds: Mapping[str, Calibration]) -> tu
     return np.array(shared), np.array(separate)
 
 
-def _costed(row: StepRow, calibration: Calibration) -> CostedJob:
+def _costed(row: MeasuredRow, calibration: Calibration) -> CostedJob:
     return costed(job_of_row(row, calibration), row.assumed)
 
 

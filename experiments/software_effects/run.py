@@ -2,8 +2,8 @@
 
 python experiments/software_effects/run.py SCORES.json TABLE... [--json]
 
-SCORES.json is what `prism-jax validate steps TABLE... --leave-out source --json` printed for the same tables: every row is
-predicted by a calibration that has not seen its source. A pair is two rows of one source with the same model, cluster and plan
+SCORES.json is what `python -m experiments.score_steps TABLE... --leave-out source --json` printed for the same tables: every row
+is predicted by a calibration that has not seen its source. A pair is two rows of one source with the same model, cluster and plan
 and other software. The trivial prediction is that software changes nothing.
 """
 
@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.step_tables.table import read_step_rows
 from inference.cost_model.step_rows import usable
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.software.choices import SOFTWARE_VALUES, Software
+from prism_jax.validation.rows import MeasuredRow
 
 BEYOND = 0.03  # ratios nearer to one than this have no sign worth scoring
 FEW = 4  # pairs of a source below which its figures are not printed apart
@@ -82,7 +83,7 @@ def main() -> None:
             _line(name, own)
 
 
-def scored(rows: Sequence[StepRow], predicted: Mapping[tuple[str, str], float | None]) -> list[Pair]:
+def scored(rows: Sequence[MeasuredRow], predicted: Mapping[tuple[str, str], float | None]) -> list[Pair]:
     """All pairs.
 
     Args:
@@ -97,27 +98,27 @@ def scored(rows: Sequence[StepRow], predicted: Mapping[tuple[str, str], float | 
     return pairs
 
 
-def _alike(rows: Sequence[StepRow]) -> Iterator[list[StepRow]]:
+def _alike(rows: Sequence[MeasuredRow]) -> Iterator[list[MeasuredRow]]:
     """Rows of one source, model, cluster and plan, whatever their software."""
-    groups: dict[object, list[StepRow]] = defaultdict(list)
+    groups: dict[object, list[MeasuredRow]] = defaultdict(list)
     for row in rows:
         model, cluster, plan = row.job
         groups[row.source, row.framework, model, cluster.name, replace(plan, software=Software())].append(row)
     yield from (own for own in groups.values() if len(own) > 1)
 
 
-def _one_thing(one: StepRow, other: StepRow) -> bool:
+def _one_thing(one: MeasuredRow, other: MeasuredRow) -> bool:
     """Whether one kernel, or one set of fusions, is switched: all differing fields go from apart to fused, or one differs."""
     names = _differing(one, other)
     return len(names) == 1 or (bool(names) and not {"attention", "compile"} & set(names))
 
 
-def _differing(one: StepRow, other: StepRow) -> list[str]:
+def _differing(one: MeasuredRow, other: MeasuredRow) -> list[str]:
     a, b = one.job[2].software, other.job[2].software
     return [name for name in SOFTWARE_VALUES if getattr(a, name) != getattr(b, name)]
 
 
-def _switched(one: StepRow, other: StepRow) -> str:
+def _switched(one: MeasuredRow, other: MeasuredRow) -> str:
     a, b = one.job[2].software, other.job[2].software
     return ", ".join(f"{name} {getattr(a, name)} -> {getattr(b, name)}" for name in _differing(one, other))
 

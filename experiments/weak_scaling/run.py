@@ -19,17 +19,18 @@ import jax
 import numpy as np
 
 from experiments.common import start
+from experiments.step_tables.records import read_records
+from experiments.step_tables.table import read_step_rows
 from experiments.weak_scaling.families import Family, families_of
 from inference.cost_model.calibrate import Calibrator
 from inference.cost_model.step_folds import thinned_rows, without as left_out
 from inference.cost_model.step_rows import row_data, usable
 from prism_jax import Job, ParallelPlan
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.io.tables.steps.record import read_records
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.metrics import mfu
 from prism_jax.system import catalog as systems
 from prism_jax.validation.costed import costed, job_of_row
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.validation.typical import step_times
 from prism_jax.variability.catalog import default_for, preset
 from prism_jax.workload import catalog as workloads
@@ -57,7 +58,7 @@ def main() -> None:
     llama()
 
 
-def without(rows: Sequence[StepRow], sources: Sequence[str]) -> dict[str, Calibration]:
+def without(rows: Sequence[MeasuredRow], sources: Sequence[str]) -> dict[str, Calibration]:
     """Source -> the calibration that its rows have had no part in."""
     kept = thinned_rows(usable(rows))
     data, owner = row_data(kept), np.array([row.source for row in kept])
@@ -82,7 +83,7 @@ def score(families: Sequence[Family], calibrations: dict[str, Calibration]) -> N
     _line("largest sizes", at_largest[0], at_largest[1], BAR_LARGEST)
 
 
-def _predicted_s(calibration: Calibration, row: StepRow) -> float:
+def _predicted_s(calibration: Calibration, row: MeasuredRow) -> float:
     return _typical_s(job_of_row(row, calibration))
 
 

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from prism_jax._core.content import content_hash
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.errors import DataError
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.progress import Progress, part_of, silent
 from prism_jax.validation.groups import group_of
+from prism_jax.validation.rows import MeasuredRow
 
 from .calibrate import Calibrator
 from .step_rows import row_data, usable
@@ -36,7 +36,7 @@ PREPARED = 0.15  # share of the work that outlines and stragglers are
 
 
 def step_folds(
-    rows: Sequence[StepRow],
+    rows: Sequence[MeasuredRow],
     by: str,
     *,
     key: jax.Array,
@@ -85,12 +85,12 @@ def step_folds(
     return {group: found.get(group) or found[""] for group in groups}
 
 
-def thinned_rows(rows: Sequence[StepRow], most: int = MOST) -> list[StepRow]:
+def thinned_rows(rows: Sequence[MeasuredRow], most: int = MOST) -> list[MeasuredRow]:
     """At most `most` rows of every source, in the order given; which ones does not depend on it."""
     return [rows[index] for index in few_rows(rows, most)]
 
 
-def few_rows(rows: Sequence[StepRow], most: int = MOST) -> NDArray[np.intp]:
+def few_rows(rows: Sequence[MeasuredRow], most: int = MOST) -> NDArray[np.intp]:
     """Places of the rows of `thinned_rows`: by chance from those of a source in the order of their ids.
 
     Rows of one id are in the order of what they say. So the choice is that from a table sorted by its ids.
@@ -106,7 +106,7 @@ def few_rows(rows: Sequence[StepRow], most: int = MOST) -> NDArray[np.intp]:
     return np.sort(order[few_of_each(owner, most)])
 
 
-def in_one_order(rows: Sequence[StepRow]) -> list[StepRow]:
+def in_one_order(rows: Sequence[MeasuredRow]) -> list[MeasuredRow]:
     """The rows by what they say, not by their places in a table: an optimiser magnifies the rounding of sums."""
     return sorted(rows, key=lambda row: (row.source, content_hash(*row.job), row.measured_s or 0.0))
 

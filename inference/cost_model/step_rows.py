@@ -9,21 +9,21 @@ import numpy as np
 from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.surrogate import stack
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.progress import Progress, part_of, silent
 from prism_jax.validation.costed import CostedJob, costed, job_of_row
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.validation.typical import step_times
 
 from .step_times_data import StepTimesData, step_times_data
 
 
-def usable(rows: Sequence[StepRow], *, with_defects: bool = False) -> list[StepRow]:
+def usable(rows: Sequence[MeasuredRow], *, with_defects: bool = False) -> list[MeasuredRow]:
     """Rows that state their whole job and hold a time; those with a known defect or with assumptions only if asked for."""
     known = [row for row in rows if row.model is not None and row.measured_s]
     return known if with_defects else [row for row in known if not row.defect and not row.assumed]
 
 
-def row_data(rows: Sequence[StepRow], progress: Progress = silent) -> StepTimesData:
+def row_data(rows: Sequence[MeasuredRow], progress: Progress = silent) -> StepTimesData:
     """Outlines and memberships of usable rows.
 
     Args:

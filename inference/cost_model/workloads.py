@@ -16,9 +16,9 @@ import numpy as np
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
 from prism_jax.calibration.key import CalibrationKey, Level, workload_of
 from prism_jax.errors import DataError
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.job import Job
 from prism_jax.validation.costed import job_of_row
+from prism_jax.validation.rows import MeasuredRow
 
 from .calibrate import calibrate
 from .step_folds import in_one_order
@@ -28,7 +28,7 @@ from .step_times_terms import TERMS
 OF_WORKLOADS = tuple(term for term in TERMS if term.level == Level.WORKLOAD)
 
 
-def with_workloads(calibration: Calibration, rows: Sequence[StepRow], *, key: jax.Array) -> Calibration:
+def with_workloads(calibration: Calibration, rows: Sequence[MeasuredRow], *, key: jax.Array) -> Calibration:
     """The calibration with deviations of the kinds of model of measured rows, in place of those it had.
 
     Args:

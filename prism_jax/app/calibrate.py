@@ -20,7 +20,7 @@ from ..report.types.record import RunRecord
 from ..report.types.site import SiteReport, SuggestionReport
 from .progress import part
 
-RUNS = "a table of measured runs in CSV"
+RUNS = "a table of jobs in CSV"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def run_calibration(
     """Calibrates the cost model with a few measured runs.
 
     Args:
-        runs: CSV with columns job (a job file) and measured_step_time_s, or in the schema of steps.csv; None: logs alone.
+        runs: a table of jobs (CSV; docs/job_table.md) with a column step_time_s; None: logs alone.
         logs: jobs and their training logs, in any format that `trace info` reads.
         skip: first steps of every log to leave out; None: those that are warm-up.
         unit: of step times in logs whose name does not say it: s, ms, us or ns.
@@ -111,11 +111,11 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     """Which jobs of a table to measure first: those that stand for all others in what their steps are made of.
 
     Args:
-        runs: CSV with a column job; measured times are not needed.
+        runs: a table of jobs (CSV; docs/job_table.md); measured times are not needed.
         n: how many to suggest.
 
     Raises:
-        DataError: the table cannot be read, or names no jobs.
+        DataError: the table cannot be read, or is malformed.
 
     Example:
         >>> [job.id for job in suggest_runs("jobs.csv", 3).suggested]  # doctest: +SKIP

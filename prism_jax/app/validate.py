@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ from .._inference_loader import inference
 from ..calibration.calibration import Calibration, shipped
 from ..errors import DataError
 from ..hints import did_you_mean
-from ..io.tables.memory_table import MemorySummary, classify_rows
-from ..io.tables.steps.table import StepRow, read_step_rows
+from ..io.tables.job_table import MeasuredRun, read_job_table, read_memory_runs
 from ..io.write import run_record
+from ..memory.layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from ..progress import Progress, silent
 from ..report.codec import from_plain
 from ..report.types.record import RunRecord
@@ -25,6 +26,7 @@ from .progress import part
 
 if TYPE_CHECKING:
     from ..plot.figure import Figure
+    from ..validation.rows import MeasuredRow
     from ..validation.score import Validation
 
 WAYS = ("source", "gpu", "model", "framework", "scale")
@@ -48,7 +50,7 @@ def validate_steps(*files: str | Path, **options: Any) -> StepsValidationReport:
     """Predicted against measured step times of tables; arguments as those of `run_steps_validation`.
 
     Example:
-        >>> validate_steps("steps.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
+        >>> validate_steps("runs.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
     """
     return run_steps_validation(*files, **options).report
 
@@ -65,8 +67,7 @@ def run_steps_validation(
     """Turns rows of a table into jobs, predicts their typical step (p50), and compares it with what was measured.
 
     Args:
-        files: JSON in the schema of reference_rows.json, CSV in that of steps.csv, or CSV with a column job; scored and, where
-            groups are left out, fitted together.
+        files: tables of jobs (CSV; docs/job_table.md); scored and, where groups are left out, fitted together.
         leave_out: "source", "gpu", "model", "framework" or "scale" (number of devices): predict every such group by a
             calibration fitted to the other rows.
         fit: a file of `prism-jax calibrate` to predict with instead of the shipped calibration.
@@ -80,9 +81,44 @@ def run_steps_validation(
     """
     _check_ways(leave_out, fit)
     check_workers(n_workers)
-    from ..validation.steps import validate_steps as validate  # here, so that mistakes above do not wait for JAX
+    runs = [run for file in files for run in read_job_table(str(file))]
+    from ..validation.rows import MeasuredRow  # here, so that mistakes above do not wait for JAX
 
-    rows = [row for file in files for row in read_step_rows(str(file))]
+    return score_step_rows(
+        [_row_of(run, MeasuredRow) for run in runs],
+        files,
+        leave_out=leave_out,
+        fit=fit,
+        deterministic=deterministic,
+        seed=seed,
+        n_workers=n_workers,
+        progress=progress,
+    )
+
+
+def score_step_rows(
+    rows: Sequence[MeasuredRow],
+    files: Sequence[str | Path],
+    *,
+    leave_out: str | None = None,
+    fit: str | Path | None = None,
+    deterministic: bool = False,
+    seed: int = 0,
+    n_workers: int = 1,
+    progress: Progress = silent,
+) -> StepsValidationRun:
+    """Predicts measured rows that are at hand, and scores them; options as those of `run_steps_validation`.
+
+    Args:
+        rows: of all files.
+        files: that they are from, for the record.
+
+    Raises:
+        DataError: the calibration cannot be read, or options contradict each other.
+    """
+    _check_ways(leave_out, fit)
+    from ..validation.steps import validate_steps as validate
+
     calibration_of = _calibration_of(rows, leave_out or "", fit, seed, progress)
     outcome = validate(
         rows,
@@ -107,15 +143,26 @@ def validate_memory(file: str | Path) -> MemoryValidationReport:
     """Predicts which layouts run out of memory and how much the others need, and compares with what was measured. No JAX.
 
     Args:
-        file: CSV in the schema of memory_oom.csv: one layout per line, Success or OOM.
+        file: a table of jobs (CSV; docs/job_table.md) with a column `fits` or `peak_memory_bytes`.
 
     Raises:
         DataError: the file cannot be read.
 
     Example:
-        >>> validate_memory("memory_oom.csv").overall.accuracy  # doctest: +SKIP
+        >>> validate_memory("jobs.csv").overall.accuracy  # doctest: +SKIP
     """
-    found = classify_rows(file)
+    rows = [
+        (
+            MeasuredLayout(run.id, run.job.model, run.job.plan, run.job.cluster, run.fitted, run.peak_reserved_bytes),
+            run.job,
+        )
+        for run in read_memory_runs(file)
+    ]
+    return memory_report(MemorySummary(tuple(ClassifiedLayout(row, job.memory) for row, job in rows)), file)
+
+
+def memory_report(found: MemorySummary, file: str | Path) -> MemoryValidationReport:
+    """What there is to say about layouts of a file that were predicted."""
     return MemoryValidationReport(
         overall=_outcomes(found),
         by_model={name: _outcomes(found.of_model(name)) for name in found.by_model()},
@@ -137,6 +184,13 @@ def shipped_rows_note(report: StepsValidationReport) -> str:
     )
 
 
+def _row_of(run: MeasuredRun, made: type[MeasuredRow]) -> MeasuredRow:
+    """A measured job as a row of the table it is from; its variability is that of its device."""
+    job, seconds = run.job, None if isnan(run.measured_s) else run.measured_s
+    triple = (job.model, job.cluster, job.plan)
+    return made(run.id, run.source, seconds, run.measured_range, *triple, framework=job.software.name)
+
+
 def _check_ways(leave_out: str | None, fit: str | Path | None) -> None:
     if leave_out is not None and leave_out not in WAYS:
         raise DataError(
@@ -147,7 +201,7 @@ def _check_ways(leave_out: str | None, fit: str | Path | None) -> None:
 
 
 def _calibration_of(
-    rows: Sequence[StepRow], leave_out: str, fit: str | Path | None, seed: int, progress: Progress
+    rows: Sequence[MeasuredRow], leave_out: str, fit: str | Path | None, seed: int, progress: Progress
 ) -> Callable[[Any], Calibration | None]:
     """Row -> the calibration that it is predicted with; None: the shipped one."""
     if fit is not None:

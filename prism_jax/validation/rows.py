@@ -2,51 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from ..errors import DataError
 from ..plan.plan import ParallelPlan
 from ..software.usual import Odds
 from ..system.hardware import Cluster
 from ..workload.base import Workload
 
 
-class MeasuredRow(Protocol):
-    """What validation needs of a row.
+@dataclass(frozen=True)
+class MeasuredRow:
+    """One measured configuration.
 
     Attributes:
         id, source: of the row and of the publication or system it was measured on.
-        measured_s: step time in seconds, None where unknown.
-        measured_range: shortest and longest step time in seconds, where a source gives a range.
+        measured_s: seconds per step; None where unknown.
+        measured_range: shortest and longest step in seconds, where a source gives a range.
         unsupported: why model, cluster and plan are missing; empty if they are not.
-        defect: what is known to be wrong with the row, empty if nothing is.
-        framework: training software, a name in `framework.FRAMEWORKS`.
-        open_plan: fields of the plan that the row does not state, with the odds of what they may be.
-        assumed: what the row does not state and is taken for.
-        job: model, cluster and plan.
+        defect: what is known to be wrong with the row, in words; empty if nothing is.
+        framework: training software, a name in `framework.FRAMEWORKS`; empty if unknown.
+        open_plan: fields of the plan that nothing states, with the odds of what they may be; the plan holds the likeliest.
+        assumed: what the row does not state and is taken for; empty for a row that states its job.
     """
 
+    id: str
+    source: str
+    measured_s: float | None
+    measured_range: tuple[float, float] | None = None
+    model: Workload | None = None
+    cluster: Cluster | None = None
+    plan: ParallelPlan | None = None
+    unsupported: str = ""
+    defect: str = ""
+    framework: str = ""
+    open_plan: tuple[tuple[str, Odds], ...] = ()
+    assumed: tuple[object, ...] = ()
+
     @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def measured_s(self) -> float | None: ...
-    @property
-    def measured_range(self) -> tuple[float, float] | None: ...
-    @property
-    def unsupported(self) -> str: ...
-    @property
-    def defect(self) -> str: ...
-    @property
-    def framework(self) -> str: ...
-    @property
-    def open_plan(self) -> tuple[tuple[str, Odds], ...]: ...
-    @property
-    def assumed(self) -> Sequence[object]: ...
-    @property
-    def job(self) -> tuple[Workload, Cluster, ParallelPlan]: ...
+    def job(self) -> tuple[Workload, Cluster, ParallelPlan]:
+        """Model, cluster and plan of a supported row.
+
+        Raises:
+            DataError: the row is unsupported.
+        """
+        if self.model is None or self.cluster is None or self.plan is None:
+            raise DataError(f"row {self.id} cannot be simulated: {self.unsupported}")
+        return self.model, self.cluster, self.plan
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.step_tables.records import StepRecord
 from experiments.weak_scaling.families import families_of
-from prism_jax.io.tables.steps.record import StepRecord
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.workload.catalog import model
 
 SIZES = (8, 16, 64)
@@ -23,7 +23,7 @@ def table(sizes=SIZES, batch_per_gpu=1):
 
 def row_of(n):
     plan = ParallelPlan(micro_batch=1, global_batch=n, seq_len=4096, dp=n)
-    return StepRow(str(n), "site", 1.0 + n / 100, None, model("llama2-7b"), catalog.cluster("dgx-h100", n), plan)
+    return MeasuredRow(str(n), "site", 1.0 + n / 100, None, model("llama2-7b"), catalog.cluster("dgx-h100", n), plan)
 
 
 def test_one_configuration_on_three_sizes_is_a_family():

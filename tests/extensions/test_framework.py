@@ -17,12 +17,13 @@ from typing import Any
 import jax
 import pytest
 
+from experiments.step_tables.table import read_step_rows
 from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError, SpecError
 from prism_jax.framework import FRAMEWORKS, Framework, MemoryOptions, PlanDefaults, SourcePattern
 from prism_jax.framework.base import LayerShape
 from prism_jax.io.job.load_job import load_job
-from prism_jax.io.tables.steps.table import read_step_rows
+from prism_jax.io.tables.job_table import read_job_table
 from prism_jax.job import Job
 from prism_jax.search import default_space, search
 from prism_jax.simulate import predict
@@ -139,9 +140,9 @@ def test_published_runs_are_recognised(job: str, tmp_path: Path) -> None:
 def test_tables_of_jobs_may_name_it(job: str) -> None:
     file = Path(job).parent / "runs.csv"
     file.write_text("job,framework,measured_step_time_s\njob.yaml,mytrainer,1.0\n")
-    (row,) = read_step_rows(file)
-    assert row.framework == "mytrainer"
-    assert row.job[2].fused_grad_accumulation is False
+    (run,) = read_job_table(file)
+    assert run.job.software.name == "mytrainer"
+    assert run.job.plan.fused_grad_accumulation is False
 
 
 def test_the_recipe_of_the_documentation_runs() -> None:

@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 
 import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 import prism_jax
+from experiments.step_tables.memory_table import read_memory_table
+from experiments.step_tables.table import read_step_rows
 from inference import measured
 from inference.cost_model.site.read_runs import read_site_runs
 from inference.data import read_measurements
@@ -30,18 +32,17 @@ from prism_jax.io.job.load_job import load_job
 from prism_jax.io.reliability import load_reliability
 from prism_jax.io.space import read_space
 from prism_jax.io.tables.cloud_catalogue import read_catalogue
-from prism_jax.io.tables.memory_table import read_memory_table
+from prism_jax.io.tables.job_table import read_memory_runs
 from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.io.tables.slowdowns import read_slowdowns
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.io.traces.kineto.calls import read_rank_calls
 from prism_jax.io.traces.meta import read_meta
 from prism_jax.search.plans.space import default_space
 from prism_jax.workload.hugging_face.config import read_hf_config
+from tests.experiments.step_tables.test_bounds import MEMORY, STEPS as STEP_ROW
+from tests.experiments.step_tables.test_table import REFERENCE
 from tests.inference.data.tables import COLLECTIVES, FLEET, STEPS
 from tests.inference.data.test_gpu_log import DCGM, SMI, TIMES
-from tests.prism_jax.io.tables.steps.test_table import REFERENCE
-from tests.prism_jax.test_bounds import MEMORY, STEPS as STEP_ROW
 from tests.support.broken_traces import straggler
 from tests.support.files.execution_traces import VERSIONS, profile_text, trace_text
 from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER
@@ -222,6 +223,9 @@ def _examples() -> Iterable[str]:
 CONFIGS = tuple(json.dumps(config, indent=1) for config, *_ in PUBLISHED.values())
 RUNS = _table({"job": "job.yaml", "set": "plan.micro_batch=2", "measured_step_time_s": "0.02"}, {
     "job": "job.yaml", "set": "plan.tp=4 plan.dp=4", "measured_step_time_s": "0.03"})  # fmt: skip
+JOBS = _table({"row": "a", "source": "lab", "model": "llama-2-7b", "framework": "fsdp", "cluster": "dgx-h100", "plan.dp": "16",
+    "plan.micro_batch": "1", "plan.global_batch": "32", "plan.seq_len": "4096", "step_time_s": "1.5", "step_time_sd_s": "",
+    "fits": "true", "peak_memory_bytes": "5e10"})  # fmt: skip
 SAMPLES = _table({"id": "1", "model": "ResNet-50", "gpu": "V100", "num_gpus": "8", "gpus_per_node": "8", "global_batch": "2048",
     "samples_per_s": "8000", "submitter": "us", "source_repo": "training_results_v2.0", "precision": "fp16"})  # fmt: skip
 STEPS_JSON = json.dumps([REFERENCE], indent=1)
@@ -302,7 +306,8 @@ READERS = (
     Reader("steps table in JSON", "steps.json", _texts(STEPS_JSON), read_step_rows),
     Reader("samples per second", "samples.csv", _texts(SAMPLES), read_step_rows),
     Reader("memory table", "memory.csv", _texts(_table(MEMORY)), read_memory_table),
-    Reader("runs of a site", "runs.csv", _texts(RUNS), _site_runs),
+    Reader("runs of a site", "runs.csv", _texts(RUNS, JOBS), _site_runs),
+    Reader("jobs that fitted", "jobs.csv", _texts(JOBS), read_memory_runs),
     Reader("trace metadata", "meta.yaml", _texts(META), read_meta),
     Reader("plain trace", "trace.csv", _texts(TRACE), _trace),
     Reader("Kineto", "rank0.json", (gzip.decompress(KINETO.read_bytes()),), _trace),

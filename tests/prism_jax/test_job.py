@@ -74,7 +74,8 @@ def test_a_framework_that_arrives_later_fills_in_the_same(written: Path, framewo
     assert replace(made(), framework=framework).plan == plan
     assert replace(replace(made("nanotron"), calibration=shipped()), framework=framework).plan == plan
     header = "job,framework,measured_step_time_s\n"
-    (run,) = read_job_table(written.parent / "runs.csv", f"{header}job.yaml,{framework},1.0\n")
+    (written.parent / "runs.csv").write_text(f"{header}job.yaml,{framework},1.0\n")
+    (run,) = read_job_table(written.parent / "runs.csv")
     assert run.job.plan == plan
 
 

@@ -11,10 +11,9 @@ import prism_jax
 from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError, DataError, Mark, Mistake, PrismError, SpecError
 from prism_jax.io.reliability import load_reliability
-from prism_jax.io.tables.memory_table import read_memory_table
+from prism_jax.io.tables.job_table import read_job_table, read_memory_runs
 from prism_jax.io.tables.queue_trace import read_queue_trace
 from prism_jax.io.tables.slowdowns import read_slowdowns
-from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.printable import FIRST, MOST_LINE, printable, shortened
 from tests.support.job_texts import JOB
 
@@ -25,8 +24,8 @@ FILES = {
     "model.yaml": (f"model: {LONG}\ncluster: {LONG}\n", prism_jax.check_job),
     "queue.csv": (f"submit_s,gpus,{LONG}\n0,1,2\n", read_queue_trace),
     "slow.csv": (f"gpu,slowdown\n0,{LONG}\n", lambda file: read_slowdowns(file, 8, 8)),
-    "steps.csv": (f"{LONG},y\n1,2\n", read_step_rows),
-    "memory.csv": (f"{LONG},y\n1,2\n", read_memory_table),
+    "steps.csv": (f"{LONG},y\n1,2\n", read_job_table),
+    "memory.csv": (f"{LONG},y\n1,2\n", read_memory_runs),
     "trace.csv": (f"step,dp,pp,op_type,start_s,duration_s,{LONG}\n0,0,0,{LONG},0,1,2\n", prism_jax.open_trace),
 }
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.step_tables.cluster import defect_of_record, network_bytes_per_s
+from experiments.step_tables.model import preset_named
+from experiments.step_tables.records import StepRecord
 from inference.data.names import understand
 from prism_jax.errors import PrismError
-from prism_jax.io.tables.steps.cluster import network_bytes_per_s
-from prism_jax.io.tables.steps.defect import defect_of_record
-from prism_jax.io.tables.steps.model import preset_named
-from prism_jax.io.tables.steps.record import StepRecord
 from prism_jax.system.names import normalised
 from prism_jax.system.variant import device_of_text
 from prism_jax.units import parse

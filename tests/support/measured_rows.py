@@ -12,9 +12,9 @@ from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
 from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.workload.catalog import model
 
 from .jobs import STATED
@@ -35,7 +35,7 @@ SITES = {  # source: cluster, framework
 
 def measured_rows(
     correction: CostCorrection | None = None, spread: float = 0.0, batches: Sequence[int] = (64,)
-) -> list[StepRow]:
+) -> list[MeasuredRow]:
     """Rows of all sites, measured where `correction` holds (the shipped calibration if not given), with log noise."""
     rng = np.random.default_rng(3)
     rows = []
@@ -48,12 +48,12 @@ def measured_rows(
             holds = correction or shipped().correction(CalibrationKey.of(devices.device, framework, STATED))
             seconds = float(surrogate_seconds(surrogate_of(spec, devices, plan, efficiency(generation)), holds))
             seconds *= float(np.exp(spread * rng.normal()))
-            row = StepRow(f"{source} {number}", source, seconds, None, spec, devices, plan, framework=framework)
+            row = MeasuredRow(f"{source} {number}", source, seconds, None, spec, devices, plan, framework=framework)
             rows.append(row)
     return rows
 
 
-def with_measured(row: StepRow, seconds: float) -> StepRow:
+def with_measured(row: MeasuredRow, seconds: float) -> MeasuredRow:
     """The row with another time."""
     return replace(row, measured_s=seconds)
 

@@ -16,8 +16,7 @@ from prism_jax.calibration.residual_gp import sensitivities
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import DataError
-from prism_jax.io.tables.job_table import JOB, is_job_table, read_job_table
-from prism_jax.io.tables.packed import read_packed_text
+from prism_jax.io.tables.job_table import read_job_table
 from prism_jax.job import Job
 from prism_jax.report.types.site import SuggestedJob
 
@@ -26,19 +25,15 @@ PASSES = 3  # through those picked: one by one, then each again given the others
 
 
 def suggest_runs(path: str | Path, n: int) -> list[SuggestedJob]:
-    """`n` jobs of a table (CSV with a column `job`; measured times are not needed), in its order.
+    """`n` jobs of a table (CSV; measured times are not needed), in its order.
 
     Raises:
-        DataError: the table cannot be read, names no jobs, or more than `MOST`.
+        DataError: the table cannot be read, is malformed, or has more than `MOST` jobs.
         SpecError: no constants for a job's device.
     """
-    file = Path(path)
-    text = read_packed_text(file, "a table of jobs in CSV")
-    if not is_job_table(text):
-        raise DataError(f"{file.name}: no column {JOB}. Name a job file in every row.")
-    runs = read_job_table(file, text, measured=False)
+    runs = read_job_table(path, measured=False)
     if len(runs) > MOST:
-        raise DataError(f"{file.name}: {len(runs)} jobs, of which at most {MOST} can be held against each other.")
+        raise DataError(f"{Path(path).name}: {len(runs)} jobs, of which at most {MOST} can be held against each other.")
     made = [_seconds_and_parts(run.job) for run in runs]
     parts = np.stack([own for _, own in made])
     chosen = unalike(parts, n)

@@ -18,7 +18,7 @@ Runs = Annotated[
     str | None,
     typer.Argument(
         metavar="RUNS",
-        help="CSV of measured runs: columns job (a job file) and measured_step_time_s, or the schema of steps.csv.",
+        help="CSV of measured runs: columns step_time_s and job (a job file) or fields such as plan.tp (docs/job_table.md).",
     ),
 ]
 Log = Annotated[

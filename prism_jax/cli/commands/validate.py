@@ -23,7 +23,8 @@ StepsTables = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="JSON in the schema of reference_rows.json, CSV in the schema of steps.csv, or CSV with a column job; also as .gz.",
+        help="CSV of measured runs: columns step_time_s and job (a job file) or fields such as plan.tp (docs/job_table.md); "
+        "also as .gz.",
     ),
 ]
 LeaveOut = Annotated[
@@ -47,7 +48,8 @@ Workers = Annotated[
 MemoryTable = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="CSV in the schema of memory_oom.csv: one layout per line, Success or OOM; also as .gz."
+        metavar="FILE",
+        help="CSV of jobs as for `validate steps`, with columns fits (true or false) or peak_memory_bytes; also as .gz.",
     ),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -78,4 +79,9 @@ def job_of(document: Document) -> Job:
 
 def job_sections() -> type[BaseModel]:
     """The top level of a job file; the frameworks that a job may name are those that are known now."""
-    return job_section({**SECTIONS, "framework": (one_of(FRAMEWORKS.names), None)})
+    return _sections_of(tuple(FRAMEWORKS.names))
+
+
+@lru_cache(maxsize=8)  # tables of jobs ask once per row
+def _sections_of(frameworks: tuple[str, ...]) -> type[BaseModel]:
+    return job_section({**SECTIONS, "framework": (one_of(frameworks), None)})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ConfigError, Mark, Mistake
 from .document import MAX_DEPTH, Document, Path, dotted, short
@@ -19,18 +20,41 @@ SHORTHAND = (
 )  # `model: x` is short for `model: {preset: x}`
 
 
-def apply_overrides(document: Document, overrides: list[str]) -> Document:
+def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
     """`document` with `overrides` ("path.to.field=value") applied in order; values are read as YAML.
 
     Raises:
         ConfigError: an override has no `=`, no path, a value that is not YAML, or goes through a plain value.
     """
+    return with_fields(document, [_change(override) for override in overrides])
+
+
+class FieldChange(NamedTuple):
+    """A field that is replaced or added.
+
+    Attributes:
+        field: its path with dots, as `--set` takes it.
+        text: its value in YAML; None where no value was written.
+        mark: where it was written; one of an option becomes that of the field.
+    """
+
+    field: str
+    text: str | None
+    mark: Mark
+
+
+def with_fields(document: Document, changes: Sequence[FieldChange]) -> Document:
+    """`document` with fields replaced or added in order.
+
+    Raises:
+        ConfigError: a change has no value or no path, a value that is not YAML, or goes through a plain value.
+    """
     data: dict[str, Any] = copy.deepcopy(document.data)
     marks = dict(document.marks)
     mistakes: list[Mistake] = []
-    for override in overrides:
+    for change in changes:
         try:
-            _apply(data, marks, override)
+            _apply(data, marks, change)
         except ConfigError as error:
             mistakes += error.mistakes
     if mistakes:
@@ -38,13 +62,18 @@ def apply_overrides(document: Document, overrides: list[str]) -> Document:
     return Document(document.name, data, marks)
 
 
-def _apply(data: dict[str, Any], marks: dict[Path, Mark], override: str) -> None:
+def _change(override: str) -> FieldChange:
     mark = Mark(f"--set {override if len(override) <= MOST_SHOWN else override[:MOST_SHOWN] + '...'}", option=())
     field, equals, text = override.partition("=")
+    return FieldChange(field, text if equals else None, mark)
+
+
+def _apply(data: dict[str, Any], marks: dict[Path, Mark], change: FieldChange) -> None:
+    field, text, mark = change
     keys = field.strip().split(".", MAX_DEPTH)
     if len(keys) > MAX_DEPTH:
         raise ConfigError([Mistake(f"a field of more than {MAX_DEPTH} parts", mark)])
-    if not equals or not all(keys):
+    if text is None or not all(keys):
         raise ConfigError([Mistake("expected FIELD=VALUE, for example --set plan.tp=4", mark)])
     value = read_value(text, mark)
     path: Path = ()
@@ -58,7 +87,7 @@ def _apply(data: dict[str, Any], marks: dict[Path, Mark], override: str) -> None
     path = (*path, last)
     for old in [mark for mark in marks if mark[: len(path)] == path]:
         del marks[old]
-    marks[path] = replace(mark, option=path)
+    marks[path] = mark if mark.option is None else replace(mark, option=path)
 
 
 def _opened(container: Any, step: Any, path: Path, marks: dict[Path, Mark], mark: Mark) -> Any:

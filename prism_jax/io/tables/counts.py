@@ -1,17 +1,11 @@
-"""Counts in tables: whole numbers, and the largest that are simulated."""
+"""Counts in tables: whole numbers up to the largest that makes sense."""
 
 from __future__ import annotations
 
 import math
 
-from ...bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES
 from ...errors import DataError
 from ..job.document import short
-
-_MOST_OF = {
-    **dict.fromkeys(("layers", "n_layers", "pp", "vpp"), MOST_LAYERS),
-    **dict.fromkeys(("tp", "dp", "cp", "ep", "n_experts", "n_gpus", "gpus_per_node"), MOST_DEVICES),
-}
 
 
 def whole_number(value: float, told: object, high: int | None, where: str) -> int:
@@ -33,8 +27,3 @@ def whole_number(value: float, told: object, high: int | None, where: str) -> in
     if high is not None and value > high:
         raise DataError(f"{where} = {short(told)}, but at most {high:,} can be simulated")
     return int(value)
-
-
-def largest(field: str) -> int:
-    """The largest count of a field that is simulated."""
-    return _MOST_OF.get(field, MOST_SAMPLES)

@@ -1,7 +1,14 @@
-"""Tables of measured jobs: a CSV that names, per row, a job file and the seconds that its step took.
+"""Tables of measured jobs: a CSV with one job per row, by fields of a job file, and what was measured of it.
 
-Columns: `job` (a file, relative to the table, or the name of a shipped job) and `measured_step_time_s`; `id`, `set` (changes to
-the job, "plan.tp=4 plan.dp=8") and `framework` may stand beside them.
+Columns are fields of a job file as `--set` takes them (`model`, `plan.tp`, `cluster.n_devices`), blank where nothing is said, and
+
+- `job`: a job file (relative to the table) or a shipped job, which the fields change; without it they are the whole job;
+- `set`: further changes, "plan.tp=4 plan.dp=8";
+- `step_time_s`, `step_time_sd_s`: seconds of a step and their standard deviation;
+- `fits`, `peak_memory_bytes`: whether the job ran or was out of memory, and the most that the allocator of a device reserved;
+- `row`, `source`, `notes`: what the row is called, where it is from, and anything else.
+
+`measured_step_time_s` is another name of `step_time_s`, and `id` of `row`.
 """
 
 from __future__ import annotations
@@ -9,95 +16,205 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import DataError, PrismError
-from ...framework import framework_of
+from ...errors import ConfigError, DataError, Mark, PrismError
+from ...hints import did_you_mean
 from ...job import Job
-from ..job.document import short
-from ..job.load_job import load_job
+from ..job.document import Document, short
+from ..job.load_job import SECTIONS, job_of
+from ..job.override import FieldChange, apply_overrides, with_fields
+from ..job.read_job_file import read_job_file
 from ..numbers import number_of
 from .csv_rows import CsvTable, Seen
+from .fields import boolean_field, seconds_field
+from .packed import read_packed_text
 
-JOB, MEASURED = "job", "measured_step_time_s"
+WHAT = "a table of jobs in CSV"
+STEP_TIME, STEP_TIME_SD, FITS, PEAK = "step_time_s", "step_time_sd_s", "fits", "peak_memory_bytes"
+ALIASES = {"measured_step_time_s": STEP_TIME, "id": "row"}
+FIELDS = (*SECTIONS, "framework")  # first parts of the names of columns that say what a job is
+OTHERS = ("job", "set", "row", "source", "notes", STEP_TIME, STEP_TIME_SD, FITS, PEAK)
+SDS = 2.0  # of the range in which nearly all steps lie, on either side
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A job that ran, and its typical seconds per step."""
+    """A job that ran, and its typical seconds per step.
+
+    Attributes:
+        measured_s: not a number where the row does not say it.
+        measured_range: seconds of a short and of a long step, where their spread is known.
+        source: where it is from.
+    """
 
     id: str
     job: Job
     measured_s: float
+    measured_range: tuple[float, float] | None = None
+    source: str = ""
 
 
-def is_job_table(text: str) -> bool:
-    """Whether a file with this text is a CSV with a column for jobs."""
-    if text.lstrip()[:1] in ("[", "{"):
-        return False
-    try:
-        return JOB in CsvTable(text, "").columns
-    except DataError:  # whoever reads it as something else will say what is wrong
-        return False
+@dataclass(frozen=True)
+class MemoryRun:
+    """A job that was tried, whether it fitted into memory, and the peak that the allocator of a device reserved, if known."""
+
+    id: str
+    job: Job
+    fitted: bool
+    peak_reserved_bytes: float | None
 
 
-def read_job_table(file: Path, text: str, *, measured: bool = True) -> tuple[MeasuredRun, ...]:
-    """The runs in a table whose text is at hand.
+def read_job_table(path: str | Path, *, measured: bool = True) -> tuple[MeasuredRun, ...]:
+    """The runs of a table, gzipped or not, in its order.
 
     Args:
         measured: whether seconds are needed; if not, they are not read, and are not a number.
 
     Raises:
-        DataError: a row is malformed or there twice, or its job is wrong; names row and field.
+        DataError: the file cannot be read, a column is unknown, a row is malformed or there twice, or its job is wrong; names row
+            and field.
     """
-    table, seen = CsvTable(text, file.name), Seen()
-    if measured and MEASURED not in table.columns:
-        raise DataError(f"{file.name}: no column {MEASURED}. Give the seconds that a step of each job took.")
-    runs = []
-    for row in table.rows():
-        seen.check(row.fields.values(), table.place(row.line))
-        runs.append(_run(file, row.fields, row.line, measured))
+    table = _Table(Path(path))
+    if measured:
+        table.needs(STEP_TIME, "Give the seconds that a step of each job took")
+    return tuple(_run(table, row, measured) for row in table.rows)
+
+
+def read_memory_runs(path: str | Path) -> tuple[MemoryRun, ...]:
+    """The jobs of a table of which it says whether they fitted; a peak says that they did.
+
+    Raises:
+        DataError: as for `read_job_table`, or no row says it.
+    """
+    table = _Table(Path(path))
+    table.needs(FITS, f"Give true or false, or {PEAK} of those that ran", PEAK)
+    runs = [run for row in table.rows if (run := _memory_run(table, row)) is not None]
     if not runs:
-        raise DataError(f"{file.name}: no rows. Give at least one measured step.")
+        raise DataError(f"{table.name}: no row has {FITS} or {PEAK}, so there is nothing to compare with")
     return tuple(runs)
 
 
-def _run(file: Path, row: Mapping[str, str], line: int, measured: bool) -> MeasuredRun:
-    where = f"{file.name} line {line}"
-    named = (row.get(JOB) or "").strip()
-    if not named:
-        raise DataError(f"{where}: no {JOB}. Name the job file of this run.")
-    beside = file.parent / named
-    try:
-        job = load_job(beside if os.path.exists(beside) else named, [*_changes(row), *_framework(row)])
-    except PrismError as error:
-        raise DataError(f"{where}: {error}") from None
-    name = (row.get("id") or "").strip() or f"{job.name} line {line}"
-    return MeasuredRun(name, job, _seconds(row, where) if measured else math.nan)
+@dataclass(frozen=True)
+class _Row:
+    """A line of the table: text by column."""
+
+    where: str
+    line: int
+    fields: Mapping[str, str]
+
+    def text(self, column: str) -> str:
+        return self.fields.get(column, "")
 
 
-def _changes(row: Mapping[str, str]) -> list[str]:
-    text = row.get("set") or ""
+class _Table:
+    """The rows of a file, with columns by their first names."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.name = file, file.name
+        table, seen = CsvTable(read_packed_text(file, WHAT), file.name), Seen()
+        named = {column: ALIASES.get(column, column) for column in table.columns}
+        self.columns = tuple(named.values())
+        self._check(table.place(1), named)
+        self.rows: list[_Row] = []
+        for line, fields in table.rows():
+            seen.check(fields.values(), table.place(line))
+            self.rows.append(_Row(table.place(line), line, {named[column]: text for column, text in fields.items()}))
+        if not self.rows:
+            raise DataError(f"{self.name}: no rows. Give at least one job.")
+
+    def needs(self, column: str, remedy: str, *instead: str) -> None:
+        """Refuses a table without a column.
+
+        Raises:
+            DataError: neither it nor one of `instead` is there.
+        """
+        if not {column, *instead} & set(self.columns):
+            raise DataError(f"{self.name}: no column {column}. {remedy}.")
+
+    def _check(self, place: str, named: Mapping[str, str]) -> None:
+        for column, name in named.items():
+            if column != name and name in named:
+                raise DataError(f"{place}: the columns {column} and {name} are the same. Keep one.")
+            if name and name not in OTHERS and name.split(".")[0] not in FIELDS:
+                hint = did_you_mean(name, (*OTHERS, *FIELDS))
+                stop = "" if hint.endswith("?") else "."
+                raise DataError(
+                    f"{place}: unknown column {short(column)}{hint}{stop} Fields are named as in --set: plan.tp."
+                )
+        if "job" not in self.columns and not {name.split(".")[0] for name in self.columns} & {"model", "cluster"}:
+            raise DataError(
+                f"{self.name}: no column job. Name a job file in every row, or give fields such as model, plan.tp."
+            )
+
+    def job(self, row: _Row) -> Job:
+        """The job of a row.
+
+        Raises:
+            DataError: it is wrong; names row and field.
+        """
+        changes = [
+            FieldChange(column, text, Mark(row.where))
+            for column, text in sorted(row.fields.items(), key=lambda item: item[0].count("."))
+            if text and column not in OTHERS and column
+        ]
+        try:
+            base = self._base(row, bool(changes))
+            return job_of(apply_overrides(with_fields(base, changes), _words(row.text("set"))))
+        except ConfigError as error:
+            raise DataError("; ".join(self._in_row(row, str(mistake)) for mistake in error.mistakes)) from None
+        except PrismError as error:
+            raise DataError(f"{row.where}: {error}") from None
+
+    def _base(self, row: _Row, has_fields: bool) -> Document:
+        """The job file that a row names; an empty document where its fields are all there is."""
+        named = row.text("job")
+        if named:
+            beside = self.file.parent / named
+            return read_job_file(beside if os.path.exists(beside) else named)
+        if not has_fields:
+            raise DataError("no job. Name the job file of this run, or give its fields.")
+        return Document(str(self.file.parent / row.where), {})  # so that paths are relative to the table
+
+    def _in_row(self, row: _Row, text: str) -> str:
+        """A mistake with the row it is in, if it does not stand in a column of it."""
+        text = text.removeprefix(f"{self.file.parent}{os.sep}")
+        return text if text.startswith(row.where) else f"{row.where}: {text}"
+
+
+def _run(table: _Table, row: _Row, measured: bool) -> MeasuredRun:
+    job = table.job(row)
+    seconds = seconds_field(row.text(STEP_TIME), STEP_TIME, row.where) if measured else None
+    sd = seconds_field(row.text(STEP_TIME_SD), STEP_TIME_SD, row.where) if measured else None
+    span = (max(0.0, seconds - SDS * sd), seconds + SDS * sd) if seconds and sd else None
+    source = row.text("source") or table.name
+    return MeasuredRun(_name(row, job), job, math.nan if seconds is None else seconds, span, source)
+
+
+def _memory_run(table: _Table, row: _Row) -> MemoryRun | None:
+    fitted, text = boolean_field(row.text(FITS), FITS, row.where), row.text(PEAK)
+    peak = number_of(text) if text else None
+    if peak is not None and not 0.0 < peak < math.inf:
+        raise DataError(
+            f"{row.where}: {PEAK} = {short(text)} is not a positive number. Leave it blank if it is unknown."
+        )
+    if fitted is None and peak is None:
+        return None
+    job = table.job(row)
+    return MemoryRun(_name(row, job), job, fitted is not False, peak)
+
+
+def _name(row: _Row, job: Job) -> str:
+    return row.text("row") or f"{job.name} line {row.line}"
+
+
+def _words(text: str) -> Sequence[str]:
+    """The changes of a column `set`."""
     try:
         return shlex.split(text)
     except ValueError as error:
         raise DataError(
             f"set = {short(text)}: {str(error).lower()}. Write KEY=VALUE, with spaces between several."
         ) from None
-
-
-def _framework(row: Mapping[str, str]) -> list[str]:
-    """The column as a change of the job: what a plan leaves open may follow from it."""
-    named = (row.get("framework") or "").strip()
-    framework_of(named)
-    return [f"framework={named}"] if named else []
-
-
-def _seconds(row: Mapping[str, str], where: str) -> float:
-    text = row.get(MEASURED, "")
-    seconds = number_of(text)
-    if not 0.0 < seconds < math.inf:
-        raise DataError(f"{where}: {MEASURED} = {short(text)}, but seconds of a step are needed")
-    return seconds

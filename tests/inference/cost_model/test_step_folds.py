@@ -19,8 +19,8 @@ from inference.cost_model.step_times_data import StepTimesData
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import Level
 from prism_jax.errors import DataError
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.validation.groups import group_of
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.validation.steps import validate_steps
 from tests.support.measured_rows import SITES, measured_rows, with_measured
 
@@ -81,7 +81,7 @@ def test_all_folds_have_as_many_rows(fitted: dict[str, StepTimesData]):
 
 def test_rows_with_a_defect_are_not_fitted_but_have_a_calibration(fitted: dict[str, StepTimesData]):
     bad = replace(ROWS[0], id="bad", source="site D", measured_s=1234.0, defect="broken fabric")
-    found = step_folds([*ROWS, bad, StepRow("x", "site E", None, unsupported="no device")], "source", key=KEY)
+    found = step_folds([*ROWS, bad, MeasuredRow("x", "site E", None, unsupported="no device")], "source", key=KEY)
     assert set(found) == {*SITES, "site D"}
     assert len(fitted[""].weight) == len(ROWS)  # nothing has to be left out for it
     assert not np.isclose(np.exp(fitted[""].log_measured), 1234.0).any()

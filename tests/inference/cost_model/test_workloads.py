@@ -12,10 +12,10 @@ from inference.cost_model.workloads import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.errors import DataError
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.validation.costed import costed, job_of_row
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.workload.catalog import workload
 from tests.support.measured_rows import measured_rows
 
@@ -23,18 +23,18 @@ KEY = jax.random.key(0)
 SLOWER = 1.5
 
 
-def encoder_rows() -> list[StepRow]:
+def encoder_rows() -> list[MeasuredRow]:
     """BERT on four sites, each step half as long again as the calibration of transformers alone says."""
     model, cluster = workload("bert-large"), catalog.cluster("dgx-a100", 8)
     rows = []
     for site in range(4):
         plan = ParallelPlan(16 + 8 * site, 8 * (16 + 8 * site), 512, dp=8, dtype="fp16")
-        row = StepRow(f"row {site}", f"site {site}", 1.0, model=model, cluster=cluster, plan=plan, framework="fsdp")
+        row = MeasuredRow(f"row {site}", f"site {site}", 1.0, model=model, cluster=cluster, plan=plan, framework="fsdp")
         rows.append(replace(row, measured_s=SLOWER * _predicted_s(row)))
     return rows
 
 
-def _predicted_s(row: StepRow) -> float:
+def _predicted_s(row: MeasuredRow) -> float:
     alone = replace(shipped(), terms=tuple(term for term in shipped().terms if term.level != Level.WORKLOAD))
     return costed(job_of_row(row, alone, deterministic=True)).cost.compute_s.sum()
 

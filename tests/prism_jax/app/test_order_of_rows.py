@@ -91,10 +91,9 @@ def test_place_nodes(tmp_path: Path) -> None:
 
 
 def test_validate_memory(tmp_path: Path) -> None:
-    names = ("status", "model", "layers", "hidden", "heads", "vocab", "seq_len", "tp", "pp", "dp", "micro_batch", "gpu")
+    names = ("fits", "job", "model.name", "model.n_layers", "plan.micro_batch", "plan.global_batch")
     rows = [
-        ("Success" if i % 3 else "OOM", f"m{i}", 2 + i, 1024, 8, 32000, 2048, 1, 1, 8, 1 + i % 4, "h100")
-        for i in range(12)
+        ("true" if i % 3 else "false", "my_job.yaml", f"m{i}", 2 + i, 1 + i % 4, 8 * (1 + i % 4)) for i in range(12)
     ]
     files = shuffled(pd.DataFrame(rows, columns=names), tmp_path, "memory.csv")
     assert_same(*(pj.validate_memory(file) for file in files))

@@ -48,18 +48,14 @@ cluster: {preset: dgx-a100, n_devices: 2}
 plan: {dp: 2, global_batch: 4096, dtype: fp16}
 """
 STEPS_ROW = {
-    "id": "one", "source": "site A", "model": "llama 7B", "layers": "32", "hidden": "4096", "ffn": "11008", "heads": "32",
-    "kv_heads": "32", "vocab": "32000", "experts": "", "seq_len": "4096", "gpu": "H100-SXM-80GB", "num_gpus": "16",
-    "gpus_per_node": "8", "tp": "1", "pp": "1", "vpp": "", "dp": "16", "cp": "1", "ep": "1", "sharding": "fsdp",
-    "micro_batch": "1", "global_batch": "32", "precision": "bf16", "recompute": "none", "network": "",
-    "measured_step_time_s": "1.0", "notes": "torchtitan",
+    "row": "one", "source": "site A", "model": "llama-2-7b", "framework": "fsdp", "cluster": "dgx-h100", "plan.dp": "16",
+    "plan.sharding": "fsdp", "plan.micro_batch": "1", "plan.global_batch": "32", "plan.seq_len": "4096", "step_time_s": "1.0",
 }  # fmt: skip
 MEMORY_ROW = {
-    "job_id": "1", "model": "tiny 1B", "layers": "16", "hidden": "2048", "ffn": "8192.0", "heads": "32", "kv_heads": "32.0",
-    "vocab": "131072", "seq_len": "4096", "tp": "1", "pp": "1", "dp": "8", "zero_stage": "0", "micro_batch": "1",
-    "grad_accum": "4", "status": "Success", "peak_mem_reserved_gb": "40", "gpu": "H100-SXM-80GB",
-    "recompute": "none", "source": "nanotron bench",
-}  # fmt: skip
+    **{name: STEPS_ROW[name] for name in STEPS_ROW if name not in ("step_time_s", "source")},
+    "fits": "true",
+    "peak_memory_bytes": "4e10",
+}
 
 
 PROFILE = [  # microseconds: a step in which one operator launches one kernel
@@ -203,8 +199,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_table(
         folder / "runs.csv", [{"job": "job.yaml", "set": k, "measured_step_time_s": v} for k, v in seconds.items()]
     )
-    write_table(folder / "steps.csv", [STEPS_ROW, {**STEPS_ROW, "id": "two", "gpu": "abacus"}])
-    write_table(folder / "memory.csv", [MEMORY_ROW, {**MEMORY_ROW, "status": "OOM", "micro_batch": "512"}])
+    write_table(folder / "steps.csv", [STEPS_ROW, {**STEPS_ROW, "row": "two", "step_time_s": ""}])
+    write_table(folder / "memory.csv", [MEMORY_ROW, {**MEMORY_ROW, "fits": "false", "plan.micro_batch": "2"}])
     rng = np.random.default_rng(4)
     gpu = np.repeat(np.arange(40), 5)
     log = 0.03 * rng.standard_normal(40)[gpu] + 0.01 * rng.standard_normal(len(gpu))

@@ -119,36 +119,28 @@ def test_a_calibration_of_something_else_is_refused(runs, folder, capsys):
     assert "both calibrate the cost model" in capsys.readouterr().err
 
 
-STEPS = {
-    "id": "one",
-    "source": "megatron-core on my cluster",
-    "gpu": "A100-80GB",
-    "num_gpus": "8",
-    "model": "llama-2-7b",
-    "tp": "8",
-    "pp": "1",
-    "dp": "1",
-    "micro_batch": "1",
-    "global_batch": "8",
-    "seq_len": "4096",
-    "precision": "bf16",
-    "measured_step_time_s": "2.5",
-}
-
-
-def test_rows_of_a_steps_table_will_do(tmp_path, capsys):
-    lost = STEPS | {"id": "lost", "gpu": "Abacus"}
-    table = write_runs(tmp_path / "steps.csv", [STEPS, STEPS | {"id": "two", "global_batch": "16"}, lost])
+def test_rows_without_a_time_are_left_out(tmp_path, capsys):
+    row = {
+        "row": "one",
+        "model": "llama-2-7b",
+        "cluster": "dgx-a100",
+        "plan.tp": "8",
+        "plan.dp": "1",
+        "plan.micro_batch": "1",
+    }
+    row |= {"plan.global_batch": "8", "plan.seq_len": "4096", "step_time_s": "2.5"}
+    lost = row | {"row": "lost", "step_time_s": ""}
+    table = write_runs(tmp_path / "runs.csv", [row, row | {"row": "two", "plan.global_batch": "16"}, lost])
     assert main(["calibrate", table, "--framework", "megatron-core", "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [run["id"] for run in found["runs"]] == ["one", "two"]
-    assert list(found["dropped"]) == ["lost"]
+    assert found["dropped"] == {"lost": "no measured time"}
 
 
 WRONG = {
-    "no measured time": ({"job": "job.yaml"}, "no column measured_step_time_s"),
-    "no number": ({"job": "job.yaml", "measured_step_time_s": "fast"}, "line 2: measured_step_time_s = 'fast'"),
-    "no positive number": ({"job": "job.yaml", "measured_step_time_s": "0"}, "line 2: measured_step_time_s = '0'"),
+    "no measured time": ({"job": "job.yaml"}, "no column step_time_s"),
+    "no number": ({"job": "job.yaml", "measured_step_time_s": "fast"}, "line 2: step_time_s = 'fast'"),
+    "no positive number": ({"job": "job.yaml", "measured_step_time_s": "0"}, "line 2: step_time_s = '0'"),
     "no job": ({"job": "", "measured_step_time_s": "1"}, "line 2: no job"),
     "no such job": ({"job": "absent.yaml", "measured_step_time_s": "1"}, "line 2: absent.yaml: no such file"),
     "a change that cannot be": (
@@ -161,12 +153,9 @@ WRONG = {
     ),
     "a framework that nobody knows": (
         {"job": "job.yaml", "framework": "megatron", "measured_step_time_s": "1"},
-        "framework 'megatron' is unknown",
+        "line 2 framework: 'megatron' must be one of",
     ),
-    "rows that cannot be simulated": (
-        STEPS | {"gpu": "Abacus"},
-        "no row can be used (one: no preset of device Abacus)",
-    ),
+    "no times at all": ({"job": "job.yaml", "step_time_s": ""}, "no row has a measured time"),
 }
 
 

@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 
 from prism_jax.cli.app import main
-from prism_jax.framework.memory_options import GIB
-from prism_jax.framework.nanotron import NANOTRON
-from prism_jax.io.tables.memory_table import read_memory_table
-from prism_jax.memory.breakdown import memory
+from prism_jax.io.tables.job_table import read_memory_runs
 
 ROW = {
-    "job_id": "1", "model": "tiny 1B", "layers": "16", "hidden": "2048", "ffn": "8192.0", "heads": "32", "kv_heads": "32.0",
-    "vocab": "131072", "seq_len": "4096", "tp": "1", "pp": "1", "dp": "8", "zero_stage": "0", "micro_batch": "1",
-    "grad_accum": "4", "status": "Success", "peak_mem_reserved_gb": "", "gpu": "H100-SXM-80GB",
-    "recompute": "none", "source": "nanotron bench",
+    "row": "1", "model": "llama-2-7b", "model.name": "tiny 1B", "model.n_layers": "16", "model.hidden": "2048",
+    "model.n_heads": "16", "model.n_kv_heads": "16", "model.ffn_hidden": "8192", "framework": "nanotron", "cluster": "dgx-h100",
+    "plan.tp": "", "plan.dp": "8", "plan.micro_batch": "1", "plan.global_batch": "32", "plan.seq_len": "4096",
+    "plan.zero_stage": "0", "plan.recompute": "none", "fits": "true", "peak_memory_bytes": "",
 }  # fmt: skip
+LARGE = {"plan.micro_batch": "512", "plan.global_batch": "4096"}
 
 
 def write(path: Path, *changes: dict[str, str]) -> str:
@@ -32,15 +30,15 @@ def validated(capsys: pytest.CaptureFixture[str], file: str) -> dict[str, Any]:
 
 
 def test_outcomes_and_peaks_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two that fit, one of them called OOM in the table; one that cannot; one failure of another kind; a peak 10 % too low."""
-    plain = read_memory_table(write(tmp_path / "one.csv", {}))[0]
-    peak = memory(plain.model, plain.cluster, plain.plan, NANOTRON.memory).worst.allocator_bytes / GIB
+    """Two that fit, one of them called OOM in the table; one that cannot; one that says nothing; a peak 10 % too low."""
+    (plain,) = read_memory_runs(write(tmp_path / "one.csv", {}))
+    peak = plain.job.memory.worst.allocator_bytes
     file = write(
         tmp_path / "rows.csv",
-        {"peak_mem_reserved_gb": f"{peak / 0.9:.6f}"},
-        {"status": "OOM"},
-        {"status": "OOM", "micro_batch": "512", "model": "tiny 2B"},
-        {"status": "Other"},
+        {"fits": "", "peak_memory_bytes": f"{peak / 0.9:.6f}"},
+        {"fits": "false"},
+        {"fits": "false", "model.name": "tiny 2B", **LARGE},
+        {"fits": ""},
     )
     found = validated(capsys, file)
     overall = found["overall"]
@@ -62,7 +60,7 @@ def test_outcomes_and_peaks_are_counted(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_text_has_a_line_per_model_and_the_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write(tmp_path / "rows.csv", {}, {"model": "tiny 2B", "micro_batch": "512", "status": "OOM"})
+    file = write(tmp_path / "rows.csv", {}, {"model.name": "tiny 2B", "fits": "false", **LARGE})
     assert main(["validate", "memory", file]) == 0
     out = capsys.readouterr().out
     assert "majority" in out
@@ -73,8 +71,14 @@ def test_text_has_a_line_per_model_and_the_baseline(tmp_path: Path, capsys: pyte
 
 
 def test_the_device_of_a_row_decides_what_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    big = {"hidden": "4096", "layers": "40", "ffn": "14336", "zero_stage": "1", "tp": "2", "dp": "4"}
-    small, large = ({**big, "gpu": gpu, "status": "Success"} for gpu in ("A100-SXM-40GB", "B200"))
+    big = {
+        "model.hidden": "4096",
+        "model.n_layers": "40",
+        "model.ffn_hidden": "14336",
+        "plan.zero_stage": "1",
+        "plan.tp": "2",
+    }
+    small, large = ({**big, "plan.dp": "4", "cluster": name} for name in ("dgx-a100-40gb", "dgx-b200"))
     assert validated(capsys, write(tmp_path / "small.csv", small))["overall"]["fits_called_oom"] == 1
     assert validated(capsys, write(tmp_path / "large.csv", large))["overall"]["fits_called_fits"] == 1
 
@@ -82,12 +86,13 @@ def test_the_device_of_a_row_decides_what_fits(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden": "wide"}, "line 2: hidden = 'wide' is not a whole number"),
-        ({"tp": "0"}, "line 2: tp = 0, but it must be at least 1"),
-        ({"gpu": "abacus"}, "line 2: unknown device 'abacus'"),
-        ({"recompute": "some"}, "recompute = 'some', but it must be one of none, selective, full"),
-        ({"peak_mem_reserved_gb": "lots"}, "peak_mem_reserved_gb = 'lots' is not a positive number"),
-        ({"status": "Other"}, "no row says Success or OOM"),
+        ({"model.hidden": "wide"}, "rows.csv line 2 model.hidden: 'wide', but it must be an integer"),
+        ({"plan.tp": "0"}, "rows.csv line 2 plan.tp: 0, but it must be at least 1"),
+        ({"cluster": "abacus"}, "rows.csv line 2 cluster: unknown cluster 'abacus'"),
+        ({"plan.recompute": "some"}, "rows.csv line 2 plan.recompute: 'some' must be one of"),
+        ({"peak_memory_bytes": "lots"}, "line 2: peak_memory_bytes = 'lots' is not a positive number"),
+        ({"fits": "maybe"}, "line 2: fits = 'maybe', but it must be true or false"),
+        ({"fits": ""}, "no row has fits or peak_memory_bytes"),
     ],
 )
 def test_mistakes_name_line_field_and_remedy(
@@ -102,24 +107,15 @@ def test_mistakes_name_line_field_and_remedy(
 def test_files_that_are_no_memory_table_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.csv"
     for content, message in (
-        (b"id,model\n1,2\n", "no column status"),
+        (b"id,model\n1,2\n", "no column fits"),
+        (b"status,layers\n1,2\n", "unknown column 'status'"),
         (b"\x1f\x8b broken", "the gzip file ends too early"),
         (b"\xff\xfe\x00", "not UTF-8 text"),
-        ((",".join(ROW) + "\n1,2\n" + "Success").encode(), "line 2: the number of fields differs"),
-        (b"", "no column status"),
+        ((",".join(ROW) + "\n1,2\n" + "true").encode(), "line 2: the number of fields differs"),
+        (b"", "no column job"),
     ):
         file.write_bytes(content)
         assert main(["validate", "memory", str(file)]) == 2
         assert message in capsys.readouterr().err
     assert main(["validate", "memory", str(tmp_path / "absent.csv")]) == 2
     assert "cannot be read" in capsys.readouterr().err
-
-
-def test_shared_layouts_are_classified_as_the_study_found(
-    shared_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    overall = validated(capsys, str(shared_data / "steps" / "memory_oom.csv.gz"))["overall"]
-    assert overall["n"] == 3682
-    assert overall["accuracy"] >= 0.92
-    assert overall["accuracy"] > overall["majority_accuracy"] + 0.3
-    assert overall["peak_bytes"]["median_ape"] <= 0.08

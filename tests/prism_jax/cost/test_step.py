@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.step_tables.table import read_step_rows
 from prism_jax.cost.block_cost import dispatch_share
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_cost import StepCost
-from prism_jax.io.tables.steps.table import StepRow, read_step_rows
 from prism_jax.job import Job
 from prism_jax.kernels import COMM_AXES
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.validation.costed import job_of_row
+from prism_jax.validation.rows import MeasuredRow
 from prism_jax.variability.tree import Variability
 from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
@@ -30,7 +31,7 @@ PLAN = ParallelPlan(micro_batch=2, global_batch=64, seq_len=2048, pp=4, dp=2)
 REFERENCE = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "steps" / "reference_rows.json"
 
 
-def calibrated_s(row: StepRow) -> float:
+def calibrated_s(row: MeasuredRow) -> float:
     """Noise-free step under the shipped calibration, with the software of the row."""
     job = job_of_row(row)
     return pipeline_s(step_cost(job.model, job.cluster, job.plan, job.efficiency), job.plan)

@@ -11,7 +11,6 @@ from scipy.stats import t as student
 
 from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
 from prism_jax.errors import DataError
-from prism_jax.io.tables.steps.table import StepRow
 from prism_jax.validation import steps
 from prism_jax.validation.groups import GROUPS, group_of
 from prism_jax.validation.parts import PARTS
@@ -117,7 +116,7 @@ def test_rows_that_cannot_be_predicted_say_why():
             raise ZeroDivisionError("of a fault")
         return shipped()
 
-    rows = [*FEW, StepRow("x", "site D", None, unsupported="device not stated"), with_measured(FEW[2], 0.0)]
+    rows = [*FEW, MeasuredRow("x", "site D", None, unsupported="device not stated"), with_measured(FEW[2], 0.0)]
     outcome = validate_steps(rows, calibration_of=refuse, left_out="source", deterministic_only=True)
     reasons = [row.unsupported for row in outcome.rows]
     assert reasons[0] == "cannot be simulated: of another device"

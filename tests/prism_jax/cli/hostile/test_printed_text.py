@@ -23,27 +23,7 @@ QUOTED = json.dumps(EVIL)  # as YAML and TOML write it too
 SHORT = "a\x1b[31m\u202e\nforged: name"
 PLAN = "plan: {tp: 2, pp: 2, dp: 2, micro_batch: 1, global_batch: 8, seq_len: 2048}\n"
 MODEL, CLUSTER = "model: {preset: llama-3-8b}\n", "cluster: {preset: dgx-h100}\n"
-MEMORY = (
-    "status",
-    "model",
-    "layers",
-    "hidden",
-    "heads",
-    "vocab",
-    "seq_len",
-    "tp",
-    "pp",
-    "dp",
-    "micro_batch",
-    "job_id",
-    "source",
-    "gpu",
-)
-FITS: dict[str, str] = dict(
-    zip(
-        MEMORY, ["Success", EVIL, *["2", "1024", "8", "32000", "2048", "1", "1", "1", "1"], EVIL, EVIL, ""], strict=True
-    )
-)
+FITS = {name: ROW[name] for name in ROW if name not in ("step_time_s", "step_time_sd_s")} | {"fits": "true"}
 
 
 def _table(*rows: dict[str, str]) -> str:
@@ -71,12 +51,12 @@ FILES = {
     "key.toml": json.dumps(EVIL.replace("\x7f", "")) + " = 1\nmodel = 1\n",
     "space.yaml": f"{QUOTED}: [1]\ntp: [{QUOTED}]\n",
     "job.yaml": MODEL + CLUSTER + PLAN,
-    "steps.csv": _table(ROW | dict.fromkeys(("id", "source", "model", "gpu", "notes"), EVIL)),
-    "steps_header.csv": _table({EVIL: "1"} | {name: ROW[name] for name in ("source", "gpu")}),
-    "steps_number.csv": _table(ROW | {"id": EVIL, "tp": EVIL}),
-    "known.csv": _table(ROW | {"id": SHORT, "source": SHORT}, ROW | {"id": EVIL, "source": EVIL}),
-    "memory.csv": _table(FITS),
-    "memory_number.csv": _table(FITS | {"tp": EVIL}),
+    "steps.csv": _table(ROW | dict.fromkeys(("row", "source", "notes"), EVIL) | {"model.name": EVIL}),
+    "steps_header.csv": _table({EVIL: "1"} | ROW),
+    "steps_number.csv": _table(ROW | {"row": EVIL, "plan.tp": EVIL, "cluster": EVIL}),
+    "known.csv": _table(ROW | {"row": SHORT, "source": SHORT}, ROW | {"row": EVIL, "source": EVIL}),
+    "memory.csv": _table(FITS | dict.fromkeys(("row", "source", "model.name"), EVIL)),
+    "memory_number.csv": _table(FITS | {"plan.tp": EVIL, "fits": EVIL}),
     "jobs.csv": _table({"job": EVIL, "measured_step_time_s": "1", "id": EVIL}),
     "jobs_set.csv": _table({"job": "job.yaml", "measured_step_time_s": "1", "id": EVIL, "set": f"'{EVIL}=1'"}),
     "slow.csv": _table({"gpu": EVIL, "slowdown": "1"}),

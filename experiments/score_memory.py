@@ -1,0 +1,35 @@
+"""Scores the memory model against a table of layouts that fitted or not, as `prism-jax validate memory` does against jobs.
+
+python -m experiments.score_memory TABLE [--json]
+
+The table has the schema of memory_oom.csv (`experiments/step_tables/memory_table.py`), gzipped or not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from experiments.step_tables.memory_table import classify_rows
+from prism_jax.app.validate import memory_report
+from prism_jax.errors import PrismError
+from prism_jax.report.text.memory_validation import lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("--json", action="store_true", help="print the whole report as one object")
+    given = parser.parse_args()
+    try:
+        report = memory_report(classify_rows(given.table), given.table)
+    except PrismError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if given.json else "\n".join(lines(report)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

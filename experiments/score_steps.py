@@ -1,0 +1,71 @@
+"""Scores predictions against a table of published steps, as `prism-jax validate steps` does against a table of jobs.
+
+python -m experiments.score_steps TABLE... [--leave-out source|gpu|model|framework|scale] [--fit FILE] [--deterministic] [--json]
+
+Tables have the schema of reference_rows.json, of steps.csv or of results of MLPerf Training (`experiments/step_tables`), gzipped
+or not. Report, text and JSON are those of the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from experiments.step_tables.table import read_step_rows
+from prism_jax.app.validate import WAYS, StepsValidationRun, score_step_rows, shipped_rows_note
+from prism_jax.errors import PrismError
+from prism_jax.report.text.steps_validation import lines
+from prism_jax.start_jax import start_jax
+
+
+def score_steps(*tables: str | Path, **options: Any) -> StepsValidationRun:
+    """Predicts the typical step of every row that can be simulated, and scores it; options as those of `score_step_rows`.
+
+    Raises:
+        DataError: a table or the calibration cannot be read, or options contradict each other.
+    """
+    return score_step_rows([row for table in tables for row in read_step_rows(table)], tables, **options)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", metavar="TABLE")
+    parser.add_argument(
+        "--leave-out", choices=WAYS, help="predict every such group by a calibration fitted to the rest"
+    )
+    parser.add_argument("--fit", metavar="FILE", help="predict with a calibration of `prism-jax calibrate`")
+    parser.add_argument("--deterministic", action="store_true", help="leave variability out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that predict")
+    parser.add_argument("--plot", type=Path, help="picture of predicted against measured steps")
+    parser.add_argument("--json", action="store_true", help="print the whole report as one object")
+    given = parser.parse_args()
+    start_jax()  # as the command does, so that figures are the same to the last digit
+    try:
+        run = score_steps(
+            *given.tables,
+            leave_out=given.leave_out,
+            fit=given.fit,
+            deterministic=given.deterministic,
+            seed=given.seed,
+            n_workers=given.workers,
+        )
+    except PrismError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if note := shipped_rows_note(run.report):
+        print(note, file=sys.stderr)
+    print(
+        json.dumps(run.report.to_dict(), indent=2, ensure_ascii=False) if given.json else "\n".join(lines(run.report))
+    )
+    if given.plot:
+        run.figure().savefig(given.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""Tables of published steps: measured step times of real training jobs as rows with model, cluster and plan.
+
+Rows that cannot be turned into a job stay in the list and say why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from experiments.step_tables.assumed import (
+    Peers,
+    completed,
+    fill_virtual_stages,
+    peers_of,
+    rates_disagree,
+    with_usual_micro_batch,
+)
+from experiments.step_tables.cluster import cluster_of_record, defect_of_record, slower_than_peers
+from experiments.step_tables.encoders import encoder_of_record, trains_encoder, with_gradients_behind, with_recipe
+from experiments.step_tables.model import trained_model
+from experiments.step_tables.plan import framework_of_record, open_recompute, plan_of_record
+from experiments.step_tables.records import (
+    NO_NUMBER,
+    OTHER_KINDS,
+    WHAT,
+    StepRecord,
+    UnsupportedRowError,
+    records_of,
+    refuse_other_kinds,
+)
+from experiments.step_tables.samples import (
+    benchmark_of_record,
+    is_samples_table,
+    measured_s_of,
+    plan_of_samples,
+    sample_records,
+)
+from prism_jax.errors import PrismError
+from prism_jax.framework import framework_of
+from prism_jax.io.tables.csv_rows import CsvTable
+from prism_jax.io.tables.packed import read_packed_text
+from prism_jax.partition.chunks import layers_of_chunks
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.rules.arithmetic import MAX_CHUNK_RUNS
+from prism_jax.rules.check import check_plan
+from prism_jax.software.usual import usual_dtypes
+from prism_jax.system.hardware import RATE_OF, Cluster
+from prism_jax.validation.rows import MeasuredRow
+from prism_jax.workload.base import Workload, completed_plan, n_body
+from prism_jax.workload.transformer.spec import TransformerSpec
+
+# Sources whose TFLOP/s count the recomputed forward pass.
+_HARDWARE_FLOPS = (
+    "bigscience", "2104.04473", "Megatron-LM", "2201.11990", "Azure", "FSDP on AWS", "argonne", "libai", "GLM", "ColossalAI",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SupportCount:
+    """How many rows became jobs, and why the others did not.
+
+    Attributes:
+        n_transformer: rows that train a decoder-only transformer, or adapters of one, on the accelerators and state a number to
+            compare with: all but those refused for one of `records.OTHER_KINDS`.
+    """
+
+    n: int
+    n_supported: int
+    n_transformer: int
+    by_reason: dict[str, int]
+
+    @property
+    def share(self) -> float:
+        """Supported over all rows."""
+        return self.n_supported / self.n
+
+    @property
+    def share_of_transformers(self) -> float:
+        """Supported over transformer rows; 1 if there are none."""
+        return self.n_supported / self.n_transformer if self.n_transformer else 1.0
+
+
+def read_step_rows(path: str | Path) -> list[MeasuredRow]:
+    """Rows of a table of published steps in any of its schemas; JSON or CSV, gzipped or not, by content.
+
+    Raises:
+        DataError: the file cannot be read or a row is malformed; names row and field.
+    """
+    file = Path(path)
+    return step_rows_of(read_packed_text(file, WHAT), file.name)
+
+
+def step_rows_of(text: str, name: str) -> list[MeasuredRow]:
+    """Rows of a steps table whose text is at hand; `name` is what messages call it.
+
+    Raises:
+        DataError: a row is malformed; names row and field.
+    """
+    if (samples := _samples_table(text, name)) is not None:
+        return [_sample_row(record) for record in sample_records(samples)]
+    records = records_of(text, name)
+    used = [record for record in records if not _left_out(record)]
+    filled = fill_virtual_stages(used)
+    slow, peers = slower_than_peers(filled), peers_of(filled)
+    rows = iter([_row(record, slow.get(record.id, ""), peers) for record in filled])
+    return [
+        MeasuredRow(record.id, record.source, record.measured_s, unsupported=reason)
+        if (reason := _left_out(record))
+        else next(rows)
+        for record in records
+    ]
+
+
+def _samples_table(text: str, name: str) -> CsvTable | None:
+    """The table if its columns state samples per second of benchmarks; None for other tables."""
+    if text.lstrip()[:1] in ("[", "{"):
+        return None
+    table = CsvTable(text, name)
+    return table if is_samples_table(table.columns) else None
+
+
+def _left_out(record: StepRecord) -> str:
+    """Why a row is not looked at further; empty for all others."""
+    if record.same_as:
+        return "the same row as one above"
+    return f"beyond what is simulated: {found}" if (found := record.beyond()) else ""
+
+
+def count_support(rows: Iterable[MeasuredRow]) -> SupportCount:
+    """Supported rows, and the others by reason, most frequent first."""
+    reasons = Counter(row.unsupported for row in rows)
+    n_supported = reasons.pop("", 0)
+    n = n_supported + reasons.total()
+    n_transformer = n - sum(reasons[kind] for kind in OTHER_KINDS)
+    return SupportCount(n, n_supported, n_transformer, dict(reasons.most_common()))
+
+
+def _row(record: StepRecord, beside_peers: str, peers: Peers) -> MeasuredRow:
+    """The row of a record; `beside_peers` is what its peers say of its fabric, `peers` what it may take over from them."""
+    known = MeasuredRow(
+        record.id,
+        record.source,
+        record.measured_s,
+        record.measured_range,
+        defect=defect_of_record(record, beside_peers=beside_peers),
+        framework=framework_of_record(record),
+    )
+    return _or_refused(known, lambda: _with_job(known, record, beside_peers, peers))
+
+
+def _or_refused(known: MeasuredRow, with_job: Callable[[], MeasuredRow]) -> MeasuredRow:
+    """The row with its job, or with the reason why there is none."""
+    try:
+        return with_job()
+    except UnsupportedRowError as reason:
+        return replace(known, unsupported=str(reason))
+    except PrismError as error:
+        return replace(known, unsupported=f"impossible: {error}")
+
+
+def _sample_row(record: StepRecord) -> MeasuredRow:
+    """The row of a record that states samples per second of a benchmark."""
+    known = MeasuredRow(record.id, record.source, record.measured_s)
+    if reason := _left_out(record):
+        return replace(known, unsupported=reason)
+
+    def with_job() -> MeasuredRow:
+        benchmark, model = benchmark_of_record(record)
+        cluster = cluster_of_record(record)
+        plan = completed_plan(model, plan_of_samples(record, benchmark, cluster), cluster.node_size)
+        check_plan(plan, model, cluster)
+        return replace(
+            known,
+            measured_s=measured_s_of(record, plan),
+            model=model,
+            cluster=cluster,
+            plan=plan,
+            framework=benchmark.framework,
+        )
+
+    return _or_refused(known, with_job)
+
+
+def _with_encoder(known: MeasuredRow, record: StepRecord) -> MeasuredRow:
+    """The row with its job, an encoder or an encoder-decoder; what it leaves blank is what the recipe of its source says."""
+    refuse_other_kinds(record, is_encoder=True)
+    record, assumed = with_recipe(record)
+    cluster, model = cluster_of_record(record), encoder_of_record(record)
+    plan = with_gradients_behind(record, plan_of_record(record))
+    measured_s = _measured_s(record, model, plan)
+    _check(model, cluster, plan)
+    return replace(known, measured_s=measured_s, model=model, cluster=cluster, plan=plan, assumed=assumed)
+
+
+def _with_job(known: MeasuredRow, record: StepRecord, beside_peers: str, peers: Peers) -> MeasuredRow:
+    if trains_encoder(record):
+        return _with_encoder(known, record)
+    refuse_other_kinds(record)
+    record, assumed = completed(record, peers)
+    cluster, plan = cluster_of_record(record), plan_of_record(record)
+    model = trained_model(record)
+    plan = with_usual_micro_batch(record, model, cluster, plan, known.framework)
+    split = framework_of(known.framework).layer_split
+    if split is not None and not plan.layer_split:
+        plan = replace(plan, layer_split=split(model, plan.pp))
+    measured_s = _measured_s(record, model, plan)
+    _check(model, cluster, plan)
+    defect = defect_of_record(record, cluster, beside_peers) or (rates_disagree(record, model) if assumed else "")
+    is_open = not record.precision and "fp32 by default" not in record.notes
+    open_dtype = usual_dtypes(cluster.device, plan.software.tuning) if is_open else ()
+    asked = (("dtype", open_dtype), ("recompute", open_recompute(record)))
+    open_plan = tuple((field, odds) for field, odds in asked if len(odds) > 1)
+    return replace(
+        known,
+        measured_s=measured_s,
+        model=model,
+        cluster=cluster,
+        plan=plan,
+        defect=defect,
+        assumed=assumed,
+        open_plan=open_plan,
+    )
+
+
+def _check(model: Workload, cluster: Cluster, plan: ParallelPlan) -> None:
+    n_layers = n_body(model)
+    layers_of_chunks(n_layers, plan)
+    if RATE_OF.get(plan.dtype, plan.dtype) not in cluster.device.peak_flops_per_s:
+        raise UnsupportedRowError(f"device has no {plan.dtype}")
+    if plan.n_chunk > n_layers + 2:
+        raise UnsupportedRowError("more model chunks than layers")
+    if plan.n_micro_batch * plan.n_chunk > MAX_CHUNK_RUNS:
+        raise UnsupportedRowError("too many micro-batches to simulate")
+    check_plan(plan, model, cluster)
+
+
+def _measured_s(record: StepRecord, model: Workload, plan: ParallelPlan) -> float:
+    """As published; else from tokens/s per GPU; else from TFLOP/s per GPU in the source's own convention."""
+    if record.measured_s:
+        return record.measured_s
+    tokens = plan.global_batch * plan.seq_len
+    if record.tokens_per_s_per_gpu:
+        return tokens / (record.tokens_per_s_per_gpu * plan.n_devices)
+    if record.tflops_per_gpu:
+        counts_recompute = any(name in record.source for name in _HARDWARE_FLOPS)
+        recompute = plan.recompute if counts_recompute else "none"
+        if isinstance(model, TransformerSpec):
+            flops = tokens * model.train_flops_per_token(plan.seq_len, causal=False, recompute=recompute)
+        else:
+            flops = model.step_flops(plan, recomputed=counts_recompute)
+        return flops / (record.tflops_per_gpu * 1e12 * plan.n_devices)
+    raise UnsupportedRowError(NO_NUMBER)

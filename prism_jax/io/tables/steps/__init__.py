@@ -1,1 +1,0 @@
-"""Tables of published step times: every row becomes a job, or says why not."""

@@ -1,1 +1,0 @@
-"""What rows of a steps table say of kernels, adapters and how the software runs."""

@@ -1,1 +1,0 @@
-"""Rows of tables that state samples per second of a named benchmark, such as results of MLPerf Training."""
