@@ -6,6 +6,10 @@ from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..report.codec import from_plain
 from ..report.types.memory import MemoryFacts
+from ..report.use_case import Told
+from ..units import format_bytes
+
+IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
 
 
 def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None) -> MemoryFacts:
@@ -20,3 +24,21 @@ def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None)
     not_fit_prob = law.not_fit_prob(needed.total_bytes, needed.capacity_bytes, has_experts)
     uncertain = {"low": low, "high": high, "not_fit_prob": not_fit_prob, "stage": stage}
     return from_plain(MemoryFacts, {**needed.as_dict(), **uncertain})
+
+
+def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore: bool) -> Told | None:
+    """The warning about a job that does not fit; the command fails then, unless that is to be ignored.
+
+    Args:
+        fits: whether it does.
+        headroom_bytes: capacity left on the fullest stage.
+        stage: that pipeline stage; None: not known.
+        ignore: whether `--ignore-memory` was given.
+    """
+    if fits:
+        return None
+    where = "" if stage is None else f" on stage {stage}"
+    remedy = "" if ignore else "; --ignore-memory accepts that"
+    return Told(
+        f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}", failed=not ignore
+    )

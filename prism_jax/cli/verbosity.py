@@ -4,47 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from ..printable import printable, shortened
+from ..shell.verbosity import VERBOSITY as VERBOSITY, say as say
 
-
-@dataclass
-class Verbosity:
-    """How talkative this run is; set by the options, read everywhere in `cli`."""
-
-    quiet: bool = False
-    verbose: bool = False
-    debug: bool = False
-
-    def reset(self) -> None:
-        """Back to the default: progress and errors, no tracebacks."""
-        self.quiet = self.verbose = self.debug = False
-
-
-VERBOSITY = Verbosity()
 
 _OPTIONS: dict[str, Any] = {
     "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print the result and errors only.")],
     "verbose": Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Show tracebacks.")],
 }
-
-
-def say(text: str, *, always: bool = False, detail: bool = False) -> None:
-    """One line to stderr, spelt out where it would steer the terminal, and no longer than people read.
-
-    Args:
-        always: even when quiet.
-        detail: only when verbose.
-    """
-    if always or (not VERBOSITY.quiet and (VERBOSITY.verbose or not detail)):
-        print(shortened(printable(text)), file=sys.stderr)
 
 
 def with_verbosity(command: Callable[..., None]) -> Callable[..., None]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from ...errors import DataError
 from ...io.traces.open_trace import open_trace
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
+from ...report.option import Argument, Option
 
 TraceSource: TypeAlias = str | Path | Trace | StepLog
 
@@ -46,3 +47,33 @@ def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:
 def named(source: TraceSource) -> str:
     """What a run record calls the recording."""
     return source.source if isinstance(source, (Trace, StepLog)) else str(source)
+
+
+TraceFile = Annotated[
+    TraceSource,
+    Argument(
+        metavar="FILE",
+        key="file",
+        told=named,
+        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, execution traces of "
+        "PyTorch (a file, a folder, a tar archive), or the shipped local_cluster. "
+        "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",
+    ),
+]
+Skip = Annotated[
+    int | None,
+    Option(
+        "--skip",
+        "N",
+        least=0,
+        help="Leave out the first N recorded steps; 0 keeps all. [default: those that are warm-up, see the note]",
+    ),
+]
+Unit = Annotated[
+    str | None,
+    Option("--unit", "UNIT", help="Unit of step times whose column does not say it: s, ms, us or ns."),
+]
+Meta = Annotated[
+    str | Path | None,
+    Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."),
+]

@@ -314,6 +314,7 @@ class WhatIfReport(Report):
     """
 
     kind: ClassVar[str] = "what-if"
+    picture: ClassVar[str] = "prism_jax.plot.trace.workers:draw"
     renderer: ClassVar[str] = "trace.what_if"
 
     info: Annotated[TraceFacts, INLINE]

@@ -1,0 +1,37 @@
+"""Standard streams as they are found: closed ones lead nowhere, and what an encoding cannot write is spelt in ASCII."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import os
+import sys
+
+_SPELT = {"±": "+/-", **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "")}  # what the reports draw with
+_HANDLER = "prism_jax.spell"
+
+
+def prepare_streams() -> None:
+    """Call before anything is printed: with a daemon's closed streams, or in a locale of few characters, commands still run."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  stays open to the end
+    codecs.register_error(_HANDLER, _spell)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_HANDLER)
+
+
+def json_for_stdout(text: str) -> str:
+    """JSON `text`, its characters escaped where stdout cannot write them, or where they would steer the terminal."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
+    return "".join(letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text)
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_SPELT.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
