@@ -60,6 +60,11 @@ def check_target(path: str | Path) -> None:
         pass
 
 
+def check_file(_option: str, path: str | Path) -> None:
+    """`check_target` for the value of an option."""
+    check_target(path)
+
+
 def check_timeline(option: str, path: str | Path) -> None:
     """Whether a timeline could be written at `path`, which `option` names.
 

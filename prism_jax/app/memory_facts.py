@@ -40,5 +40,6 @@ def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore:
     where = "" if stage is None else f" on stage {stage}"
     remedy = "" if ignore else "; --ignore-memory accepts that"
     return Told(
-        f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}", failed=not ignore
+        f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}",
+        failed=not ignore,
     )

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from .._core.files import check_timeline
 from ..cost.step import step_cost
 from ..cost.step_cost import StepCost
-from .._core.files import check_timeline
 from ..errors import DataError, SpecError
 from ..io.tables.slowdowns import SlowdownTable, read_slowdowns
 from ..job import Job

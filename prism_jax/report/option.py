@@ -1,8 +1,8 @@
 """How a parameter of a use case is typed on the command line: said once, beside the parameter, without any parser.
 
-`Annotated[int, Option("--seeds", metavar="N")]` is an option, `Annotated[str, Argument("TRACE")]` an argument by position. What is
-left out follows from the parameter: a keyword-only `n_gpus` is `--n-gpus`, the help is what the docstring says of it, its default is
-the default. Parameters that recur are fields of a `Group`, which counts as one parameter of the function.
+`Annotated[int, Option("--seeds", "N")]` is an option, `Annotated[str, Argument(metavar="TRACE")]` an argument by position. What is
+left out follows from the parameter: a keyword-only `n_gpus` is `--n-gpus`, the help is what the docstring says of it, its default
+is the default. Parameters that recur are fields of a `Group`, which counts as one parameter of the function.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Option:
         key: name among the inputs in the record of the run; None: not there.
         told: what the record says of the value, where it is not the value itself.
         is_told_as_typed: whether the record of a command holds the text and not the value.
+        is_typed: False: the parameter is for Python alone.
     """
 
     names: str = ""
@@ -48,11 +49,15 @@ class Option:
     key: str | None = SAME
     told: Callable[[Any], Any] | None = None
     is_told_as_typed: bool = False
+    is_typed: bool = True
 
 
 @dataclass(frozen=True)
 class Argument(Option):
     """An argument by position; `names` is empty."""
+
+
+NOT_TYPED = Option(key=None, is_typed=False)  # for Python alone
 
 
 class Group:
@@ -162,11 +167,6 @@ def said_of(thing: Any) -> dict[str, str]:
         for name in names:
             found[name] = f"{found.get(name, '')} {entry[2] if entry else line.strip()}".strip()
     return {name: _sentence(said) for name, said in found.items()}
-
-
-def first_line(function: Callable[..., Any]) -> str:
-    """The first sentence of a docstring, which may go over several lines."""
-    return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
 
 
 def _sentence(text: str) -> str:

@@ -8,11 +8,15 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+from .._core.files import check_file
+from ..objective import Objective
+from ..study.fleets.prices import Prices, prices_of
 from .option import Group, Option
 
 FitFiles: TypeAlias = Sequence[str | Path]
 Seed = Annotated[
-    int, Option("--seed", "N", least=0, most=2**31 - 1, key=None, help="Random seed; the same seed gives the same result.")
+    int,
+    Option("--seed", "N", least=0, most=2**31 - 1, key=None, help="Random seed; the same seed gives the same result."),
 ]
 Overrides = Annotated[
     Sequence[str],
@@ -20,8 +24,63 @@ Overrides = Annotated[
 ]
 Force = Annotated[bool, Option("--force", key=None, help="Use a fit even if its verdict says that it failed.")]
 Fits = Annotated[
-    FitFiles, Option("--fit", "NC", key="fit", told=list, help="Apply a saved fit or calibration (.npz); may be repeated.")
+    FitFiles,
+    Option("--fit", "NC", key="fit", told=list, help="Apply a saved fit or calibration (.npz); may be repeated."),
 ]
+
+_OBJECTIVE = Option(
+    "--objective",
+    "NAME",
+    key="objective",
+    told=lambda chosen: chosen if isinstance(chosen, str) else chosen.name,
+    help="Objective to minimise (`prism-jax show objectives` explains them).",
+)
+ObjectiveName = Annotated[str, _OBJECTIVE]
+ObjectiveChoice = Annotated[str | Objective, _OBJECTIVE]
+Samples = Annotated[
+    int | None,
+    Option("--samples", "N", key="samples", least=64, most=1 << 20, help="Replica columns per job; 2048 by default."),
+]
+Price = Annotated[
+    float | None, Option("--price", "PRICE", key="price", help="Price per GPU-hour, for money per million tokens.")
+]
+DevicePrices = Annotated[
+    Prices,
+    Option(
+        "--price",
+        "[DEVICE=]PRICE",
+        key="price",
+        parse=lambda _, texts: prices_of(texts),
+        is_repeated=True,
+        help="Price per GPU-hour, of all or of one device; may be repeated.",
+    ),
+]
+Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, check=check_file)]
+
+
+@dataclass(frozen=True)
+class Applied(Group):
+    """Fits and calibrations that a use case applies."""
+
+    fits: Fits = ()
+    force: Force = False
+
+
+@dataclass(frozen=True)
+class StudyRun(Group):
+    """How the jobs of a study are predicted.
+
+    Attributes:
+        n_samples: replica columns per job.
+        seed: of the draws, which all jobs share.
+        resume: checkpoint the study to FILE and resume from it.
+        n_workers: processes; the table is the same.
+    """
+
+    n_samples: Samples = None
+    seed: Seed = 0
+    resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
+    n_workers: Annotated[int, Option("--workers", "N", least=1, most=256, key=None)] = 1
 
 
 @dataclass(frozen=True)

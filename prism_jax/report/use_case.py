@@ -1,7 +1,7 @@
 """A use case: a function that takes plain inputs and answers with a report; all that a command needs is read off it.
 
-`@use_case()` lets callers give the fields of its groups by keyword, and completes the record of its report: inputs, seed, versions,
-seconds. What a command does besides printing (files, a warning, an exit code) is a list of functions of the report.
+`@use_case()` lets callers give the fields of its groups by keyword, and completes the record of its report: inputs, seed and
+versions. What a command does besides printing (files, a warning, an exit code) is a list of functions of the report.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Case:
     Attributes:
         function: as it was written.
         then: called after the report is printed, with it and with options of their own: write a file, warn of something.
-        text: makes what is printed without --json, of the report and options of its own: lines, a Table, Facts; None: the report's lines.
+        text: makes what is printed without --json, of the report and options of its own: lines, a Table, Facts; None: the lines
+            of the report.
         says: what a spinner says while it runs.
         counts: whether a bar is shown in place of the spinner.
     """
@@ -72,7 +73,7 @@ class Case:
         names = {item.name for item in fields(answer)}
         changes: dict[str, Any] = {"elapsed_s": elapsed_s} if getattr(answer, "elapsed_s", None) == UNTIMED_S else {}
         if "record" in names and not answer.record.versions:  # pyright: ignore[reportAttributeAccessIssue]
-            changes["record"] = self._record(values, typed, answer.record.inputs)  # pyright: ignore[reportAttributeAccessIssue]
+            changes["record"] = self._record(values, typed, answer.record)  # pyright: ignore[reportAttributeAccessIssue]
         return answer.changed(**changes)
 
     def options(self) -> tuple[Part, ...]:
@@ -88,7 +89,7 @@ class Case:
                 rest[name] = replace(rest.get(name, group), **own)
         return rest
 
-    def _record(self, values: Mapping[str, Any], typed: Mapping[str, Any], noted: Mapping[str, Any]) -> RunRecord:
+    def _record(self, values: Mapping[str, Any], typed: Mapping[str, Any], noted: RunRecord) -> RunRecord:
         from ..io.write import run_record
 
         arguments, groups = self._gathered(values), groups_of(self.function)
@@ -99,9 +100,9 @@ class Case:
                 inputs |= arguments.get(name, groups[name]).inputs()
             elif name in parts:
                 inputs |= parts[name].told(arguments.get(name, parts[name].default))
-        seed = values["seed"] if "seed" in values else parts["seed"].default if "seed" in parts else None
+        seed = values.get("seed", parts["seed"].default if "seed" in parts else noted.seed)
         inputs |= {name: value for name, value in typed.items() if name in inputs}
-        return RunRecord(**run_record({**inputs, **noted}, seed))
+        return RunRecord(**run_record({**inputs, **noted.inputs}, seed))
 
 
 UNTIMED_S = -1.0

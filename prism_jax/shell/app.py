@@ -13,7 +13,6 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from ..errors import ConfigError, FailedFitError, PrismError
-from ..report.option import first_line
 from .catalogue import COMMANDS, GROUPS, called
 from .command import runner_of
 from .exit_codes import FAILED, INTERRUPTED, OK, WRONG_INPUT
@@ -103,26 +102,15 @@ def _keep_interrupts(ignored: sys.UnraisableHookArgs) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     """Exit code of the command, or of the parser where that has something against the words."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if called(words) is None and words and words[0] not in ("-h", "--help", "--version"):
-        return _old(words)
+    if not words or (words[0] in GROUPS and len(words) == 1):
+        command_line(words).help_print(words)
+        return WRONG_INPUT
     try:
         return command_line(words)(words, exit_on_error=False, print_error=False, result_action="return_value") or OK
     except CycloptsError as error:
         say(f"Error: {error}", always=True)
         say(f"Usage: `{' '.join(['prism-jax', *_command_of(words)])} --help` lists what can be given.", always=True)
         return WRONG_INPUT
-
-
-def _old(words):  # until all commands are made from use cases
-    from ..cli.app import app
-
-    try:
-        app(words, prog_name="prism-jax")
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # the parser has caught Ctrl-C
-            raise KeyboardInterrupt from None
-        return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
-    return OK
 
 
 def command_line(words: list[str]) -> App:
@@ -149,9 +137,8 @@ def command_line(words: list[str]) -> App:
                 top.command(groups[group])
             parent = groups[group]
         function = command.load() if command is wanted else None
-        run = runner_of(function) if function else _not_called
-        text = first_line(function) if function else command.help
-        parent.command(run, name=name, help=text or command.help)
+        run = runner_of(function, command.fixed) if function else _not_called
+        parent.command(run, name=name, help=command.help)
     return top
 
 

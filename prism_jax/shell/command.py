@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -33,10 +33,18 @@ TALK = (
 )
 
 
-def runner_of(function: Callable[..., Any]) -> Callable[..., int]:
-    """What the parser calls for a command: takes what was typed, runs `function`, prints, and returns the exit code."""
+def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callable[..., int]:
+    """What the parser calls for a command: takes what was typed, runs `function`, prints, and returns the exit code.
+
+    Args:
+        function: a use case, or another function whose parameters say how they are typed.
+        fixed: parameters that are not typed, and their values.
+    """
     case = case_of(function)
-    own, answers = case.options(), _reports_of(case.function)
+    own, answers = (
+        [part for part in case.options() if part.option.is_typed and part.name not in fixed],
+        _reports_of(case.function),
+    )
     own_names = {part.name for part in own}
     # what is done after the use case takes the report, and options of its own
     added = {act: parts_of(act)[1:] for act in (*case.then, case.text) if act is not None}
@@ -49,18 +57,20 @@ def runner_of(function: Callable[..., Any]) -> Callable[..., int]:
         for part in TALK:
             setattr(VERBOSITY, part.name, typed.pop(part.name, False))
         values = _values(parts, typed)
-        later = {act: {part.name: values[part.name] for part in own if part.name in values} for act, own in added.items()}
+        later = {
+            act: {part.name: values[part.name] for part in own if part.name in values} for act, own in added.items()
+        }
         with _watched(case) as progress:
-            mine = {name: value for name, value in values.items() if name in own_names}
+            mine = {**fixed, **{name: value for name, value in values.items() if name in own_names}}
             if "progress" in inspect.signature(case.function).parameters:
                 mine["progress"] = progress
             answer = case.run(mine, _typed_texts(own, typed))
-        text = answer.lines if case.text is None and isinstance(answer, Report) else None
+        plain = answer.lines if isinstance(answer, Report) else lambda: answer
         return emit(
             answer,
             values.get("json", False),
             values.get("plot"),
-            text or partial(case.text or str, answer, **later.get(case.text, {})),
+            plain if case.text is None else partial(case.text, answer, **later[case.text]),
             [partial(act, answer, **later[act]) for act in case.then],
         )
 
@@ -103,9 +113,7 @@ def _watched(case: Case) -> Any:
 def _reports_of(function: Callable[..., Any]) -> tuple[type[Report], ...]:
     """Kinds of reports that a function answers with."""
     hint = get_type_hints(inspect.unwrap(function)).get("return")
-    return tuple(
-        kind for kind in get_args(hint) or (hint,) if inspect.isclass(kind) and issubclass(kind, Report)
-    )
+    return tuple(kind for kind in get_args(hint) or (hint,) if inspect.isclass(kind) and issubclass(kind, Report))
 
 
 def _is_inverted(part: Part) -> bool:
@@ -129,6 +137,7 @@ _WHOLE = {  # in digits: the parser itself would round 1.5
 def _parameter(part: Part) -> inspect.Parameter:
     """A parameter as the parser wants it."""
     option, kind = part.option, command_line_type(part.hint, part.option)
+    kind = list[kind] if part.takes_many else kind
     on, _, off = (option.names or f"--{part.name.replace('_', '-')}").partition("/")
     shown = option.default or _shown(part.default)
     has_bounds = option.least is not None or option.most is not None
@@ -145,6 +154,10 @@ def _parameter(part: Part) -> inspect.Parameter:
         json_dict=False,
     )
     needed = part.default is inspect.Parameter.empty
-    default = part.default if needed else False if kind is bool else None  # of the parser, which leaves out what was not typed
+    default = (
+        part.default if needed else False if kind is bool else None
+    )  # of the parser, which leaves out what was not typed
     how = inspect.Parameter.POSITIONAL_ONLY if part.is_by_position else inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(part.name, how, default=default, annotation=Annotated[kind if needed else kind | None, said])
+    return inspect.Parameter(
+        part.name, how, default=default, annotation=Annotated[kind if needed else kind | None, said]
+    )

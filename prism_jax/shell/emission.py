@@ -16,24 +16,24 @@ from .pictures import write_picture
 from .verbosity import say
 
 
-def emit(answer: Any, as_json: bool, plot: str | None, text: Callable[[], Any], then: Iterable[Callable[[], Any]]) -> int:
+def emit(
+    answer: Any, as_json: bool, plot: str | None, text: Callable[[], Any], then: Iterable[Callable[[], Any]]
+) -> int:
     """Prints what a use case answered, draws it, does what else is to be done, and returns the exit code.
 
     A reader that has seen enough (`| head -1`) does not cost the user the files.
 
     Args:
-        answer: a report; or lines, a table or facts, which are printed; or None.
+        answer: a report, or what is printed.
         as_json: whether to print JSON instead of text.
         plot: file of the picture, if one is wanted.
-        text: makes the text of a report.
+        text: makes what is printed without --json.
         then: write other files, or tell something; each may return a `Told`, or several.
     """
     code, reader_left = OK, None
     try:
-        if not isinstance(answer, Report):
-            show(answer)
-        elif as_json:
-            print_json(answer.to_dict())
+        if as_json:
+            print_json(answer.to_dict() if isinstance(answer, Report) else answer)
         else:
             show(text())
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Data to stdout: lines and tables for people, JSON for programs.
 
-Nothing else in `shell` prints, but for `verbosity.say`: what is printed may hold names and notes from files, and is spelt out here
-where it would steer the terminal.
+Nothing else in `shell` prints, but for `verbosity.say`: what is printed may hold names and notes from files, and is spelt out
+here where it would steer the terminal.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +22,6 @@ from ...horizon.spares import enough_prob
 from ...horizon.steps import step_sum
 from ...job import Job
 from ...progress import Progress
-from ...report.codec import from_plain
 from ...report.types.horizon.run import (
     CauseFacts,
     ChangeFacts,
@@ -64,7 +61,7 @@ class Asked:
 
 
 def simulated(
-    fitted: FittedJob, asked: Asked, record: Mapping[str, Any], progress: Progress
+    fitted: FittedJob, asked: Asked, record: RunRecord, progress: Progress
 ) -> tuple[RunReport, TrainingRun, RunOutcome | None, RunOutcome | None]:
     """The report of a run, and what it is made of: the run, its outcome, and that over chance alone."""
     key, notes = jax.random.key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)
@@ -106,7 +103,7 @@ def simulated(
         assumed=asked.assumed,
         notes=notes,
         seed=asked.seed,
-        record=from_plain(RunRecord, record),
+        record=record,
     )
     return report, run, outcome, known
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -9,7 +10,8 @@ from ...errors import DataError
 from ...io.traces.open_trace import open_trace
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
-from ...report.option import Argument, Option
+from ...report.option import Argument, Group, Option
+from ...report.parameters import Seed
 
 TraceSource: TypeAlias = str | Path | Trace | StepLog
 
@@ -77,3 +79,18 @@ Meta = Annotated[
     str | Path | None,
     Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."),
 ]
+
+
+@dataclass(frozen=True)
+class StepDraws(Group):
+    """Steps that are drawn, and recorded ones that are left out.
+
+    Attributes:
+        n_draw: number of steps to draw.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        seed: same seed, same answer.
+    """
+
+    n_draw: Annotated[int, Option("--draws", "N", key="draws", least=100, most=1_000_000)] = 4000
+    skip: Skip = None
+    seed: Seed = 0

@@ -12,12 +12,11 @@ from ...recorded.recorded_job import RecordedJob
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.option import Group, Option
-from ...report.parameters import Seed
 from ...report.types.trace import WhatIfReport
 from ...report.use_case import UNRECORDED, use_case
 from ...start_jax import keep_programs
 from .facts import what_if_report
-from .source import Meta, Skip, TraceFile, recorded_ops
+from .source import Meta, StepDraws, TraceFile, recorded_ops
 
 if TYPE_CHECKING:
     from ...explain.types import Stragglers
@@ -99,9 +98,7 @@ def what_if(
     *,
     meta: Meta = None,
     changes: Changes = Changes(),
-    n_draw: Annotated[int, Option("--draws", "N", key="draws", least=100, most=1_000_000)] = 4000,
-    skip: Skip = None,
-    seed: Seed = 0,
+    draws: StepDraws = StepDraws(),
     progress: Progress = silent,
 ) -> WhatIfReport:
     """Report the slowdown by op type, rank and stage, and the step-time distribution after changes.
@@ -110,9 +107,7 @@ def what_if(
         source: a Trace, or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
         changes: what to change.
-        n_draw: steps to draw for every change.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
-        seed: the same for every change, so that differences are due to the change alone.
+        draws: steps to draw for every change, from the same seed, so that differences are due to the change alone.
         progress: told what is being done.
 
     Raises:
@@ -121,7 +116,7 @@ def what_if(
     Example:
         >>> what_if("local_cluster").slowdown  # doctest: +SKIP
     """
-    trace, n_left_out = without_warm_up(recorded_ops(source, meta), skip)
+    trace, n_left_out = without_warm_up(recorded_ops(source, meta), draws.skip)
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
     keep_programs()
@@ -138,7 +133,7 @@ def what_if(
     predictions = {}
     for what, changed in _changes(job, replaced, changes):
         progress(0.0, what)
-        predictions[what] = predict_job(changed, key=jax.random.key(seed), n_draw=n_draw)
+        predictions[what] = predict_job(changed, key=jax.random.key(draws.seed), n_draw=draws.n_draw)
     report = what_if_report(trace, found, trace_criticality(job), predictions, UNRECORDED, n_left_out)
     return report.made_of(WhatIfParts(found, trace))
 

@@ -277,6 +277,7 @@ class TracePredictionReport(Report):
     """
 
     kind: ClassVar[str] = "trace-prediction"
+    picture: ClassVar[str] = "prism_jax.plot.trace_prediction:draw"
     renderer: ClassVar[str] = "trace.prediction"
 
     info: Annotated[TraceFacts, INLINE]

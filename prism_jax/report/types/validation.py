@@ -114,6 +114,7 @@ class StepsValidationReport(Report):
     """
 
     kind: ClassVar[str] = "steps-validation"
+    picture: ClassVar[str] = "prism_jax.plot.accuracy:draw"
 
     overall: ScoreFacts
     overall_with_defects: ScoreFacts

@@ -133,6 +133,7 @@ class CloudReport(Report):
     """
 
     kind: ClassVar[str] = "cloud"
+    picture: ClassVar[str] = "prism_jax.plot.cloud:draw"
     renderer: ClassVar[str] = "horizon.cloud"
 
     job: str
