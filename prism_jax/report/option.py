@@ -1,8 +1,8 @@
 """How a parameter of a use case is typed on the command line: said once, beside the parameter, without any parser.
 
-`Annotated[int, Option("--seeds", "N")]` is an option, `Annotated[str, Argument(metavar="TRACE")]` an argument by position. What is
-left out follows from the parameter: a keyword-only `n_gpus` is `--n-gpus`, the help is what the docstring says of it, its default
-is the default. Parameters that recur are fields of a `Group`, which counts as one parameter of the function.
+`Annotated[int, Option("--seeds", "N")]` is an option, `Annotated[str, Argument(metavar="TRACE")]` an argument by position. What
+is left out follows from the parameter: a keyword-only `n_gpus` is `--n-gpus`, the help is what the docstring says of it, its
+default is the default. Parameters that recur are fields of a `Group`, which counts as one parameter of the function.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import isnan, nan
 from typing import Any, TypeVar
 
 from .option import Group, Part, groups_of, parts_of
@@ -70,11 +71,11 @@ class Case:
         elapsed_s = time.perf_counter() - started
         if not isinstance(answer, Report):
             return answer
-        names = {item.name for item in fields(answer)}
-        changes: dict[str, Any] = {"elapsed_s": elapsed_s} if getattr(answer, "elapsed_s", None) == UNTIMED_S else {}
-        if "record" in names and not answer.record.versions:  # pyright: ignore[reportAttributeAccessIssue]
-            changes["record"] = self._record(values, typed, answer.record)  # pyright: ignore[reportAttributeAccessIssue]
-        return answer.changed(**changes)
+        record, own_s = getattr(answer, "record", None), getattr(answer, "elapsed_s", None)
+        changes: dict[str, Any] = {"elapsed_s": elapsed_s} if isinstance(own_s, float) and isnan(own_s) else {}
+        if isinstance(record, RunRecord) and not record.versions:
+            changes["record"] = self._record(values, typed, record)
+        return answer.changed(**changes) if changes else answer
 
     def options(self) -> tuple[Part, ...]:
         """What is typed for the function, without that of `then` and `text`."""
@@ -105,7 +106,7 @@ class Case:
         return RunRecord(**run_record({**inputs, **noted.inputs}, seed))
 
 
-UNTIMED_S = -1.0
+UNTIMED_S = nan  # seconds of a report that its use case completes, and its record
 UNRECORDED = RunRecord({}, None, {}, None)
 
 

@@ -16,7 +16,7 @@ from ..errors import ConfigError, FailedFitError, PrismError
 from .catalogue import COMMANDS, GROUPS, called
 from .command import runner_of
 from .exit_codes import FAILED, INTERRUPTED, OK, WRONG_INPUT
-from .output import help_console
+from .output import help_console, print_lines
 from .streams import prepare_streams
 from .verbosity import VERBOSITY, say
 
@@ -24,6 +24,11 @@ OUT_OF_MEMORY = (
     "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "
     "smaller job or table, or use a machine with more memory."
 )
+
+COMPLETION = {
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,6 +107,8 @@ def _keep_interrupts(ignored: sys.UnraisableHookArgs) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     """Exit code of the command, or of the parser where that has something against the words."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] in ([option] for option in COMPLETION):
+        return _complete(words[0])
     if not words or (words[0] in GROUPS and len(words) == 1):
         command_line(words).help_print(words)
         return WRONG_INPUT
@@ -113,8 +120,23 @@ def _run(arguments: Sequence[str] | None) -> int:
         return WRONG_INPUT
 
 
-def command_line(words: list[str]) -> App:
-    """The parser: the command that `words` name with its options, all others by name and one line."""
+def _complete(option: str) -> int:
+    """Prints the completion script of the shell that called, or installs it."""
+    parser = command_line([], complete=True)
+    if option == "--show-completion":
+        sys.stdout.write(parser.generate_completion())
+    else:
+        print_lines([f"completion installed in {parser.install_completion()}: start a new shell"])
+    return OK
+
+
+def command_line(words: list[str], *, complete: bool = False) -> App:
+    """The parser: the command that `words` name with its options, all others by name and one line.
+
+    Args:
+        words: what was typed.
+        complete: all commands with their options.
+    """
     top = App(
         name="prism-jax",
         help="Predict the distribution of the step time of a distributed training job.",
@@ -126,6 +148,8 @@ def command_line(words: list[str]) -> App:
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
+    for option, text in COMPLETION.items():
+        top.command(_not_called, name=option, help=text)
     groups: dict[str, App] = {}
     wanted = called(words)
     for command in COMMANDS:
@@ -136,7 +160,7 @@ def command_line(words: list[str]) -> App:
                 groups[group] = App(name=group, help=GROUPS.get(group, ""), version_flags=[])
                 top.command(groups[group])
             parent = groups[group]
-        function = command.load() if command is wanted else None
+        function = command.load() if complete or command is wanted else None
         run = runner_of(function, command.fixed) if function else _not_called
         parent.command(run, name=name, help=command.help)
     return top

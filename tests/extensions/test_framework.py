@@ -17,7 +17,6 @@ from typing import Any
 import jax
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError, SpecError
 from prism_jax.framework import FRAMEWORKS, Framework, MemoryOptions, PlanDefaults, SourcePattern
 from prism_jax.framework.base import LayerShape
@@ -25,6 +24,7 @@ from prism_jax.io.job.load_job import load_job
 from prism_jax.io.tables.steps.table import read_step_rows
 from prism_jax.job import Job
 from prism_jax.search import default_space, search
+from prism_jax.shell.app import main
 from prism_jax.simulate import predict
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from ...report.codec import from_plain, to_plain
 from ...report.option import Group, Option
 from ...report.parameters import ObjectiveChoice, Overrides, Seed
 from ...report.types.placing.placement import PlacementReport
-from ...report.use_case import UNRECORDED, Told, use_case
+from ...report.use_case import UNRECORDED, UNTIMED_S, Told, use_case
 from ...start_jax import keep_programs
 from ..jobs import JobFile, loaded
 
@@ -98,7 +97,6 @@ def place_nodes(
     node_size = own.cluster.node_size
     measured = _measured(slowdowns, node_size)
     files.check(measured.hosts)
-    started = time.perf_counter()
     progress(0.0, "loading JAX")
     keep_programs()
     import jax  # here, so that mistakes above do not wait for it
@@ -118,7 +116,7 @@ def place_nodes(
     found = {
         "job": {"name": own.name, "n_devices": own.plan.n_devices, "node_size": node_size},
         **result.to_dict(),
-        "elapsed_s": time.perf_counter() - started,
+        "elapsed_s": UNTIMED_S,
         **to_plain(UNRECORDED),
     }
     report = from_plain(PlacementReport, found).made_of(result)

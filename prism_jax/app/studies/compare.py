@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_uppercase
@@ -16,7 +15,7 @@ from ...report.option import Argument, Option
 from ...report.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
 from ...report.types.record import RunRecord
 from ...report.types.studies.comparison import ComparedJob, ComparisonReport
-from ...report.use_case import noted, use_case
+from ...report.use_case import UNTIMED_S, noted, use_case
 from ...study.fleets.prices import Prices, checked, price_of
 from ..fitted.load_fits import load_fits
 from ..jobs import JobSource, loaded, source_of
@@ -82,7 +81,6 @@ def compare_jobs(
     from ...study.comparison import compared  # needs JAX, which mistakes above do not wait for
     from ...study.measure import DEFAULT_SAMPLES, Asked, figures_of
 
-    started = time.perf_counter()
     asked = Asked(objective, None, None, n_samples or DEFAULT_SAMPLES, seed)
     figures = []
     for done, job in enumerate(own, 1):
@@ -92,8 +90,7 @@ def compare_jobs(
     made = compared(names, own, figures, objective, OBJECTIVES.named(objective).unit, seed)
     notes = tuple(note for one in found for note in (*one.tables, *one.unused, *one.notes))
     record = noted(samples=asked.n_samples)
-    elapsed_s = time.perf_counter() - started
-    return _report(names, own, made, (*notes, *_unlike(own)), elapsed_s, record).made_of(made)
+    return _report(names, own, made, (*notes, *_unlike(own)), record).made_of(made)
 
 
 def _check_prices(objective: str, prices: Prices, jobs: Sequence[Job]) -> None:
@@ -120,7 +117,6 @@ def _report(
     jobs: Sequence[Job],
     made: Comparison,
     notes: tuple[str, ...],
-    elapsed_s: float,
     record: RunRecord,
 ) -> ComparisonReport:
     told = []
@@ -142,4 +138,4 @@ def _report(
             )
         )
     table = made.table
-    return ComparisonReport(table.objective, table.unit, tuple(told), made.prob_less, notes, elapsed_s, record)
+    return ComparisonReport(table.objective, table.unit, tuple(told), made.prob_less, notes, UNTIMED_S, record)

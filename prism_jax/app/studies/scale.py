@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from ...report.option import Group, Option
 from ...report.parameters import Applied, ObjectiveName, Overrides, Price, StudyRun
 from ...report.types.record import RunRecord
 from ...report.types.studies.scaling import OnsetFacts, ScalingReport, ScalingRow, TargetFacts
-from ...report.use_case import noted, use_case
+from ...report.use_case import UNTIMED_S, noted, use_case
 from ...study.axes import Point, grid, sizes_of
 from ...study.figures import Figures
 from ...study.scaling import THRESHOLD, SizeRow, size_rows, smallest_meeting, stop_size
@@ -112,7 +111,6 @@ def scale_job(
     from ...study.measure import DEFAULT_SAMPLES, Asked  # need JAX, which mistakes above do not wait for
     from ...study.run import run_study
 
-    started = time.perf_counter()
     pairs = [(n, point) for n in sizes for point in points]
     chosen: Mode = "weak" if mode == "weak" else "strong"
     tasks = [
@@ -127,7 +125,7 @@ def scale_job(
     if not any(row.figures for row in rows):
         raise DataError(f"no size is possible; {rows[0].n_devices:,} GPUs: {rows[0].problem}")
     record = noted(job=source, samples=asked.n_samples)
-    report = _report(base, source, chosen, objective, threshold, rows, target, time.perf_counter() - started, record)
+    report = _report(base, source, chosen, objective, threshold, rows, target, record)
     return report.made_of(rows)
 
 
@@ -156,7 +154,6 @@ def _report(
     threshold: float,
     rows: tuple[SizeRow, ...],
     target: str | None,
-    elapsed_s: float,
     record: RunRecord,
 ) -> ScalingReport:
     from ...study.onset import knee, of_step, onsets
@@ -192,6 +189,6 @@ def _report(
         knee=knee(sizes, [row.figures for row in rows]),
         target=met,
         notes=(),
-        elapsed_s=elapsed_s,
+        elapsed_s=UNTIMED_S,
         record=record,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from ...report.option import Option
 from ...report.parameters import Applied, ObjectiveName, Price, StudyRun
 from ...report.types.record import RunRecord
 from ...report.types.studies.sweep import SweepReport, SweepRow
-from ...report.use_case import Told, noted, use_case
+from ...report.use_case import UNTIMED_S, Told, noted, use_case
 from ...study.axes import Axis, grid, sizes_of
 from ...study.table import StudyTable, study_table
 from ..jobs import JobFile
@@ -97,7 +96,6 @@ def sweep_jobs(
     from ...study.measure import DEFAULT_SAMPLES, Asked  # need JAX, which mistakes above do not wait for
     from ...study.run import run_study
 
-    started = time.perf_counter()
     filled = () if gpus is None else (FILL,)
     names = tuple(str(file) for file in fits)
     tasks = [JobTask(source, (*filled, *point.overrides), names, applied.force) for point in points]
@@ -117,7 +115,7 @@ def sweep_jobs(
         unit,
     )
     record = noted(job=source, samples=asked.n_samples)
-    return _report(source, table, time.perf_counter() - started, record).made_of(table)
+    return _report(source, table, record).made_of(table)
 
 
 def check_price(objective: str, price: float | None) -> None:
@@ -132,11 +130,11 @@ def check_price(objective: str, price: float | None) -> None:
         raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
 
 
-def _report(source: str, table: StudyTable, elapsed_s: float, record: RunRecord) -> SweepReport:
+def _report(source: str, table: StudyTable, record: RunRecord) -> SweepReport:
     rows = tuple(
         SweepRow(dict(row.labels), row.figures, row.problem, row.relative, row.relative_error, row.is_best, row.is_tied)
         for row in table.rows
     )
     lost = sum(row.figures is None for row in rows)
     notes = (f"{lost} of {len(rows)} jobs are impossible",) if lost else ()
-    return SweepReport(source, table.axes, table.objective, table.unit, rows, notes, elapsed_s, record)
+    return SweepReport(source, table.axes, table.objective, table.unit, rows, notes, UNTIMED_S, record)

@@ -14,9 +14,9 @@ import pytest
 import prism_jax.placement
 from prism_jax import load_job, predict
 from prism_jax.app.placing.nodes import run_placement
-from prism_jax.cli.app import main
 from prism_jax.placement.place import Effort, place
 from prism_jax.search import default_space, search
+from prism_jax.shell.app import main
 from prism_jax.variability.tree import Variability
 
 JOBS = {"bert-base": "seq_len: 128, ", "t5-small": "seq_len: 128, ", "vit-b-16": "", "dit-s-2": ""}

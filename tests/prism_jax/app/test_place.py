@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 import prism_jax.placement
 from prism_jax import load_job, step_time
 from prism_jax.app.placing.nodes import PlacementRun, run_placement
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.placement.place import Effort, place
+from prism_jax.shell.app import main
 
 JOB = """\
 model: {n_layers: 8, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 8000}

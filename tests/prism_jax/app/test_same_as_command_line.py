@@ -15,10 +15,10 @@ import pytest
 
 import prism_jax as pj
 from prism_jax import app
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.report import Report
 from prism_jax.report.catalogue import REPORTS, published_schema
+from prism_jax.shell.app import main
 from tests.support.files.execution_traces import trace_text
 from tests.support.intervals import estimates
 

@@ -9,8 +9,8 @@ import pytest
 
 import prism_jax as pj
 from prism_jax.app.placing.tables import ShardingRun, run_sharding
-from prism_jax.cli.app import main
 from prism_jax.report.types.placing.sharding import ShardingReport
+from prism_jax.shell.app import main
 
 JOB = """
 name: small

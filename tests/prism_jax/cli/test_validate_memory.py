@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.framework.memory_options import GIB
 from prism_jax.framework.nanotron import NANOTRON
 from prism_jax.io.tables.memory_table import read_memory_table
 from prism_jax.memory.breakdown import memory
+from prism_jax.shell.app import main
 
 ROW = {
     "job_id": "1", "model": "tiny 1B", "layers": "16", "hidden": "2048", "ffn": "8192.0", "heads": "32", "kv_heads": "32.0",
