@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 
-from prism_jax.app import check_job
+from prism_jax.app.check import check_job
 from prism_jax.errors import SpecError
 from prism_jax.report.option import Option
 from prism_jax.shell.app import main
