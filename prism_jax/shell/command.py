@@ -149,6 +149,7 @@ def _parameter(part: Part) -> inspect.Parameter:
         validator=Number(gte=option.least, lte=option.most) if has_bounds else (),
         show_default=(lambda _: shown) if shown else False,
         allow_repeating=True,
+        allow_leading_hyphen=not part.is_by_position and kind is not bool,
         converter=_WHOLE.get(kind),
         json_list=False,
         json_dict=False,

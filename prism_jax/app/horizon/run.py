@@ -51,6 +51,11 @@ def seconds_of(option: str, text: str) -> float:
         raise DataError(f"{option}: {error}") from None
 
 
+def hours_of(option: str, text: str) -> float:
+    """Hours of an option such as "3h"."""
+    return seconds_of(option, text) / 3600.0
+
+
 def count_of(option: str, text: str) -> float:
     """Tokens from "15.6T"; T is 1e12, B is 1e9.
 
@@ -108,9 +113,7 @@ class Threats(Group):
     """
 
     reliability: ReliabilitySource = None
-    mtbf_h: Annotated[
-        float | None, Option("--mtbf", "TIME", parse=lambda option, text: seconds_of(option, text) / 3600.0)
-    ] = None
+    mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def predicted(tmp_path):
     def run(text: str) -> tuple[tuple[str, ...], np.ndarray]:
         (tmp_path / "nodes.csv").write_text(text)
         found = explain_step(tmp_path / "job.yaml", slowdowns=tmp_path / "nodes.csv", n_samples=32, explained=False)
-        return found.report.notes, np.array([found.distribution.quantile(p) for p in (0.1, 0.5, 0.9)])
+        return found.notes, np.array([found.parts.distribution.quantile(p) for p in (0.1, 0.5, 0.9)])
 
     return run
 
