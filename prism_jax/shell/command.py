@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -41,19 +41,19 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
         fixed: parameters that are not typed, and their values.
     """
     case = case_of(function)
-    own, answers = (
-        [part for part in case.options() if part.option.is_typed and part.name not in fixed],
-        _reports_of(case.function),
-    )
+    own = [part for part in case.options() if part.option.is_typed and part.name not in fixed]
+    answers = _reports_of(case.function)
     own_names = {part.name for part in own}
     # what is done after the use case takes the report, and options of its own
     added = {act: parts_of(act)[1:] for act in (*case.then, case.text) if act is not None}
     extra = [part for parts in added.values() for part in parts if part.name not in own_names]
     output = [*([PLOT] if any(kind.picture for kind in answers) else []), *([JSON] if answers else [])]
-    parts = list({part.name: part for part in (*own, *extra, *output, *TALK)}.values())
+    parts = sorted(
+        {part.name: part for part in (*own, *extra, *output, *TALK)}.values(), key=lambda part: not part.is_by_position
+    )
 
     def run(*given: Any, **typed: Any) -> int:
-        typed |= zip((part.name for part in parts if part.is_by_position), given, strict=False)
+        typed |= _by_position(parts, given)
         for part in TALK:
             setattr(VERBOSITY, part.name, typed.pop(part.name, False))
         values = _values(parts, typed)
@@ -74,10 +74,25 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
             [partial(act, answer, **later[act]) for act in case.then],
         )
 
-    signature = [_parameter(part) for part in sorted(parts, key=lambda part: not part.is_by_position)]
+    signature = [_parameter(part) for part in parts]
     run.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]
     run.__annotations__ = {item.name: item.annotation for item in signature}
     return run
+
+
+def _by_position(parts: Iterable[Part], given: Sequence[Any]) -> dict[str, Any]:
+    """Arguments by name; one that takes many, which is the last, has the rest."""
+    found: dict[str, Any] = {}
+    for at, part in enumerate(part for part in parts if part.is_by_position):
+        if _takes_many(part):
+            found[part.name] = list(given[at:])
+        elif at < len(given):
+            found[part.name] = given[at]
+    return found
+
+
+def _takes_many(part: Part) -> bool:
+    return part.is_by_position and (part.takes_many or get_origin(command_line_type(part.hint, part.option)) is list)
 
 
 def _values(parts: Iterable[Part], typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +152,8 @@ _WHOLE = {  # in digits: the parser itself would round 1.5
 def _parameter(part: Part) -> inspect.Parameter:
     """A parameter as the parser wants it."""
     option, kind = part.option, command_line_type(part.hint, part.option)
-    kind = list[kind] if part.takes_many else kind
+    many = _takes_many(part)
+    kind = get_args(kind)[0] if many and get_origin(kind) is list else kind
     on, _, off = (option.names or f"--{part.name.replace('_', '-')}").partition("/")
     shown = option.default or _shown(part.default)
     has_bounds = option.least is not None or option.most is not None
@@ -151,14 +167,14 @@ def _parameter(part: Part) -> inspect.Parameter:
         allow_repeating=True,
         allow_leading_hyphen=not part.is_by_position and kind is not bool,
         converter=_WHOLE.get(kind),
+        required=True if many else None,
         json_list=False,
         json_dict=False,
     )
-    needed = part.default is inspect.Parameter.empty
-    default = (
-        part.default if needed else False if kind is bool else None
-    )  # of the parser, which leaves out what was not typed
+    if many:
+        return inspect.Parameter(part.name, inspect.Parameter.VAR_POSITIONAL, annotation=Annotated[kind, said])
     how = inspect.Parameter.POSITIONAL_ONLY if part.is_by_position else inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(
-        part.name, how, default=default, annotation=Annotated[kind if needed else kind | None, said]
-    )
+    if part.default is inspect.Parameter.empty:
+        return inspect.Parameter(part.name, how, annotation=Annotated[kind, said])
+    default = False if kind is bool else None  # of the parser, which leaves out what was not typed
+    return inspect.Parameter(part.name, how, default=default, annotation=Annotated[kind | None, said])
