@@ -148,7 +148,7 @@ def search_plans(
     return from_plain(StudyReport, found).made_of(SearchParts(study, job, tuple(changes.texts)))
 
 
-@use_case()
+@use_case(untold=("any_framework", "memory_margin", "fit"))
 def search_sizes(
     job: JobFile,
     n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", told=list, least=1)],

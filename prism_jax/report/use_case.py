@@ -49,6 +49,7 @@ class Case:
             of the report.
         says: what a spinner says while it runs.
         counts: whether a bar is shown in place of the spinner.
+        untold: inputs of groups that the record leaves out.
     """
 
     function: Callable[..., Any]
@@ -56,6 +57,7 @@ class Case:
     text: Callable[..., Any] | None = None
     says: str = "loading JAX"
     counts: bool = False
+    untold: tuple[str, ...] = ()
 
     def run(self, values: Mapping[str, Any], typed: Mapping[str, Any]) -> Any:
         """The answer to inputs by name; the record tells `typed` where it has something.
@@ -103,6 +105,7 @@ class Case:
                 inputs |= parts[name].told(arguments.get(name, parts[name].default))
         seed = values.get("seed", parts["seed"].default if "seed" in parts else noted.seed)
         inputs |= {name: value for name, value in typed.items() if name in inputs}
+        inputs = {name: value for name, value in inputs.items() if name not in self.untold}
         return RunRecord(**run_record({**inputs, **noted.inputs}, seed))
 
 
@@ -121,11 +124,12 @@ def use_case(
     text: Callable[..., Any] | None = None,
     says: str = "loading JAX",
     counts: bool = False,
+    untold: Sequence[str] = (),
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Makes a use case of a function; arguments as the attributes of `Case`."""
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        case = Case(function, tuple(then), text, says, counts)
+        case = Case(function, tuple(then), text, says, counts, tuple(untold))
         flat = _flat_signature(function)
 
         @functools.wraps(function)
