@@ -78,7 +78,7 @@ def measure(words: Sequence[str]) -> None:
 
 CHILD = """
 import sys
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 code = main(sys.argv[1:])
 import resource
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

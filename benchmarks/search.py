@@ -96,7 +96,7 @@ def whole(job_name: str) -> None:
     """Cold: a new process, nothing compiled before."""
     code = (
         "import resource, sys, time; t = time.perf_counter()\n"
-        "from prism_jax.cli.app import main\n"
+        "from prism_jax.shell.app import main\n"
         "code = main(['search', sys.argv[1]])\n"
         "print(f'{time.perf_counter() - t:.1f} s, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB')"
     )

@@ -8,13 +8,11 @@ The table has the schema of memory_oom.csv (`experiments/step_tables/memory_tabl
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from experiments.step_tables.memory_table import classify_rows
 from prism_jax.app.validate import memory_report
 from prism_jax.errors import PrismError
-from prism_jax.report.text.memory_validation import lines
 
 
 def main() -> int:
@@ -27,7 +25,7 @@ def main() -> int:
     except PrismError as error:
         print(error, file=sys.stderr)
         return 2
-    print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if given.json else "\n".join(lines(report)))
+    print(report.to_json() if given.json else str(report))
     return 0
 
 

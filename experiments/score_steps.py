@@ -9,20 +9,20 @@ or not. Report, text and JSON are those of the command.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.app.validate import WAYS, StepsValidationRun, score_step_rows, shipped_rows_note
+from prism_jax.app.validate import WAYS, score_step_rows, shipped_rows_note
 from prism_jax.errors import PrismError
-from prism_jax.report.text.steps_validation import lines
+from prism_jax.plot import plot_accuracy
+from prism_jax.report.types.validation import StepsValidationReport
 from prism_jax.start_jax import start_jax
 
 
-def score_steps(*tables: str | Path, **options: Any) -> StepsValidationRun:
+def score_steps(*tables: str | Path, **options: Any) -> StepsValidationReport:
     """Predicts the typical step of every row that can be simulated, and scores it; options as those of `score_step_rows`.
 
     Raises:
@@ -46,7 +46,7 @@ def main() -> int:
     given = parser.parse_args()
     start_jax()  # as the command does, so that figures are the same to the last digit
     try:
-        run = score_steps(
+        report = score_steps(
             *given.tables,
             leave_out=given.leave_out,
             fit=given.fit,
@@ -57,13 +57,11 @@ def main() -> int:
     except PrismError as error:
         print(error, file=sys.stderr)
         return 2
-    if note := shipped_rows_note(run.report):
+    if note := shipped_rows_note(report):
         print(note, file=sys.stderr)
-    print(
-        json.dumps(run.report.to_dict(), indent=2, ensure_ascii=False) if given.json else "\n".join(lines(run.report))
-    )
+    print(report.to_json() if given.json else str(report))
     if given.plot:
-        run.figure().savefig(given.plot)
+        plot_accuracy(report.parts.rows).savefig(given.plot)
     return 0
 
 

@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from .cli.app import main
+    from .shell.app import main
 
     code = main()
 except KeyboardInterrupt:  # while the first modules are loaded

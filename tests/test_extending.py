@@ -17,7 +17,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PROOF = re.compile(r"`(tests/extensions/test_\w+\.py)`")
 CALL = re.compile(r"# python (\w+\.py) (.+)$", re.MULTILINE)
 RECIPE = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='recipe')"
-SHOWN = RECIPE + "; from prism_jax.cli.app import main; raise SystemExit(main(sys.argv[2:]))"
+SHOWN = RECIPE + "; from prism_jax.shell.app import main; raise SystemExit(main(sys.argv[2:]))"
 MLP = """\
 model: {kind: plain_mlp, name: wide, n_blocks: 8, width: 8192}
 cluster: dgx-h100

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import typer
 
 import inference
 from prism_jax import load_job
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.cli.app import COMMANDS, app, main
 from prism_jax.io.space import read_space
 from prism_jax.search import default_space
+from prism_jax.shell.app import command_line, main
 from prism_jax.validation.groups import group_of
 from tests.support.readme_inputs import REFUSED, write_inputs
 
@@ -198,14 +197,8 @@ def test_python_that_searches_runs_on_a_small_space(tmp_path: Path):
     exec(compile(small, "README.md", "exec"), {"space": space})
 
 
-def options_of(command: Any) -> set[str]:
-    """Options of a command and of all commands below it, as click holds them."""
-    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    return own.union(*(options_of(below) for below in getattr(command, "commands", {}).values()))
-
-
 def test_options_in_the_text_exist():
-    known = options_of(typer.main.get_command(app)).union(*(options_of(command.load()) for command in COMMANDS))
+    known = set(OPTION.findall(command_line([], complete=True).generate_completion(shell="bash")))
     printed = {option for text in prose_code() for option in OPTION.findall(text)}
     assert len(printed) > 10
     assert printed - known == OF_LAUNCH_SCRIPTS

@@ -103,7 +103,7 @@ def _child(line: str, folder: Path, writing: int, before_operation: int | None) 
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
         counted = _count_operations(folder, before_operation)
-        from prism_jax.cli.app import main
+        from prism_jax.shell.app import main
 
         code = main(shlex.split(line))
         os.write(writing, str(len(counted)).encode())

@@ -31,7 +31,7 @@ from experiments.kills.killed import Ended, files_in, moments, ran, same
 
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
 PARTS = (
-    "prism_jax.cli.app",
+    "prism_jax.shell.app",
     "jax",
     "numpyro",
     "inference",

@@ -7,7 +7,7 @@ of compute at 128 GPUs that this package predicts, are a second way to the power
 from __future__ import annotations
 
 from prism_jax import Job, ParallelPlan
-from prism_jax.app.predict import run_prediction
+from prism_jax.app.predict import explain_step
 from prism_jax.explain.power_phases import power_phases
 from prism_jax.power import step_power
 from prism_jax.system import catalog as systems
@@ -40,7 +40,7 @@ def _phases(n_devices: int) -> dict[str, float]:
         micro_batch=2, global_batch=2 * n_devices, seq_len=4096, dp=n_devices, sharding="fsdp", dtype="bf16"
     )
     job = Job(model, system, plan, preset(default_for(system.device)), "llama", "fsdp")
-    return power_phases(job, run_prediction(job).report.breakdown_s)
+    return power_phases(job, explain_step(job).breakdown_s)
 
 
 def _watts(phases: dict[str, float]) -> float:

@@ -60,6 +60,22 @@ def check_target(path: str | Path) -> None:
         pass
 
 
+def check_file(_option: str, path: str | Path) -> None:
+    """`check_target` for the value of an option."""
+    check_target(path)
+
+
+def check_timeline(option: str, path: str | Path) -> None:
+    """Whether a timeline could be written at `path`, which `option` names.
+
+    Raises:
+        DataError: another ending; or as `check_target`.
+    """
+    if not str(path).endswith((".json", ".json.gz")):
+        raise DataError(f"{option}: {path}: the name must end in .json or .json.gz")
+    check_target(path)
+
+
 def _target(path: Path) -> tuple[Path, int | None]:
     """The file that `path` is or links to, and its mode; None where it is not there yet."""
     try:

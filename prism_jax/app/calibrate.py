@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from .._core.files import check_target
 from .._inference_loader import inference
@@ -15,55 +15,95 @@ from ..io.tables.job_logs import JobLog as JobLog, read_job_logs
 from ..io.tables.packed import read_packed_text
 from ..io.write import run_record
 from ..progress import Progress, silent
-from ..report.codec import from_plain
+from ..report.option import Argument, Group, Option
+from ..report.parameters import Seed
 from ..report.types.record import RunRecord
 from ..report.types.site import SiteReport, SuggestionReport
+from ..report.use_case import Told, use_case
 from .progress import part
+from .trace.source import Skip, Unit
 
 RUNS = "a table of jobs in CSV"
 
 
 @dataclass(frozen=True)
-class SiteRunResult:
-    """A calibration with what its report is made of.
+class SiteParts:
+    """What a calibration was made of.
 
     Attributes:
         fit: what `prism_jax.calibrate` returns.
         kept: where it was written; None if it was not.
     """
 
-    report: SiteReport
     fit: Any
     kept: Path | None
 
 
-def calibrate_site(runs: str | Path | None = None, **options: Any) -> SiteReport:
-    """The shipped calibration updated by measured runs of one cluster; arguments as those of `run_calibration`.
+def job_logs_of(option: str, texts: Sequence[str]) -> list[JobLog]:
+    """Jobs and logs of JOB=LOG texts.
 
-    Example:
-        >>> calibrate_site("runs.csv", out="my_cluster.npz").error.after.median_ape  # doctest: +SKIP
+    Raises:
+        DataError: one is not that.
     """
-    return run_calibration(runs, **options).report
+    found = []
+    for text in texts:
+        job, equals, log = text.partition("=")
+        if not (equals and job.strip() and log.strip()):
+            raise DataError(f"{option} {text}: write JOB=LOG, such as --log job.yaml=train.log")
+        found.append(JobLog(job.strip(), log.strip()))
+    return found
 
 
-def run_calibration(
-    runs: str | Path | None = None,
+@dataclass(frozen=True)
+class Logs(Group):
+    """Training logs of jobs.
+
+    Attributes:
+        logs: a job file and its training log (formats: `prism-jax show traces`); may be repeated.
+    """
+
+    logs: Annotated[Sequence[JobLog], Option("--log", "JOB=LOG", parse=job_logs_of, is_repeated=True)] = ()
+    skip: Skip = None
+    unit: Unit = None
+
+
+Runs = Annotated[
+    str | Path | None,
+    Argument(
+        metavar="RUNS",
+        help="CSV of measured runs: columns job (a job file) and measured_step_time_s, or the schema of steps.csv.",
+    ),
+]
+Framework = Annotated[
+    str, Option("--framework", "NAME", help="Training framework of the runs that do not specify one.")
+]
+Out = Annotated[
+    str | Path | None, Option("--out -o", "FILE", help="Save the calibration (.npz); `predict --fit` uses it.")
+]
+
+
+def calibration_told(report: SiteReport | SuggestionReport) -> Told | None:
+    """Where the calibration was written."""
+    if isinstance(report, SuggestionReport) or report.parts.kept is None:
+        return None
+    return Told(f"wrote {report.parts.kept}")
+
+
+@use_case(then=(calibration_told,))
+def calibrate_site(
+    runs: Runs = None,
     *,
-    logs: Sequence[JobLog] = (),
-    skip: int | None = None,
-    unit: str | None = None,
-    framework: str = "",
-    out: str | Path | None = None,
-    seed: int = 0,
+    logged: Logs = Logs(),
+    framework: Framework = "",
+    out: Out = None,
+    seed: Seed = 0,
     progress: Progress = silent,
-) -> SiteRunResult:
-    """Calibrates the cost model with a few measured runs.
+) -> SiteReport:
+    """Calibrate the cost model with a few measured runs, and show how the error falls with their number.
 
     Args:
         runs: a table of jobs (CSV; docs/job_table.md) with a column step_time_s; None: logs alone.
-        logs: jobs and their training logs, in any format that `trace info` reads.
-        skip: first steps of every log to leave out; None: those that are warm-up.
-        unit: of step times in logs whose name does not say it: s, ms, us or ns.
+        logged: jobs and their training logs, in any format that `trace info` reads.
         framework: training software of all runs, where they do not say.
         out: where to keep the calibration (.npz), for `fits`.
         seed: same seed, same answer.
@@ -72,21 +112,25 @@ def run_calibration(
     Raises:
         DataError: the runs cannot be read, or are of several device generations or frameworks; or `out` cannot be written.
         FitError: the calibration did not converge on them.
+
+    Example:
+        >>> calibrate_site("runs.csv", out="my_cluster.npz").error.after.median_ape  # doctest: +SKIP
     """
+    logs, skip, unit = logged.logs, logged.skip, logged.unit
     if out is not None:
         check_target(out)
     if runs is None and not logs:
         raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
     if runs is not None:
         read_packed_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
-    logged = read_job_logs(logs, skip, unit)
+    read = read_job_logs(logs, skip, unit)
     module = inference()
     import jax  # here, so that mistakes above do not wait for it
 
     progress(0.0, f"reading {runs}" if runs is not None else "reading logs")
     fitted = module.calibrate_runs(
         () if runs is None else str(runs),
-        more=tuple(one.run for one in logged),
+        more=tuple(one.run for one in read),
         key=jax.random.key(seed),
         framework=framework,
         progress=part(progress, "calibrating"),
@@ -94,8 +138,9 @@ def run_calibration(
     )
     if out is not None:
         fitted.save(str(out))
-    notes = tuple(note for one in logged for note in one.notes)
-    return SiteRunResult(fitted.report(notes or None), fitted, None if out is None else Path(out))
+    notes = tuple(note for one in read for note in one.notes)
+    report = fitted.report(notes or None)
+    return report.made_of(SiteParts(fitted, None if out is None else Path(out)))
 
 
 def _inputs(
@@ -123,5 +168,33 @@ def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
     read_packed_text(Path(runs), RUNS)
     inference()
     found = import_module("inference.cost_model.site.suggest").suggest_runs(str(runs), n)
-    record = from_plain(RunRecord, run_record({"runs": runs, "suggest": n}, 0))
+    record = RunRecord(**run_record({"runs": runs, "suggest": n}, 0))
     return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record)
+
+
+@use_case(then=(calibration_told,))
+def calibrate(
+    runs: Runs = None,
+    *,
+    logged: Logs = Logs(),
+    out: Out = None,
+    framework: Framework = "",
+    suggest: Annotated[int | None, Option("--suggest", "N", least=1, most=100)] = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> SiteReport | SuggestionReport:
+    """Calibrate the cost model, or suggest what to measure for that.
+
+    Args:
+        runs, logged, out, framework, seed, progress: as in `calibrate_site`.
+        suggest: only list the N jobs of the table to measure first; needs no measured times.
+    """
+    if suggest is None:
+        return calibrate_site(runs, logged=logged, framework=framework, out=out, seed=seed, progress=progress)
+    if runs is None:
+        raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
+    if out is not None or framework or logged.logs:
+        raise DataError(
+            "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
+        )
+    return suggest_runs(runs, suggest)

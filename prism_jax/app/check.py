@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from ..calibration.evidence import cell_of, evidence
 from ..memory.breakdown import MemoryBreakdown
 from ..memory.notes import memory_notes
+from ..report.option import Option
+from ..report.parameters import Fits, Force, JobChanges
+from ..report.table import Facts
 from ..report.types.check import CheckReport
 from ..report.types.memory import memory_facts
 from ..report.types.open_field import open_facts
+from ..report.use_case import Told, use_case
 from ..system.likeness import device_notes
 from ..workload.notes import workload_notes
-from .fitted.load_fits import FitFiles, load_fits
-from .jobs import JobSource, loaded
+from .fitted.load_fits import load_fits
+from .jobs import JobFile, JobSource, loaded
+from .memory_facts import IGNORE_MEMORY, memory_verdict
 
 
+def print_facts(report: CheckReport) -> Facts:
+    """What follows from the job, with units."""
+    from ..report.text.check import facts
+
+    return facts(report)
+
+
+def notes_of_check(report: CheckReport) -> tuple[Told, ...]:
+    """Notes, which are no part of the facts."""
+    return tuple(Told(f"note: {note}") for note in report.notes)
+
+
+def memory_of_check(
+    report: CheckReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
+) -> Told | None:
+    """Warns of a job that does not fit into memory."""
+    return memory_verdict(report.fits, report.memory_bytes_per_gpu.headroom, report.memory_stage, ignore_memory)
+
+
+@use_case(text=print_facts, then=(notes_of_check, memory_of_check))
 def check_job(
-    job: JobSource, *, overrides: Sequence[str] = (), fits: FitFiles = (), force: bool = False
+    job: JobFile, *, changes: JobChanges = JobChanges(), fits: Fits = (), force: Force = False
 ) -> CheckReport:
-    """What follows from a job, and whether it fits into memory; and which measured tables its predictions would use.
+    """Validate a job and print what follows from it, without simulating anything.
+
+    That includes whether it fits into memory, and which measured tables its predictions would use.
 
     Args:
         job: a Job, a job file, or the name of a shipped example.
-        overrides: "section.field=value" texts that replace fields of a file.
+        changes: fields of the file to replace.
         fits: files of `prism-jax fit` or `calibrate` that predictions of the job are to apply.
         force: use a fit even where its verdict is failed.
 
@@ -36,7 +64,7 @@ def check_job(
         >>> check_job("llama3_405b_16384").fits
         True
     """
-    fitted = load_fits(loaded(job, overrides), fits, force=force)
+    fitted = load_fits(loaded(job, changes.texts), fits, force=force)
     own = fitted.job
     needed, plan = own.memory, own.plan
     return CheckReport(
@@ -84,7 +112,8 @@ def peak_memory(job: JobSource, *, overrides: Sequence[str] = ()) -> MemoryBreak
     """Peak memory of one device on every pipeline stage, bytes.
 
     Args:
-        job, overrides: as in `check_job`.
+        job: as in `check_job`.
+        overrides: "section.field=value" texts that replace fields of a file.
 
     Raises:
         ConfigError, PlanError: as in `check_job`.

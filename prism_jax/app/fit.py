@@ -6,39 +6,58 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from .._core.files import check_target
 from .._core.input_file import check_input
 from .._inference_loader import inference
+from ..errors import DataError
 from ..io.write import run_record
 from ..progress import Progress, silent
 from ..report.codec import from_plain, to_plain
+from ..report.option import Argument, Group, Option
+from ..report.parameters import Seed
 from ..report.types.fit import FitReport, KeptFitReport
+from ..report.use_case import Told, use_case
 from .progress import part
 
-if TYPE_CHECKING:
-    from ..plot.figure import Figure
+METHOD = "How it is fitted: nuts (exact), svi or map (checked approximations); by default what suits the model."
+
+
+def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """{"duration": "time_ms"} of ["duration=time_ms"].
+
+    Raises:
+        DataError: a text is not that.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (equals and name.strip() and value.strip()):
+            raise DataError(f"{option} {text}: write COLUMN=VALUE, such as {option} duration=time_ms")
+        found[name.strip()] = value.strip()
+    return found
 
 
 @dataclass(frozen=True)
-class FitRun:
-    """A fit with what its report is made of.
+class FitParts:
+    """What a fit was made of.
 
     Attributes:
         fit: what `prism_jax.fit` returns; an `inference.Fit`.
+        out: where it was to be written.
         kept: where it was written; None if it was not. A fit that failed its checks is in net.failed.npz where net.npz was asked
             for.
     """
 
-    report: FitReport
     fit: Any
+    out: str | Path | None
     kept: Path | None
 
 
 @dataclass(frozen=True)
-class KeptFitRun:
-    """A kept fit with what its report is made of.
+class KeptFitParts:
+    """What the picture of a kept fit is made of.
 
     Attributes:
         summary: what the picture is drawn from.
@@ -46,105 +65,124 @@ class KeptFitRun:
         fit: the fit itself; an `inference.Fit`.
     """
 
-    report: KeptFitReport
     summary: Mapping[str, Any]
     checks: Any
     fit: Any
 
-    def figure(self) -> Figure:
-        """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones."""
-        from ..plot import plot_bandwidths, plot_fit  # here, so that reports without a picture do not pay for it
-
-        curves = self.fit.curves()
-        return plot_bandwidths(curves, self.summary) if curves else plot_fit(self.summary, self.checks)
-
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Group):
     """How to read the files of a fit.
 
     Attributes:
-        mapping: column -> what it is called in the files.
-        units: column -> its unit.
-        where: column -> the value of the rows to keep.
+        mapping: name of a column in the files.
+        units: unit of a column: duration=ms.
+        where: keep only rows with that value.
     """
 
-    mapping: Mapping[str, str]
-    units: Mapping[str, str]
-    where: Mapping[str, str]
+    mapping: Annotated[Mapping[str, str] | None, Option("--map", "COLUMN=NAME", parse=pairs_of, is_repeated=True)] = (
+        None
+    )
+    units: Annotated[Mapping[str, str] | None, Option("--unit", "COLUMN=UNIT", parse=pairs_of, is_repeated=True)] = None
+    where: Annotated[Mapping[str, str] | None, Option("--where", "COLUMN=VALUE", parse=pairs_of, is_repeated=True)] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
-class Holdout:
+class Holdout(Group):
     """Which groups to leave out.
 
     Attributes:
-        column: whose groups.
-        n_split: random halves, or folds that each group is in once; None: what suits the model.
+        column: leave whole groups of a column out and score them.
+        n_split: number of random halves (fleet) or of folds over the groups; None: what suits the model.
     """
 
-    column: str
-    n_split: int | None = None
+    column: Annotated[str | None, Option("--holdout", "COLUMN")] = None
+    n_split: Annotated[int | None, Option("--splits", "N", least=1, most=10_000)] = None
 
 
-NO_COLUMNS = Columns({}, {}, {})
+@dataclass(frozen=True)
+class Posterior(Group):
+    """How the posterior is drawn.
 
-
-def fit_variability(model: str, files: Sequence[str], **options: Any) -> FitReport:
-    """A model of variability fitted to measurements; arguments as those of `run_fit`.
-
-    Example:
-        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.npz").fit.verdict.ok  # doctest: +SKIP
+    Attributes:
+        n_chain: number of NUTS chains.
+        n_draw: draws per chain, after at least half as many warm-up draws; up to three times as many where the chains need them.
+        seed: same seed, same answer.
     """
-    return run_fit(model, files, **options).report
+
+    method: Annotated[str | None, Option("--method", "NAME", help=METHOD)] = None
+    n_chain: Annotated[int, Option("--chains", "N", least=1, most=64)] = 4
+    n_draw: Annotated[int, Option("--draws", "N", least=50, most=100_000)] = 500
+    seed: Seed = 0
 
 
-def run_fit(
-    model: str,
-    files: Sequence[str],
+def fit_told(report: FitReport) -> list[Told]:
+    """How many rows were used, where the fit is, and whether it failed."""
+    rows, parts = report.fit.hygiene, report.parts
+    told = [Told(f"{rows.n_kept:,} of {rows.n_read:,} rows", detail=True)]
+    if parts.kept is not None:
+        told.append(Told(f"wrote {parts.kept}"))
+    if not report.fit.verdict.ok:
+        where = (
+            ""
+            if parts.kept is None
+            else (
+                f". It is in {parts.kept}, not in {parts.out}: `predict --fit {parts.kept}` refuses it unless --force is given."
+            )
+        )
+        told.append(Told(f"error: the fit failed its checks (see `remedy` above){where}", always=True, failed=True))
+    return told
+
+
+@use_case(then=(fit_told,))
+def fit_variability(
+    model: Annotated[str, Argument(metavar="MODEL")],
+    files: Annotated[Sequence[str], Argument(metavar="FILE...")],
     *,
-    columns: Columns = NO_COLUMNS,
-    collective: str | None = None,
-    method: str | None = None,
-    holdout: Holdout | None = None,
-    n_chain: int = 4,
-    n_draw: int = 500,
-    out: str | Path | None = None,
-    seed: int = 0,
+    out: Annotated[str | Path | None, Option("--out -o", "FILE", help="Save the fit (.npz).")] = None,
+    posterior: Posterior = Posterior(),
+    holdout: Holdout = Holdout(),
+    columns: Columns = Columns(),
+    collective: Annotated[str | None, Option(metavar="NAME")] = None,
     progress: Progress = silent,
-) -> FitRun:
-    """Fits a model of variability.
+) -> FitReport:
+    """Fit a model of variability to measurements.
 
     Args:
         model: fleet, steps, collectives, kernels, overlap, failures, repairs, revocation, ladder, saves or startup.
-        files: CSV, parquet or log; a table of runs may come with its steps.
-        columns: what columns are called and which rows to keep.
-        collective: all_reduce, ...: what was run, for logs of nccl-tests that do not say it.
-        method: nuts, svi or map; None: what suits the model.
-        holdout: groups to leave out and score.
-        n_chain, n_draw: of nuts.
+        files: CSV, parquet or log; a table of runs may be followed by the table of their steps.
         out: where to keep the fit (.npz); an interrupted fit with the same file goes on where it stopped. A fit that failed its
             checks is kept in `failed_name(out)` instead.
-        seed: same seed, same answer.
+        posterior: how the posterior is drawn.
+        holdout: groups to leave out and score.
+        columns: what columns are called and which rows to keep.
+        collective: what was run, for logs that do not say it: all_reduce, all_gather, ...
         progress: told what is being done.
 
     Raises:
         DataError: the files cannot be read, or `out` cannot be written.
         FitError: the fit cannot be made.
+
+    Example:
+        >>> fit_variability("fleet", ["kernels.csv"], out="fleet.npz").fit.verdict.ok  # doctest: +SKIP
     """
     if out is not None:
         for target in (out, failed_name(out), _unfinished_name(out)):
             check_target(target)
     for file in files:
         check_input(file)
-    module = inference()
+    module, method, seed = inference(), posterior.method, posterior.seed
     import jax  # here, so that mistakes above do not wait for it
 
     key = jax.random.key(seed)
-    options = {"mapping": dict(columns.mapping), "units": dict(columns.units), "where": dict(columns.where)}
+    options = {"mapping": columns.mapping, "units": columns.units, "where": columns.where}
+    options = {name: dict(value or {}) for name, value in options.items()}
     progress(0.0, f"reading {', '.join(files)}")
     measured = module.measured(list(files), model, collective=collective, **options)
-    settings = _settings(module, n_chain, n_draw)
+    settings = _settings(module, posterior.n_chain, posterior.n_draw)
+    inputs = {"files": list(files), "model": model, "method": method, "collective": collective, **options}
     fitted = module.fit(
         measured,
         model=model,
@@ -153,14 +191,12 @@ def run_fit(
         settings=settings,
         progress=part(progress, "fitting"),
         resume=None if out is None else _unfinished_name(out),
-        record=run_record(
-            {"files": list(files), "model": model, "method": method, "collective": collective, **options}, seed
-        ),
+        record=run_record(inputs, seed),
     )
     found = fitted.summary()
-    if holdout is not None:
+    if holdout.column is not None:
         found["holdout"] = _left_out(module, measured, model, method, holdout, settings, key, progress)
-    return FitRun(from_plain(FitReport, to_plain(found)), fitted, _keep(fitted, out))
+    return from_plain(FitReport, to_plain(found)).made_of(FitParts(fitted, out, _keep(fitted, out)))
 
 
 def failed_name(out: str | Path) -> Path:
@@ -173,11 +209,12 @@ def _unfinished_name(out: str | Path) -> Path:
     return Path(f"{out}.partial")
 
 
-def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
-    """What a kept fit says, and whether to trust it.
+@use_case()
+def report_fit(file: Annotated[str | Path, Argument(metavar="FILE")], *, loo: bool = False) -> KeptFitReport:
+    """Show a saved fit and whether it can be trusted.
 
     Args:
-        file: a fit kept by `prism-jax fit ... -o FILE`.
+        file: a fit saved by `prism-jax fit ... -o FILE`.
         loo: add the leave-one-out score (PSIS-LOO; needs ArviZ).
 
     Raises:
@@ -187,11 +224,6 @@ def report_fit(file: str | Path, *, loo: bool = False) -> KeptFitReport:
     Example:
         >>> report_fit("fleet.npz").fit.verdict.sentence  # doctest: +SKIP
     """
-    return read_fit(file, loo=loo).report
-
-
-def read_fit(file: str | Path, *, loo: bool = False) -> KeptFitRun:
-    """A kept fit with its picture; arguments as those of `report_fit`."""
     if os.path.lexists(file):
         check_input(file)
     fitted = inference().Fit.load(str(file))
@@ -199,7 +231,7 @@ def read_fit(file: str | Path, *, loo: bool = False) -> KeptFitRun:
     found = {**fitted.summary(), "checks": None if checked is None else checked.as_dict()}
     if loo:
         found["loo"] = fitted.loo()
-    return KeptFitRun(from_plain(KeptFitReport, to_plain(found)), found, checked, fitted)
+    return from_plain(KeptFitReport, to_plain(found)).made_of(KeptFitParts(found, checked, fitted))
 
 
 def _left_out(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from ..errors import DataError
 from ..io.job.load_job import load_job
 from ..job import Job
+from ..report.option import Argument
 
 JobSource: TypeAlias = Job | str | Path
 
@@ -36,3 +37,13 @@ def loaded(job: JobSource, overrides: Sequence[str] = ()) -> Job:
 def source_of(job: JobSource) -> str:
     """What a run record calls the job."""
     return job.name if isinstance(job, Job) else str(job)
+
+
+JobFile = Annotated[
+    JobSource,
+    Argument(
+        metavar="JOB",
+        told=source_of,
+        help="YAML or TOML file, a capture, or the name of a shipped job (`prism-jax show examples`).",
+    ),
+]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from math import gcd
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ..errors import ConfigError, DataError
 from ..framework import FRAMEWORKS
@@ -15,6 +15,8 @@ from ..io.job.load_job import job_of
 from ..io.job.write.new_job import new_job_text
 from ..io.write import check_target, write_text
 from ..job import Job
+from ..report.option import Argument, Option
+from ..report.use_case import Told, use_case
 from ..system.catalog import cluster as cluster_preset
 from ..system.hardware import Cluster
 from ..workload.base import Workload, n_body
@@ -28,27 +30,39 @@ EXPERT_DEGREES = (1, 8, 64)
 FSDP = "fsdp"
 
 
+def written_told(job: Job, path: str | Path = "job.yaml") -> tuple[Told, ...]:
+    """What was written, and what to do with it."""
+    plan = job.plan
+    degrees = f"tp {plan.tp} x pp {plan.pp} x dp {plan.dp}"
+    found = [Told(f"wrote {path}: {job.model.name} on {plan.n_devices:,} x {job.cluster.device.name}, {degrees}")]
+    if not job.memory.fits:
+        text = "note: no plan was found that fits into memory; this is the one that divides the model most"
+        found.append(Told(text, always=True))
+    return (*found, Told(f"next: prism-jax check {path}; prism-jax predict {path}; prism-jax search {path}"))
+
+
+@use_case(then=(written_told,), text=lambda _: ())
 def write_new_job(
-    path: str | Path,
+    path: Annotated[str | Path, Argument(metavar="FILE")] = "job.yaml",
     *,
-    model: str = MODEL,
-    cluster: str = CLUSTER,
-    n_devices: int = N_DEVICES,
-    framework: str | None = None,
-    overwrite: bool = False,
+    model: Annotated[str, Option(metavar="NAME")] = MODEL,
+    cluster: Annotated[str, Option(metavar="NAME")] = CLUSTER,
+    n_devices: Annotated[int, Option("--gpus", "N", least=1, most=2**20)] = N_DEVICES,
+    framework: Annotated[str | None, Option(metavar="NAME")] = None,
+    overwrite: Annotated[bool, Option("--force")] = False,
 ) -> Job:
-    """Writes a commented job file and returns the job that it describes.
+    """Write a commented job file to start from: every field, its default, and what it is.
 
     The plan is the first that fits into memory, in order of growing tensor and pipeline parallelism, without recomputation if
     possible; it is a start, not a recommendation (`search_plans` compares plans). Where none fits, the most divided is written.
 
     Args:
-        path: file, .yaml or .yml.
-        model: name of a preset, or path of a Hugging Face config.json.
-        cluster: name of a preset.
+        path: YAML file to write, .yaml or .yml.
+        model: a preset (`show models`), or a Hugging Face config.json.
+        cluster: a preset (`show clusters`).
         n_devices: GPUs of the job.
-        framework: training software; None leaves it open.
-        overwrite: whether a file that is there may be replaced.
+        framework: training software (`show frameworks`); open by default.
+        overwrite: replace the file if it is there.
 
     Raises:
         DataError: the file is there already or cannot be written.

@@ -6,62 +6,79 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from .._core.files import check_timeline
 from ..cost.step import step_cost
 from ..cost.step_cost import StepCost
 from ..errors import DataError, SpecError
 from ..io.tables.slowdowns import SlowdownTable, read_slowdowns
-from ..io.write import run_record
 from ..job import Job
 from ..objective.money import MILLION, S_PER_HOUR
 from ..progress import Progress, silent
+from ..report.option import Group, Option
+from ..report.parameters import Fits, Force, JobChanges, Seed
 from ..report.types.prediction import MoneyFacts, PredictionReport
+from ..report.use_case import Told, noted, use_case
 from ..result import StepTimeDistribution
 from ..start_jax import keep_programs
 from .fitted.load_fits import FitFiles, calibrated_job, load_fits, with_variability
-from .jobs import JobSource, loaded, source_of
+from .jobs import JobFile, JobSource, loaded
+from .memory_facts import IGNORE_MEMORY, memory_verdict
 
 if TYPE_CHECKING:
     from jax import Array
 
     from ..explain.types import Explanation
-    from ..plot.figure import Figure
     from ..simulate.known import KnownGpus
 
 FOREVER_S = 1e9  # 30 years for one operation
+FAST = "The distribution alone: no parts of the step, no owners of its tail."
 MOST_HOSTS = 4  # named in a note
 METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
 Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
-class PredictionRun:
-    """A prediction with what its report was made of."""
+class PredictionParts:
+    """What the picture and the timeline of a prediction are made of."""
 
-    report: PredictionReport
     job: Job
     distribution: StepTimeDistribution
     explanation: Explanation | None
 
-    def figure(self) -> Figure:
-        """The distribution, and where the time goes."""
-        from ..plot import plot_prediction  # here, so that predictions without a picture do not pay for it
 
-        job, band = self.job, self.report.model_band_s
-        title = f"{job.name}: {job.model.name} on {job.plan.n_devices:,} x {job.cluster.device.name}"
-        interval_s = (band.p5, band.p95) if band.p5 < band.p95 else None
-        return plot_prediction(self.distribution, self.explanation, title, interval_s)
+@dataclass(frozen=True)
+class Measured(Group):
+    """Measurements that a prediction uses.
 
-    def write_timeline(self, path: str | Path) -> None:
-        """Perfetto timeline of a median and a p99 step.
+    Attributes:
+        fits: files of `prism-jax fit` or `calibrate` to apply; may be repeated.
+        force: use a fit even if its verdict says that it failed.
+        use_level: let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.
+        slowdowns: measured slowdowns of GPUs: a CSV file with gpu or host (names are nodes in the order of their first rows, a
+            note says which is which) and slowdown (1.05 = 5 % slower); or kernel class (or "all") -> device -> factor.
+    """
 
-        Raises:
-            DataError: the file cannot be written.
-        """
-        from .prediction_run import write_timeline
+    slowdowns: Annotated[Slowdowns | None, Option(metavar="CSV")] = None
+    fits: Fits = ()
+    force: Force = False
+    use_level: Annotated[bool, Option("--level/--no-level", key="level")] = True
 
-        write_timeline(path, self.job, self.distribution, self.report.seed)
+
+@dataclass(frozen=True)
+class Sampling(Group):
+    """How the step is simulated.
+
+    Attributes:
+        method: how replicas are simulated: symmetric, or brute-force (simulates every GPU of every replica).
+        n_samples: replica columns (symmetric) or steps (brute-force).
+        seed: random seed; the same seed gives the same result.
+    """
+
+    method: str = "symmetric"
+    n_samples: Annotated[int | None, Option("--samples", "N", key="samples", least=1, most=10_000_000)] = None
+    seed: Seed = 0
 
 
 def predict(
@@ -143,45 +160,55 @@ def predict_many(
     return simulate(own, key=key, progress=progress, **given)
 
 
-def explain_step(job: JobSource, **options: Any) -> PredictionReport:
-    """The step time of a job, where it goes and what owns its tail; arguments as those of `run_prediction`.
+def write_timeline(
+    report: PredictionReport,
+    trace: Annotated[str | Path | None, Option("--trace", "FILE", check=check_timeline)] = None,
+) -> Told | None:
+    """Writes a Perfetto timeline of a median and a p99 step.
 
-    Example:
-        >>> print(explain_step("llama3_405b_16384", seed=1))  # doctest: +SKIP
+    Args:
+        report: of `explain_step`.
+        trace: write a Perfetto timeline of a median and a p99 step (.json, .json.gz).
+
+    Raises:
+        DataError: the file cannot be written.
     """
-    return run_prediction(job, **options).report
+    if trace is None:
+        return None
+    from .prediction_run import write_timeline as write  # needs JAX
+
+    write(trace, report.parts.job, report.parts.distribution, report.seed)
+    return Told(f"wrote {trace}")
 
 
-def run_prediction(
-    job: JobSource,
+def memory_of_prediction(
+    report: PredictionReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
+) -> Told | None:
+    """Warns of a job that does not fit into memory."""
+    needed = report.memory_bytes_per_gpu
+    return memory_verdict(report.fits, needed.headroom, needed.stage, ignore_memory)
+
+
+@use_case(then=(write_timeline, memory_of_prediction))
+def explain_step(
+    job: JobFile,
     *,
-    overrides: Sequence[str] = (),
-    fits: FitFiles = (),
-    force: bool = False,
-    use_level: bool = True,
-    slowdowns: Slowdowns | None = None,
-    method: str = "symmetric",
-    n_samples: int | None = None,
-    explained: bool = True,
-    price_per_gpu_hour: float | None = None,
-    seed: int = 0,
+    changes: JobChanges = JobChanges(),
+    measured: Measured = Measured(),
+    sampling: Sampling = Sampling(),
+    explained: Annotated[bool, Option("--fast", help=FAST)] = True,
+    price_per_gpu_hour: Annotated[float | None, Option("--price", key="price")] = None,
     progress: Progress = silent,
-) -> PredictionRun:
-    """Predicts and explains a job.
+) -> PredictionReport:
+    """Predict the distribution of the step time of a job, where it goes and what owns its tail.
 
     Args:
         job: a Job, a job file, or the name of a shipped example.
-        overrides: "section.field=value" texts that replace fields of a file.
-        fits: files of `prism-jax fit` or `calibrate` to apply.
-        force: use a fit even where its verdict is failed.
-        use_level: let a fit to the log of this very job (`fit steps` of one configuration) set the level of its step time.
-        slowdowns: measured slowdowns of GPUs: a CSV file, or kernel class (or "all") -> device -> factor. Hosts of a file
-            are nodes in the order of their first rows; a note says which is which.
-        method: "symmetric" or "brute-force".
-        n_samples: replica columns (symmetric) or steps (brute force).
+        changes: fields of the file to replace.
+        measured: fits, calibrations and slowdowns to apply.
+        sampling: how the step is simulated.
         explained: whether to say where the time goes and what owns the tail, which takes half of the time.
-        price_per_gpu_hour: for money per step and per million tokens.
-        seed: same seed, same answer.
+        price_per_gpu_hour: price per GPU-hour, for money per step and per million tokens.
         progress: told what is being done.
 
     Raises:
@@ -189,38 +216,32 @@ def run_prediction(
         DataError: unknown method, or a file cannot be used.
         FitError: a fit cannot be used.
         SpecError: an operation takes for ever.
+
+    Example:
+        >>> print(explain_step("llama3_405b_16384", seed=1))  # doctest: +SKIP
     """
     keep_programs()
-    if method not in METHODS:
-        raise DataError(f"--method: {method!r} is unknown; known are symmetric and brute-force")
+    if sampling.method not in METHODS:
+        raise DataError(f"--method: {sampling.method!r} is unknown; known are symmetric and brute-force")
     if price_per_gpu_hour is not None and not 0.0 < price_per_gpu_hour < float("inf"):
         raise DataError(f"--price: {price_per_gpu_hour:g}, but a price must be positive and finite")
-    own, rest = calibrated_job(loaded(job, overrides), fits)
+    own, rest = calibrated_job(loaded(job, changes.texts), measured.fits)
     _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
-    known = None if slowdowns is None else _known(own, slowdowns)
-    fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
-    if not use_level:
+    known = None if measured.slowdowns is None else _known(own, measured.slowdowns)
+    fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)
+    if not measured.use_level:
         fitted = replace(fitted, level=None, notes=())
     if known is not None and known.hosts:
         fitted = replace(fitted, notes=(*fitted.notes, _which_nodes(own, known.hosts)))
     from .prediction_run import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = Simulation(METHODS[method], n_samples, seed, known and known.factors, explained)
-    inputs = {
-        "job": source_of(job),
-        "set": list(overrides),
-        "slowdowns": slowdowns,
-        "fit": list(fits),
-        "level": use_level,
-        "method": METHODS[method],
-        "samples": asked.count,
-        "explained": explained,
-        "price": price_per_gpu_hour,
-    }
-    report, distribution, explanation = simulated(fitted, asked, run_record(inputs, seed), progress)
+    method = METHODS[sampling.method]
+    asked = Simulation(method, sampling.n_samples, sampling.seed, known and known.factors, explained)
+    record = noted(method=method, samples=asked.count)
+    report, distribution, explanation = simulated(fitted, asked, record, progress)
     if price_per_gpu_hour is not None:
         report = replace(report, money=_money(report, price_per_gpu_hour))
-    return PredictionRun(report, fitted.job, distribution, explanation)
+    return report.made_of(PredictionParts(fitted.job, distribution, explanation))
 
 
 def _money(report: PredictionReport, price_per_gpu_hour: float) -> MoneyFacts:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
@@ -15,7 +14,6 @@ from ..host.busy_time import busy_time
 from ..job import Job
 from ..memory.breakdown import MemoryBreakdown
 from ..metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
-from ..report.codec import from_plain
 from ..report.types.memory import memory_facts
 from ..report.types.open_field import open_facts
 from ..report.types.prediction import (
@@ -47,13 +45,13 @@ def prediction_report(
     *,
     seed: int,
     elapsed: Elapsed,
-    record: Mapping[str, Any],
+    record: RunRecord,
 ) -> PredictionReport:
     """Everything that is known of a prediction.
 
     Args:
         explanation: None where none was asked for.
-        record: versions, git revision and inputs, from `io.write.run_record`.
+        record: completed by the use case.
     """
     plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
     guarantee, unbounded = _guarantee(distribution)
@@ -88,7 +86,7 @@ def prediction_report(
         open_fields=open_facts(job),
         seed=seed,
         elapsed_s=elapsed,
-        record=from_plain(RunRecord, record),
+        record=record,
     )
 
 

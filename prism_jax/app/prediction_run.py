@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -18,6 +17,7 @@ from ..io.perfetto import write_trace
 from ..job import Job
 from ..progress import Progress
 from ..report.types.prediction import Bounds, Elapsed, FitBand, PredictionReport, StepTime
+from ..report.types.record import RunRecord
 from ..result import StepTimeDistribution
 from ..result.interval import holding
 from ..simulate.batch.epistemic import epistemic_band
@@ -60,7 +60,7 @@ class Simulation:
 
 
 def simulated(
-    fitted: FittedJob, asked: Simulation, record: Mapping[str, Any], progress: Progress
+    fitted: FittedJob, asked: Simulation, record: RunRecord, progress: Progress
 ) -> tuple[PredictionReport, StepTimeDistribution, Explanation | None]:
     """The report, and the distribution and explanation that it is made of.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -14,149 +14,159 @@ from .._version import __version__
 from ..errors import DataError
 from ..io.job.write.job_with_plan import job_with_plan
 from ..io.space import read_space
-from ..io.write import run_record, write_text
+from ..io.write import write_text
 from ..job import Job
-from ..objective import Objective, plan_objective
+from ..objective import plan_objective
 from ..progress import Progress, silent
-from ..report.codec import from_plain
-from ..report.types.record import RunRecord
+from ..report.option import Group, Option
+from ..report.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
 from ..report.types.study import SearchedJob, SizesReport, StudyReport
+from ..report.use_case import UNRECORDED, Told, use_case
 from ..search.figures import CandidateFacts
 from ..search.plans.space import PlanSpace, default_space
 from ..start_jax import keep_programs
 from ..workload.notes import workload_notes
-from .fitted.load_fits import FitFiles, FittedJob, calibrated_job, with_variability
-from .jobs import JobSource, loaded, source_of
+from .fitted.load_fits import FittedJob, calibrated_job, with_variability
+from .jobs import JobFile, JobSource, loaded
 
 if TYPE_CHECKING:
-    from ..plot.figure import Figure
     from ..search.study import Candidate, Study
 
 METHODS = ("exhaustive", "gradient")
+PRICE = "Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step."
 FRONT = ("value_s", "n_devices", "energy_j", "cost")
 
 
 @dataclass(frozen=True)
-class SearchRun:
-    """A search with the study that its report is made of."""
+class SearchParts:
+    """What the picture and the job file of a search are made of."""
 
-    report: StudyReport
     study: Study
     source: JobSource
     overrides: tuple[str, ...] = ()
 
-    def write_job(self, path: str | Path) -> None:
-        """Writes the job with the best plan, as YAML that every command takes.
 
-        Raises:
-            DataError: the job was not read from a file, or the file cannot be written.
-        """
-        if isinstance(self.source, Job):
-            raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
-        from ..search.study import without_meaning, written_plan  # need JAX
-
-        best = self.study.best
-        comment = (
-            f"The best of {self.report.n_plans:,} plans of {self.report.job.name} by {self.report.objective}: "
-            f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
-        )
-        chosen, dropped = written_plan(best.plan), without_meaning(best.plan)
-        write_text(path, job_with_plan(self.source, self.overrides, chosen, dropped, comment))
-
-    def figure(self) -> Figure:
-        """Plans by objective and memory."""
-        from ..plot import plot_study  # here, so that searches without a picture do not pay for it
-
-        return plot_study(self.study, self.report.job.name, len(self.report.top))
-
-
-def search_plans(job: JobSource, **options: Any) -> StudyReport:
-    """The plans with the least objective; arguments as those of `run_search`.
-
-    Example:
-        >>> search_plans("llama3_405b_16384", objective="p99").best.plan.tp  # doctest: +SKIP
-    """
-    return run_search(job, **options).report
-
-
-def run_search(
-    job: JobSource,
-    *,
-    overrides: Sequence[str] = (),
-    fits: FitFiles = (),
-    force: bool = False,
-    space: str | Path | PlanSpace | None = None,
-    objective: str | Objective = "p95",
-    price_per_gpu_hour: float | None = None,
-    method: str = "exhaustive",
-    any_framework: bool = False,
-    memory_margin: float | None = None,
-    top: int = 10,
-    resume: str | Path | None = None,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> SearchRun:
-    """Searches the plan that minimises the tail of the step time.
+def write_best_job(report: StudyReport, output: Output = None) -> Told | None:
+    """Writes the job with the best plan, as YAML that every command takes.
 
     Args:
-        job, overrides, fits, force, seed, progress: as in `run_prediction`.
-        space: values per knob, or a YAML or TOML file of them; `default_space(job)` if not given.
-        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        report: of `search_plans`.
+        output: write the job with the best plan to FILE, as YAML.
+
+    Raises:
+        DataError: the job was not read from a file, or the file cannot be written.
+    """
+    if output is None:
+        return None
+    parts = report.parts
+    if isinstance(parts.source, Job):
+        raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
+    from ..search.study import without_meaning, written_plan  # need JAX
+
+    best = parts.study.best
+    comment = (
+        f"The best of {report.n_plans:,} plans of {report.job.name} by {report.objective}: "
+        f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
+    )
+    chosen, dropped = written_plan(best.plan), without_meaning(best.plan)
+    write_text(output, job_with_plan(parts.source, parts.overrides, chosen, dropped, comment))
+    return Told(f"wrote {output}")
+
+
+@dataclass(frozen=True)
+class Searched(Group):
+    """Which plans are compared, and by what.
+
+    Attributes:
+        space: YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]; by default `default_space(job)`.
+        any_framework: consider plans that the job's framework does not have, and overlap as a knob.
+        memory_margin: share of a device's memory that a plan leaves free, by framework if not given.
+    """
+
+    space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None
+    objective: ObjectiveChoice = "p95"
+    any_framework: bool = False
+    memory_margin: Annotated[float | None, Option(metavar="SHARE")] = None
+
+
+@dataclass(frozen=True)
+class Method(Group):
+    """How plans are searched.
+
+    Attributes:
+        method: exhaustive, or gradient for spaces too large to enumerate.
+        top: number of best plans to report.
+        resume: checkpoint the search to FILE and resume from it.
+    """
+
+    method: Annotated[str, Option(help="How to search: exhaustive, or gradient for spaces too large to enumerate.")] = (
+        "exhaustive"
+    )
+    top: Annotated[int, Option("--top", "N", key=None, least=1, most=1000)] = 10
+    resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
+
+
+@use_case(then=(write_best_job,))
+def search_plans(
+    job: JobFile,
+    *,
+    changes: JobChanges = JobChanges(),
+    searched: Searched = Searched(),
+    how: Method = Method(),
+    applied: Applied = Applied(),
+    price_per_gpu_hour: Annotated[float | None, Option("--price", "PRICE", key=None, least=0.0, help=PRICE)] = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> StudyReport:
+    """Search for the parallel plan that minimises the tail of the step time.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        changes: fields of the file to replace.
+        searched: plans and objective.
+        how: how plans are searched.
+        applied: fits, as in `explain_step`.
         price_per_gpu_hour: for objectives in money.
-        method: "exhaustive", or "gradient" for spaces too large to enumerate.
-        any_framework: plans that the job's framework does not have, too, and overlap as a knob (`default_space`).
-        memory_margin: share of a device's memory that a plan leaves free; None: what the framework needs.
-        top: how many plans are to be told apart.
-        resume: file that remembers what has been found; an interrupted search with the same file goes on where it stopped.
+        seed: same seed, same answer.
+        progress: told what is being done.
 
     Raises:
         ConfigError, DataError, FitError: a file or an option is wrong.
         PlanError: no plan is feasible.
+
+    Example:
+        >>> search_plans("llama3_405b_16384", objective="p99").best.plan.tp  # doctest: +SKIP
     """
     keep_programs()
-    check_method(method, resume)
-    _check_margin(memory_margin)
-    price = price_per_gpu_hour
-    fitted, values = _asked(job, overrides, fits, force, space, any_framework, seed, progress, objective, price)
+    check_method(how.method, how.resume)
+    price = price_per_gpu_hour or None
+    fitted, values = _asked(loaded(job, changes.texts), searched, applied, price, seed, progress)
     own = fitted.job
-    common: dict[str, Any] = {"objective": objective, "price_per_gpu_hour": price, "memory_margin": memory_margin}
-    common |= {"seed": seed, "top": top, "posterior": fitted.draws}
-    study = _study(own, values, method, resume, progress, **common)
-    inputs = {
-        "job": source_of(job),
-        "set": list(overrides),
-        "space": space,
-        "objective": objective if isinstance(objective, str) else objective.name,
-        "method": method,
-        "any_framework": any_framework,
-        "memory_margin": memory_margin,
-        "fit": list(fits),
-    }
+    common: dict[str, Any] = {"objective": searched.objective, "price_per_gpu_hour": price}
+    common |= {"memory_margin": searched.memory_margin, "seed": seed, "top": how.top, "posterior": fitted.draws}
+    study = _study(own, values, how.method, how.resume, progress, **common)
     notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
-    return SearchRun(_report(study, top, notes, run_record(inputs, seed)), study, job, tuple(overrides))
+    return _report(study, how.top, notes).made_of(SearchParts(study, job, tuple(changes.texts)))
 
 
+@use_case(untold=("any_framework", "memory_margin", "fit"))
 def search_sizes(
-    job: JobSource,
-    n_devices: Sequence[int],
+    job: JobFile,
+    n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", told=list, least=1)],
     *,
-    overrides: Sequence[str] = (),
-    fits: FitFiles = (),
-    force: bool = False,
-    space: str | Path | PlanSpace | None = None,
-    any_framework: bool = False,
-    memory_margin: float | None = None,
-    price_per_hour: float = 0.0,
-    objective: str | Objective = "p95",
-    seed: int = 0,
+    changes: JobChanges = JobChanges(),
+    searched: Searched = Searched(),
+    applied: Applied = Applied(),
+    price_per_hour: Annotated[float, Option("--price", "PRICE", key="price", least=0.0)] = 0.0,
+    seed: Seed = 0,
     progress: Progress = silent,
 ) -> SizesReport:
-    """The best plan of every cluster size, with its time, energy and cost per step; the batch stays.
+    """Search the best plan of every cluster size, with its time, energy and cost per step; the batch stays.
 
     Args:
+        job, changes, searched, applied, seed, progress: as in `search_plans`.
         n_devices: sizes of the cluster.
         price_per_hour: of one device.
-        job, overrides, fits, force, space, any_framework, memory_margin, objective, seed, progress: as in `run_search`.
 
     Raises:
         ConfigError, DataError, FitError: a file or an option is wrong.
@@ -166,11 +176,9 @@ def search_sizes(
         >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
     """
     keep_programs()
-    _check_margin(memory_margin)
-    price = price_per_hour or None
-    fitted, values = _asked(job, overrides, fits, force, space, any_framework, seed, progress, objective, price)
+    fitted, values = _asked(loaded(job, changes.texts), searched, applied, price_per_hour or None, seed, progress)
     own = fitted.job
-    given = None if space is None else values
+    given = None if searched.space is None else values
     progress(0.0, "loading JAX")
     from ..search.sizes import best_sizes, search_sizes as search  # needs JAX, which mistakes above do not wait for
 
@@ -178,32 +186,24 @@ def search_sizes(
         own,
         n_devices,
         given,
-        any_framework=any_framework,
+        any_framework=searched.any_framework,
         price_per_hour=price_per_hour,
-        objective=objective,
+        objective=searched.objective,
         seed=seed,
-        memory_margin=memory_margin,
+        memory_margin=searched.memory_margin,
         progress=progress,
     )
-    inputs = {
-        "job": source_of(job),
-        "set": list(overrides),
-        "gpus": list(n_devices),
-        "space": space,
-        "price": price_per_hour,
-        "objective": objective if isinstance(objective, str) else objective.name,
-    }
     return SizesReport(
         job=_facts(own),
         objective=sizes[0].study.objective.name,
         objective_unit=sizes[0].study.objective.unit,
         sizes=tuple(size.facts() for size in sizes),
         front=tuple(size.n_devices for size in best_sizes(sizes, *FRONT)),
-        record=from_plain(RunRecord, run_record(inputs, seed)),
+        record=UNRECORDED,
     )
 
 
-def _report(study: Study, top: int, notes: tuple[str, ...], record: Mapping[str, Any]) -> StudyReport:
+def _report(study: Study, top: int, notes: tuple[str, ...]) -> StudyReport:
     def facts(candidates: Sequence[Candidate]) -> tuple[CandidateFacts, ...]:
         return tuple(candidate.beside(study.job.plan) for candidate in candidates)
 
@@ -224,7 +224,7 @@ def _report(study: Study, top: int, notes: tuple[str, ...], record: Mapping[str,
         infeasible=study.screen.reasons,
         elapsed_s=study.elapsed_s,
         notes=notes,
-        record=from_plain(RunRecord, record),
+        record=UNRECORDED,
     )
 
 
@@ -245,22 +245,14 @@ def check_method(method: str, resume: str | Path | None = None) -> None:
 
 
 def _asked(
-    job: JobSource,
-    overrides: Sequence[str],
-    fits: FitFiles,
-    force: bool,
-    space: str | Path | PlanSpace | None,
-    any_framework: bool,
-    seed: int,
-    progress: Progress,
-    objective: str | Objective,
-    price_per_gpu_hour: float | None,
+    own: Job, searched: Searched, applied: Applied, price_per_gpu_hour: float | None, seed: int, progress: Progress
 ) -> tuple[FittedJob, PlanSpace]:
     """The job after its fits, and the space; an unknown objective is refused."""
-    own, rest = calibrated_job(loaded(job, overrides), fits)
-    plan_objective(objective, own.plan, price_per_gpu_hour)
-    values = _space(space, own, any_framework)
-    return with_variability(own, rest, seed=seed, force=force, progress=progress), values
+    _check_margin(searched.memory_margin)
+    own, rest = calibrated_job(own, applied.fits)
+    plan_objective(searched.objective, own.plan, price_per_gpu_hour)
+    values = _space(searched.space, own, searched.any_framework)
+    return with_variability(own, rest, seed=seed, force=applied.force, progress=progress), values
 
 
 def _of_level(fitted: FittedJob) -> list[str]:
@@ -308,3 +300,38 @@ def _facts(job: Job) -> SearchedJob:
         device.hbm_bytes,
         job.model.sample_unit,
     )
+
+
+@use_case(then=(write_best_job,))
+def search(
+    job: JobFile,
+    *,
+    gpus: Annotated[Sequence[int], Option("--gpus", "N", least=1)] = (),
+    changes: JobChanges = JobChanges(),
+    searched: Searched = Searched(),
+    how: Method = Method(),
+    applied: Applied = Applied(),
+    price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0,
+    seed: Seed = 0,
+    output: Output = None,
+    plot: str | None = None,
+    progress: Progress = silent,
+) -> StudyReport | SizesReport:
+    """Search for the parallel plan that minimises the tail of the step time, or for that of every cluster size.
+
+    Args:
+        job, changes, searched, how, applied, seed, progress: as in `search_plans`.
+        gpus: search this cluster size instead; repeat the option to compare sizes.
+        price: of a GPU-hour.
+        output, plot: of one size alone.
+    """
+    common: dict[str, Any] = {"changes": changes, "searched": searched, "applied": applied}
+    common |= {"seed": seed, "progress": progress}
+    if not gpus:
+        return search_plans(job, how=how, price_per_gpu_hour=price or None, **common)
+    if plot or how.resume or output or how.method != "exhaustive":
+        check_method(how.method, how.resume)
+        raise DataError(
+            "--gpus: cannot be combined with --output, --plot, --resume and --method. Remove these options."
+        )
+    return search_sizes(job, gpus, price_per_hour=price, **common)

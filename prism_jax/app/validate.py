@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .._core.processes import check_workers
 from .._inference_loader import inference
@@ -17,68 +17,71 @@ from ..io.tables.job_table import MeasuredRun, read_job_table, read_memory_runs
 from ..io.write import run_record
 from ..memory.layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from ..progress import Progress, silent
-from ..report.codec import from_plain
+from ..report.option import Argument, Option
+from ..report.parameters import Seed
+from ..report.table import Table
 from ..report.types.record import RunRecord
 from ..report.types.validation import MemoryOutcomes, MemoryValidationReport, StepsValidationReport
+from ..report.use_case import Told, use_case
 from ..validation.score import errors_of
 from .fitted.load_fits import kept_calibration, refuse_other_device
 from .progress import part
 
 if TYPE_CHECKING:
-    from ..plot.figure import Figure
     from ..validation.rows import MeasuredRow
-    from ..validation.score import Validation
 
 WAYS = ("source", "gpu", "model", "framework", "scale")
 
 
-@dataclass(frozen=True)
-class StepsValidationRun:
-    """A comparison with the outcome that its report is made of."""
+def tables_of(report: StepsValidationReport) -> list[Table]:
+    """What is printed."""
+    from ..report.text.steps_validation import tables
 
-    report: StepsValidationReport
-    outcome: Validation
-
-    def figure(self) -> Figure:
-        """Predicted against measured, and which share of rows has at most a given error."""
-        from ..plot import plot_accuracy  # here, so that comparisons without a picture do not pay for it
-
-        return plot_accuracy(self.outcome.rows)
+    return tables(report)
 
 
-def validate_steps(*files: str | Path, **options: Any) -> StepsValidationReport:
-    """Predicted against measured step times of tables; arguments as those of `run_steps_validation`.
+def rows_told(report: StepsValidationReport, json: bool = False) -> list[Told]:
+    """Which rows the calibration knows, and how many are not listed."""
+    from ..report.text.steps_validation import n_unlisted
 
-    Example:
-        >>> validate_steps("runs.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
-    """
-    return run_steps_validation(*files, **options).report
+    n_more, note = n_unlisted(report), shipped_rows_note(report)
+    more = [Told(f"{n_more} more rows; --json has them all")] if n_more and not json else []
+    return [*([Told(note)] if note else []), *more]
 
 
-def run_steps_validation(
-    *files: str | Path,
-    leave_out: str | None = None,
-    fit: str | Path | None = None,
+@use_case(text=tables_of, then=(rows_told,), counts=True)
+def validate_steps(
+    *files: Annotated[
+        str | Path,
+        Argument(metavar="FILE...", key="file", told=lambda files: files[0] if len(files) == 1 else list(files)),
+    ],
+    leave_out: Annotated[str | None, Option(metavar="source|gpu|model|framework|scale")] = None,
+    fit: Annotated[str | Path | None, Option(metavar="NC")] = None,
     deterministic: bool = False,
-    seed: int = 0,
-    n_workers: int = 1,
+    seed: Seed = 0,
+    n_workers: Annotated[int | None, Option("--workers", "N", least=1, most=256, key=None)] = None,
     progress: Progress = silent,
-) -> StepsValidationRun:
-    """Turns rows of a table into jobs, predicts their typical step (p50), and compares it with what was measured.
+) -> StepsValidationReport:
+    """Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.
 
     Args:
-        files: tables of jobs (CSV; docs/job_table.md); scored and, where groups are left out, fitted together.
-        leave_out: "source", "gpu", "model", "framework" or "scale" (number of devices): predict every such group by a
-            calibration fitted to the other rows.
-        fit: a file of `prism-jax calibrate` to predict with instead of the shipped calibration.
+        files: tables of jobs (CSV; docs/job_table.md): columns step_time_s and job (a job file) or fields such as plan.tp;
+            also as .gz; scored and, where groups are left out, fitted together.
+        leave_out: score blindly: predict the rows of every such group (scale: number of devices) by a calibration fitted to the
+            other rows.
+        fit: predict with a calibration saved by `prism-jax calibrate`.
         deterministic: leave variability out of the prediction.
         seed: same seed, same answer.
-        n_workers: processes on this host that predict; the answer is the same with any number.
+        n_workers: processes that predict; all processors if not given. The answer is the same with any number.
         progress: told what is being done.
 
     Raises:
         DataError: the table or the calibration cannot be read, or options contradict each other.
+
+    Example:
+        >>> validate_steps("steps.csv", leave_out="source").overall.median_ape  # doctest: +SKIP
     """
+    n_workers = n_workers or os.cpu_count() or 1
     _check_ways(leave_out, fit)
     check_workers(n_workers)
     runs = [run for file in files for run in read_job_table(str(file))]
@@ -106,8 +109,8 @@ def score_step_rows(
     seed: int = 0,
     n_workers: int = 1,
     progress: Progress = silent,
-) -> StepsValidationRun:
-    """Predicts measured rows that are at hand, and scores them; options as those of `run_steps_validation`.
+) -> StepsValidationReport:
+    """Predict measured rows that are at hand, and score them; options as those of `validate_steps`.
 
     Args:
         rows: of all files.
@@ -135,15 +138,23 @@ def score_step_rows(
         "fit": fit,
         "deterministic": deterministic,
     }
-    record = from_plain(RunRecord, run_record(inputs, seed))
-    return StepsValidationRun(StepsValidationReport(**vars(outcome), record=record), outcome)
+    record = RunRecord(**run_record(inputs, seed))
+    return StepsValidationReport(**vars(outcome), record=record).made_of(outcome)
 
 
-def validate_memory(file: str | Path) -> MemoryValidationReport:
-    """Predicts which layouts run out of memory and how much the others need, and compares with what was measured. No JAX.
+def tables_of_memory(report: MemoryValidationReport) -> Table:
+    """What is printed."""
+    from ..report.text.memory_validation import table
+
+    return table(report)
+
+
+@use_case(text=tables_of_memory)
+def validate_memory(file: Annotated[str | Path, Argument(metavar="FILE")]) -> MemoryValidationReport:
+    """Predict which layouts run out of memory and how much the others need, and compare with what was measured.
 
     Args:
-        file: a table of jobs (CSV; docs/job_table.md) with a column `fits` or `peak_memory_bytes`.
+        file: CSV of jobs as for `validate steps`, with columns fits (true or false) or peak_memory_bytes; also as .gz.
 
     Raises:
         DataError: the file cannot be read.
@@ -166,7 +177,7 @@ def memory_report(found: MemorySummary, file: str | Path) -> MemoryValidationRep
     return MemoryValidationReport(
         overall=_outcomes(found),
         by_model={name: _outcomes(found.of_model(name)) for name in found.by_model()},
-        record=from_plain(RunRecord, run_record({"file": file}, 0)),
+        record=RunRecord(**run_record({"file": file}, 0)),
     )
 
 

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from ..report.types.validation import StepsValidationReport
 from .figure import new_axes
 from .style import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, style
 
@@ -109,3 +110,8 @@ def short(source: str) -> str:
 def _steps(ax: Axes, errors: Sequence[float], colour: str, width: float) -> None:
     level = np.arange(len(errors) + 1) / max(len(errors), 1)
     ax.step([0.0, *np.sort(errors)], level, where="post", color=colour, linewidth=width)
+
+
+def draw(report: StepsValidationReport) -> Figure:
+    """Predicted against measured, and which share of rows has at most a given error."""
+    return plot_accuracy(report.parts.rows)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from ..cloud.choice.outcome import Outcome
 from ..cloud.choice.search import Choice
 from ..cloud.choice.wish import Wish
+from ..report.types.horizon.cloud import CloudReport
 from .figure import new_axes
 from .style import INDIGO, ROSE, TEAL, style
 
@@ -58,3 +59,8 @@ def _points(ax: Axes, outcomes: list[Outcome], colour: str, label: str) -> None:
 
 def _both(outcomes: list[Outcome] | tuple[Outcome, ...]) -> tuple[list[float], list[float]]:
     return [one.mean_s / DAY_S for one in outcomes], [one.mean_usd for one in outcomes]
+
+
+def draw(report: CloudReport) -> Figure:
+    """Time and money of all that was simulated, the front, and the promise of the best."""
+    return plot_choice(report.parts.choice, report.parts.wish, report.job)

@@ -11,6 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from ..report.types.fit import KeptFitReport
+from .bandwidth import plot_bandwidths
 from .figure import new_axes
 from .style import INDIGO, TEAL, WINE, style
 
@@ -76,3 +78,11 @@ def plot_replicated(checked: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(0.0, 1.0)
     ax.legend(loc="lower right")
     return ax
+
+
+def draw(report: KeptFitReport) -> Figure:
+    """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones."""
+    curves = report.parts.fit.curves()
+    return (
+        plot_bandwidths(curves, report.parts.summary) if curves else plot_fit(report.parts.summary, report.parts.checks)
+    )

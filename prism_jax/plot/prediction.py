@@ -6,6 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..explain.types import Explanation
+from ..report.types.prediction import PredictionReport
 from ..result import StepTimeDistribution
 from .bars import plot_breakdown, plot_owners
 from .model_interval import plot_model_interval
@@ -45,3 +46,11 @@ def plot_prediction(
             below = plot_model_interval(distribution, model_interval_s, figure.add_subplot(left[1]))
             below.set_title("What the cost model leaves open")
     return figure
+
+
+def draw(report: PredictionReport) -> Figure:
+    """The distribution, and where the time goes."""
+    job, band = report.parts.job, report.model_band_s
+    title = f"{job.name}: {job.model.name} on {job.plan.n_devices:,} x {job.cluster.device.name}"
+    interval_s = (band.p5, band.p95) if band.p5 < band.p95 else None
+    return plot_prediction(report.parts.distribution, report.parts.explanation, title, interval_s)

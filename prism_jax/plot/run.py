@@ -10,7 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..explain.words import words
+from ..horizon.advice import response
 from ..horizon.outcome import Response, RunOutcome
+from ..report.types.horizon.run import RunReport
 from .bars import plot_bars
 from .figure import new_axes
 from .style import INDIGO, ROSE, TEAL, style
@@ -108,3 +110,12 @@ def plot_response(rows: Sequence[Response], steps_s: float, *, ax: Axes | None =
     ax.set_ylabel("expected days")
     ax.legend(fontsize="small")
     return ax
+
+
+def draw(report: RunReport) -> Figure:
+    """When the run is done, and where its time goes; the response over the time between failures where that is not known."""
+    parts, steps_s = report.parts, report.n_steps * report.step_s
+    title = f"{report.job.name}: {report.n_steps:,} steps on {report.job.n_devices:,} x {report.job.device}"
+    if parts.outcome is not None and parts.known is not None:
+        return plot_run(parts.outcome, parts.known, title, report.deadline and report.deadline.deadline_s)
+    return plot_unknown_run(response(parts.run), steps_s, f"{title}: nothing is said of failures")

@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..plan.plan import ParallelPlan
+from ..report.types.study import StudyReport
 from ..search.study import Study
 from .figure import new_axes
 from .style import GREY, INDIGO, ROSE, SAND, TEAL, style
@@ -80,3 +81,8 @@ def _label(plan: ParallelPlan) -> str:
         f" -{axis}" for axis in ("dp", "tp", "pp") if not getattr(plan.overlap, axis) and getattr(plan, axis) > 1
     )
     return f"{degrees}{pipeline} mb{plan.micro_batch} {plan.recompute}{off}"
+
+
+def draw(report: StudyReport) -> Figure:
+    """Plans by objective and memory."""
+    return plot_study(report.parts.study, report.job.name, len(report.top))

@@ -11,6 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from .._typing import Floats
 from ..recorded.prediction import TracePrediction
 from ..recorded.score import LEVEL
+from ..report.types.trace import TracePredictionReport
 from .style import GREY, INDIGO, WINE, style
 
 LEVELS = np.linspace(0.005, 0.995, 199)
@@ -90,3 +91,9 @@ def _samples(step_s: Floats, n: int) -> Floats:
 
 def _steps(step_s: Floats) -> str:
     return "1 step" if len(step_s) == 1 else f"{len(step_s):,} steps"
+
+
+def draw(report: TracePredictionReport) -> Figure:
+    """Recorded and predicted steps, and the check."""
+    parts, title = report.parts, f"{report.info.title}: unrecorded steps"
+    return plot_trace_prediction(parts.prediction, parts.recorded_s, title, parts.held_out, report.asked.described())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -24,12 +24,50 @@ class Report:
     Attributes:
         kind: name of the report.
         renderer: module below `report/text` that has its `lines`; that of the kind, underscores for hyphens, if empty.
+        picture: "module:function" that draws the report; empty where it is not drawn.
         version: raised when a key of its JSON changes its meaning or goes.
     """
 
     kind: ClassVar[str]
     renderer: ClassVar[str] = ""
+    picture: ClassVar[str] = ""
     version: ClassVar[int] = 1
+
+    def made_of(self: R, parts: object) -> R:
+        """The report itself, which keeps what pictures and files are made of; that is not compared, stored or pickled."""
+        object.__setattr__(self, "_parts", parts)
+        return self
+
+    @property
+    def parts(self) -> Any:
+        """What pictures and files are made of.
+
+        Raises:
+            DataError: the report was read from JSON.
+        """
+        try:
+            return vars(self)["_parts"]
+        except KeyError:
+            raise DataError(f"{self.kind}: a stored report cannot be drawn. Compute it again.") from None
+
+    def changed(self: R, **changes: Any) -> R:
+        """The report with other values of some fields."""
+        changed = replace(self, **changes)
+        return changed.made_of(vars(self)["_parts"]) if "_parts" in vars(self) else changed
+
+    def figure(self) -> Any:
+        """The picture of the report.
+
+        Raises:
+            DataError: reports of this kind are not drawn, or the report was read from JSON.
+        """
+        if not self.picture:
+            raise DataError(f"{self.kind}: a report of this kind has no picture")
+        module, _, name = self.picture.partition(":")
+        return getattr(import_module(module), name)(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_parts"}
 
     @classmethod
     def schema(cls) -> str:

@@ -35,10 +35,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values of one thing."""
+    """Names and values of one thing.
+
+    Attributes:
+        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
+    """
 
     title: str
     facts: Mapping[str, str]
+    has_paragraphs: bool = False
 
     def lines(self) -> list[str]:
         """The facts as text, one per line."""

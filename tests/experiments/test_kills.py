@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from experiments.kills.commands import COMMANDS
-from prism_jax.cli.app import COMMANDS as SHIPPED
+from prism_jax.shell.catalogue import COMMANDS as SHIPPED
+from prism_jax.shell.command import runner_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITING = {"--out", "--output", "--plot", "--resume", "--trace", "--perfetto", "--hostfile", "--rankfile", "--csv"}
@@ -20,11 +22,9 @@ READ = {"cloud": {"--resume"}}  # options of that name whose file is read alone
 def options() -> dict[str, set[str]]:
     """Full name of every command -> its options."""
     found = {}
-    for name in SHIPPED.names:
-        command = SHIPPED.named(name).load()
-        parts = getattr(command, "commands", {"": command})
-        for part, one in parts.items():
-            found[f"{name} {part}".strip()] = {option for parameter in one.params for option in parameter.opts}
+    for command in SHIPPED:
+        taken = signature(runner_of(command.load(), command.fixed)).parameters.values()
+        found[command.name] = {option for one in taken for option in one.annotation.__metadata__[0].name or ()}
     return found
 
 

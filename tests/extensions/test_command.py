@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import pytest
-import typer
 
-from prism_jax.app import check_job
-from prism_jax.cli.app import COMMANDS, main
-from prism_jax.cli.lazy_group import Command
+from prism_jax.app.check import check_job
 from prism_jax.errors import SpecError
+from prism_jax.report.option import Option
+from prism_jax.shell.app import main
+from prism_jax.shell.catalogue import COMMANDS, Command
 
 JOB = "llama3_405b_16384"
 
 
-def batch(job: str, half: Annotated[bool, typer.Option("--half", help="Of half the batch.")] = False) -> None:
+def batch(job: str, half: Annotated[bool, Option(help="Of half the batch.")] = False) -> None:
     """Tokens of a step."""
     print(check_job(job).tokens_per_step // (2 if half else 1))
 

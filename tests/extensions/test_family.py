@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from prism_jax._typing import Floats
-from prism_jax.cli.app import main
 from prism_jax.errors import SpecError
 from prism_jax.io.job.load_job import load_job
 from prism_jax.result import StepTimeDistribution
+from prism_jax.shell.app import main
 from prism_jax.simulate.brute import brute_force
 from prism_jax.simulate.predict import predict, symmetric
 from prism_jax.simulate.program import Program, lower

@@ -18,7 +18,6 @@ import jax
 import pytest
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError, SpecError
 from prism_jax.framework import FRAMEWORKS, Framework, MemoryOptions, PlanDefaults, SourcePattern
 from prism_jax.framework.base import LayerShape
@@ -26,6 +25,7 @@ from prism_jax.io.job.load_job import load_job
 from prism_jax.io.tables.job_table import read_job_table
 from prism_jax.job import Job
 from prism_jax.search import default_space, search
+from prism_jax.shell.app import main
 from prism_jax.simulate import predict
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from prism_jax import load_job
 from prism_jax.capture import FRONT_ENDS, CaptureRequest, FrontEnd
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, RankProgram
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from prism_jax._typing import Floats
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
-from prism_jax.cli.app import main
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.correction import CostCorrection
 from prism_jax.cost.efficiency import efficiency
@@ -24,6 +23,7 @@ from prism_jax.io.job.load_job import load_job
 from prism_jax.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, KernelClass, KernelSizes, Roof
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.plot.style import colour
+from prism_jax.shell.app import main
 from prism_jax.simulate.explicit import step_time
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.known import known_gpus

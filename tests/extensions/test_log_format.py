@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from prism_jax import open_trace
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.io.traces.logs.text.formats import LINE_FORMATS
 from prism_jax.io.traces.logs.text.line_format import NUMBER, LineFormat, timed_line
 from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.shell.app import main
 
 TIME = re.compile(r"took " + NUMBER + r"(?P<unit>ms)")
 STEP = re.compile(r"#(\d{1,15}) ")

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from prism_jax.cli.app import main
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import ConfigError, Problem, SpecError
 from prism_jax.io.job.load_job import load_job
@@ -23,6 +22,7 @@ from prism_jax.search import PlanSpace, search
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plans.block import feasibility
 from prism_jax.search.plans.rules import FEASIBLE
+from prism_jax.shell.app import main
 from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

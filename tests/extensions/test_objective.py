@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.io.job.load_job import load_job
 from prism_jax.objective import OBJECTIVES, Objective, Outcome
 from prism_jax.placement import place
 from prism_jax.placement.place import Effort
 from prism_jax.search import AskTell, PlanSpace, gradient_search, search
+from prism_jax.shell.app import main
 
 
 def mean_and_spread(outcome: Outcome):

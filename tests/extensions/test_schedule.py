@@ -13,7 +13,6 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.errors import PlanError
 from prism_jax.io.job.load_job import load_job
 from prism_jax.memory.breakdown import memory
@@ -25,6 +24,7 @@ from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plans.block import feasibility, table_cost
 from prism_jax.search.plans.bound import lower_bound
 from prism_jax.search.plans.rules import FEASIBLE
+from prism_jax.shell.app import main
 from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

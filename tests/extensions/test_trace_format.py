@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from prism_jax import open_trace
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.io.traces.format import FileStart, TraceFormat
 from prism_jax.io.traces.formats import TRACE_FORMATS
 from prism_jax.recorded.trace.op_table import NONE, JobShape, OpRow, OpTable
 from prism_jax.recorded.trace.step_log import StepLog
 from prism_jax.recorded.trace.trace import Trace
+from prism_jax.shell.app import main
 from tests.support.recipes import printed
 
 

@@ -11,12 +11,12 @@ import jax
 import pytest
 
 import prism_jax
-from prism_jax.cli.app import main
 from prism_jax.errors import ConfigError, PlanError, Problem
 from prism_jax.kernels import COMPUTE_CLASSES
 from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search import default_space, search
+from prism_jax.shell.app import main
 from prism_jax.workload import KINDS, WorkloadKind
 from prism_jax.workload.base import Block, BlockRun, Comm, Parameters, PlainBlock, SavedTensor, Split, Workload
 from prism_jax.workload.kernels import Kernel, KernelTable

@@ -25,7 +25,7 @@ from inference.cost_model.site.read_runs import read_site_runs
 from inference.data import read_measurements
 from inference.data.measurements import naming
 from inference.models import model_named
-from prism_jax.app import watch_steps
+from prism_jax.app.trace.watch import watch_steps
 from prism_jax.io.cloud_state import read_cloud_state
 from prism_jax.io.execution.program import read_traces
 from prism_jax.io.job.load_job import load_job

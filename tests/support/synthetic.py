@@ -13,6 +13,7 @@ from prism_jax.job import Job
 from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.report.types.prediction import Elapsed, PredictionReport
+from prism_jax.report.types.record import RunRecord
 from prism_jax.result import AllocationSpread, StepTimeDistribution
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.catalog import preset
@@ -68,5 +69,5 @@ def report(kind: str = "usual", **changes: Any) -> PredictionReport:
         memory(of.model, of.cluster, of.plan),
         seed=7,
         elapsed=Elapsed(3.2, 0.08, 0.5),
-        record={"versions": {}, "git_revision": None, "inputs": {}, "seed": 7},
+        record=RunRecord({}, None, {}, 7),
     )

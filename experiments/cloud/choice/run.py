@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from prism_jax import load_job
-from prism_jax.app import run_cloud
+from prism_jax.app.cloud.run import choose_cloud
 from prism_jax.app.horizon.simulated import level_draws
 from prism_jax.cloud.availability import AVAILABILITY, WeibullSpells
 from prism_jax.cloud.choice.candidate import Candidate
@@ -157,14 +157,14 @@ def _told(choice) -> str:
 def whole_catalogue(catalogue: Path) -> None:
     """All rows, 10^4 worlds; run it by itself, on two cores, twice (the second time with compiled programs kept)."""
     started, cpu = time.perf_counter(), time.process_time()
-    report = run_cloud(
+    report = choose_cloud(
         JOBS[0],
         n_steps=50_000,
         deadline_s=10 * 86_400.0,
         catalogues=[catalogue],
         n_worlds=N_WORLDS,
         reliability="llama3-2024",
-    ).report
+    )
     wall, cpu = time.perf_counter() - started, time.process_time() - cpu
     print("\n".join(report.lines()))
     print(f"{report.n_offers} rows, {report.n_worlds:,} worlds: {wall:.1f} s, {cpu:.1f} s of CPU (bar: 60 s)")

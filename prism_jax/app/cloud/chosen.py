@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import jax
 
@@ -26,6 +25,7 @@ from ...io.cloud_state import Running
 from ...job import Job
 from ...progress import Progress, part_of
 from ...report.types.horizon.cloud import CloudReport
+from ...report.types.record import RunRecord
 from ...simulate.predict import predict
 from ..horizon.simulated import level_draws
 from .asked import Asked, Chosen
@@ -33,7 +33,7 @@ from .capacity import law_of_offers
 from .facts import report_of
 
 
-def chosen(job: Job, asked: Asked, record: Mapping[str, Any], progress: Progress) -> tuple[CloudReport, Chosen]:
+def chosen(job: Job, asked: Asked, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
     """The report, and what it is made of."""
     started = time.perf_counter()
     wish = Wish(

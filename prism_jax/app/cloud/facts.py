@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def report_of(
     found: Chosen,
     gain: Gain | None,
     notes: Sequence[str],
-    record: Mapping[str, Any],
+    record: RunRecord,
     elapsed_s: float,
 ) -> CloudReport:
     """The report of a choice."""
@@ -59,7 +59,7 @@ def report_of(
         n_worlds=wish.n_worlds,
         notes=tuple(notes),
         elapsed_s=elapsed_s,
-        record=RunRecord(**record),
+        record=record,
     )
 
 

@@ -7,141 +7,174 @@ from dataclasses import dataclass
 from datetime import date
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from ...cloud.availability.base import Availability
 from ...cloud.offers import Offer
 from ...errors import DataError, Problem, SpecError
 from ...hints import did_you_mean
 from ...horizon.checkpoint import Checkpoint
-from ...horizon.reliability import Reliability
 from ...io.cloud_state import CloudState, read_cloud_state
 from ...io.tables.cloud_catalogue import merged, read_catalogue, shipped_catalogue
-from ...io.write import run_record
 from ...progress import Progress, silent
+from ...report.option import NOT_TYPED, Group, Option
+from ...report.parameters import Fits, Overrides, Seed
 from ...report.types.horizon.cloud import CloudReport
+from ...report.use_case import noted, use_case
 from ...start_jax import keep_programs
-from ..fitted.load_fits import FitFiles, calibrated_job
-from ..horizon.run import threats_of
-from ..jobs import JobSource, loaded, source_of
+from ..fitted.load_fits import calibrated_job
+from ..horizon.run import Interval, ReliabilitySource, Work, seconds_of, threats_of
+from ..jobs import JobFile, loaded
 from .small_laws import JOB_START_S, SmallLaws, small_laws
 
 if TYPE_CHECKING:
-    from ...cloud.availability.base import Availability
-    from ...plot.figure import Figure
-    from .asked import Asked, Chosen
+    from .asked import Asked
 
 SPOT = ("auto", "never", "only")
 RESTART_S = 300.0
 MOST_GPUS = 65_536
 DEFAULT_GPUS = 128
 DEFAULT_LAW = "weibull"
+WITH_SHIPPED = "The prices that ship count, too, where --catalog says nothing."
 
 
 @dataclass(frozen=True)
-class CloudRun:
-    """A choice with what its report was made of."""
+class Goal(Group):
+    """What is to be kept.
 
-    report: CloudReport
-    chosen: Chosen
-
-    def figure(self) -> Figure:
-        """Time and money of all that was simulated, the front, and the promise of the best."""
-        from ...plot.cloud import plot_choice  # here, so that runs without a picture do not pay for it
-
-        return plot_choice(self.chosen.choice, self.chosen.wish, self.report.job)
-
-
-def choose_cloud(job: JobSource, **options: object) -> CloudReport:
-    """What to rent for a job; arguments as those of `run_cloud`.
-
-    Example:
-        >>> choose_cloud("llama2_7b_fsdp_64", n_steps=50_000, deadline_s=10 * 86_400.0).best  # doctest: +SKIP
+    Attributes:
+        deadline_s: from the start of the job: 10d, 200h.
+        budget_usd: for the whole job.
+        prob: with which deadline and budget are to be kept.
     """
-    return run_cloud(job, **options).report  # type: ignore[arg-type]
+
+    deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None
+    budget_usd: Annotated[float | None, Option("--budget", "USD")] = None
+    prob: float = 0.95
 
 
-def run_cloud(
-    job: JobSource,
+@dataclass(frozen=True)
+class Market(Group):
+    """What can be rented.
+
+    Attributes:
+        regions: regions, zones or clouds, with commas; may be repeated; all by default.
+        spot: whether spot may be, or must be, used.
+        policies: on-demand and spot strategies: on_demand, spot, spot_with_fallback, mixture; may be repeated; all by default.
+        catalogues: CSV of instances and prices instead of what ships; may be repeated: later rows replace earlier ones.
+        availability: law of spot capacity: a name, or a fit of revocations.
+        most_gpus: that may be rented; those of the job, at least 128, by default.
+        mix: two kinds of instances may meet in the gradient exchange (on demand).
+        today: for the age of prices.
+    """
+
+    regions: Annotated[Sequence[str], Option("--regions", "NAMES", told=list)] = ()
+    spot: Annotated[str, Option("--spot", "auto|never|only")] = "auto"
+    policies: Annotated[Sequence[str], Option("--policy", "NAME")] = ()
+    catalogues: Annotated[Sequence[str | Path], Option("--catalog", "FILE")] = ()
+    only_catalogues: Annotated[bool, Option("--with-shipped", help=WITH_SHIPPED)] = True
+    availability: Annotated[str | Availability, Option("--availability", "NAME|FIT")] = DEFAULT_LAW
+    most_gpus: Annotated[int | None, Option("--most-gpus", "N")] = None
+    mix: bool = False
+    today: Annotated[date | None, NOT_TYPED] = None
+
+    def inputs(self) -> dict[str, Any]:
+        """The regions; the rest is told as it is used."""
+        return {"regions": list(self.regions)}
+
+
+@dataclass(frozen=True)
+class Interruptions(Group):
+    """What interrupts the job, and what it does about that.
+
+    Attributes:
+        checkpoint: what it costs; None: by size and network.
+        restart_s: from nodes at hand to the load of the checkpoint, 5min. Where a fit of start-up says when machines run, from
+            there on; by default two minutes then.
+    """
+
+    reliability: ReliabilitySource = None
+    checkpoint: Annotated[Checkpoint | None, NOT_TYPED] = None
+    interval_s: Interval = None
+    restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
+
+    def inputs(self) -> dict[str, Any]:
+        """Told as it is used."""
+        return {}
+
+
+@use_case()
+def choose_cloud(
+    job: JobFile,
     *,
-    n_steps: int | None = None,
-    n_tokens: float | None = None,
-    overrides: Sequence[str] = (),
-    deadline_s: float | None = None,
-    budget_usd: float | None = None,
-    prob: float = 0.95,
-    regions: Sequence[str] = (),
-    spot: str = "auto",
-    policies: Sequence[str] = (),
-    catalogues: Sequence[str | Path] = (),
-    only_catalogues: bool = True,
-    availability: str | Availability = DEFAULT_LAW,
-    reliability: Reliability | str | Path | None = None,
-    checkpoint: Checkpoint | None = None,
-    interval_s: float | None = None,
-    restart_s: float | None = None,
-    most_gpus: int | None = None,
-    mix: bool = False,
-    resume: str | Path | CloudState | None = None,
-    fits: FitFiles = (),
-    n_worlds: int = 10_000,
-    seed: int = 0,
-    today: date | None = None,
+    overrides: Overrides = (),
+    work: Work = Work(),
+    goal: Goal = Goal(),
+    market: Market = Market(),
+    interruptions: Interruptions = Interruptions(),
+    resume: Annotated[str | Path | CloudState | None, Option("--resume", "STATE", key=None)] = None,
+    fits: Fits = (),
+    n_worlds: Annotated[int, Option("--worlds", "N", key=None)] = 10_000,
+    seed: Seed = 0,
     progress: Progress = silent,
-) -> CloudRun:
-    """Chooses instances, their number, the parallel plan and the policy.
+) -> CloudReport:
+    """Choose which instances to rent, how many, and spot or not, for a deadline and a budget.
 
     Args:
         job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
-        n_steps, n_tokens: of the whole job; one of both.
         overrides: "section.field=value" texts that replace fields of a file.
-        deadline_s, budget_usd: of the whole job; None: none.
-        prob: with which both are to be kept.
-        regions: names of regions, zones or clouds; all if none is given.
-        spot: "auto", "never" or "only".
-        policies: names of `POLICIES` that may be chosen; all that `spot` allows if none is given.
-        catalogues: CSV files; a row of a later one replaces those of the same instance and place in earlier ones. None: the
-            list prices that ship.
-        only_catalogues: False: what ships counts beneath the files.
-        availability: law of spot capacity, its name, or the file of a fit of revocations (.npz).
-        reliability: what interrupts the job besides the loss of spot nodes, as in `run_horizon`.
-        checkpoint: what it costs; None: by size and network. interval_s: between checkpoints; None: the best.
-        restart_s: from nodes at hand to the first new step, without the load; None: five minutes. Where a fit of start-up says
-            when machines run, from there on; None: two minutes.
-        most_gpus: that may be rented; None: those of the job, at least 128.
-        mix: whether two kinds of instances may meet in the gradient exchange.
-        resume: state of a job that runs already: a file, or what it says.
+        work: steps or tokens of the whole job.
+        goal: deadline and budget of the whole job.
+        market: what can be rented.
+        interruptions: what interrupts the job besides the loss of spot nodes, and what checkpoints and restarts cost.
+        resume: JSON of what a running job has done and spent: re-plan the rest.
         fits: files of `prism-jax calibrate`, or of `fit startup` and `fit saves`, to apply.
-        n_worlds, seed: of the simulation.
-        today: for the age of prices.
+        n_worlds: simulated worlds.
+        seed: of the simulation.
         progress: told what is being done.
 
     Raises:
         ConfigError, DataError, FitError, SpecError: a file or an argument is wrong, or no offer can run the job.
+
+    Example:
+        >>> choose_cloud("llama2_7b_fsdp_64", n_steps=50_000, deadline_s=10 * 86_400.0).best  # doctest: +SKIP
     """
     from ...horizon.run import steps_of
 
     keep_programs()
-    _check(deadline_s, budget_usd, spot, most_gpus)
+    _check(goal.deadline_s, goal.budget_usd, market.spot, market.most_gpus)
     state = read_cloud_state(resume) if isinstance(resume, (str, Path)) else resume
-    offers = in_regions(_offers(catalogues, only_catalogues), regions)
+    offers = in_regions(_offers(market.catalogues, market.only_catalogues), market.regions)
     own, rest = calibrated_job(loaded(job, overrides), fits)
-    threats = threats_of(reliability)
-    n_steps = steps_of(own, n_steps, n_tokens)
+    threats = threats_of(interruptions.reliability)
+    n_steps = steps_of(own, work.n_steps, work.n_tokens)
     from .asked import Asked
     from .chosen import chosen  # needs JAX, which mistakes above do not wait for
 
-    small = small_laws(own, rest, seed=seed)
-    checkpoint = checkpoint or small.checkpoint
-    terms: dict[str, Any] = {"prob": prob, "spot": spot, "policies": tuple(policies), "availability": availability}
-    terms |= {"checkpoint": checkpoint, "interval_s": interval_s, "mix": mix, "n_worlds": n_worlds, "seed": seed}
-    terms |= {"restart_s": _restart_s(restart_s, small), "restart_assumed": restart_s is None, "told": small.notes}
-    terms |= {"most_gpus": most_gpus or max(own.plan.n_devices, DEFAULT_GPUS), "today": today or date.today()}
-    terms |= {"catalogue": tuple(map(str, catalogues)) or ("what ships with prism-jax",)}
-    left = _left(n_steps, deadline_s, budget_usd, state)
-    asked = Asked(offers, *left, reliability=threats, state=state, **terms)
-    inputs = {"job": source_of(job), "set": list(overrides), "steps": n_steps, "deadline_s": deadline_s}
-    inputs |= {"budget_usd": budget_usd, "regions": list(regions), "fit": list(fits)} | _inputs(asked)
-    return CloudRun(*chosen(own, asked, run_record(inputs, seed), progress))
+    small, stated_s = small_laws(own, rest, seed=seed), interruptions.restart_s
+    asked = Asked(
+        offers,
+        *_left(n_steps, goal.deadline_s, goal.budget_usd, state),
+        prob=goal.prob,
+        spot=market.spot,
+        policies=tuple(market.policies),
+        availability=market.availability,
+        reliability=threats,
+        checkpoint=interruptions.checkpoint or small.checkpoint,
+        interval_s=interruptions.interval_s,
+        restart_s=_restart_s(stated_s, small),
+        restart_assumed=stated_s is None,
+        most_gpus=market.most_gpus or max(own.plan.n_devices, DEFAULT_GPUS),
+        mix=market.mix,
+        state=state,
+        n_worlds=n_worlds,
+        seed=seed,
+        today=market.today or date.today(),
+        catalogue=tuple(map(str, market.catalogues)) or ("what ships with prism-jax",),
+        told=small.notes,
+    )
+    report, found = chosen(own, asked, noted(steps=n_steps, **_inputs(asked)), progress)
+    return report.made_of(found)
 
 
 def _restart_s(stated_s: float | None, small: SmallLaws) -> float:

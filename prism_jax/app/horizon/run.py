@@ -2,140 +2,256 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..._core.archive import kind_of
 from ..._inference_loader import inference
-from ...errors import DataError, Problem, SpecError
+from ...errors import DataError, PrismError, Problem, SpecError
 from ...horizon.checkpoint import DISK, Checkpoint, checkpoint_bytes
 from ...horizon.recovery import Recovery
 from ...horizon.reliability import Reliability, of_mtbf
 from ...io.reliability import load_reliability
-from ...io.write import run_record
 from ...job import Job
 from ...progress import Progress, silent
+from ...report.option import NOT_TYPED, Group, Option
+from ...report.parameters import Applied, Overrides, Seed
 from ...report.types.horizon.run import RunReport
+from ...report.use_case import noted, use_case
 from ...start_jax import keep_programs
-from ..fitted.load_fits import FitFiles, calibrated_job, with_variability
-from ..jobs import JobSource, loaded, source_of
+from ...units import parse
+from ..fitted.load_fits import calibrated_job, with_variability
+from ..jobs import JobFile, loaded
 
 if TYPE_CHECKING:
     from ...horizon.outcome import RunOutcome
     from ...horizon.run import TrainingRun
-    from ...plot.figure import Figure
 
 RESTART_S = 660.0  # median retry of 504 B200: 11 min (arXiv 2605.09370)
+RELIABILITY = (
+    "What interrupts the job: a preset (`prism-jax show reliability`), a YAML or TOML file, or a fit of failures."
+)
+INTERVAL = "Work between checkpoints, 600s; auto: the best by the exact form."
+AUTO = "auto"
+COUNTS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 DEFAULT_WORLDS = 10_000
 MOST_WORLDS = 1_000_000
 
 
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of an option such as "3h".
+
+    Raises:
+        DataError: it is no time.
+    """
+    try:
+        return parse(text, "time")
+    except PrismError as error:
+        raise DataError(f"{option}: {error}") from None
+
+
+def hours_of(option: str, text: str) -> float:
+    """Hours of an option such as "3h"."""
+    return seconds_of(option, text) / 3600.0
+
+
+def count_of(option: str, text: str) -> float:
+    """Tokens from "15.6T"; T is 1e12, B is 1e9.
+
+    Raises:
+        DataError: it is no number.
+    """
+    unit = text[-1:].upper() if text[-1:].upper() in COUNTS else ""
+    try:
+        return float(text[:-1] if unit else text) * COUNTS[unit]
+    except ValueError:
+        raise DataError(f"{option}: {text!r} is not a number. Write 15.6T, 300B or 1e12.") from None
+
+
+def spares_of(option: str, text: str) -> int | None:
+    """Number of spare nodes; None of "auto".
+
+    Raises:
+        DataError: it is neither.
+    """
+    if text != AUTO and not (text.isascii() and text.isdigit()):
+        raise DataError(f"{option}: {text!r}, but it must be auto or a number of nodes")
+    return None if text == AUTO else int(text)
+
+
+def interval_of(option: str, text: str) -> float | None:
+    """Seconds between checkpoints; None of "auto"."""
+    return None if text == AUTO else seconds_of(option, text)
+
+
+ReliabilitySource = Annotated[Reliability | str | Path | None, Option("--reliability", "PRESET|FILE", help=RELIABILITY)]
+Interval = Annotated[
+    float | None, Option("--checkpoint", "auto|TIME", parse=interval_of, default=AUTO, key=None, help=INTERVAL)
+]
+Steps = Annotated[int | None, Option("--steps", "N", key="steps", help="Steps to be done.")]
+Tokens = Annotated[
+    float | None,
+    Option("--tokens", "T", key="tokens", parse=count_of, help="Tokens (samples) to be done: 15.6T, 300B, 1e12."),
+]
+
+
 @dataclass(frozen=True)
-class HorizonRun:
-    """A run with what its report was made of.
+class Work(Group):
+    """What is to be done: one of both; tokens are what the job counts (samples, images)."""
+
+    n_steps: Steps = None
+    n_tokens: Tokens = None
+
+
+@dataclass(frozen=True)
+class Threats(Group):
+    """What interrupts the job: one of both.
+
+    Attributes:
+        mtbf_h: instead: mean time between interruptions of this job, 3h; hours in Python.
+    """
+
+    reliability: ReliabilitySource = None
+    mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
+
+
+@dataclass(frozen=True)
+class Saves(Group):
+    """What checkpoints cost, and how often they are written.
+
+    Attributes:
+        checkpoint: all costs as one; None: those stated by the others, or from the size of the states, written to a parallel
+            file system, and told as assumed.
+        interval_s: work between checkpoints, 600s; auto: the best by the exact form.
+        blocking_s: that training waits for a checkpoint, 40s.
+        behind_s: after that, until it can be loaded (asynchronous saves).
+        load_s: to load a checkpoint.
+    """
+
+    checkpoint: Annotated[Checkpoint | None, NOT_TYPED] = None
+    interval_s: Interval = None
+    blocking_s: Annotated[float | None, Option("--checkpoint-write", "TIME", parse=seconds_of)] = None
+    behind_s: Annotated[float | None, Option("--checkpoint-behind", "TIME", parse=seconds_of)] = None
+    load_s: Annotated[float | None, Option("--load", "TIME", parse=seconds_of)] = None
+
+    def stated(self) -> Checkpoint | None:
+        """The checkpoint that is stated; None where nothing is."""
+        if self.checkpoint is not None:
+            return self.checkpoint
+        if self.blocking_s is None:
+            if self.behind_s is not None or self.load_s is not None:
+                raise DataError(
+                    "--checkpoint-behind and --load: say with --checkpoint-write what training waits for, too"
+                )
+            return None
+        behind_s = self.behind_s or 0.0
+        return Checkpoint(self.blocking_s, behind_s, self.blocking_s + behind_s if self.load_s is None else self.load_s)
+
+    def inputs(self) -> dict[str, Any]:
+        """The interval alone."""
+        return {"checkpoint": self.interval_s}
+
+
+@dataclass(frozen=True)
+class Restarts(Group):
+    """How the job comes back.
+
+    Attributes:
+        recovery: all of it as one; None: what the others state, or a restart of 11 minutes, told as assumed.
+        restart_s: from a noticed interruption to the load, 10min.
+        spares: spare nodes; auto: the fewest that suffice 99 % of the time.
+        policy: where spares do not suffice: restart (wait), hot_spare (wait) or shrink.
+    """
+
+    recovery: Annotated[Recovery | None, NOT_TYPED] = None
+    restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
+    spares: Annotated[int | None, Option("--spares", "auto|K", parse=spares_of, default=AUTO)] = None
+    policy: str = "restart"
+
+    def stated(self) -> Recovery | None:
+        """The recovery that is stated; None where the restart is not and all else is left alone."""
+        if self.recovery is not None:
+            return self.recovery
+        made = Recovery(RESTART_S if self.restart_s is None else self.restart_s, policy=self.policy)
+        made = made if self.spares is None else replace(made, spares=self.spares)
+        return None if self.restart_s is None and made == Recovery(RESTART_S) else made
+
+    def inputs(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """What the picture of a run is made of.
 
     Attributes:
         outcome, known: over all, and over chance alone; None where nothing is said of failures.
     """
 
-    report: RunReport
     run: TrainingRun
     outcome: RunOutcome | None
     known: RunOutcome | None
-
-    def figure(self) -> Figure:
-        """When the run is done, and where its time goes; the response over the time between failures where that is not known."""
-        from ...horizon.advice import response
-        from ...plot import plot_run, plot_unknown_run  # here, so that runs without a picture do not pay for it
-
-        told = self.report
-        title = f"{told.job.name}: {told.n_steps:,} steps on {told.job.n_devices:,} x {told.job.device}"
-        if self.outcome is not None and self.known is not None:
-            return plot_run(self.outcome, self.known, title, told.deadline and told.deadline.deadline_s)
-        return plot_unknown_run(response(self.run), told.n_steps * told.step_s, f"{title}: nothing is said of failures")
-
-
-def predict_run(job: JobSource, **options: object) -> RunReport:
-    """When a training run is done, with what probability, and where its time goes; arguments as those of `run_horizon`.
-
-    Example:
-        >>> print(predict_run("llama3_405b_16384", n_steps=100_000, reliability="llama3-2024"))  # doctest: +SKIP
-    """
-    return run_horizon(job, **options).report  # type: ignore[arg-type]
 
 
 FIT = "fit"  # kind of archive
 
 
-def run_horizon(
-    job: JobSource,
+@use_case()
+def predict_run(
+    job: JobFile,
     *,
-    n_steps: int | None = None,
-    n_tokens: float | None = None,
-    overrides: Sequence[str] = (),
-    reliability: Reliability | str | Path | None = None,
-    mtbf_h: float | None = None,
-    checkpoint: Checkpoint | None = None,
-    interval_s: float | None = None,
-    recovery: Recovery | None = None,
-    deadline_s: float | None = None,
-    fits: FitFiles = (),
-    force: bool = False,
-    n_worlds: int = DEFAULT_WORLDS,
-    seed: int = 0,
+    overrides: Overrides = (),
+    work: Work = Work(),
+    threats: Threats = Threats(),
+    saves: Saves = Saves(),
+    restarts: Restarts = Restarts(),
+    deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None,
+    applied: Applied = Applied(),
+    n_worlds: Annotated[int, Option("--worlds", "N", key="worlds")] = DEFAULT_WORLDS,
+    seed: Seed = 0,
     progress: Progress = silent,
-) -> HorizonRun:
-    """Predicts a training run.
+) -> RunReport:
+    """Predict when a training run is done: failures, checkpoints, slow phases, deadline.
 
     Args:
         job: a Job, a job file, or the name of a shipped example.
-        n_steps, n_tokens: one of both; tokens are what the job counts (samples, images).
         overrides: "section.field=value" texts that replace fields of a file.
-        reliability: what interrupts the job: an object, a preset, a file, or a fit of `fit failures` or `fit repairs` (what it
-            says of a cluster that was not measured; `Fit.reliability` names one that was).
-        mtbf_h: instead, the mean hours between its interruptions.
-        checkpoint: None: from the size of the states, written to a parallel file system; told as assumed.
-        interval_s: of work between checkpoints; None: that of `checkpoint`, or the best one.
-        recovery: None: a restart of 11 minutes; told as assumed.
-        deadline_s: None: no deadline.
-        fits: files of `prism-jax fit` or `calibrate` to apply.
-        force: use a fit even where its verdict is failed.
-        n_worlds: simulated.
+        work: steps or tokens.
+        threats: what interrupts the job.
+        saves: what checkpoints cost.
+        restarts: how the job comes back.
+        deadline_s: for P(done by then): 54d, 1300h.
+        applied: fits, as in `explain_step`.
+        n_worlds: simulated worlds.
         seed: same seed, same answer.
         progress: told what is being done.
 
     Raises:
         ConfigError, DataError, FitError, SpecError: a file or an argument is wrong, or the job makes no progress.
+
+    Example:
+        >>> print(predict_run("llama3_405b_16384", n_steps=100_000, reliability="llama3-2024"))  # doctest: +SKIP
     """
     from ...horizon.run import steps_of
 
+    stated, recovery = saves.stated(), restarts.stated()
     keep_programs()
-    own, rest = calibrated_job(loaded(job, overrides), fits)
-    threats = _threats(own, reliability, mtbf_h, force)
+    own, rest = calibrated_job(loaded(job, overrides), applied.fits)
+    wanted = _threats(own, threats.reliability, threats.mtbf_h, applied.force)
     _check_numbers(deadline_s, n_worlds)
-    count = steps_of(own, n_steps, n_tokens)
+    count = steps_of(own, work.n_steps, work.n_tokens)
     assumed: list[str] = []
-    made = _checkpoint(own, checkpoint, interval_s, assumed)
+    made = _checkpoint(own, stated, saves.interval_s, assumed)
     after = recovery or _recovery(assumed)
-    fitted = with_variability(own, rest, seed=seed, force=force, progress=progress)
-    inputs = {
-        "job": source_of(job),
-        "set": list(overrides),
-        "steps": n_steps,
-        "tokens": n_tokens,
-        "reliability": threats.name if threats else None,
-        "mtbf_h": mtbf_h,
-        "checkpoint": made.interval_s,
-        "deadline_s": deadline_s,
-        "fit": list(fits),
-        "worlds": n_worlds,
-    }
+    fitted = with_variability(own, rest, seed=seed, force=applied.force, progress=progress)
+    record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
     from .simulated import Asked, simulated  # needs JAX, which mistakes above do not wait for
 
-    asked = Asked(count, threats, made, after, deadline_s, n_worlds, seed, tuple(assumed))
-    return HorizonRun(*simulated(fitted, asked, run_record(inputs, seed), progress))
+    asked = Asked(count, wanted, made, after, deadline_s, n_worlds, seed, tuple(assumed))
+    report, *parts = simulated(fitted, asked, record, progress)
+    return report.made_of(RunParts(*parts))
 
 
 def _threats(

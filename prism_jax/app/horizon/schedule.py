@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Annotated
 
 from ...errors import DataError
 from ...horizon.queue.compare import Setting, compare
@@ -15,10 +16,11 @@ from ...horizon.queue.jobs import QueuedJobs, capacity_of, check_capacity
 from ...horizon.queue.policies import POLICIES
 from ...io.numbers import number_of
 from ...io.tables.queue_trace import read_queue_trace
-from ...io.write import run_record
 from ...progress import Progress, silent
+from ...report.option import Argument, Group, Option
+from ...report.parameters import Seed
 from ...report.types.horizon.queue import QueueReport
-from ...report.types.record import RunRecord
+from ...report.use_case import UNRECORDED, UNTIMED_S, use_case
 from ...variability.catalog import preset
 
 MOST_SEEDS = 1_000
@@ -27,33 +29,60 @@ BUSY_PERCENT = "p80"
 _PERCENT = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,3})?)")
 
 
+@dataclass(frozen=True)
+class Compared(Group):
+    """What is compared.
+
+    Attributes:
+        policies: names of policies: fifo, sjf, srtf, las, edf, pal; may be repeated; all by default.
+        estimates: what a scheduler knows of durations: mean, p50, p95, matched; may be repeated; all by default.
+        cvs: spread of GPU speeds, standard deviation over mean, each simulated by itself; may be repeated.
+    """
+
+    policies: Annotated[Sequence[str], Option("--policy", "NAME", told=list)] = ()
+    estimates: Annotated[Sequence[str], Option("--estimate", "NAME", told=list)] = ()
+    cvs: Annotated[Sequence[float], Option("--cv", key=None)] = (0.03,)
+
+
+@dataclass(frozen=True)
+class Worlds(Group):
+    """The worlds in which the jobs of the trace run.
+
+    Attributes:
+        variability: preset whose shape the spread between GPUs has, and whose step noise grows with it
+            (`prism-jax show variability`).
+        slack: mean time to a deadline beyond the duration, over the duration; for traces without deadlines.
+        restart_s: lost when an interrupted job comes back.
+        n_seeds: worlds to draw: GPUs, steps, deadlines.
+        seed: number of the first world.
+    """
+
+    variability: Annotated[str, Option("--variability", "PRESET", key=None)] = "v100-longhorn"
+    slack: Annotated[float, Option(key=None)] = 1.0
+    restart_s: Annotated[float, Option("--restart", "SECONDS", key=None)] = 60.0
+    n_seeds: Annotated[int, Option("--seeds", key=None)] = 8
+    seed: Seed = 0
+
+
+@use_case(says="reading the trace")
 def schedule_trace(
-    trace: str | Path,
+    trace: Annotated[str | Path, Argument(metavar="TRACE")],
     *,
-    gpus: int | str = BUSY_PERCENT,
-    group: str | None = None,
-    policies: Sequence[str] = (),
-    estimates: Sequence[str] = (),
-    cvs: Sequence[float] = (0.03,),
-    variability: str = "v100-longhorn",
-    slack: float = 1.0,
-    restart_s: float = 60.0,
-    n_seeds: int = 8,
-    seed: int = 0,
+    gpus: Annotated[int | str, Option("--gpus", "N|pNN")] = BUSY_PERCENT,
+    group: Annotated[str | None, Option("--group", "NAME")] = None,
+    compared: Compared = Compared(),
+    worlds: Worlds = Worlds(),
     progress: Progress = silent,
 ) -> QueueReport:
-    """How long jobs wait and take under several policies, and what a scheduler gains by knowing distributions.
+    """Simulate the queue of a cluster under several scheduling policies and duration estimates.
 
     Args:
         trace: table of jobs, CSV or parquet: columns submit_s, gpus, duration_s, and where known deadline_s and vc.
-        gpus: of the cluster; "p80": what would be busy in all but 20 % of the time if nothing waited.
-        group: reads the jobs of one group of the trace.
-        policies, estimates: names (`POLICIES`, `ESTIMATES`); all of them if left out.
-        cvs: standard deviations over mean of the speed of GPUs, each simulated by itself.
-        variability: preset whose shape the spread between GPUs has, and whose step noise grows with it.
-        slack: mean time to a deadline beyond the duration, over the duration, where the trace has no deadlines.
-        restart_s: lost when an interrupted job comes back.
-        n_seeds, seed: worlds, and the number of the first.
+        gpus: GPUs of the cluster; p80: as many as would be busy in all but 20 % of the time if nothing waited.
+        group: read one group of the trace (vc, cluster, queue).
+        compared: policies, estimates and spreads of GPU speeds.
+        worlds: what is drawn, how often.
+        progress: told what is done.
 
     Raises:
         DataError, SpecError: a file or an option is wrong.
@@ -61,17 +90,15 @@ def schedule_trace(
     Example:
         >>> schedule_trace("jobs.csv", gpus=128, cvs=[0.01, 0.09])  # doctest: +SKIP
     """
-    _check_options(cvs, slack, restart_s, n_seeds)
-    chosen = _named(POLICIES, policies), _named(ESTIMATES, estimates)
-    shape, found = preset(variability), read_queue_trace(trace, group)
+    _check_options(compared.cvs, worlds)
+    chosen = _named(POLICIES, compared.policies), _named(ESTIMATES, compared.estimates)
+    shape, found = preset(worlds.variability), read_queue_trace(trace, group)
     jobs = found.jobs
     n_gpus, told = _capacity(gpus, jobs)
-    _check_size(len(jobs) * n_seeds * len(cvs) * len(chosen[0]) * len(chosen[1]))
-    started = time.perf_counter()
-    setting = Setting(n_gpus, shape, slack, restart_s, range(seed, seed + n_seeds))
-    rows = compare(jobs, setting, cvs, *chosen, progress)
+    _check_size(len(jobs) * worlds.n_seeds * len(compared.cvs) * len(chosen[0]) * len(chosen[1]))
+    seeds = range(worlds.seed, worlds.seed + worlds.n_seeds)
+    rows = compare(jobs, Setting(n_gpus, shape, worlds.slack, worlds.restart_s, seeds), compared.cvs, *chosen, progress)
     span_s = float(jobs.submit_s[-1])
-    inputs = {"trace": trace, "gpus": gpus, "group": group, "policies": list(policies), "estimates": list(estimates)}
     return QueueReport(
         source=str(trace),
         group=found.group,
@@ -80,17 +107,17 @@ def schedule_trace(
         n_gpus_from=told,
         load=jobs.work_gpu_s / n_gpus / span_s if span_s > 0.0 else float("inf"),
         span_s=span_s,
-        variability=variability,
-        slack=slack if jobs.deadline_s is None else None,
-        restart_s=restart_s,
-        n_seeds=n_seeds,
+        variability=worlds.variability,
+        slack=worlds.slack if jobs.deadline_s is None else None,
+        restart_s=worlds.restart_s,
+        n_seeds=worlds.n_seeds,
         rows=tuple(rows),
         notes=(
             *found.notes,
             "intervals are over draws of GPUs, steps and deadlines; the arrivals are those of the trace",
         ),
-        elapsed_s=time.perf_counter() - started,
-        record=RunRecord(**run_record(inputs, seed)),
+        elapsed_s=UNTIMED_S,
+        record=UNRECORDED,
     )
 
 
@@ -114,17 +141,17 @@ def _capacity(gpus: int | str, jobs: QueuedJobs) -> tuple[int, str]:
     return int(number), "stated"
 
 
-def _check_options(cvs: Sequence[float], slack: float, restart_s: float, n_seeds: int) -> None:
+def _check_options(cvs: Sequence[float], worlds: Worlds) -> None:
     if not cvs:
         raise DataError("cv: none is given. Give one, such as 0.03.")
     for cv in cvs:
         if not 0.0 <= cv <= 1.0:
             raise DataError(f"cv = {cv:g}, but it must lie between 0 and 1 (0.03 is 3 %)")
-    for name, value, most in (("slack", slack, 1e6), ("restart", restart_s, 1e6)):
+    for name, value, most in (("slack", worlds.slack, 1e6), ("restart", worlds.restart_s, 1e6)):
         if not 0.0 <= value <= most:
             raise DataError(f"{name} = {value:g}, but it must lie between 0 and {most:g}")
-    if not 1 <= n_seeds <= MOST_SEEDS:
-        raise DataError(f"seeds = {n_seeds}, but there must be 1 to {MOST_SEEDS:,}")
+    if not 1 <= worlds.n_seeds <= MOST_SEEDS:
+        raise DataError(f"seeds = {worlds.n_seeds}, but there must be 1 to {MOST_SEEDS:,}")
 
 
 def _check_size(n_runs: int) -> None:

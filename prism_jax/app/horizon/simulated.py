@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -61,7 +59,7 @@ class Asked:
 
 
 def simulated(
-    fitted: FittedJob, asked: Asked, record: Mapping[str, Any], progress: Progress
+    fitted: FittedJob, asked: Asked, record: RunRecord, progress: Progress
 ) -> tuple[RunReport, TrainingRun, RunOutcome | None, RunOutcome | None]:
     """The report of a run, and what it is made of: the run, its outcome, and that over chance alone."""
     key, notes = jax.random.key(asked.seed), (*fitted.tables, *fitted.notes, *fitted.unused)
@@ -103,7 +101,7 @@ def simulated(
         assumed=asked.assumed,
         notes=notes,
         seed=asked.seed,
-        record=RunRecord(**record),
+        record=record,
     )
     return report, run, outcome, known
 

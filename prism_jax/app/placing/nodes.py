@@ -2,107 +2,103 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+from ..._core.files import check_file
 from ...errors import DataError
 from ...io.launch_files import hostfile, rankfile
 from ...io.tables.slowdowns import SlowdownTable, read_slowdowns
-from ...io.write import run_record, write_text
-from ...objective import Objective
+from ...io.write import write_text
 from ...progress import Progress, silent
+from ...report.option import Group, Option
+from ...report.parameters import ObjectiveChoice, Overrides, Seed
 from ...report.types.placing.placement import PlacedJob, PlacementReport, SlotFacts
-from ...report.types.record import RunRecord
+from ...report.use_case import UNRECORDED, UNTIMED_S, Told, use_case
 from ...start_jax import keep_programs
-from ..jobs import JobSource, loaded, source_of
+from ..jobs import JobFile, loaded
 
 if TYPE_CHECKING:
     from ...placement.result import PlacementResult
-    from ...plot.figure import Figure
 
 MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
-class PlacementRun:
-    """A placement with the result that its report is made of."""
+class LaunchFiles(Group):
+    """Files for launchers; the table of slowdowns must have host names for them.
 
-    report: PlacementReport
-    result: PlacementResult
+    Attributes:
+        hostfile: write the hosts in the order of ranks, `host slots=N`, for mpirun or DeepSpeed; spares are comments.
+        rankfile: write the host of every rank, `rank R=host slot=S`, for Open MPI; spares are comments.
+    """
 
-    def write_hostfile(self, path: str | Path) -> None:
-        """Writes `host slots=N` per node in the order of ranks, as mpirun and DeepSpeed read it; spares are comments.
+    hostfile: Annotated[str | Path | None, Option("--hostfile", "FILE", key=None, check=check_file)] = None
+    rankfile: Annotated[str | Path | None, Option("--rankfile", "FILE", key=None, check=check_file)] = None
 
-        Raises:
-            DataError: the nodes have no names, or the file cannot be written.
+    def check(self, hosts: Sequence[str]) -> None:
+        """Raises:
+        DataError: both are one file, or nodes have no names.
         """
-        self._write(path, hostfile)
+        wanted = [path for path in (self.hostfile, self.rankfile) if path is not None]
+        if len(wanted) > 1 and wanted[0] == wanted[1]:
+            raise DataError(f"--hostfile and --rankfile: both are {self.hostfile}. Name two files.")
+        if wanted and not hosts:
+            raise DataError(
+                "the table of slowdowns numbers its nodes, but a hostfile or rankfile needs host names. "
+                "Give it a column host with names."
+            )
 
-    def write_rankfile(self, path: str | Path) -> None:
-        """Writes `rank R=host slot=S` per rank, as Open MPI reads it; spares are comments.
-
-        Raises:
-            DataError: the nodes have no names, or the file cannot be written.
-        """
-        self._write(path, rankfile)
-
-    def _write(self, path: str | Path, text: Callable[[Sequence[str], int, Sequence[str]], str]) -> None:
-        report = self.report
-        _check_named(self.result.hosts)
-        write_text(path, text(report.hosts, report.job.node_size, report.spare_hosts))
-
-    def figure(self) -> Figure:
-        """What every method reaches, and where the slow nodes went."""
-        from ...plot import plot_placement  # here, so that placements without a picture do not pay for it
-
-        return plot_placement(self.result, f"{self.report.job.name}: {len(self.result.assignment)} nodes")
+    def write(self, report: PlacementReport) -> None:
+        """Writes those that are wanted."""
+        for path, text in ((self.hostfile, hostfile), (self.rankfile, rankfile)):
+            if path is not None:
+                write_text(path, text(report.hosts, report.job.node_size, report.spare_hosts))
 
 
+def files_told(
+    _: PlacementReport, hostfile: str | Path | None = None, rankfile: str | Path | None = None
+) -> tuple[Told, ...]:
+    """Which files were written."""
+    return tuple(Told(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
+
+
+@use_case(then=(files_told,))
 def place_nodes(
-    job: JobSource, slowdowns: str | Path | Mapping[str, Mapping[int, float]], **options: Any
+    job: JobFile,
+    slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "CSV")],
+    *,
+    overrides: Overrides = (),
+    objective: ObjectiveChoice = "p95",
+    spares: Annotated[int, Option("--spares", "N", least=0)] = 0,
+    splits: bool = False,
+    seed: Seed = 0,
+    files: LaunchFiles = LaunchFiles(),
+    progress: Progress = silent,
 ) -> PlacementReport:
-    """Which measured node sits where, and what that is worth; arguments as those of `run_placement`.
+    """Place measured nodes so that the tail of the step time is smallest.
+
+    Args:
+        job, overrides, seed, progress: as in `explain_step`.
+        slowdowns: measured slowdowns of every node: CSV with host (a name or a number), with gpu or without, and slowdown (1.05 =
+            5 % slower) or gemm, attention, memory; or kernel class (or "all") -> device -> factor.
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        spares: number of nodes to leave out; the table must list that many more than the job needs.
+        splits: also choose layers per stage and micro-batches per replica, uneven where that is faster.
+        files: what to write for launchers.
+
+    Raises:
+        ConfigError, DataError: a file or an option is wrong.
 
     Example:
         >>> place_nodes("job.yaml", "nodes.csv", spares=2).assignment  # doctest: +SKIP
     """
-    return run_placement(job, slowdowns, **options).report
-
-
-def run_placement(
-    job: JobSource,
-    slowdowns: str | Path | Mapping[str, Mapping[int, float]],
-    *,
-    overrides: Sequence[str] = (),
-    objective: str | Objective = "p95",
-    spares: int = 0,
-    splits: bool = False,
-    named: bool = False,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> PlacementRun:
-    """Places measured nodes.
-
-    Args:
-        job, overrides, seed, progress: as in `run_prediction`.
-        slowdowns: of every GPU of every node: a CSV file, or kernel class (or "all") -> device -> factor.
-        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
-        spares: nodes to leave out; that many more are listed.
-        splits: also choose layers per stage and micro-batches per replica.
-        named: refuse slowdowns without host names before the search begins, for `write_hostfile` and `write_rankfile`.
-
-    Raises:
-        ConfigError, DataError: a file or an option is wrong.
-    """
     own = loaded(job, overrides)
     node_size = own.cluster.node_size
     measured = _measured(slowdowns, node_size)
-    if named:
-        _check_named(measured.hosts)
-    started = time.perf_counter()
+    files.check(measured.hosts)
     progress(0.0, "loading JAX")
     keep_programs()
     import jax  # here, so that mistakes above do not wait for it
@@ -119,20 +115,12 @@ def run_placement(
         splits=splits,
         progress=progress,
     )
-    inputs = {
-        "job": source_of(job),
-        "set": list(overrides),
-        "slowdowns": slowdowns,
-        "objective": objective if isinstance(objective, str) else objective.name,
-        "spares": spares,
-        "splits": splits,
-    }
-    facts = PlacedJob(own.name, own.plan.n_devices, node_size)
-    elapsed_s = time.perf_counter() - started
-    return PlacementRun(_report(facts, result, elapsed_s, RunRecord(**run_record(inputs, seed))), result)
+    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result).made_of(result)
+    files.write(report)
+    return report
 
 
-def _report(job: PlacedJob, result: PlacementResult, elapsed_s: float, record: RunRecord) -> PlacementReport:
+def _report(job: PlacedJob, result: PlacementResult) -> PlacementReport:
     from ...placement.result import AS_GIVEN, REPORTED  # needs JAX, which mistakes do not wait for
 
     gain, best_baseline = result.gain, result.best_baseline
@@ -163,8 +151,8 @@ def _report(job: PlacedJob, result: PlacementResult, elapsed_s: float, record: R
         node_slowdown=tuple(result.slowness.tolist()),
         splits=result.splits,
         notes=result.notes,
-        elapsed_s=elapsed_s,
-        record=record,
+        elapsed_s=UNTIMED_S,
+        record=UNRECORDED,
     )
 
 
@@ -180,11 +168,3 @@ def _measured(slowdowns: str | Path | Mapping[str, Mapping[int, float]], node_si
     if isinstance(slowdowns, Mapping):
         return SlowdownTable(slowdowns)
     return read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
-
-
-def _check_named(hosts: Sequence[str]) -> None:
-    if not hosts:
-        raise DataError(
-            "the table of slowdowns numbers its nodes, but a hostfile or rankfile needs host names. "
-            "Give it a column host with names."
-        )

@@ -2,106 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 from ..._version import __version__
 from ...errors import DataError
 from ...io.job.write.job_with_plan import job_with_plan
-from ...io.write import run_record, write_text
+from ...io.write import write_text
 from ...job import Job
-from ...objective import Objective, plan_objective
+from ...objective import plan_objective
 from ...progress import Progress, silent
+from ...report.option import Option
+from ...report.parameters import ObjectiveChoice, Output, Overrides, Seed
 from ...report.types.placing.sharding import BestSharding, ReachedSteps, ShardedJob, ShardingReport
-from ...report.types.record import RunRecord
+from ...report.use_case import UNRECORDED, Told, use_case
 from ...search.sharding.evaluate import steps
 from ...search.sharding.from_job import noise_free_s, own_assignment, problem_of
 from ...search.sharding.result import OPTIMISED, ShardingResult
 from ...search.sharding.search import shard
-from ..jobs import JobSource, loaded, source_of
-
-if TYPE_CHECKING:
-    from ...plot.figure import Figure
+from ..jobs import JobFile, JobSource, loaded
 
 OFF = 0.005  # of the step: what the search and the cost model may say differently without a note
 MOST_SPREAD = 2.0
 
 
 @dataclass(frozen=True)
-class ShardingRun:
-    """A choice of sharding with the result that its report is made of."""
+class ShardingParts:
+    """What the picture and the job file of a choice of sharding are made of."""
 
-    report: ShardingReport
     result: ShardingResult
     source: JobSource
     overrides: tuple[str, ...] = ()
 
-    def write_job(self, path: str | Path) -> None:
-        """Writes the job with the chosen assignment, as YAML that every command takes.
 
-        Raises:
-            DataError: the job was not read from a file, or the file cannot be written.
-        """
-        if isinstance(self.source, Job):
-            raise DataError(f"{path}: the job was not read from a file, so that it cannot be written as one.")
-        report = self.report
-        comment = (
-            f"Embedding tables of {report.job.name} placed for the {report.objective} of the step: "
-            f"p50 {report.best.steps.p50_s:.5g} s, p95 {report.best.steps.p95_s:.5g} s (prism-jax {__version__})"
-        )
-        chosen = {"tables": dict(report.best.assignment)}
-        write_text(path, job_with_plan(self.source, self.overrides, chosen, (), comment))
-
-    def figure(self) -> Figure:
-        """The tables of every GPU, before and after, and what every sharder reaches."""
-        from ...plot import plot_sharding  # here, so that choices without a picture do not pay for it
-
-        return plot_sharding(self.result, self.report.job.name)
-
-
-def shard_tables(
-    job: JobSource,
-    *,
-    overrides: Sequence[str] = (),
-    objective: str | Objective = "p95",
-    spread: float | None = None,
-    whole: bool = False,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> ShardingReport:
-    """Which embedding table goes where, and what that is worth; arguments as those of `run_sharding`.
-
-    Example:
-        >>> shard_tables("dlrm_dcnv2_64").best.assignment["t20"]  # doctest: +SKIP
-    """
-    return run_sharding(
-        job, overrides=overrides, objective=objective, spread=spread, whole=whole, seed=seed, progress=progress
-    ).report
-
-
-def run_sharding(
-    job: JobSource,
-    *,
-    overrides: Sequence[str] = (),
-    objective: str | Objective = "p95",
-    spread: float | None = None,
-    whole: bool = False,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> ShardingRun:
-    """Chooses where the embedding tables of a job go.
+def write_sharded_job(report: ShardingReport, output: Output = None) -> Told | None:
+    """Writes the job with the chosen assignment, as YAML that every command takes.
 
     Args:
-        job, overrides, seed, progress: as in `run_prediction`.
+        report: of `shard_tables`.
+        output: write the job with the chosen assignment to FILE, as YAML.
+
+    Raises:
+        DataError: the job was not read from a file, or the file cannot be written.
+    """
+    if output is None:
+        return None
+    parts = report.parts
+    if isinstance(parts.source, Job):
+        raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
+    comment = (
+        f"Embedding tables of {report.job.name} placed for the {report.objective} of the step: "
+        f"p50 {report.best.steps.p50_s:.5g} s, p95 {report.best.steps.p95_s:.5g} s (prism-jax {__version__})"
+    )
+    chosen = {"tables": dict(report.best.assignment)}
+    write_text(output, job_with_plan(parts.source, parts.overrides, chosen, (), comment))
+    return Told(f"wrote {output}")
+
+
+@use_case(then=(write_sharded_job,))
+def shard_tables(
+    job: JobFile,
+    *,
+    overrides: Overrides = (),
+    objective: ObjectiveChoice = "p95",
+    spread: Annotated[float | None, Option(metavar="SHARE")] = None,
+    whole: bool = False,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> ShardingReport:
+    """Choose which embedding table goes where so that the step is shortest.
+
+    Args:
+        job, overrides, seed, progress: as in `explain_step`.
         objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
-        spread: standard deviation over mean of a step's look-ups into a table, from step to step; None: what tables state.
-        whole: tables stay whole: neither cut nor copied.
+        spread: standard deviation over mean of the look-ups into a table from step to step; by default what the tables state.
+        whole: keep tables whole: no parts by rows or columns, and no copies on every GPU.
 
     Raises:
         ConfigError, DataError: a file or an option is wrong; the job has no tables, or they fit nowhere.
         PlanError: the plan is impossible.
+
+    Example:
+        >>> shard_tables("dlrm_dcnv2_64").best.assignment["t20"]  # doctest: +SKIP
     """
     if spread is not None and not 0.0 <= spread <= MOST_SPREAD:
         raise DataError(f"--spread: {spread:g}, but a share from 0 to {MOST_SPREAD:g} is needed. Give 0.1 for 10 %.")
@@ -109,18 +91,11 @@ def run_sharding(
     problem = problem_of(own, split=not whole, spread=spread)
     asked = plan_objective(objective, own.plan)
     result = shard(problem, asked, seed=seed, own=own_assignment(own), progress=progress)
-    inputs = {
-        "job": source_of(job),
-        "set": list(overrides),
-        "objective": asked.name,
-        "spread": spread,
-        "whole": whole,
-    }
-    record = RunRecord(**run_record(inputs, seed))
-    return ShardingRun(_report(own, result, spread is None, record), result, job, tuple(overrides))
+    report = _report(own, result, spread is None)
+    return report.made_of(ShardingParts(result, job, tuple(overrides)))
 
 
-def _report(job: Job, result: ShardingResult, by_tables: bool, record: RunRecord) -> ShardingReport:
+def _report(job: Job, result: ShardingResult, by_tables: bool) -> ShardingReport:
     problem, names = result.problem, [table.name for table in result.problem.tables]
     shards = result.best.shards(problem.n_ranks)
     reached = _reached(result, OPTIMISED)
@@ -160,7 +135,7 @@ def _report(job: Job, result: ShardingResult, by_tables: bool, record: RunRecord
         spread_assumed=assumed,
         notes=tuple(_notes(result, reached, cost_model_s, assumed)),
         elapsed_s=result.elapsed_s,
-        record=record,
+        record=UNRECORDED,
     )
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from ...errors import DataError, PlanError, SpecError
-from ...io.write import run_record
 from ...job import Job
 from ...objective import OBJECTIVES
 from ...progress import Progress, silent
-from ...report.codec import from_plain
-from ...report.types.record import RunRecord
+from ...report.option import Group, Option
+from ...report.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
 from ...report.types.studies.capacity import CapacityReport, FleetFacts
+from ...report.use_case import UNTIMED_S, noted, use_case
 from ...search.figures import SearchedPlan
 from ...search.plans.space import PlanSpace
 from ...study.fleets.fleet import Fleet, cluster_of, fleets_of, job_on
 from ...study.fleets.prices import Prices, checked, price_of
-from ..fitted.load_fits import FitFiles, load_fits
-from ..horizon.run import run_horizon, threats_of
-from ..jobs import JobSource, loaded, source_of
-from ..search import run_search
+from ..fitted.load_fits import load_fits
+from ..horizon.run import ReliabilitySource, count_of, predict_run, threats_of
+from ..jobs import JobFile, loaded, source_of
+from ..search import search_plans
 
 if TYPE_CHECKING:
     from ...horizon.reliability import Reliability
@@ -35,6 +34,19 @@ if TYPE_CHECKING:
 DAYS = 30.0
 MOST_DAYS = 36_525.0
 WORLDS = 1000  # of the run whose exact form gives the goodput
+
+
+@dataclass(frozen=True)
+class Amount(Group):
+    """How much is to be done: one of both; 30 days if neither is given.
+
+    Attributes:
+        days: how long the fleet is there; 30 by default.
+        tokens: tokens (samples) to be done: 15.6T, 300B, 1e12.
+    """
+
+    days: float | None = None
+    tokens: Annotated[float | None, Option(metavar="T", parse=count_of)] = None
 
 
 @dataclass(frozen=True)
@@ -50,70 +62,63 @@ class _Found:
     assumed: tuple[str, ...] = ()
 
 
-def plan_capacity(job: JobSource, fleets: Sequence[str], **options: Any) -> CapacityReport:
-    """What fleets make of a job; arguments as those of `run_capacity`.
+@use_case(says="searching")
+def plan_capacity(
+    job: JobFile,
+    fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", told=list)],
+    *,
+    overrides: Overrides = (),
+    amount: Amount = Amount(),
+    space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None,
+    objective: ObjectiveName = "mean",
+    price_per_gpu_hour: DevicePrices = None,
+    reliability: ReliabilitySource = None,
+    applied: Applied = Applied(),
+    n_samples: Samples = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> CapacityReport:
+    """Plan capacity: what fleets make of a job in tokens, days and money.
+
+    The best plan of every fleet is searched, and what it makes of some days, or how long it takes for some tokens.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
+        fleets: devices of a kind, 512xh200, on the reference design of the device, or a preset cluster, 512xaws-p5; may be
+            repeated. A fleet of the job's own device has the job's network.
+        amount: days or tokens.
+        overrides: "section.field=value" texts that replace a field of the file.
+        space: values per knob of the plan, as in `prism-jax search`.
+        objective: by which the best plan of a fleet is chosen.
+        price_per_gpu_hour: of every device, or by the name of the device.
+        reliability: what interrupts the job, as in `predict_run`; None: nothing is said of failures.
+        applied: fits, as in `explain_step`; they apply on all fleets.
+        n_samples: replica columns.
+        seed: of the draws, which all fleets share.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError, SpecError: a file or an option is wrong, or no fleet can run the job.
 
     Example:
         >>> plan_capacity("llama3_405b_8192", ["8192xh200", "6144xb200"], days=30).prob_faster  # doctest: +SKIP
     """
-    return run_capacity(job, fleets, **options)
-
-
-def run_capacity(
-    job: JobSource,
-    fleets: Sequence[str],
-    *,
-    days: float | None = None,
-    tokens: float | None = None,
-    overrides: Sequence[str] = (),
-    space: str | Path | PlanSpace | None = None,
-    objective: str = "mean",
-    price_per_gpu_hour: Prices = None,
-    reliability: str | Path | None = None,
-    fits: FitFiles = (),
-    force: bool = False,
-    n_samples: int | None = None,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> CapacityReport:
-    """Searches the best plan of every fleet and tells what it makes of some days, or how long it takes for some tokens.
-
-    Args:
-        job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
-        fleets: "512xh200": devices of a kind, on the reference design of the device, or "512xaws-p5": on a preset cluster. A
-            fleet of the job's own device has the job's network.
-        days, tokens: one of both; 30 days if neither is given.
-        overrides: "section.field=value" texts that replace a field of the file.
-        space: as in `run_search`.
-        objective: by which the best plan of a fleet is chosen.
-        price_per_gpu_hour: of every device, or by the name of the device.
-        reliability: what interrupts the job, as in `run_horizon`; None: nothing is said of failures.
-        fits, force: as in `run_prediction`; they apply on all fleets.
-        n_samples: replica columns.
-        seed: of the draws, which all fleets share.
-
-    Raises:
-        ConfigError, DataError, FitError, SpecError: a file or an option is wrong, or no fleet can run the job.
-    """
-    days = _check_span(days, tokens)
+    days, tokens = _check_span(amount.days, amount.tokens), amount.tokens
     wanted, prices = fleets_of(fleets), checked(price_per_gpu_hour)
-    own = load_fits(loaded(job, overrides), fits, seed=seed, force=force).job
+    own = load_fits(loaded(job, overrides), applied.fits, seed=seed, force=applied.force).job
     moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
-    threats = threats_of(reliability, force=force)
+    threats = threats_of(reliability, force=applied.force)
     if "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
         _check_prices(prices, moved)
     from ...study.fleets.capacity import Span  # needs JAX, which mistakes above do not wait for
 
-    started, span = time.perf_counter(), Span(days, tokens)
+    span = Span(days, tokens)
     found = []
     for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
         progress(number / len(wanted), f"searching plans of {fleet.text}")
         searched = _best(fleet, one, space, objective, prices, n_samples, seed)
         found.append(searched if searched.figures is None else _with_goodput(searched, span, threats, seed))
     made = _capacities(found, prices, span, seed)
-    inputs = {"job": source_of(job), "fleet": list(fleets), "set": list(overrides), "days": days, "tokens": tokens}
-    inputs |= {"space": space, "objective": objective, "price": price_per_gpu_hour, "reliability": reliability}
-    record = from_plain(RunRecord, run_record(inputs | {"fit": list(fits), "samples": n_samples}, seed))
     return CapacityReport(
         job=source_of(job),
         model=own.model.name,
@@ -126,8 +131,8 @@ def run_capacity(
         prob_faster=made.prob_faster,
         prob_cheaper=made.prob_cheaper,
         notes=_notes(own, found, reliability),
-        elapsed_s=time.perf_counter() - started,
-        record=record,
+        elapsed_s=UNTIMED_S,
+        record=noted(days=days),
     )
 
 
@@ -201,10 +206,10 @@ def _best(
 
     price = price_of(prices, job.cluster.device.name)
     try:
-        run = run_search(job, space=space, objective=objective, price_per_gpu_hour=price, top=1, seed=seed)
-        best = replace(job, plan=run.study.best.plan)
+        report = search_plans(job, space=space, objective=objective, price_per_gpu_hour=price, top=1, seed=seed)
+        best = replace(job, plan=report.parts.study.best.plan)
         asked = Asked("mean", price, None, n_samples or DEFAULT_SAMPLES, seed)
-        return _Found(fleet, best, run.report.best.plan, figures_of(best, asked))
+        return _Found(fleet, best, report.best.plan, figures_of(best, asked))
     except (PlanError, SpecError) as error:
         return _Found(fleet, job, problem=" ".join(str(error).split()))
 
@@ -215,10 +220,10 @@ def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: 
         return found
     own, step_s = found.figures, found.figures.mean_s
     n_steps = (span.days or 0.0) * 86_400.0 / step_s if span.tokens is None else span.tokens / own.tokens_per_step
-    made = run_horizon(found.job, n_steps=max(ceil(n_steps), 1), reliability=threats, n_worlds=WORLDS, seed=seed)
-    run = made.run
+    made = predict_run(found.job, n_steps=max(ceil(n_steps), 1), reliability=threats, n_worlds=WORLDS, seed=seed)
+    run = made.parts.run
     share = float(run.n_steps * run.steps.mean_s / run.expected_s())
-    return replace(found, goodput=share if isfinite(share) else nan, assumed=made.report.assumed)
+    return replace(found, goodput=share if isfinite(share) else nan, assumed=made.assumed)
 
 
 def _facts(found: Sequence[_Found], made: Capacities) -> tuple[FleetFacts, ...]:

@@ -2,89 +2,87 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from ..._core.files import check_target
+from ..._core.files import check_file, check_target
 from ...errors import DataError
-from ...io.write import run_record
+from ...io.write import write_text
 from ...objective import OBJECTIVES
 from ...progress import Progress, silent
-from ...report.codec import from_plain
+from ...report.option import Option
+from ...report.parameters import Applied, ObjectiveName, Price, StudyRun
 from ...report.types.record import RunRecord
 from ...report.types.studies.sweep import SweepReport
+from ...report.use_case import UNTIMED_S, Told, noted, use_case
 from ...study.axes import Axis, grid, sizes_of
 from ...study.table import StudyTable, study_table
-from ..fitted.load_fits import FitFiles
-from ..jobs import JobSource
+from ..jobs import JobFile
 from .tasks import JobTask, content_of, load_task, source_text
-
-if TYPE_CHECKING:
-    from ...plot.figure import Figure
 
 SIZES = "cluster.n_devices"
 FILL = "plan.dp=auto"  # what other sizes need of the plan
 
 
-@dataclass(frozen=True)
-class SweepRun:
-    """A sweep with the table that its report is made of."""
+def markdown_or_lines(
+    report: SweepReport, markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False
+) -> list[str]:
+    """What is printed."""
+    from ...report.text.studies import sweep
 
-    report: SweepReport
-    table: StudyTable
-
-    def figure(self) -> Figure:
-        """The objective of every job."""
-        from ...plot import plot_sweep  # here, so that sweeps without a picture do not pay for it
-
-        return plot_sweep(self.table, self.report.job)
+    return sweep.markdown(report) if markdown else report.lines()
 
 
-def sweep_jobs(job: JobSource, settings: Sequence[str], **options: Any) -> SweepReport:
-    """A grid of jobs; arguments as those of `run_sweep`.
+def write_csv(
+    report: SweepReport,
+    csv: Annotated[
+        str | Path | None, Option(metavar="FILE", check=check_file, help="Write the table with all figures to FILE.")
+    ] = None,
+) -> Told | None:
+    """Writes the table with all figures.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    if csv is None:
+        return None
+    write_text(csv, report.parts.to_csv())
+    return Told(f"wrote {csv}")
+
+
+@use_case(text=markdown_or_lines, then=(write_csv,), says="predicting")
+def sweep_jobs(
+    job: JobFile,
+    settings: Annotated[Sequence[str], Option("--set", "FIELD=V1,V2", key="set", told=list)] = (),
+    *,
+    gpus: Annotated[str | None, Option("--gpus", "N,N|N:N")] = None,
+    objective: ObjectiveName = "p95",
+    price_per_gpu_hour: Price = None,
+    applied: Applied = Applied(),
+    study: StudyRun = StudyRun(),
+    progress: Progress = silent,
+) -> SweepReport:
+    """Predict a grid of jobs and compare them.
+
+    Args:
+        job: a job file, or the name of a shipped example.
+        settings: values of one field of the job, e.g. plan.tp=1,2,4; may be repeated; one value is set for all jobs.
+        gpus: numbers of GPUs, 64,512, or 8:1024 for all doublings: another axis, filled by data parallelism.
+        objective: what is to be small (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
+            compared as GPU-hours per million tokens.
+        price_per_gpu_hour: for money.
+        applied: fits, as in `explain_step`.
+        study: draws, processes, and a file that remembers what is done.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong.
 
     Example:
         >>> sweep_jobs("llama2_7b_fsdp_64", ["plan.tp=1,2,4"]).rows[0].figures.p95_s  # doctest: +SKIP
     """
-    return run_sweep(job, settings, **options).report
-
-
-def run_sweep(
-    job: JobSource,
-    settings: Sequence[str],
-    *,
-    gpus: str | None = None,
-    objective: str = "p95",
-    price_per_gpu_hour: float | None = None,
-    fits: FitFiles = (),
-    force: bool = False,
-    n_samples: int | None = None,
-    seed: int = 0,
-    resume: str | Path | None = None,
-    n_workers: int = 1,
-    progress: Progress = silent,
-) -> SweepRun:
-    """Predicts every job of a grid and compares them with the best.
-
-    Args:
-        job: a job file, or the name of a shipped example.
-        settings: "section.field=v1,v2": fields that vary; one with a single value is set for all jobs.
-        gpus: numbers of GPUs, "64,512" or "8:65536" for doublings: another axis, filled by data parallelism.
-        objective: what is to be small (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
-            compared as GPU-hours per million tokens.
-        price_per_gpu_hour: for money.
-        fits, force: as in `run_prediction`.
-        n_samples: replica columns of every job.
-        seed: of the draws, which all jobs share.
-        resume: file that remembers what is done.
-        n_workers: processes on this host; the table is the same with any number.
-
-    Raises:
-        ConfigError, DataError, FitError: a file or an option is wrong.
-    """
+    fits, resume, seed = applied.fits, study.resume, study.seed
     source = source_text(job)
     OBJECTIVES.named(objective)
     check_price(objective, price_per_gpu_hour)
@@ -98,13 +96,12 @@ def run_sweep(
     from ...study.measure import DEFAULT_SAMPLES, Asked  # need JAX, which mistakes above do not wait for
     from ...study.run import run_study
 
-    started = time.perf_counter()
     filled = () if gpus is None else (FILL,)
     names = tuple(str(file) for file in fits)
-    tasks = [JobTask(source, (*filled, *point.overrides), names, force) for point in points]
-    asked = Asked(objective, price_per_gpu_hour, None, n_samples or DEFAULT_SAMPLES, seed)
+    tasks = [JobTask(source, (*filled, *point.overrides), names, applied.force) for point in points]
+    asked = Asked(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
     path = None if resume is None else Path(resume)
-    common: dict[str, Any] = {"resume": path, "n_workers": n_workers, "progress": progress}
+    common: dict[str, Any] = {"resume": path, "n_workers": study.n_workers, "progress": progress}
     found = run_study(tasks, load_task, asked, identity=identity, **common)
     if not any(own.figures for own in found):
         raise DataError(f"no job of the grid is possible; the first: {found[0].problem}")
@@ -117,10 +114,8 @@ def run_sweep(
         objective,
         unit,
     )
-    inputs = {"job": source, "set": list(settings), "gpus": gpus, "objective": objective, "fit": list(names)}
-    inputs |= {"samples": asked.n_samples, "price": price_per_gpu_hour}
-    record = from_plain(RunRecord, run_record(inputs, seed))
-    return SweepRun(_report(source, table, time.perf_counter() - started, record), table)
+    record = noted(job=source, samples=asked.n_samples)
+    return _report(source, table, record).made_of(table)
 
 
 def check_price(objective: str, price: float | None) -> None:
@@ -135,7 +130,7 @@ def check_price(objective: str, price: float | None) -> None:
         raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
 
 
-def _report(source: str, table: StudyTable, elapsed_s: float, record: RunRecord) -> SweepReport:
+def _report(source: str, table: StudyTable, record: RunRecord) -> SweepReport:
     lost = sum(row.figures is None for row in table.rows)
     notes = (f"{lost} of {len(table.rows)} jobs are impossible",) if lost else ()
-    return SweepReport(source, table.axes, table.objective, table.unit, table.rows, notes, elapsed_s, record)
+    return SweepReport(source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record)

@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Annotated
 
 from ..._core.files import check_target
 from ...errors import DataError
-from .source import TraceSource, named, recorded_ops
+from ...report.option import Option
+from ...report.use_case import Told, use_case
+from .source import Meta, TraceFile, named, recorded_ops
 
 
+def steps_told(steps: tuple[int, ...], perfetto: str | Path) -> Told:
+    """Which steps were written."""
+    return Told(f"wrote {perfetto}: step {', '.join(map(str, steps))}")
+
+
+@use_case(then=(steps_told,), text=lambda _: ())
 def export_trace(
-    source: TraceSource, perfetto: str | Path, *, meta: str | Path | None = None, steps: Sequence[int] = ()
+    source: TraceFile,
+    perfetto: Annotated[str | Path, Option("--perfetto", "OUT")],
+    *,
+    meta: Meta = None,
+    steps: Annotated[Sequence[int], Option("--step", "N")] = (),
 ) -> tuple[int, ...]:
-    """Writes recorded steps as a timeline, one process per worker, one thread per stream; returns which steps.
+    """Write recorded steps as a timeline, one process per worker, one thread per stream; the answer is which steps.
 
     Args:
         source: a Trace, or a file, folder or pattern that `open_trace` reads.
-        perfetto: file for ui.perfetto.dev (.json, .json.gz).
+        perfetto: write a timeline for ui.perfetto.dev (.json, .json.gz).
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
-        steps: recorded steps; the median and the slowest if there are none.
+        steps: recorded step to write; may be repeated; by default the median and the slowest.
 
     Raises:
         DataError, ConfigError: the recording cannot be read, or the timeline cannot be written there.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -13,13 +14,14 @@ from ...host.overheads import ABOUT, Overhead, OverheadTable, overheads, recorde
 from ...host.program import Action, HostProgram, host_program
 from ...io.traces.kineto.calls import RankCalls, read_rank_calls
 from ...io.traces.open_trace import files_of
-from ...io.write import run_record
+from ...report.option import Argument
 from ...report.types.host import HostOverhead, HostReport, RankSteps
-from ...report.types.record import RunRecord
+from ...report.use_case import UNRECORDED, use_case
 
 
-def host_of_trace(source: str | Path) -> HostReport:
-    """What the hosts of profiled ranks do in their recorded steps, run again with waits between ranks.
+@use_case()
+def host_of_trace(source: Annotated[str | Path, Argument(metavar="PROFILE", key="file", told=str)]) -> HostReport:
+    """Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.
 
     Args:
         source: a PyTorch profile with CPU and CUDA activities, a folder of them (one for each rank), or a pattern.
@@ -52,7 +54,7 @@ def host_of_trace(source: str | Path) -> HostReport:
         host_bound=host_s > device_s,
         overheads=_overheads(ranks, table),
         notes=_notes(ranks, program),
-        record=RunRecord(**run_record({"file": str(source)}, None)),
+        record=UNRECORDED,
     )
 
 

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from ...errors import DataError
 from ...io.execution.documents import holds_execution_traces
-from ...io.write import run_record
 from ...recorded.trace.warm_up import without_warm_up
+from ...report.option import Option
 from ...report.types.captured.execution import ExecutionTraceReport
-from ...report.types.record import RunRecord
 from ...report.types.trace import TraceInfoReport, TraceReplayReport
+from ...report.use_case import UNRECORDED, use_case
 from .facts import trace_facts
-from .source import TraceSource, named, recorded, recorded_ops
+from .source import Meta, Skip, TraceFile, Unit, named, recorded, recorded_ops
+
+KERNELS = "Kineto profile of the same run, for the kernel times of execution traces; repeatable."
 
 
+@use_case()
 def describe_trace(
-    source: TraceSource,
+    source: TraceFile,
     *,
-    meta: str | Path | None = None,
-    skip: int | None = None,
-    unit: str | None = None,
-    kernels: Sequence[str | Path] = (),
+    meta: Meta = None,
+    skip: Skip = None,
+    unit: Unit = None,
+    kernels: Annotated[Sequence[str | Path], Option("--kernels", "FILE", help=KERNELS)] = (),
 ) -> TraceInfoReport | ExecutionTraceReport:
-    """What a trace or log holds; of execution traces what their step does. No JAX.
+    """Summarise a trace or log, or the execution traces of a job.
+
+    No JAX is needed.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
@@ -51,8 +57,9 @@ def describe_trace(
     return TraceInfoReport(trace_facts(*without_warm_up(recorded(source, meta, unit), skip)))
 
 
-def replay_trace(source: TraceSource, *, meta: str | Path | None = None) -> TraceReplayReport:
-    """The recorded durations replayed, against the recorded steps.
+@use_case()
+def replay_trace(source: TraceFile, *, meta: Meta = None) -> TraceReplayReport:
+    """Replay the recorded durations and compare the steps with the recorded ones.
 
     Args:
         source, meta: as in `describe_trace`.
@@ -71,5 +78,5 @@ def replay_trace(source: TraceSource, *, meta: str | Path | None = None) -> Trac
         replay=replay_recorded(trace),
         steps=tuple(trace.steps.tolist()),
         recorded_s=tuple(trace.step_s.tolist()),
-        record=RunRecord(**run_record({"file": named(source), "meta": meta}, None)),
+        record=UNRECORDED,
     )

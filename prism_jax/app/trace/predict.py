@@ -4,108 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from ..._typing import Floats
 from ...errors import DataError
-from ...io.write import run_record
 from ...progress import Progress, silent
 from ...recorded.doubts import doubts
 from ...recorded.prediction import TracePrediction
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.types.record import RunRecord
+from ...report.option import Group, Option
 from ...report.types.trace import Asked, TracePredictionReport
+from ...report.use_case import noted, use_case
 from ...start_jax import keep_programs
 from .facts import check_facts, evidence_facts, prediction_facts, trace_facts
-from .source import TraceSource, named, recorded
-
-if TYPE_CHECKING:
-    from ...plot.figure import Figure
+from .source import Meta, StepDraws, TraceFile, Unit, recorded
 
 FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Group):
     """How to check a prediction on recorded steps that are held out.
 
     Attributes:
-        train_fraction: share of the steps to fit on; None: half, all with `fit_replicas`, and all where steps are few.
-        fit_replicas: fit on so many random dp replicas and predict the whole job.
-        n_split: random splits.
+        train_fraction: share of the steps that the check fits on; by default 0.5, 1 with --fit-replicas or where steps are few.
+        fit_replicas: check by fitting on this many random dp replicas and predicting the whole job.
+        n_split: number of random splits for the check.
     """
 
-    train_fraction: float | None = None
-    fit_replicas: int | None = None
-    n_split: int = 1
+    train_fraction: Annotated[float | None, Option(least=0.01, most=1.0)] = None
+    fit_replicas: Annotated[int | None, Option("--fit-replicas", "N", least=1)] = None
+    n_split: Annotated[int, Option("--splits", "N", key="splits", least=1, most=1000)] = 1
 
 
 @dataclass(frozen=True)
-class TracePredictionRun:
-    """A prediction with what its report is made of.
+class TracePredictionParts:
+    """What the picture of a prediction is made of.
 
     Attributes:
         recorded_s: [step] recorded steps.
         held_out: prediction of the first split, and the steps that it did not see; None without a check.
     """
 
-    report: TracePredictionReport
     prediction: TracePrediction
     recorded_s: Floats
     held_out: tuple[TracePrediction, Floats] | None
 
-    def figure(self) -> Figure:
-        """Recorded and predicted steps, and the check."""
-        from ...plot import plot_trace_prediction  # here, so that predictions without a picture do not pay for it
 
-        title = f"{self.report.info.title}: unrecorded steps"
-        return plot_trace_prediction(
-            self.prediction, self.recorded_s, title, self.held_out, self.report.asked.described()
-        )
-
-
-def predict_trace(source: TraceSource, **options: Any) -> TracePredictionReport:
-    """The distribution of the steps that were not recorded; arguments as those of `run_trace_prediction`.
-
-    Example:
-        >>> predict_trace("local_cluster", seed=1).steps_s.p95  # doctest: +SKIP
-    """
-    return run_trace_prediction(source, **options).report
-
-
-def run_trace_prediction(
-    source: TraceSource,
+@use_case()
+def predict_trace(
+    source: TraceFile,
     *,
-    meta: str | Path | None = None,
+    meta: Meta = None,
     check: Check = Check(),
-    n_replica: int | None = None,
-    n_micro_batch: int | None = None,
-    n_draw: int = 4000,
-    skip: int | None = None,
-    unit: str | None = None,
-    seed: int = 0,
+    n_replica: Annotated[int | None, Option("--replicas", "N", key=None, least=1, most=100_000)] = None,
+    n_micro_batch: Annotated[int | None, Option("--micro-batches", "N", key=None, least=1, most=10_000)] = None,
+    draws: StepDraws = StepDraws(),
+    unit: Unit = None,
     progress: Progress = silent,
-) -> TracePredictionRun:
-    """Predicts the steps that were not recorded, and checks that on recorded ones.
+) -> TracePredictionReport:
+    """Predict the distribution of the steps that were not recorded, and check that on recorded ones.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
         check: how to check the prediction.
-        n_replica, n_micro_batch: of the job to predict, where it is not the recorded one.
-        n_draw: steps to draw.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        n_replica: predict the job with another number of dp replicas.
+        n_micro_batch: predict the job with another number of micro-batches per step.
+        draws: steps to draw, and first steps to leave out.
         unit: of step times whose name does not say it: s, ms, us or ns.
-        seed: same seed, same answer.
         progress: told what is being done.
 
     Raises:
         DataError, ConfigError: the recording cannot be read, or is a log where ops are needed.
+
+    Example:
+        >>> predict_trace("local_cluster", seed=1).steps_s.p95  # doctest: +SKIP
     """
-    found, n_left_out = without_warm_up(recorded(source, meta, unit), skip)
+    n_draw, seed = draws.n_draw, draws.seed
+    found, n_left_out = without_warm_up(recorded(source, meta, unit), draws.skip)
     asked = Asked(n_replica, n_micro_batch)
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
@@ -120,14 +99,6 @@ def run_trace_prediction(
     prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
     replay = None if job is None else replay_recorded(job.trace)
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)
-    options = {
-        "train_fraction": fraction,
-        "fit_replicas": check.fit_replicas,
-        "splits": check.n_split,
-        "draws": n_draw,
-        "skip": skip,
-        "unit": unit,
-    }
     report = TracePredictionReport(
         info=trace_facts(found, n_left_out, more_notes),
         asked=asked,
@@ -135,13 +106,13 @@ def run_trace_prediction(
         n_train=scores[0].n_train if scores else len(found.step_s),
         n_test=scores[0].n_test if scores else 0,
         steps_s=prediction_facts(prediction),
-        record=RunRecord(**run_record({"file": named(source), "meta": meta, **options}, seed)),
+        record=noted(train_fraction=fraction),
         doubts=doubts(prediction, found.step_s, as_recorded=asked == Asked()),
         evidence=None if job is None else evidence_facts(job),
         replay=replay,
         check=check_facts(scores) if scores else None,
     )
-    return TracePredictionRun(report, prediction, found.step_s, held_out)
+    return report.made_of(TracePredictionParts(prediction, found.step_s, held_out))
 
 
 def _scores(

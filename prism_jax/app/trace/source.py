@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from ...errors import DataError
 from ...io.traces.open_trace import open_trace
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
+from ...report.option import Argument, Group, Option
+from ...report.parameters import Seed
 
 TraceSource: TypeAlias = str | Path | Trace | StepLog
 
@@ -46,3 +49,48 @@ def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:
 def named(source: TraceSource) -> str:
     """What a run record calls the recording."""
     return source.source if isinstance(source, (Trace, StepLog)) else str(source)
+
+
+TraceFile = Annotated[
+    TraceSource,
+    Argument(
+        metavar="FILE",
+        key="file",
+        told=named,
+        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, execution traces of "
+        "PyTorch (a file, a folder, a tar archive), or the shipped local_cluster. "
+        "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",
+    ),
+]
+Skip = Annotated[
+    int | None,
+    Option(
+        "--skip",
+        "N",
+        least=0,
+        help="Leave out the first N recorded steps; 0 keeps all. [default: those that are warm-up, see the note]",
+    ),
+]
+Unit = Annotated[
+    str | None,
+    Option("--unit", "UNIT", help="Unit of step times whose column does not say it: s, ms, us or ns."),
+]
+Meta = Annotated[
+    str | Path | None,
+    Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."),
+]
+
+
+@dataclass(frozen=True)
+class StepDraws(Group):
+    """Steps that are drawn, and recorded ones that are left out.
+
+    Attributes:
+        n_draw: number of steps to draw.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        seed: same seed, same answer.
+    """
+
+    n_draw: Annotated[int, Option("--draws", "N", key="draws", least=100, most=1_000_000)] = 4000
+    skip: Skip = None
+    seed: Seed = 0

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, UnitError
 from ...horizon.remaining.time_left import MOST_STEPS, time_left
 from ...horizon.slow_phases.detector import SlowPhaseDetector
 from ...horizon.slow_phases.phases import Watched, watch
-from ...io.write import run_record
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
+from ...report.option import Option
 from ...report.types.horizon.watch import WatchReport
-from ...report.types.record import RunRecord
+from ...report.use_case import UNRECORDED, use_case
+from ...units import parse
 from .facts import trace_facts
-from .source import TraceSource, named, recorded
-
-if TYPE_CHECKING:
-    from ...plot.figure import Figure
+from .source import Meta, Skip, TraceFile, Unit, recorded
 
 RESTART_COST_S = 600.0
 SMALLEST, N_LEARN = SlowPhaseDetector.smallest, SlowPhaseDetector.n_learn
@@ -31,55 +28,59 @@ FEWEST_LEARNT = 8  # steps, of which the spread can be told within a factor two
 
 
 @dataclass(frozen=True)
-class WatchRun:
-    """The slow phases with what their report is made of."""
+class WatchParts:
+    """What the picture of slow phases is made of."""
 
-    report: WatchReport
     recording: Trace | StepLog
     watched: Watched
 
-    def figure(self) -> Figure:
-        """Step times, level and slow phases."""
-        from ...plot import plot_slow_phases  # here, so that reports without a picture do not pay for it
 
-        return plot_slow_phases(self.recording.steps, self.recording.step_s, self.watched)
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of an option such as "10min".
 
-
-def watch_steps(source: TraceSource, **options: object) -> WatchReport:
-    """The slow phases of a log; arguments as those of `run_watch`.
-
-    Example:
-        >>> watch_steps("train.log", restart_cost_s=600.0).phases[0].verdict  # doctest: +SKIP
-        'wait'
+    Raises:
+        UnitError: it is no time.
     """
-    return run_watch(source, **options).report  # pyright: ignore[reportArgumentType]
+    try:
+        return parse(text, "time")
+    except UnitError as error:
+        raise UnitError(f"{option}: {error}") from None
 
 
-def run_watch(
-    source: TraceSource,
+@use_case()
+def watch_steps(
+    source: TraceFile,
     *,
-    meta: str | Path | None = None,
-    restart_cost_s: float = RESTART_COST_S,
-    smallest: float = SMALLEST,
-    n_learn: int = N_LEARN,
-    skip: int | None = None,
-    unit: str | None = None,
-    remaining: int | None = None,
-) -> WatchRun:
-    """Finds lasting changes of the step time, one step after the other, as they would have been found while the job ran.
+    meta: Meta = None,
+    restart_cost_s: Annotated[
+        float, Option("--restart-cost", "TIME", parse=seconds_of, default="10min")
+    ] = RESTART_COST_S,
+    smallest: Annotated[float, Option(metavar="SHARE")] = SMALLEST,
+    n_learn: Annotated[int, Option("--learn", "N", key="learn")] = N_LEARN,
+    skip: Skip = None,
+    unit: Unit = None,
+    remaining: Annotated[int | None, Option(metavar="N")] = None,
+) -> WatchReport:
+    """Find slow phases in a step log: onset, size, rank, whether to act or to wait; and what is left to run.
+
+    Lasting changes of the step time are found one step after the other, as they would have been found while the job ran.
 
     Args:
         source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
-        restart_cost_s: seconds that a restart takes, from the last step before it to the first after it.
-        smallest: smallest change to look for, a share of the step.
+        restart_cost_s: what a restart takes, from the last step before it to the first after it.
+        smallest: the smallest change to look for, a share of the step.
         n_learn: first steps, from which the usual time and its spread are learnt.
         skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
         unit: of step times whose name does not say it: s, ms, us or ns.
-        remaining: steps to come, whose time is told; None: it is not.
+        remaining: steps to come: tell how long they take (p5, p50, p95).
 
     Raises:
         DataError, ConfigError: it cannot be read, is too short, or an option is out of range.
+
+    Example:
+        >>> watch_steps("train.log", restart_cost_s=600.0).phases[0].verdict  # doctest: +SKIP
+        'wait'
     """
     _check(restart_cost_s, smallest, n_learn, remaining)
     recording, n_left_out = without_warm_up(recorded(source, meta, unit), skip)
@@ -94,16 +95,6 @@ def run_watch(
     watched = watch(recording, restart_cost_s, detector)
     assert watched.noise is not None  # there are more steps than are learnt from
     left = None if remaining is None else time_left(step_s, lengths, remaining)
-    told = {
-        "file": named(source),
-        "meta": meta,
-        "restart_cost_s": restart_cost_s,
-        "smallest": smallest,
-        "learn": n_learn,
-        "skip": skip,
-        "unit": unit,
-        "remaining": remaining,
-    }
     report = WatchReport(
         info=trace_facts(recording, n_left_out),
         restart_cost_s=restart_cost_s,
@@ -114,10 +105,10 @@ def run_watch(
         phases=watched.phases,
         faster_steps=watched.faster_steps,
         settled_steps=watched.settled_steps,
-        record=RunRecord(**run_record(told, None)),
+        record=UNRECORDED,
         time_left=left,
     )
-    return WatchRun(report, recording, watched)
+    return report.made_of(WatchParts(recording, watched))
 
 
 def _check(restart_cost_s: float, smallest: float, n_learn: int, remaining: int | None) -> None:

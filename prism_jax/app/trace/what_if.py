@@ -3,97 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 from ...errors import DataError
-from ...io.write import run_record
 from ...progress import Progress, silent
 from ...recorded.recorded_job import RecordedJob
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
-from ...report.types.record import RunRecord
+from ...report.option import Group, Option
 from ...report.types.trace import WhatIfReport
+from ...report.use_case import UNRECORDED, use_case
 from ...start_jax import keep_programs
 from .facts import what_if_report
-from .source import TraceSource, named, recorded_ops
+from .source import Meta, StepDraws, TraceFile, recorded_ops
 
 if TYPE_CHECKING:
     from ...explain.types import Stragglers
-    from ...plot.figure import Figure
 
+LONGEST = 20  # characters of two ranks, or a rank and a factor
 MOST = 8  # ranks that a message lists
 
 
+def slower_of(option: str, texts: Sequence[str]) -> list[tuple[int, float]]:
+    """Ranks and factors of texts such as "3:1.2".
+
+    Raises:
+        DataError: one is not a rank and a factor.
+    """
+    found: list[tuple[int, float]] = []
+    for text in texts:
+        rank, _, factor = text.partition(":")
+        try:
+            slow = float(factor)
+        except ValueError:
+            slow = 0.0
+        if not rank.isdecimal() or len(text) > LONGEST or not 0.0 < slow < float("inf"):
+            raise DataError(f"{option}: {text[:LONGEST]!r} is not a rank and a factor, such as 3:1.2")
+        found.append((int(rank), slow))
+    return found
+
+
+def places_of(option: str, texts: Sequence[str]) -> dict[int, int]:
+    """Ranks and the ranks whose places they take, of texts such as "3:17".
+
+    Raises:
+        DataError: one is not two ranks, or a rank would move twice.
+    """
+    places: dict[int, int] = {}
+    for text in texts:
+        a, _, b = text.partition(":")
+        if not a.isdecimal() or not b.isdecimal() or len(text) > LONGEST:
+            raise DataError(f"{option}: {text[:LONGEST]!r} is not two ranks, such as 3:17")
+        if int(a) in places or int(b) in places or int(a) == int(b):
+            raise DataError(f"{option}: {text}: a rank can change places once, and with another one only")
+        places |= {int(a): int(b), int(b): int(a)}
+    return places
+
+
 @dataclass(frozen=True)
-class Changes:
+class Changes(Group):
     """Changes of a recorded job to try, each by itself.
 
     Attributes:
-        replaced: ranks to replace by the median worker of their stage; empty: the worst one.
-        places: rank -> the rank whose place it takes.
-        slower: ranks and how many times as long their compute takes.
-        layers_per_stage: move one of so many layers off the last stage.
+        replaced: ranks to replace by the median worker of their stage; may be repeated; by default the worst one.
+        places: exchange ranks A and B; may be repeated. In Python: rank -> the rank whose place it takes.
+        slower: ranks and how many times as long their compute takes, e.g. 3:1.2.
+        layers_per_stage: layers per stage of the recorded job; moves one of them from the last stage to the first.
     """
 
-    replaced: Sequence[int] = ()
-    places: Mapping[int, int] = field(default_factory=dict)
-    slower: Sequence[tuple[int, float]] = ()
-    layers_per_stage: int | None = None
+    replaced: Annotated[Sequence[int] | None, Option("--replace-rank", "RANK", key="replace_rank")] = None
+    places: Annotated[
+        Mapping[int, int] | None,
+        Option("--swap", "A:B", key="swap", parse=places_of, is_repeated=True, is_told_as_typed=True),
+    ] = None
+    slower: Annotated[
+        Sequence[tuple[int, float]] | None,
+        Option("--slow-rank", "RANK:FACTOR", key="slow_rank", parse=slower_of, is_repeated=True, is_told_as_typed=True),
+    ] = None
+    layers_per_stage: Annotated[int | None, Option("--layers-per-stage", "N", least=1)] = None
 
 
 @dataclass(frozen=True)
-class WhatIfRun:
-    """An answer with what its report is made of."""
+class WhatIfParts:
+    """What the picture of an answer is made of."""
 
-    report: WhatIfReport
     stragglers: Stragglers
     trace: Trace
 
-    def figure(self) -> Figure:
-        """Heat map of the workers."""
-        from ...plot import plot_workers  # here, so that answers without a picture do not pay for it
 
-        return plot_workers(self.stragglers, self.trace.rank, self.trace.job.name)
-
-
-def what_if(source: TraceSource, **options: Any) -> WhatIfReport:
-    """Who slowed a recorded job down, and what changes would bring; arguments as those of `run_what_if`.
-
-    Example:
-        >>> what_if("local_cluster").slowdown  # doctest: +SKIP
-    """
-    return run_what_if(source, **options).report
-
-
-def run_what_if(
-    source: TraceSource,
+@use_case()
+def what_if(
+    source: TraceFile,
     *,
-    meta: str | Path | None = None,
+    meta: Meta = None,
     changes: Changes = Changes(),
-    n_draw: int = 4000,
-    skip: int | None = None,
-    seed: int = 0,
-    inputs: Mapping[str, Any] | None = None,
+    draws: StepDraws = StepDraws(),
     progress: Progress = silent,
-) -> WhatIfRun:
-    """Slowdown by op type, rank and stage, and the distribution of the step after changes.
+) -> WhatIfReport:
+    """Report the slowdown by op type, rank and stage, and the step-time distribution after changes.
 
     Args:
         source: a Trace, or a file, folder or pattern that `open_trace` reads.
         meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
         changes: what to change.
-        n_draw: steps to draw for every change.
-        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
-        seed: the same for every change, so that differences are due to the change alone.
-        inputs: what the run record says of the changes; None: the changes themselves.
+        draws: steps to draw for every change, from the same seed, so that differences are due to the change alone.
         progress: told what is being done.
 
     Raises:
         DataError, ConfigError: the recording cannot be read, or a change does not apply to it.
+
+    Example:
+        >>> what_if("local_cluster").slowdown  # doctest: +SKIP
     """
-    trace, n_left_out = without_warm_up(recorded_ops(source, meta), skip)
+    trace, n_left_out = without_warm_up(recorded_ops(source, meta), draws.skip)
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
     keep_programs()
@@ -106,31 +129,13 @@ def run_what_if(
     from ...recorded.unseen_steps import predict_job
 
     job, found = match_moments(fit_job(trace)), stragglers(trace)
-    replaced = list(changes.replaced) or [int(trace.rank[found.worst[0]])]
+    replaced = list(changes.replaced or ()) or [int(trace.rank[found.worst[0]])]
     predictions = {}
     for what, changed in _changes(job, replaced, changes):
         progress(0.0, what)
-        predictions[what] = predict_job(changed, key=jax.random.key(seed), n_draw=n_draw)
-    told = {
-        "file": named(source),
-        "meta": meta,
-        **(_inputs(changes) if inputs is None else inputs),
-        "draws": n_draw,
-        "skip": skip,
-    }
-    record = RunRecord(**run_record(told, seed))
-    return WhatIfRun(
-        what_if_report(trace, found, trace_criticality(job), predictions, record, n_left_out), found, trace
-    )
-
-
-def _inputs(changes: Changes) -> dict[str, Any]:
-    return {
-        "replace_rank": list(changes.replaced),
-        "places": dict(changes.places),
-        "slow_rank": list(changes.slower),
-        "layers_per_stage": changes.layers_per_stage,
-    }
+        predictions[what] = predict_job(changed, key=jax.random.key(draws.seed), n_draw=draws.n_draw)
+    report = what_if_report(trace, found, trace_criticality(job), predictions, UNRECORDED, n_left_out)
+    return report.made_of(WhatIfParts(found, trace))
 
 
 def _changes(
@@ -154,7 +159,7 @@ def _changes(
         yield f"rank {rank} replaced by a median worker", with_median_worker(job, rank)
     if changes.places:
         yield "workers in other places", with_workers_placed(job, dict(changes.places))
-    for rank, factor in changes.slower:
+    for rank, factor in changes.slower or ():
         yield f"rank {rank} slower by {factor - 1.0:.3g} of its compute", with_slower_worker(job, rank, factor)
     yield "communication at its median", with_even_transfers(job)
     if job.effects is not None:
@@ -168,9 +173,9 @@ def _changes(
 def _check_ranks(trace: Trace, changes: Changes) -> None:
     """Before the work, not after."""
     asked = {
-        "--replace-rank": changes.replaced,
-        "--swap": list(changes.places),
-        "--slow-rank": [rank for rank, _ in changes.slower],
+        "--replace-rank": changes.replaced or (),
+        "--swap": list(changes.places or ()),
+        "--slow-rank": [rank for rank, _ in changes.slower or ()],
     }
     known = sorted(trace.rank.ravel().tolist())
     for option, ranks in asked.items():

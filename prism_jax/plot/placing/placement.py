@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ...placement.result import AS_GIVEN, OPTIMISED, PlacementResult
+from ...report.types.placing.placement import PlacementReport
 from ..figure import new_axes
 from ..style import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, style
 
@@ -86,3 +87,8 @@ def plot_methods(result: PlacementResult, *, ax: Axes | None = None) -> Axes:
 def _headline(result: PlacementResult) -> str:
     gain, base = result.gain, result.value(AS_GIVEN)[0]
     return f"{result.objective.name} {gain.value_s / base:.1%} lower (90 %: {gain.low_s:.4g} to {gain.high_s:.4g} s)"
+
+
+def draw(report: PlacementReport) -> Figure:
+    """What every method reaches, and where the slow nodes went."""
+    return plot_placement(report.parts, f"{report.job.name}: {len(report.parts.assignment)} nodes")

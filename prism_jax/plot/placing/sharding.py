@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ...report.types.placing.sharding import ShardingReport
 from ...search.sharding.assignment import Assignment
 from ...search.sharding.evaluate import loads
 from ...search.sharding.result import OPTIMISED, OWN, ShardingResult
@@ -130,3 +131,8 @@ def _headline(result: ShardingResult) -> str:
         f"{result.objective.name} {gain.value_s / base:.1%} below {_words(result.baseline)} "
         f"(90 %: {gain.low_s / base:.1%} to {gain.high_s / base:.1%})"
     )
+
+
+def draw(report: ShardingReport) -> Figure:
+    """The tables of every GPU, before and after, and what every sharder reaches."""
+    return plot_sharding(report.parts.result, report.job.name)

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ...explain.words import percent
+from ...report.types.studies.comparison import ComparisonReport
 from ...study.comparison import Comparison
 from ..figure import new_axes
 from ..style import GREY, INDIGO, TEAL, style
@@ -74,3 +75,8 @@ def plot_probabilities(found: Comparison, labels: Sequence[str], *, ax: Axes | N
 def _from_top(ax: Axes, n: int) -> Axes:
     ax.set_ylim(n - 0.5, -0.5)
     return ax
+
+
+def draw(report: ComparisonReport) -> Figure:
+    """Medians with their bands, ratios to the best, and the probabilities."""
+    return plot_comparison(report.parts, [f"{own.label}  {own.name}" for own in report.jobs])

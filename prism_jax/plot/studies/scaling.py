@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ...report.types.studies.scaling import ScalingReport
 from ...study.figures import Figures
 from ...study.scaling import SizeRow
 from ..figure import new_axes
@@ -102,3 +103,8 @@ def _sizes(ax: Axes, n: np.ndarray) -> Axes:
     ax.set_xticks(n, [f"{int(count):,}" for count in n], rotation=45)
     ax.set_xlabel("GPUs")
     return ax
+
+
+def draw(report: ScalingReport) -> Figure:
+    """Throughput, where the step goes, energy and money over the number of GPUs."""
+    return plot_scaling(report.parts, f"{report.job}: {report.mode} scaling", report.onset_step)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ...report.types.studies.sweep import SweepReport
 from ...study.table import StudyRow, StudyTable
 from ..figure import new_axes
 from ..style import style
@@ -73,3 +74,8 @@ def _longest(table: StudyTable) -> str:
 
 def _short(field: str) -> str:
     return field.rsplit(".", 1)[-1]
+
+
+def draw(report: SweepReport) -> Figure:
+    """The objective of every job."""
+    return plot_sweep(report.parts, report.job)

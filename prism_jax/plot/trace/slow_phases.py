@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ..._typing import Floats
 from ...horizon.slow_phases.phases import Watched
+from ...report.types.horizon.watch import WatchReport
 from ..figure import new_axes
 from ..style import GREY, INDIGO, WINE, style
 
@@ -45,3 +46,9 @@ def plot_slow_phases(steps: NDArray, step_s: Floats, watched: Watched) -> Figure
         figure = ax.figure
     assert isinstance(figure, Figure)
     return figure
+
+
+def draw(report: WatchReport) -> Figure:
+    """Step times, level and slow phases."""
+    parts = report.parts
+    return plot_slow_phases(parts.recording.steps, parts.recording.step_s, parts.watched)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..._typing import Floats
 from ...explain.types import Stragglers
+from ...report.types.trace import WhatIfReport
 from ..style import INDIGO, style
 
 MOST_NUMBERED = 96  # workers; more would be a grey mass of digits
@@ -66,3 +67,9 @@ def _box(ax: Axes, replica: int, stage: int, width: float) -> None:
         box = Rectangle((replica - 0.5, stage - 0.5), 1.0, 1.0, fill=False, edgecolor=colour, linewidth=linewidth)
         box.set(clip_on=False, zorder=3)
         ax.add_patch(box)
+
+
+def draw(report: WhatIfReport) -> Figure:
+    """Heat map of the workers."""
+    parts = report.parts
+    return plot_workers(parts.stragglers, parts.trace.rank, parts.trace.job.name)

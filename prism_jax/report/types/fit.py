@@ -114,6 +114,7 @@ class KeptFitReport(Report):
     """
 
     kind: ClassVar[str] = "kept-fit"
+    picture: ClassVar[str] = "prism_jax.plot.fit:draw"
 
     fit: Annotated[FitFacts, INLINE]
     checks: Mapping[str, Json] | None

@@ -178,6 +178,7 @@ class PredictionReport(Report):
     """
 
     kind: ClassVar[str] = "prediction"
+    picture: ClassVar[str] = "prism_jax.plot.prediction:draw"
 
     job: JobFacts
     step_time_s: StepTime

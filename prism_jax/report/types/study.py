@@ -40,6 +40,7 @@ class StudyReport(Report):
     """
 
     kind: ClassVar[str] = "study"
+    picture: ClassVar[str] = "prism_jax.plot.study:draw"
 
     job: SearchedJob
     objective: str

@@ -187,6 +187,7 @@ class TracePredictionReport(Report):
     """
 
     kind: ClassVar[str] = "trace-prediction"
+    picture: ClassVar[str] = "prism_jax.plot.trace_prediction:draw"
     renderer: ClassVar[str] = "trace.prediction"
 
     info: Annotated[TraceFacts, INLINE]
@@ -216,6 +217,7 @@ class WhatIfReport(Report):
     """
 
     kind: ClassVar[str] = "what-if"
+    picture: ClassVar[str] = "prism_jax.plot.trace.workers:draw"
     renderer: ClassVar[str] = "trace.what_if"
 
     info: Annotated[TraceFacts, INLINE]

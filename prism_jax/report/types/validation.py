@@ -17,6 +17,7 @@ class StepsValidationReport(Validation, Report):
     """Predicted against measured step times."""
 
     kind: ClassVar[str] = "steps-validation"
+    picture: ClassVar[str] = "prism_jax.plot.accuracy:draw"
 
     record: Annotated[RunRecord, INLINE]
 

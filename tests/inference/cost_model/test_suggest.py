@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from inference.cost_model.site.suggest import suggest_runs, unalike
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
+from prism_jax.shell.app import main
 
 JOB = """\
 model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}

@@ -13,10 +13,10 @@ import pytest
 
 import prism_jax.placement
 from prism_jax import load_job, predict
-from prism_jax.app.placing.nodes import run_placement
-from prism_jax.cli.app import main
+from prism_jax.app.placing.nodes import place_nodes
 from prism_jax.placement.place import Effort, place
 from prism_jax.search import default_space, search
+from prism_jax.shell.app import main
 from prism_jax.variability.tree import Variability
 
 JOBS = {"bert-base": "seq_len: 128, ", "t5-small": "seq_len: 128, ", "vit-b-16": "", "dit-s-2": ""}
@@ -78,5 +78,5 @@ def test_predict_explains_it(job: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_place_moves_slow_nodes(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prism_jax.placement, "place", partial(place, effort=EFFORT))
     (tmp_path / "nodes.csv").write_text("host,slowdown\na,1.0\nb,1.05\nc,1.5\n")
-    run = run_placement(str(job), str(tmp_path / "nodes.csv"), spares=1)
-    assert run.report.spare_hosts == ("c",)
+    report = place_nodes(str(job), str(tmp_path / "nodes.csv"), spares=1)
+    assert report.spare_hosts == ("c",)

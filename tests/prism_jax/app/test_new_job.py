@@ -7,8 +7,8 @@ import json
 import pytest
 
 from prism_jax import load_job, write_new_job
-from prism_jax.cli.app import main
 from prism_jax.errors import PrismError
+from prism_jax.shell.app import main
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import prism_jax as pj
-from prism_jax.app.predict import run_prediction
+from prism_jax.app.predict import explain_step
 from tests.support.readme_inputs import CHANGES, write_inputs
 
 TOLERANCE = 1e-9
@@ -77,8 +77,8 @@ def test_predict_with_slowdowns(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"gpu": range(8), "slowdown": 1.0 + 0.02 * rng.random(8)})
     files = shuffled(table, tmp_path, "slow.csv")
-    found = [run_prediction(file.parent / "my_job.yaml", slowdowns=file, explained=False) for file in files]
-    assert_same(*(each.report for each in found))
+    found = [explain_step(file.parent / "my_job.yaml", slowdowns=file, explained=False) for file in files]
+    assert_same(*found)
 
 
 def test_place_nodes(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from hypothesis import given, settings, strategies as st
 
 import prism_jax.placement
 from prism_jax import load_job, step_time
-from prism_jax.app.placing.nodes import PlacementRun, run_placement
-from prism_jax.cli.app import main
+from prism_jax.app.placing.nodes import LaunchFiles, place_nodes
 from prism_jax.errors import DataError
 from prism_jax.placement.place import Effort, place
+from prism_jax.report.types.placing.placement import PlacementReport
+from prism_jax.shell.app import main
 
 JOB = """\
 model: {n_layers: 8, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 8000}
@@ -47,42 +48,39 @@ def quick():
 
 
 @pytest.fixture(scope="module")
-def run(files) -> PlacementRun:
-    return run_placement(*files, spares=1)
+def report(files) -> PlacementReport:
+    return place_nodes(*files, spares=1)
 
 
 def ranks(text: str) -> dict[int, tuple[str, int]]:
     return {int(r): (host, int(s)) for r, host, s in re.findall(r"^rank (\d+)=(\S+) slot=(\d+)$", text, re.M)}
 
 
-def test_a_step_on_the_ranks_of_the_rankfile_takes_the_time_that_the_placement_promises(run, files, tmp_path):
-    run.write_rankfile(tmp_path / "ranks")
+def test_a_step_on_the_ranks_of_the_rankfile_takes_the_time_that_the_placement_promises(report, files, tmp_path):
+    LaunchFiles(rankfile=tmp_path / "ranks").write(report)
     of_rank = ranks((tmp_path / "ranks").read_text())
     slowdown = np.array([FACTOR[of_rank[r][0]] + of_rank[r][1] / 100 for r in range(32)])
     seconds = step_time(load_job(files[0]), jnp.asarray(slowdown)[:, None])
-    assert float(seconds[0]) == pytest.approx(run.report.p50_s["optimised"], rel=1e-5)
+    assert float(seconds[0]) == pytest.approx(report.p50_s["optimised"], rel=1e-5)
     given = step_time(load_job(files[0]), jnp.asarray(np.roll(slowdown, 8))[:, None])
-    assert float(given[0]) != pytest.approx(run.report.p50_s["optimised"], rel=1e-3)  # another order shows
+    assert float(given[0]) != pytest.approx(report.p50_s["optimised"], rel=1e-3)  # another order shows
 
 
 @settings(max_examples=30)
 @given(st.permutations(range(5)))
-def test_the_host_of_every_rank_is_the_one_that_was_assigned(run, tmp_path_factory, order):
+def test_the_host_of_every_rank_is_the_one_that_was_assigned(report, tmp_path_factory, order):
     folder, names = tmp_path_factory.mktemp("files"), tuple(FACTOR)
-    result = replace(run.result, assignment=tuple(order[:4]), left_out=tuple(order[4:]))
+    result = replace(report.parts, assignment=tuple(order[:4]), left_out=tuple(order[4:]))
     hosts, spare_hosts = (tuple(map(result.host, nodes)) for nodes in (result.assignment, result.left_out))
-    report = replace(run.report, hosts=hosts, spare_hosts=spare_hosts)
-    other = PlacementRun(report, result)
-    other.write_rankfile(folder / "ranks")
-    other.write_hostfile(folder / "hosts")
+    other = replace(report, hosts=hosts, spare_hosts=spare_hosts)
+    LaunchFiles(folder / "hosts", folder / "ranks").write(other)
     of_rank = ranks((folder / "ranks").read_text())
     assert of_rank == {r: (names[order[r // 8]], r % 8) for r in range(32)}
     expected = [f"{names[node]} slots=8" for node in order[:4]] + [f"# spare: {names[order[4]]}"]
     assert (folder / "hosts").read_text().splitlines() == expected
 
 
-def test_the_report_has_host_names_and_positions(run):
-    report = run.report
+def test_the_report_has_host_names_and_positions(report):
     names = tuple(FACTOR)
     assert report.hosts == tuple(names[node] for node in report.assignment)
     assert report.spare_hosts == tuple(names[node] for node in report.left_out)
@@ -109,7 +107,7 @@ def test_nodes_without_names_and_bad_targets_are_refused_before_the_search(files
     numbered.write_text("node,slowdown\n" + "".join(f"{n},1\n" for n in range(4)))
     hosts = str(tmp_path / "hosts")
     with pytest.raises(DataError, match="column host"):
-        run_placement(files[0], str(numbered), named=True)
+        place_nodes(files[0], str(numbered), hostfile=hosts)
     assert main(["place", files[0], "--slowdowns", str(numbered), "--hostfile", hosts]) == 2
     assert "needs host names" in capsys.readouterr().err
     for path in (str(tmp_path / "absent" / "hosts"), str(tmp_path)):
@@ -118,14 +116,15 @@ def test_nodes_without_names_and_bad_targets_are_refused_before_the_search(files
 
 
 def test_numbered_nodes_are_reported_by_number_and_write_no_files(files, tmp_path):
-    run = run_placement(files[0], {"all": {gpu: 1.0 + (gpu // 8) / 10 for gpu in range(40)}}, spares=1)
-    assert run.report.hosts == tuple(map(str, run.report.assignment))
+    slowdowns = {"all": {gpu: 1.0 + (gpu // 8) / 10 for gpu in range(40)}}
+    report = place_nodes(files[0], slowdowns, spares=1)
+    assert report.hosts == tuple(map(str, report.assignment))
     with pytest.raises(DataError, match="needs host names"):
-        run.write_hostfile(tmp_path / "hosts")
+        place_nodes(files[0], slowdowns, spares=1, hostfile=tmp_path / "hosts")
 
 
 def test_hosts_that_are_missing_are_named(files, tmp_path):
     table = tmp_path / "nodes.csv"
     table.write_text("host,slowdown\na,1\nb,\nc,1\nd,\n")
     with pytest.raises(DataError, match="of nodes b, d"):
-        run_placement(files[0], str(table))
+        place_nodes(files[0], str(table))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.app.predict import run_prediction
+from prism_jax.app.predict import explain_step
 from prism_jax.errors import DataError
 
 JOB = """\
@@ -23,8 +23,8 @@ def predicted(tmp_path):
 
     def run(text: str) -> tuple[tuple[str, ...], np.ndarray]:
         (tmp_path / "nodes.csv").write_text(text)
-        found = run_prediction(tmp_path / "job.yaml", slowdowns=tmp_path / "nodes.csv", n_samples=32, explained=False)
-        return found.report.notes, np.array([found.distribution.quantile(p) for p in (0.1, 0.5, 0.9)])
+        found = explain_step(tmp_path / "job.yaml", slowdowns=tmp_path / "nodes.csv", n_samples=32, explained=False)
+        return found.notes, np.array([found.parts.distribution.quantile(p) for p in (0.1, 0.5, 0.9)])
 
     return run
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import prism_jax as pj
-from prism_jax import app
-from prism_jax.cli.app import main
+from prism_jax.app.captured.capture import capture_step
+from prism_jax.app.trace.host import host_of_trace
 from prism_jax.errors import DataError
 from prism_jax.report import Report
 from prism_jax.report.catalogue import REPORTS, published_schema
+from prism_jax.shell.app import main
 from tests.support.files.execution_traces import trace_text
 from tests.support.intervals import estimates
 
@@ -139,7 +140,7 @@ def cases() -> dict[str, Case]:
             ["shard", "tables.yaml", "--whole", "--spread", "0.2"],
             lambda: pj.shard_tables("tables.yaml", whole=True, spread=0.2),
         ),
-        "host": Case(["trace", "host", "rank0.json"], lambda: app.host_of_trace("rank0.json")),
+        "host": Case(["trace", "host", "rank0.json"], lambda: host_of_trace("rank0.json")),
         "queue": Case(["schedule", "queue.csv", "--seeds", "2"], lambda: pj.schedule_trace("queue.csv", n_seeds=2)),
         "site-calibration": Case(["calibrate", "runs.csv"], lambda: pj.calibrate_site("runs.csv")),
         "suggestion": Case(["calibrate", "runs.csv", "--suggest", "2"], lambda: pj.suggest_runs("runs.csv", 2)),
@@ -153,18 +154,18 @@ def cases() -> dict[str, Case]:
             lambda: pj.validate_steps("steps.csv", deterministic=True),
         ),
         "memory-validation": Case(["validate", "memory", "memory.csv"], lambda: pj.validate_memory("memory.csv")),
-        "capture": Case(["capture", "job.yaml"], lambda: app.run_capture("job.yaml").report),
+        "capture": Case(["capture", "job.yaml"], lambda: capture_step("job.yaml")),
         "execution-trace": Case(["trace", "info", "et.json"], lambda: pj.describe_trace("et.json")),
         "trace-info": Case(["trace", "info", TRACE], lambda: pj.describe_trace(TRACE)),
         "watch": Case(["watch", TRACE, "--learn", "12"], lambda: pj.watch_steps(TRACE, n_learn=12)),
         "trace-replay": Case(["trace", "replay", TRACE], lambda: pj.replay_trace(TRACE)),
         "trace-prediction": Case(
             ["trace", "predict", TRACE, "--draws", "400", "--splits", "2"],
-            lambda: pj.predict_trace(TRACE, check=app.Check(n_split=2), **few),
+            lambda: pj.predict_trace(TRACE, n_split=2, **few),
         ),
         "what-if": Case(
             ["trace", "what-if", TRACE, "--draws", "400", "--layers-per-stage", "4"],
-            lambda: pj.what_if(TRACE, changes=app.Changes(layers_per_stage=4), **few),
+            lambda: pj.what_if(TRACE, layers_per_stage=4, **few),
         ),
         "catalogue": Case(["show", "devices"], lambda: pj.show_catalogue("devices")),
         "entry": Case(["show", "devices", "h100-sxm"], lambda: pj.show_entry("devices", "h100-sxm")),

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import prism_jax as pj
-from prism_jax.app.placing.tables import ShardingRun, run_sharding
-from prism_jax.cli.app import main
+from prism_jax.app.placing.tables import shard_tables, write_sharded_job
 from prism_jax.report.types.placing.sharding import ShardingReport
+from prism_jax.shell.app import main
 
 JOB = """
 name: small
@@ -42,12 +42,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(job: Path) -> ShardingRun:
-    return run_sharding(job)
+def report(job: Path) -> ShardingReport:
+    return shard_tables(job)
 
 
-def test_the_choice_beats_every_baseline_and_stays_above_the_bound(run: ShardingRun):
-    report = run.report
+def test_the_choice_beats_every_baseline_and_stays_above_the_bound(report: ShardingReport):
     assert all(report.best.steps.value <= steps.value + 1e-12 for steps in report.baselines.values())
     assert {"own", "random", "naive", "chunk", "lpt", "size_greedy"} <= {*report.baselines}
     assert report.lower_bound <= report.best.steps.value
@@ -57,40 +56,36 @@ def test_the_choice_beats_every_baseline_and_stays_above_the_bound(run: Sharding
     assert report.best.steps.p50_s < report.best.steps.p95_s
 
 
-def test_look_ups_that_a_table_states_are_used_and_the_others_are_assumed(run: ShardingRun):
-    assert run.report.spread["clicks"] == 0.3
-    assert run.report.spread["users"] == 0.1
-    assert "assumption" in " ".join(run.report.notes)
+def test_look_ups_that_a_table_states_are_used_and_the_others_are_assumed(report: ShardingReport):
+    assert report.spread["clicks"] == 0.3
+    assert report.spread["users"] == 0.1
+    assert "assumption" in " ".join(report.notes)
 
 
-def test_every_table_is_somewhere(run: ShardingRun):
-    report = run.report
+def test_every_table_is_somewhere(report: ShardingReport):
     held = {name.partition("[")[0] for rank in report.ranks for name in rank.tables} | {*report.everywhere}
     assert held == {*report.best.assignment} == {"users", "clicks", "shops", "words", "days", "places"}
 
 
-def test_the_written_job_has_the_step_that_was_promised(run: ShardingRun, tmp_path: Path):
-    run.write_job(tmp_path / "best.yaml")
-    again = run_sharding(tmp_path / "best.yaml").report
+def test_the_written_job_has_the_step_that_was_promised(report: ShardingReport, tmp_path: Path):
+    write_sharded_job(report, tmp_path / "best.yaml")
+    again = shard_tables(tmp_path / "best.yaml")
     own = again.baselines["own"].noise_free_s
-    assert own == pytest.approx(run.report.best.cost_model_s, rel=1e-9)
-    assert own == pytest.approx(run.report.best.steps.noise_free_s, rel=5e-3)
-    assert (
-        again.best.steps.value <= run.report.best.steps.value * 1.005
-    )  # the mean over open fields depends on the plan
+    assert own == pytest.approx(report.best.cost_model_s, rel=1e-9)
+    assert own == pytest.approx(report.best.steps.noise_free_s, rel=5e-3)
+    assert again.best.steps.value <= report.best.steps.value * 1.005  # the mean over open fields depends on the plan
 
 
-def test_the_report_survives_json_and_prints(run: ShardingRun):
-    report = run.report
+def test_the_report_survives_json_and_prints(report: ShardingReport):
     assert ShardingReport.from_dict(json.loads(report.to_json())) == report
     text = str(report)
     assert all(words in text for words in ("the job's own", "lower bound", "GPU"))
 
 
-def test_the_picture_has_a_bar_for_every_gpu(run: ShardingRun):
-    before, after, sharders = run.figure().axes
+def test_the_picture_has_a_bar_for_every_gpu(report: ShardingReport):
+    before, after, sharders = report.figure().axes
     assert len(after.patches) >= 4
-    assert len(sharders.patches) == len(run.report.baselines) + 1
+    assert len(sharders.patches) == len(report.baselines) + 1
     assert before.get_ylim() == after.get_ylim()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from prism_jax import read_capture
 from prism_jax.capture import FRONT_ENDS, CaptureRequest, FrontEnd
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from prism_jax.workload.captured import RankProgram
 from tests.support.captured.programs import program
 

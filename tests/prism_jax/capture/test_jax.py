@@ -11,9 +11,9 @@ import pytest
 from prism_jax.capture import CaptureRequest, front_end_for
 from prism_jax.capture.jax.contract import step_of
 from prism_jax.capture.user_code import load_function
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.io.capture.hlo import Stated, rank_program, read_hlo
+from prism_jax.shell.app import main
 from prism_jax.workload.captured import RankProgram
 from prism_jax.workload.captured.fusion import fused
 

@@ -4,15 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import typer
 
 import prism_jax
-from prism_jax.cli import app as command_line
-from prism_jax.cli.app import main
 from prism_jax.errors import PlanError
+from prism_jax.shell.app import main
+from prism_jax.shell.catalogue import COMMANDS, Command
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"jax", "jaxlib", "equinox", "numpyro", "optax", "pandas", "pyarrow", "matplotlib", "scipy.stats", "inference"}
@@ -32,22 +32,18 @@ def job(tmp_path):
 
 
 @pytest.fixture
-def failing(monkeypatch):
+def failing():
     """A command `fail` that raises what it is given."""
 
-    def add(error):
-        app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    with ExitStack() as known:
 
-        @app.callback()
-        def root() -> None: ...
+        def add(error):
+            def fail() -> None:
+                raise error
 
-        def fail() -> None:
-            raise error
+            known.enter_context(COMMANDS.with_item(Command("fail", fail, "Fail.")))
 
-        app.command("fail")(fail)
-        monkeypatch.setattr(command_line, "app", app)
-
-    return add
+        yield add
 
 
 def test_version_goes_to_stdout(capsys):
@@ -90,7 +86,7 @@ def test_wrong_usage_exits_with_2_and_says_so_on_stderr(arguments, capsys):
 )
 def test_quick_commands_import_nothing_heavy(arguments, job):
     code = (
-        "import sys; from prism_jax.cli.app import main; code = main(sys.argv[1:]); "
+        "import sys; from prism_jax.shell.app import main; code = main(sys.argv[1:]); "
         "print(code, *sys.modules, file=sys.stderr)"
     )
     arguments = [job if argument == "JOB" else argument for argument in arguments]
@@ -167,7 +163,7 @@ def test_debug_shows_the_traceback_before_the_message(tmp_path, capsys):
 
 def test_reader_that_stops_early_is_no_error(job):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    code = "import sys; from prism_jax.cli.app import main; sys.exit(main(['show', 'models', '--json']))"
+    code = "import sys; from prism_jax.shell.app import main; sys.exit(main(['show', 'models', '--json']))"
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inference.cost_model.store import load
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.support.intervals import estimates
 from tests.support.training_logs import LOGS
 

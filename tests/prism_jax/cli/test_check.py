@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.framework.peak_law import WITHOUT_PEAKS
 from prism_jax.io.job.load_job import load_job
 from prism_jax.memory.breakdown import memory
+from prism_jax.shell.app import main
 
 JOB = """\
 name: small

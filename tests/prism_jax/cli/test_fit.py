@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.support.files.archives import changed
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,7 +28,7 @@ variability: a100-default
 """
 JAX_IS_ABSENT = """\
 import sys
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 code = main(sys.argv[1:])
 loaded = {"jax", "numpyro", "pandas", "inference", "matplotlib"} & set(sys.modules)
 sys.exit(f"loaded {sorted(loaded)}" if loaded else code)

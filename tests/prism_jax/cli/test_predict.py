@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 
 JOB = """\
 model: {n_layers: 2, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 1000}

@@ -5,11 +5,10 @@ import json
 import pytest
 
 from prism_jax.app.catalogue import CATALOGUES
-from prism_jax.cli.app import main
-from prism_jax.cli.commands.show import KINDS
 from prism_jax.framework import FRAMEWORKS
 from prism_jax.report.text.entry import readable
 from prism_jax.schedule import SCHEDULES
+from prism_jax.shell.app import main
 
 
 @pytest.mark.parametrize("kind", list(CATALOGUES))
@@ -45,10 +44,10 @@ def test_unknown_name_gets_a_remedy_and_exit_2(kind, capsys):
 
 
 def test_help_names_every_catalogue(capsys):
-    assert tuple(CATALOGUES) == KINDS
+    assert tuple(CATALOGUES) == CATALOGUES
     assert main(["show", "--help"]) == 0
     printed = capsys.readouterr().out
-    assert all(kind in printed for kind in KINDS)
+    assert all(kind in printed for kind in CATALOGUES)
 
 
 def test_unknown_kind_gets_a_hint(capsys):

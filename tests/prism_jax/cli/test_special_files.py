@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 
 JOB = "llama3_405b_16384"
 WAIT_S = 60.0  # only a command that waits for ever reaches it

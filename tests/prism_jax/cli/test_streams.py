@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-import typer
 
-from prism_jax.cli import app as command_line
-from prism_jax.cli.app import main
 from prism_jax.report.quantity import bar
+from prism_jax.shell.app import main
+from prism_jax.shell.catalogue import COMMANDS, Command
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = """\
@@ -40,12 +39,7 @@ def job(tmp_path):
 @pytest.fixture
 def failing_collector(monkeypatch):
     """A command `fail` during which a callback of the garbage collector is interrupted."""
-    app = typer.Typer(add_completion=False)
 
-    @app.callback()
-    def root() -> None: ...
-
-    @app.command("fail")
     def fail() -> None:
         gc.callbacks.append(interrupted)  # not before: a collection may start at any time
         gc.collect()
@@ -56,9 +50,9 @@ def failing_collector(monkeypatch):
             gc.callbacks.remove(interrupted)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_line, "app", app)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # put back afterwards
-    yield
+    with COMMANDS.with_item(Command("fail", fail, "Fail.")):
+        yield
     if interrupted in gc.callbacks:
         gc.callbacks.remove(interrupted)
 
@@ -101,7 +95,9 @@ def test_json_is_escaped_where_the_locale_lacks_characters(job):
 
 
 def test_bars_and_errors_have_an_ascii_spelling():
-    code = f"from prism_jax.cli.streams import prepare_streams; prepare_streams(); print({bar(0.4, 6)!r}, '2 ± 1', 'é')"
+    code = (
+        f"from prism_jax.shell.streams import prepare_streams; prepare_streams(); print({bar(0.4, 6)!r}, '2 ± 1', 'é')"
+    )
     env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["##", "2", "+/-", "1", "?"]
@@ -117,7 +113,7 @@ hears_ctrl_c = pytest.mark.skipif(
 def test_ctrl_c_says_interrupted_and_exits_with_130(job):
     """While the command reads its job file, which here takes for ever."""
     code = (
-        "import sys, time; from prism_jax.io.job import read_job_file; from prism_jax.cli.app import main\n"
+        "import sys, time; from prism_jax.io.job import read_job_file; from prism_jax.shell.app import main\n"
         "read_job_file.read_text = lambda *given: (print('reading', flush=True), time.sleep(600))\n"
         "sys.exit(main(['check', 'job.yaml']))"
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.app import check_job
+from prism_jax.app.check import check_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload import AdapterSpec, TransformerSpec, WindowSpec, model
 from prism_jax.workload.notes import workload_notes

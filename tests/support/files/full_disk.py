@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 
 OLD = b"as it was"
 

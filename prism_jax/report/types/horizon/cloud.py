@@ -118,6 +118,7 @@ class CloudReport(Report):
     """
 
     kind: ClassVar[str] = "cloud"
+    picture: ClassVar[str] = "prism_jax.plot.cloud:draw"
     renderer: ClassVar[str] = "horizon.cloud"
 
     job: str

@@ -125,6 +125,7 @@ class RunReport(Report):
     """
 
     kind: ClassVar[str] = "run"
+    picture: ClassVar[str] = "prism_jax.plot.run:draw"
     renderer: ClassVar[str] = "horizon.run"
 
     job: JobFacts

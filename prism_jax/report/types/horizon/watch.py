@@ -30,6 +30,7 @@ class WatchReport(Report):
     """
 
     kind: ClassVar[str] = "watch"
+    picture: ClassVar[str] = "prism_jax.plot.trace.slow_phases:draw"
     renderer: ClassVar[str] = "horizon.watch"
 
     info: Annotated[TraceFacts, INLINE]

@@ -52,6 +52,7 @@ class PlacementReport(Report):
     """
 
     kind: ClassVar[str] = "placement"
+    picture: ClassVar[str] = "prism_jax.plot.placing.placement:draw"
     renderer: ClassVar[str] = "placing.placement"
 
     job: PlacedJob

@@ -81,6 +81,7 @@ class ShardingReport(Report):
     """
 
     kind: ClassVar[str] = "sharding"
+    picture: ClassVar[str] = "prism_jax.plot.placing.sharding:draw"
     renderer: ClassVar[str] = "placing.sharding"
 
     job: ShardedJob

@@ -49,6 +49,7 @@ class ComparisonReport(Report):
     """
 
     kind: ClassVar[str] = "comparison"
+    picture: ClassVar[str] = "prism_jax.plot.studies.comparison:draw"
     renderer: ClassVar[str] = "studies.comparison"
 
     objective: str

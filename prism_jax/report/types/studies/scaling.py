@@ -39,6 +39,7 @@ class ScalingReport(Report):
     """
 
     kind: ClassVar[str] = "scaling"
+    picture: ClassVar[str] = "prism_jax.plot.studies.scaling:draw"
     renderer: ClassVar[str] = "studies.scaling"
 
     job: str

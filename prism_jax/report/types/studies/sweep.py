@@ -21,6 +21,7 @@ class SweepReport(Report):
     """
 
     kind: ClassVar[str] = "sweep"
+    picture: ClassVar[str] = "prism_jax.plot.studies.sweep:draw"
     renderer: ClassVar[str] = "studies.sweep"
 
     job: str

@@ -13,8 +13,8 @@ import pytest
 
 import inference
 from prism_jax.app.cloud.capacity import law_of_offers
-from prism_jax.cli.app import main
 from prism_jax.cloud.offers import Offer
+from prism_jax.shell.app import main
 
 HOUR_S = 3600.0
 ROWS = """\

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from prism_jax.app import host_of_trace
+from prism_jax.app.trace.host import host_of_trace
 from prism_jax.errors import DataError
 
 ALONE_US = 100  # a collective that waits for nobody

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 
 
 @pytest.fixture

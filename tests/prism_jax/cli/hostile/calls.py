@@ -13,7 +13,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[4]
 _RUN = """
 import contextlib, io, json, sys
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 for name, arguments in json.load(sys.stdin).items():
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.prism_jax.io.tables.test_cloud_catalogue import HEAD, WRONG
 
 JOB = ["cloud", "bert_large_1024", "--worlds", "300", "--most-gpus", "16"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.report.text.studies.comparison import markdown
 from prism_jax.report.types.studies.comparison import ComparisonReport
+from prism_jax.shell.app import main
 
 FEW = ["--samples", "64"]
 JOB = """\

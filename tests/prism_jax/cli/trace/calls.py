@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import draws, record
 

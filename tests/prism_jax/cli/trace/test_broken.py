@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.support.broken_traces import BROKEN, Broken
 
 FEW = BROKEN[:: len(BROKEN) // 12]  # from every chapter of the list

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.prism_jax.cli.trace.calls import ROOT, refused, run, run_json
 from tests.support.broken_traces import MEGATRON, mllog_line
 from tests.support.intervals import estimates
@@ -120,7 +120,7 @@ def process(arguments: list[str], **options) -> subprocess.Popen[str]:
 )
 def test_quick_commands_import_nothing_heavy(arguments: list[str], table: str) -> None:
     code = (
-        "import sys; from prism_jax.cli.app import main; code = main(['trace', *sys.argv[1:]]); "
+        "import sys; from prism_jax.shell.app import main; code = main(['trace', *sys.argv[1:]]); "
         "print(code, *sys.modules, file=sys.stderr)"
     )
     words = [table if word == "TABLE" else word for word in arguments]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.prism_jax.cli.trace.calls import LOCAL, refused, run_json, written
 from tests.support.trace_oracle import PipelineJob
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.prism_jax.cli.trace.calls import FEW, LOCAL, ROOT, run, run_json, written
 from tests.support.trace_oracle import PipelineJob
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 from tests.support.broken_traces import BROKEN, Broken
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from prism_jax.cli.app import main
 from prism_jax.errors import DataError
 from prism_jax.io.capture import is_capture, read_capture, write_capture
 from prism_jax.io.capture.write_capture import lines
+from prism_jax.shell.app import main
 from tests.support.captured.programs import program, reduction
 
 HEAD, CLASS, PRODUCT, SUM = 0, 1, 2, 4  # lines of the toy program, from 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax import app
+import prism_jax as pj
 from prism_jax.errors import DataError, PrismError
 from prism_jax.io.execution.program import read_traces
 from tests.support.files.execution_traces import profile_text, program, trace_text, written
@@ -86,9 +86,9 @@ def test_hostile_traces_are_refused_by_name(kind: str, tmp_path: Path) -> None:
 def test_commands_refuse_them_too(kind: str, tmp_path: Path) -> None:
     (tmp_path / "et.json").write_bytes(HOSTILE[kind][0])
     with pytest.raises(PrismError, match=r"et\.json"):
-        app.describe_trace(tmp_path / "et.json")
+        pj.describe_trace(tmp_path / "et.json")
     with pytest.raises(PrismError, match=r"et\.json"):
-        app.check_job(tmp_path / "et.json", overrides=["cluster=dgx-h100"])
+        pj.check_job(tmp_path / "et.json", overrides=["cluster=dgx-h100"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax import app
+import prism_jax as pj
 from prism_jax.cost.compute import op_seconds
 from prism_jax.errors import DataError, PrismError
 from prism_jax.io.execution.kernel_times import read_kernel_times
@@ -126,6 +126,4 @@ def test_profiles_that_do_not_serve_are_refused(text: str, match: str, tmp_path:
         read_kernel_times(tmp_path / "profile.json")
     (tmp_path / "et.json").write_text(trace_text())
     with pytest.raises(PrismError, match=r"profile\.json"):
-        app.check_job(
-            tmp_path / "et.json", overrides=["cluster=dgx-h100", f"model.kernels={tmp_path / 'profile.json'}"]
-        )
+        pj.check_job(tmp_path / "et.json", overrides=["cluster=dgx-h100", f"model.kernels={tmp_path / 'profile.json'}"])

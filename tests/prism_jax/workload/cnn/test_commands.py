@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.cli.app import main
+from prism_jax.shell.app import main
 
 JOB = """
 model: resnet-18

@@ -1,7 +1,7 @@
 """Data to stdout: lines and tables for people, JSON for programs.
 
-Nothing else in `cli` prints, but for `verbosity.say`: what is printed may hold names and notes from files, and is spelt out here
-where it would steer the terminal.
+Nothing else in `shell` prints, but for `verbosity.say`: what is printed may hold names and notes from files, and is spelt out
+here where it would steer the terminal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from ..printable import printable, printable_lines
 from ..report.table import Facts, Table as TextTable
 from .streams import json_for_stdout
 
+HELP_WIDTH = 100
 UNLIMITED = 4000  # columns, where nobody looks: a pipe or a file gets whole lines
 
 
 def console() -> Console:
     """Console on stdout; wraps lines on a terminal only."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else UNLIMITED, highlight=False, markup=False)
+
+
+def help_console() -> Console:
+    """Console for help, whose lines are for people wherever they go."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else HELP_WIDTH)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -46,13 +52,9 @@ def print_table(found: TextTable) -> None:
     console().print(table)
 
 
-def print_facts(found: Facts, *, has_paragraphs: bool = False) -> None:
-    """Names and values of one thing.
-
-    Args:
-        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
-    """
-    spelt = printable_lines if has_paragraphs else printable
+def print_facts(found: Facts) -> None:
+    """Names and values of one thing."""
+    spelt = printable_lines if found.has_paragraphs else printable
     table = Table(title=printable(found.title), title_justify="left", box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

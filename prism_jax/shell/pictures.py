@@ -10,14 +10,12 @@ from ..errors import DataError
 ENDINGS = ("png", "pdf", "svg")
 
 
-def check_picture(path: str | None) -> None:
+def check_picture(path: str) -> None:
     """Whether a picture could be written at `path`: to be asked before minutes of work, not after.
 
     Raises:
         DataError: another ending, no such folder, or a folder in its place.
     """
-    if path is None:
-        return
     if _ending(path) not in ENDINGS:
         raise DataError(f"--plot: {path}: the name must end in .{', .'.join(ENDINGS[:-1])} or .{ENDINGS[-1]}")
     check_target(path)
@@ -29,19 +27,6 @@ def write_picture(path: str, figure: Any) -> None:
 
     with atomic_path(path) as temporary:
         temporary.write_bytes(figure_bytes(figure, _ending(path)))
-
-
-def check_timeline(option: str, path: str | None) -> None:
-    """Whether a timeline could be written at `path`, as `check_picture`.
-
-    Raises:
-        DataError: another ending, no such folder, or a folder in its place.
-    """
-    if path is None:
-        return
-    if not path.endswith((".json", ".json.gz")):
-        raise DataError(f"{option}: {path}: the name must end in .json or .json.gz")
-    check_target(path)
 
 
 def _ending(path: str) -> str:

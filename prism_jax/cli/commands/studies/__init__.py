@@ -1,1 +1,0 @@
-"""Commands about many jobs: sweeps, scaling, comparisons, capacity."""

@@ -1,0 +1,176 @@
+"""The command line: which commands there are, and what becomes of errors."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from .. import __version__
+from ..errors import ConfigError, FailedFitError, PrismError
+from .catalogue import COMMANDS, GROUPS, called
+from .command import runner_of
+from .exit_codes import FAILED, INTERRUPTED, OK, WRONG_INPUT
+from .output import help_console, print_lines
+from .streams import prepare_streams
+from .verbosity import VERBOSITY, say
+
+OUT_OF_MEMORY = (
+    "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "
+    "smaller job or table, or use a machine with more memory."
+)
+
+COMPLETION = {
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `prism-jax` with `arguments` (those of the process by default) and returns its exit code."""
+    VERBOSITY.reset()
+    prepare_streams()
+    sys.unraisablehook = _keep_interrupts
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader (`| head`) has seen enough
+        _discard_output()
+        return FAILED
+    except KeyboardInterrupt:
+        say("interrupted", always=True)
+        return INTERRUPTED
+    except Exception as error:
+        if VERBOSITY.debug:
+            _say_lines(traceback.format_exc().rstrip("\n"))
+        code = _failure(error)
+        try:
+            sys.stdout.flush()
+        except OSError:  # a full disk: what is left would be written again, and fail, when Python ends
+            _discard_output()
+        return code
+
+
+def _discard_output() -> None:
+    """Lets what was not written of stdout go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _failure(error: Exception) -> int:
+    """Says what went wrong, and returns the exit code: 2 where the input is to blame."""
+    match error:
+        case FailedFitError():
+            say(f"error: {error.for_command_line()}", always=True)
+            return WRONG_INPUT
+        case ConfigError():  # one line for each mistake
+            _say_lines(str(error))
+            return WRONG_INPUT
+        case PrismError():
+            say(f"error: {error}", always=True)
+            return WRONG_INPUT
+        case OSError():  # a full disk, too many open files
+            place = f"{error.filename}: " if error.filename else ""
+            say(f"error: {place}{error.strerror or error}", always=True)
+        case _ if _is_out_of_memory(error):
+            say(f"error: {OUT_OF_MEMORY}", always=True)
+        case _ if not VERBOSITY.debug:
+            text = " ".join(str(error).split())
+            remark = "a bug in prism-jax or a fault of the machine; run with --debug for details"
+            say(f"error: {type(error).__name__}: {text} ({remark})", always=True)
+    return FAILED
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or the compiled program (XLA) got no memory."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _say_lines(text: str) -> None:
+    for line in text.split("\n"):
+        say(line, always=True)
+
+
+def _keep_interrupts(ignored: sys.UnraisableHookArgs) -> None:
+    """Python drops a Ctrl-C that arrives in a callback of the garbage collector (JAX has one): send it again."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        threading.Timer(0.05, _thread.interrupt_main).start()  # not from here, where it would be dropped again
+    else:
+        sys.__unraisablehook__(ignored)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Exit code of the command, or of the parser where that has something against the words."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] in ([option] for option in COMPLETION):
+        return _complete(words[0])
+    if not words or (words[0] in GROUPS and len(words) == 1):
+        command_line(words).help_print(words)
+        return WRONG_INPUT
+    try:
+        return command_line(words)(words, exit_on_error=False, print_error=False, result_action="return_value") or OK
+    except CycloptsError as error:
+        say(f"Error: {error}", always=True)
+        say(f"Usage: `{' '.join(['prism-jax', *_command_of(words)])} --help` lists what can be given.", always=True)
+        return WRONG_INPUT
+
+
+def _complete(option: str) -> int:
+    """Prints the completion script of the shell that called, or installs it."""
+    parser = command_line([], complete=True)
+    if option == "--show-completion":
+        sys.stdout.write(parser.generate_completion())
+    else:
+        print_lines([f"completion installed in {parser.install_completion()}: start a new shell"])
+    return OK
+
+
+def command_line(words: list[str], *, complete: bool = False) -> App:
+    """The parser: the command that `words` name with its options, all others by name and one line.
+
+    Args:
+        words: what was typed.
+        complete: all commands with their options.
+    """
+    top = App(
+        name="prism-jax",
+        help="Predict the distribution of the step time of a distributed training job.",
+        version=f"prism-jax {__version__}",
+        version_flags=["--version"],
+        help_flags=["-h", "--help"],
+        help_format="plaintext",
+        console=help_console(),
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    for option, text in COMPLETION.items():
+        top.command(_not_called, name=option, help=text)
+    groups: dict[str, App] = {}
+    wanted = called(words)
+    for command in COMMANDS:
+        *above, name = command.name.split(" ")
+        parent = top
+        for group in above:
+            if group not in groups:
+                groups[group] = App(name=group, help=GROUPS.get(group, ""), version_flags=[])
+                top.command(groups[group])
+            parent = groups[group]
+        function = command.load() if complete or command is wanted else None
+        run = runner_of(function, command.fixed) if function else _not_called
+        parent.command(run, name=name, help=command.help)
+    return top
+
+
+def _not_called() -> None:
+    """Stands for a command that the words do not name."""
+
+
+def _command_of(words: list[str]) -> list[str]:
+    """Words of the command or group that is called."""
+    found = called(words)
+    return found.name.split(" ") if found else words[:1] if words[:1] and words[0] in GROUPS else []

@@ -1,0 +1,156 @@
+"""The commands of `prism-jax`: one table, from which `--help` is made; a command is imported when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from .._core.registry import Registry
+from ..errors import SpecError
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of `prism-jax`.
+
+    Attributes:
+        name: as it is typed, with the name of its group in front: "trace info".
+        target: a use case, or another function with typed parameters; or "module:name" of one, imported on first use.
+        help: one line for `prism-jax --help`.
+        fixed: parameters of the function that are not typed, and their values.
+    """
+
+    name: str
+    target: str | Callable[..., Any]
+    help: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Callable[..., Any]:
+        """The function."""
+        if not isinstance(self.target, str):
+            return self.target
+        module, _, name = self.target.partition(":")
+        return getattr(import_module(module), name)
+
+
+GROUPS = {
+    "trace": "Analyse recorded jobs: summary, replay, prediction, what-if and host time.",
+    "fit": "Fit variability to measurements; `predict --fit` uses it. Exit code: 0 the fit passed its checks; 1 it failed them, "
+    "and FILE.npz is kept as FILE.failed.npz; 2 wrong input.",
+    "validate": "Compare predictions with measurements.",
+}
+SHIPPED = (
+    ("predict", "predict:explain_step", "Predict the distribution of the step time of a job."),
+    (
+        "job",
+        "horizon.run:predict_run",
+        "Predict when a training run is done: failures, checkpoints, slow phases, deadline.",
+    ),
+    (
+        "cloud",
+        "cloud.run:choose_cloud",
+        "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
+    ),
+    ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
+    ("sweep", "studies.sweep:sweep_jobs", "Predict a grid of jobs and compare them."),
+    ("scale", "studies.scale:scale_job", "Predict a job on several numbers of GPUs, and where more stops paying."),
+    ("compare", "studies.compare:compare_jobs", "Compare jobs, and tell how probable it is that one beats another."),
+    ("plan", "studies.capacity:plan_capacity", "Plan capacity: what fleets make of a job in tokens, days and money."),
+    (
+        "capture",
+        "captured.capture:capture_step",
+        "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
+    ),
+    ("place", "placing.nodes:place_nodes", "Place measured nodes so that the tail of the step time is smallest."),
+    ("shard", "placing.tables:shard_tables", "Choose which embedding table goes where so that the step is shortest."),
+    (
+        "schedule",
+        "horizon.schedule:schedule_trace",
+        "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
+    ),
+    ("init", "new_job:write_new_job", "Write a commented job file to start from."),
+    ("check", "check:check_job", "Validate a job and print what follows from it, without simulating anything."),
+    (
+        "calibrate",
+        "calibrate:calibrate",
+        "Calibrate the cost model with a few measured runs, and show how the error falls with their number.",
+    ),
+    (
+        "show",
+        "catalogue.show:show",
+        "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
+    ),
+    ("trace info", "trace.info:describe_trace", "Summarise a trace or log, or the execution traces of a job."),
+    (
+        "trace replay",
+        "trace.info:replay_trace",
+        "Replay the recorded durations and compare the steps with the recorded ones.",
+    ),
+    ("trace predict", "trace.predict:predict_trace", "Predict the distribution of the steps that were not recorded."),
+    (
+        "trace what-if",
+        "trace.what_if:what_if",
+        "Report the slowdown by op type, rank and stage, and the step-time distribution after changes.",
+    ),
+    (
+        "trace host",
+        "trace.host:host_of_trace",
+        "Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.",
+    ),
+    (
+        "trace export",
+        "trace.export:export_trace",
+        "Write recorded steps as a timeline, one process per worker, one thread per stream.",
+    ),
+    (
+        "watch",
+        "trace.watch:watch_steps",
+        "Find slow phases in a step log: onset, size, rank, and whether to act or to wait.",
+    ),
+    ("fit report", "fit:report_fit", "Show a saved fit and whether it can be trusted."),
+    (
+        "validate steps",
+        "validate:validate_steps",
+        "Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.",
+    ),
+    (
+        "validate memory",
+        "validate:validate_memory",
+        "Predict which layouts run out of memory and how much the others need, and compare with what was measured.",
+    ),
+)  # name, where its use case is below prism_jax.app, and its line in `prism-jax --help`
+FITS = {
+    "fleet": "Fit the differences between GPUs and nodes to kernel times per GPU.",
+    "steps": "Fit the variation of steps, runs and systems to step times.",
+    "collectives": "Fit latency, bandwidth and noise of collectives to nccl-tests logs or tables.",
+    "kernels": "Fit the efficiency of GEMM and attention by shape to kernel times.",
+    "overlap": "Fit how much communication slows concurrent kernels.",
+    "failures": "Fit failure rates per GPU, node and job to counts of several clusters.",
+    "repairs": "Fit times between failures, repairs and group losses to a log of node failures.",
+    "revocation": "Fit how long spot nodes stay, by zone, to recorded availability or lifetimes.",
+    "ladder": "Fit a floor and a rate to step times at several batch sizes on one instance.",
+    "saves": "Fit seconds of checkpoints to the sizes of their files on one storage.",
+    "startup": "Fit provisioning, staging and booting of cloud machines.",
+}  # model that `prism-jax fit MODEL` fits, and its line
+
+
+def _shipped() -> Iterator[Command]:
+    for name, target, text in SHIPPED:
+        yield Command(name, f"prism_jax.app.{target}", text)
+    for model, text in FITS.items():
+        needless = {} if model == "collectives" else {"collective": None}
+        yield Command(f"fit {model}", "prism_jax.app.fit:fit_variability", text, {"model": model, **needless})
+
+
+COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), error=SpecError)
+
+
+def called(words: list[str]) -> Command | None:
+    """The command that `words` start with."""
+    for n_word in (1, 2):
+        name = " ".join(words[:n_word])
+        if name in COMMANDS:
+            return COMMANDS.named(name)
+    return None

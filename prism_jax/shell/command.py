@@ -1,0 +1,180 @@
+"""A command from a function: its parameters become options, its answer is printed; the one place that knows the parser."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from ..report.option import Option, Part, command_line_type, parts_of
+from ..report.report import Report
+from ..report.use_case import Case, case_of
+from .emission import emit
+from .pictures import check_picture
+from .progress import counting, working
+from .verbosity import VERBOSITY
+
+JSON = Part("json", bool, False, Option("--json"), "Print one JSON value instead of text.")
+PLOT = Part(
+    "plot",
+    str,
+    None,
+    Option("--plot", "FILE", check=lambda _, path: check_picture(path)),
+    "Write a picture (.png, .pdf, .svg).",
+)
+TALK = (
+    Part("quiet", bool, False, Option("--quiet -q"), "Print the result and errors only."),
+    Part("verbose", bool, False, Option("--verbose -v"), "Print more details."),
+    Part("debug", bool, False, Option("--debug"), "Show tracebacks."),
+)
+
+
+def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callable[..., int]:
+    """What the parser calls for a command: takes what was typed, runs `function`, prints, and returns the exit code.
+
+    Args:
+        function: a use case, or another function whose parameters say how they are typed.
+        fixed: parameters that are not typed, and their values.
+    """
+    case = case_of(function)
+    own = [part for part in case.options() if part.option.is_typed and part.name not in fixed]
+    answers = _reports_of(case.function)
+    own_names = {part.name for part in own}
+    # what is done after the use case takes the report, and options of its own
+    added = {act: parts_of(act)[1:] for act in (*case.then, case.text) if act is not None}
+    extra = [part for parts in added.values() for part in parts if part.name not in own_names]
+    output = [*([PLOT] if any(kind.picture for kind in answers) else []), *([JSON] if answers else [])]
+    parts = sorted(
+        {part.name: part for part in (*own, *extra, *output, *TALK)}.values(), key=lambda part: not part.is_by_position
+    )
+
+    def run(*given: Any, **typed: Any) -> int:
+        typed |= _by_position(parts, given)
+        for part in TALK:
+            setattr(VERBOSITY, part.name, typed.pop(part.name, False))
+        values = _values(parts, typed)
+        later = {
+            act: {part.name: values[part.name] for part in own if part.name in values} for act, own in added.items()
+        }
+        with _watched(case) as progress:
+            mine = {**fixed, **{name: value for name, value in values.items() if name in own_names}}
+            if "progress" in inspect.signature(case.function).parameters:
+                mine["progress"] = progress
+            answer = case.run(mine, _typed_texts(own, typed))
+        plain = answer.lines if isinstance(answer, Report) else lambda: answer
+        return emit(
+            answer,
+            values.get("json", False),
+            values.get("plot"),
+            plain if case.text is None else partial(case.text, answer, **later[case.text]),
+            [partial(act, answer, **later[act]) for act in case.then],
+        )
+
+    signature = [_parameter(part) for part in parts]
+    run.__signature__ = inspect.Signature(signature)  # pyright: ignore[reportFunctionMemberAccess]
+    run.__annotations__ = {item.name: item.annotation for item in signature}
+    return run
+
+
+def _by_position(parts: Iterable[Part], given: Sequence[Any]) -> dict[str, Any]:
+    """Arguments by name; one that takes many, which is the last, has the rest."""
+    found: dict[str, Any] = {}
+    for at, part in enumerate(part for part in parts if part.is_by_position):
+        if _takes_many(part):
+            found[part.name] = list(given[at:])
+        elif at < len(given):
+            found[part.name] = given[at]
+    return found
+
+
+def _takes_many(part: Part) -> bool:
+    return part.is_by_position and (part.takes_many or get_origin(command_line_type(part.hint, part.option)) is list)
+
+
+def _values(parts: Iterable[Part], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed as the function takes it.
+
+    Raises:
+        PrismError: a text or a value is not what it must be.
+    """
+    values: dict[str, Any] = {}
+    for part in parts:
+        if part.name in typed:
+            name, value = part.option.names.split(" ")[0] or part.name, typed[part.name]
+            if part.option.parse is not None:
+                value = part.option.parse(name, value)
+            elif _is_inverted(part):
+                value = not value
+            values[part.name] = value
+            if part.option.check is not None:
+                part.option.check(name, value)
+    return values
+
+
+def _typed_texts(parts: Iterable[Part], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the record of the run tells as it was typed."""
+    own = (part for part in parts if part.option.is_told_as_typed and part.name in typed)
+    return {name: typed[part.name] for part in own for name in part.told(None)}
+
+
+def _watched(case: Case) -> Any:
+    return counting(case.says) if case.counts else working(case.says)
+
+
+def _reports_of(function: Callable[..., Any]) -> tuple[type[Report], ...]:
+    """Kinds of reports that a function answers with."""
+    hint = get_type_hints(inspect.unwrap(function)).get("return")
+    return tuple(kind for kind in get_args(hint) or (hint,) if inspect.isclass(kind) and issubclass(kind, Report))
+
+
+def _is_inverted(part: Part) -> bool:
+    """Whether a flag, when given, makes False of what is True: `--fast` for `explained`."""
+    return part.hint is bool and part.default is True and "/" not in part.option.names
+
+
+def _shown(default: Any) -> str:
+    """A default as the help spells it; empty where there is nothing to be said."""
+    if isinstance(default, (int, float, str)) and not isinstance(default, bool):
+        return f"{default:g}" if isinstance(default, float) else str(default)
+    return ", ".join(map(_shown, default)) if isinstance(default, (tuple, list)) else ""
+
+
+_WHOLE = {  # in digits: the parser itself would round 1.5
+    int: lambda _, tokens: int(tokens[0].value),
+    list[int]: lambda _, tokens: [int(token.value) for token in tokens],
+}
+
+
+def _parameter(part: Part) -> inspect.Parameter:
+    """A parameter as the parser wants it."""
+    option, kind = part.option, command_line_type(part.hint, part.option)
+    many = _takes_many(part)
+    kind = get_args(kind)[0] if many and get_origin(kind) is list else kind
+    on, _, off = (option.names or f"--{part.name.replace('_', '-')}").partition("/")
+    shown = option.default or _shown(part.default)
+    has_bounds = option.least is not None or option.most is not None
+    said = Parameter(
+        name=None if part.is_by_position else tuple(on.split(" ")),
+        help=part.help,
+        metavar=option.metavar or None,
+        negative=(off,) if off else (),
+        validator=Number(gte=option.least, lte=option.most) if has_bounds else (),
+        show_default=(lambda _: shown) if shown else False,
+        allow_repeating=True,
+        allow_leading_hyphen=not part.is_by_position and kind is not bool,
+        converter=_WHOLE.get(kind),
+        required=True if many else None,
+        json_list=False,
+        json_dict=False,
+    )
+    if many:
+        return inspect.Parameter(part.name, inspect.Parameter.VAR_POSITIONAL, annotation=Annotated[kind, said])
+    how = inspect.Parameter.POSITIONAL_ONLY if part.is_by_position else inspect.Parameter.KEYWORD_ONLY
+    if part.default is inspect.Parameter.empty:
+        return inspect.Parameter(part.name, how, annotation=Annotated[kind, said])
+    default = False if kind is bool else None  # of the parser, which leaves out what was not typed
+    return inspect.Parameter(part.name, how, default=default, annotation=Annotated[kind | None, said])
