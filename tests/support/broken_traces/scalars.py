@@ -19,10 +19,7 @@ bytes_file(
     "table with a word", "steps.csv", b"step,step_time_s\n1,x\n", r"steps\.csv:2 step_time_s: 'x' is not a number"
 )
 bytes_file(
-    "history that is cut",
-    "h.jsonl",
-    b'{"_step": 1, "step_time_s": 1}\n{"_step": 2, "st',
-    r"h\.jsonl:2: not JSON",
+    "history that is cut", "h.jsonl", b'{"_step": 1, "step_time_s": 1}\n{"_step": 2, "st', r"h\.jsonl:2: not JSON"
 )
 bytes_file(
     "state of a trainer without times",
@@ -38,8 +35,5 @@ bytes_file(
 )
 bytes_file("event file without scalars", "events.out.tfevents.1", VERSION, r"tfevents\.1: .* without scalars")
 bytes_file(
-    "event file that is damaged",
-    "events.out.tfevents.1",
-    VERSION + b"\xff" * 40,
-    r"tfevents\.1: record 2 is damaged",
+    "event file that is damaged", "events.out.tfevents.1", VERSION + b"\xff" * 40, r"tfevents\.1: record 2 is damaged"
 )
