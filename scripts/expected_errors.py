@@ -2,36 +2,51 @@
 """Count the different error messages that tests expect: `scripts/expected_errors.py [FOLDER] [--list]`, FOLDER a checkout.
 
 A message is a text that a test compares with an error: `match=` of `pytest.raises` or `pytest.warns`, what stands in a
-comparison with `str(error)`, `error.value` or standard error, and every text of a parametrised case whose argument ends up
-there. Two checkouts can be compared: `diff <(scripts/expected_errors.py A --list) <(scripts/expected_errors.py B --list)`.
+comparison with `str(error)`, `error.value` or standard error, every text of a parametrised case whose argument ends up there,
+and every argument of a helper that is called `match`. Names of files at its beginning do not count. Two checkouts compare by
+`diff <(scripts/expected_errors.py A --list) <(scripts/expected_errors.py B --list)`.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+FILE_NAME = re.compile(r"^(\w[\w-]*(\\?\.[\w-]+)+(?=\.\*|:|$)|)(\.\*)?")
 CHECKS = ("raises", "warns")
 SPEAKS_OF_ERRORS = ("error", "raised", "caught", "excinfo", "captured", "err", "said", "message", "stderr")
 
 
 def main(arguments: list[str]) -> None:
     folders = [one for one in arguments if not one.startswith("-")]
-    found = {text for path in sorted((Path(*folders) / "tests").rglob("*.py")) for text in expected(path)}
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((Path(*folders) / "tests").rglob("*.py"))]
+    helpers = dict(one for tree in trees for one in with_match(tree))
+    found = {FILE_NAME.sub("", text) for tree in trees for text in expected(tree, helpers)}
     print("\n".join(sorted(map(repr, found))) if "--list" in arguments else len(found))
 
 
-def expected(path: Path) -> Iterator[str]:
+def with_match(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions that take what an error must say, and the place of that argument."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            names = [one.arg for one in node.args.args]
+            if "match" in names:
+                yield node.name, names.index("match")
+
+
+def expected(tree: ast.Module, helpers: dict[str, int]) -> Iterator[str]:
     """Texts that the tests of a file expect in an error."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     names: set[str] = set()
     for node in ast.walk(tree):
         for part in compared(node):
             yield from texts(part)
             names |= {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:
+            yield from (text for one in node.args[helpers[node.func.id] :][:1] for text in texts(one))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("parametrize") and len(node.args) > 1:
             yield from of_cases(node, names)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
