@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from hypothesis import settings
+# A third of a collection is compiling and rewriting files that did not change since the last one: keep the bytecode, as
+# `make test` does, even where the environment says not to. This stands before what it is to hold for.
+sys.dont_write_bytecode = False
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -129,11 +129,7 @@ def run_command(line: str) -> int:
 
 @pytest.mark.parametrize(("block", "printed"), runnable(), ids=lambda value: getattr(value, "language", ""))
 def test_code_runs_and_prints_what_the_readme_shows(
-    block: Block,
-    printed: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    block: Block, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
     if block.language == "python":

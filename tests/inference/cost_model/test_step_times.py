@@ -93,12 +93,7 @@ def test_rows_and_sites_can_be_left_out(data: StepTimesData) -> None:
 
 def test_large_sites_count_as_no_more_than_they_may(data: StepTimesData) -> None:
     twice = step_times_data(
-        data,
-        np.exp(data.log_measured),
-        data.straggler,
-        [False] * 80,
-        [CalibrationKey("hopper")] * 80,
-        ["one"] * 80,
+        data, np.exp(data.log_measured), data.straggler, [False] * 80, [CalibrationKey("hopper")] * 80, ["one"] * 80
     )
     assert twice.weight.sum() == pytest.approx(60.0)
     assert rows_of(twice, few_of_each(twice.site, 10)).weight.sum() == pytest.approx(10.0)

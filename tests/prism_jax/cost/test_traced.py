@@ -44,15 +44,7 @@ PLANS = {
     "fp8": (GPT, replace(BASE, tp=2, dp=8, dtype="fp8")),
     "fp32": (GPT, replace(BASE, tp=2, dp=8, dtype="fp32", recompute="full")),
 }
-SECONDS = (
-    "compute_s",
-    "comm_s",
-    "hidden_comm_s",
-    "p2p_s",
-    "end_compute_s",
-    "end_comm_s",
-    "end_hidden_comm_s",
-)
+SECONDS = ("compute_s", "comm_s", "hidden_comm_s", "p2p_s", "end_compute_s", "end_comm_s", "end_hidden_comm_s")
 
 
 def hardware(value: Callable[[Any], Any], cluster: Cluster) -> Cluster:

@@ -51,10 +51,7 @@ def test_every_event_has_what_the_format_demands():
 def test_one_process_per_timeline_and_one_thread_per_lane():
     content = perfetto.trace([timeline(), timeline("p99 step")], "a job")
     names = {e["pid"]: e["args"]["name"] for e in content["traceEvents"] if e["name"] == "process_name"}
-    assert names == {
-        0: "a job: median step, 4.5 s, slowest replica",
-        1: "a job: p99 step, 4.5 s, slowest replica",
-    }
+    assert names == {0: "a job: median step, 4.5 s, slowest replica", 1: "a job: p99 step, 4.5 s, slowest replica"}
     threads = {(e["pid"], e["tid"]) for e in content["traceEvents"] if e["name"] == "thread_name"}
     assert threads == {(0, 0), (0, 1), (1, 0), (1, 1)}
 

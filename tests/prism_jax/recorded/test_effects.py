@@ -267,8 +267,7 @@ def test_without_compute_there_are_no_effects() -> None:
 
 
 @given(
-    mean=st.lists(st.floats(-10, 10), min_size=1, max_size=12),
-    noise=st.lists(st.floats(0, 10), min_size=1, max_size=3),
+    mean=st.lists(st.floats(-10, 10), min_size=1, max_size=12), noise=st.lists(st.floats(0, 10), min_size=1, max_size=3)
 )
 def test_kept_share_lies_between_nothing_and_all(mean: list[float], noise: list[float]) -> None:
     kept = kept_share(np.tile(mean, (len(noise), 1)), np.array(noise))

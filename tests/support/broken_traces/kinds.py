@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,8 +26,8 @@ def broken(name: str, match: str) -> Callable[[Callable[[Path], Path]], Callable
 
 
 def bytes_file(name: str, file: str, content: bytes, match: str) -> None:
-    """A kind whose file is `content`."""
-    broken(name, match)(lambda folder: written(folder / file, content))
+    """A kind whose file is `content`; `match` is what the message says after the name of the file."""
+    broken(name, re.escape(file) + match)(lambda folder: written(folder / file, content))
 
 
 def csv_file(name: str, text: str, match: str) -> None:

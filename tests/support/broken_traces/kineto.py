@@ -34,19 +34,17 @@ def kineto(rank: int = 0, **changes: Any) -> bytes:
     return json.dumps(trace).encode()
 
 
-bytes_file("Kineto that is cut", "rank0.json", kineto()[:-40], r"rank0\.json: .*cut off")
-bytes_file("Kineto in gzip that is cut", "rank0.json.gz", gzip.compress(kineto() * 99)[:200], r"rank0\.json\.gz")
-bytes_file(
-    "Kineto gzip without its checksum", "rank0.json.gz", gzip.compress(kineto())[:-6], r"json\.gz: .*ends too early"
-)
-bytes_file("Kineto that is a list of numbers", "rank0.json", b"[1, 2, 3]", r"rank0\.json: not a Kineto trace")
-bytes_file("Kineto that is not an object", "rank0.json", b'"a text"', r"rank0\.json: not a Kineto trace")
-bytes_file("Kineto without events", "rank0.json", b'{"schemaVersion": 1}', r"rank0\.json: no \"traceEvents\"")
-bytes_file("Kineto with events that are no list", "rank0.json", b'{"traceEvents": 3}', r"rank0\.json: .*traceEvents")
-bytes_file("Kineto with an event that is no object", "rank0.json", b'{"traceEvents": [3]}', r"rank0\.json")
-bytes_file("Kineto with a negative duration", "rank0.json", kineto(dur=-5.0), r"rank0\.json: event 3 dur: -5\.0 is not")
-bytes_file("Kineto with a text for a time", "rank0.json", kineto(ts="soon"), r"rank0\.json: event 3 ts: 'soon' is not")
-bytes_file("Kineto nested deeply", "rank0.json", b'{"traceEvents": ' + b"[" * 200_000, r"rank0\.json: nested more than")
+bytes_file("Kineto that is cut", "rank0.json", kineto()[:-40], ": .*cut off")
+bytes_file("Kineto in gzip that is cut", "rank0.json.gz", gzip.compress(kineto() * 99)[:200], "")
+bytes_file("Kineto gzip without its checksum", "rank0.json.gz", gzip.compress(kineto())[:-6], ": .*ends too early")
+bytes_file("Kineto that is a list of numbers", "rank0.json", b"[1, 2, 3]", ": not a Kineto trace")
+bytes_file("Kineto that is not an object", "rank0.json", b'"a text"', ": not a Kineto trace")
+bytes_file("Kineto without events", "rank0.json", b'{"schemaVersion": 1}', r': no "traceEvents"')
+bytes_file("Kineto with events that are no list", "rank0.json", b'{"traceEvents": 3}', ": .*traceEvents")
+bytes_file("Kineto with an event that is no object", "rank0.json", b'{"traceEvents": [3]}', "")
+bytes_file("Kineto with a negative duration", "rank0.json", kineto(dur=-5.0), r": event 3 dur: -5\.0 is not")
+bytes_file("Kineto with a text for a time", "rank0.json", kineto(ts="soon"), ": event 3 ts: 'soon' is not")
+bytes_file("Kineto nested deeply", "rank0.json", b'{"traceEvents": ' + b"[" * 200_000, ": nested more than")
 
 
 @broken("Kineto of one rank twice", r"b\.json: rank 0 again")

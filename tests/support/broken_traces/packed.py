@@ -8,27 +8,29 @@ from pathlib import Path
 
 from .kinds import GOOD_ROW, HEADER, broken, bytes_file, written
 
-bytes_file("empty file", "trace.json", b"", r"trace\.json: the file is empty")
-bytes_file("binary garbage", "trace.dat", bytes(range(256)) * 40, r"trace\.dat: a binary file of no known format")
-bytes_file("NUL bytes", "trace.log", b"\0" * 5000, r"trace\.log: a binary file")
-bytes_file("unicode garbage", "trace.log", "☃ñ漢字🦆\n".encode() * 300, r"trace\.log: no line with a step time")
-bytes_file("random high bytes", "trace.log", bytes(range(128, 256)) * 40, r"trace\.log: a binary file")
-bytes_file("zip", "trace.zip", b"PK\x03\x04" + b"x" * 50, r"trace\.zip: packed with zip")
-bytes_file("zstd", "trace.json.zst", b"\x28\xb5\x2f\xfd" + b"x" * 50, r"packed with zstd")
+bytes_file("empty file", "trace.json", b"", ": the file is empty")
+bytes_file("binary garbage", "trace.dat", bytes(range(256)) * 40, ": a binary file of no known format")
+bytes_file("NUL bytes", "trace.log", b"\0" * 5000, ": a binary file")
+bytes_file("unicode garbage", "trace.log", "☃ñ漢字🦆\n".encode() * 300, ": no line with a step time")
+bytes_file("random high bytes", "trace.log", bytes(range(128, 256)) * 40, ": a binary file")
+bytes_file("zip", "trace.zip", b"PK\x03\x04" + b"x" * 50, ": packed with zip")
+bytes_file("zstd", "trace.json.zst", b"\x28\xb5\x2f\xfd" + b"x" * 50, ".*packed with zstd")
 bytes_file(
-    "gzip that is cut", "ops.csv.gz", gzip.compress((HEADER + "\n" + GOOD_ROW * 9999).encode())[:-90], r"ends too early"
+    "gzip that is cut",
+    "ops.csv.gz",
+    gzip.compress((HEADER + "\n" + GOOD_ROW * 9999).encode())[:-90],
+    ".*ends too early",
 )
+bytes_file("gzip that is damaged", "ops.csv.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 60, ": a damaged gzip file")
+bytes_file("parquet inside gzip", "t.parquet.gz", gzip.compress(b"PAR1PAR1"), ".*parquet inside a packed file")
+bytes_file("Chakra execution trace", "chakra.0.et", b"\x0a\x05\x0a\x03abc" * 9, ": a Chakra execution trace")
 bytes_file(
-    "gzip that is damaged", "ops.csv.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 60, r"ops\.csv\.gz: a damaged gzip file"
+    "PyTorch execution trace",
+    "et.json",
+    b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}',
+    ".*execution trace",
 )
-bytes_file("parquet inside gzip", "t.parquet.gz", gzip.compress(b"PAR1PAR1"), r"parquet inside a packed file")
-bytes_file(
-    "Chakra execution trace", "chakra.0.et", b"\x0a\x05\x0a\x03abc" * 9, r"chakra\.0\.et: a Chakra execution trace"
-)
-bytes_file(
-    "PyTorch execution trace", "et.json", b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}', r"execution trace"
-)
-bytes_file("Nsight database", "report.sqlite", b"SQLite format 3\0" + b"\1" * 99, r"SQLite .*Kineto")
+bytes_file("Nsight database", "report.sqlite", b"SQLite format 3\0" + b"\1" * 99, ".*SQLite .*Kineto")
 broken("gzip bomb", r"bomb\.log\.gz: unpacks to more than 400 times")(
     lambda folder: written(folder / "bomb.log.gz", gzip.compress(b"a" * 100_000_000))
 )

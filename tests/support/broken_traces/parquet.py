@@ -55,16 +55,11 @@ def _(folder: Path) -> Path:
     return written(path, bytes(content))
 
 
+bytes_file("parquet of which only the ends are left", "trace.parquet", b"PAR1PAR1", ": not a whole parquet")
 bytes_file(
-    "parquet of which only the ends are left", "trace.parquet", b"PAR1PAR1", r"trace\.parquet: not a whole parquet"
+    "parquet whose footer claims 4 GB", "t.parquet", b"PAR1" + struct.pack("<I", 2**32 - 1) + b"PAR1", ": not a whole"
 )
-bytes_file(
-    "parquet whose footer claims 4 GB",
-    "t.parquet",
-    b"PAR1" + struct.pack("<I", 2**32 - 1) + b"PAR1",
-    r"t\.parquet: not a whole",
-)
-bytes_file("text that is called parquet", "t.parquet", b"step,rank\n1,2\n", r"t\.parquet: not a parquet file")
+bytes_file("text that is called parquet", "t.parquet", b"step,rank\n1,2\n", ": not a parquet file")
 parquet_file("parquet with a missing column", r"trace-X\.parquet: the column start_ts is missing", start_ts=None)
 parquet_file("parquet with text for a number", r"parquet step: holds string, but it must hold whole", step=["a"] * 6)
 parquet_file("parquet with fractions for ranks", r"parquet dp_rank: holds double, but", dp_rank=[0.0, 1.0] * 3)

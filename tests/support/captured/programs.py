@@ -30,10 +30,7 @@ def layer(**comm: Any) -> tuple[CapturedOp | CapturedComm, ...]:
 
 def program(rows: tuple[CapturedOp | CapturedComm, ...] | None = None, **changes: Any) -> RankProgram:
     """Eight ranks, tp 2 x dp 4, 4 micro-batches of one sample of 128 tokens."""
-    own: dict[str, Any] = {
-        "repeats": (Repeat(0, 3, 4), Repeat(3, 6, 4)) if rows is None else (),
-        "n_parameters": 1e8,
-    }
+    own: dict[str, Any] = {"repeats": (Repeat(0, 3, 4), Repeat(3, 6, 4)) if rows is None else (), "n_parameters": 1e8}
     one = RankClass("all", 8, 0, layer() if rows is None else rows, **own)
     given: dict[str, Any] = {
         "name": "toy",

@@ -34,8 +34,7 @@ THREE = [(0, 1, 10), (1, 1, 5), (2, 1, 1)]
 
 
 @pytest.mark.parametrize(
-    ("policy", "expected"),
-    [("fifo", [10, 15, 16]), ("sjf", [10, 16, 11]), ("srtf", [16, 7, 3]), ("pal", [10, 15, 16])],
+    ("policy", "expected"), [("fifo", [10, 15, 16]), ("sjf", [10, 16, 11]), ("srtf", [16, 7, 3]), ("pal", [10, 15, 16])]
 )
 def test_three_jobs_on_one_gpu(policy, expected):
     assert ends(THREE, policy) == expected

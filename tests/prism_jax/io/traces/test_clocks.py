@@ -31,11 +31,7 @@ def collectives(groups, offset_s, n_step=40, seed=0, drift=None, span_s=2.0, jit
 
 @pytest.mark.parametrize(
     "groups",
-    [
-        [range(8)],
-        [(r, r + 1) for r in range(7)],
-        [range(4), range(4, 8), *((r, r + 4) for r in range(4))],
-    ],
+    [[range(8)], [(r, r + 1) for r in range(7)], [range(4), range(4, 8), *((r, r + 4) for r in range(4))]],
     ids=["one group", "chain", "mesh"],
 )
 def test_offsets_of_seconds_are_found_to_within_the_jitter(groups):

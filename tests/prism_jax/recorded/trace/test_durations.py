@@ -40,24 +40,17 @@ def test_transfer_counts_from_the_last_arrival(pair: tuple[Trace, Dependencies])
 
 
 @pytest.mark.parametrize(("early_s", "kept_s"), [(0.5 * CLOCK_FAULT_S, -0.5 * CLOCK_FAULT_S), (3 * CLOCK_FAULT_S, 0.0)])
-def test_transfer_that_ends_before_its_last_peer_starts(
+def test_a_few_milliseconds_before_what_an_op_waits_for_are_kept_and_more_is_a_fault_of_the_clock(
     pair: tuple[Trace, Dependencies], early_s: float, kept_s: float
 ) -> None:
-    """A few milliseconds are kept, so that means stay right; more is a fault of the clock."""
+    """So means stay right: where a transfer ends before its last peer starts, an op before the work it follows has ended."""
     trace, needs = pair
-    end_s = trace.end_s.copy()
+    end_s, start_s = trace.end_s.copy(), trace.start_s.copy()
     end_s[MEET_A] = trace.start_s[MEET_B] - early_s
-    assert durations(replace(trace, end_s=end_s), needs).run_s[MEET_A].item() == pytest.approx(kept_s, abs=1e-12)
-
-
-@pytest.mark.parametrize(("early_s", "kept_s"), [(0.5 * CLOCK_FAULT_S, -0.5 * CLOCK_FAULT_S), (3 * CLOCK_FAULT_S, 0.0)])
-def test_start_before_the_work_it_follows_has_ended(
-    pair: tuple[Trace, Dependencies], early_s: float, kept_s: float
-) -> None:
-    trace, needs = pair
-    start_s = trace.start_s.copy()
     start_s[MEET_A] = trace.end_s[WORK_A] - early_s
-    assert durations(replace(trace, start_s=start_s), needs).gap_s[MEET_A].item() == pytest.approx(kept_s, abs=1e-12)
+    ended, started = durations(replace(trace, end_s=end_s), needs), durations(replace(trace, start_s=start_s), needs)
+    assert ended.run_s[MEET_A].item() == pytest.approx(kept_s, abs=1e-12)
+    assert started.gap_s[MEET_A].item() == pytest.approx(kept_s, abs=1e-12)
 
 
 def test_replicas_that_meet_wait_for_the_last_replica() -> None:

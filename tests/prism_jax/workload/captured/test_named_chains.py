@@ -15,13 +15,7 @@ from prism_jax.workload.captured.model import CapturedModel
 from prism_jax.workload.captured.named_chains import chain_ends, in_chains
 from tests.support.captured.programs import pointwise, product, program, reduction
 
-CHAIN = (
-    product(),
-    pointwise(chain=2),
-    product(),
-    replace(pointwise(), name="gelu", chain_bytes=1e6),
-    pointwise(),
-)
+CHAIN = (product(), pointwise(chain=2), product(), replace(pointwise(), name="gelu", chain_bytes=1e6), pointwise())
 
 
 def of(*rows: CapturedOp | CapturedComm, repeats: tuple[Repeat, ...] = ()) -> RankClass:

@@ -37,10 +37,7 @@ T5 = {
 MT5 = (
     T5
     | {"model_type": "mt5", "d_ff": 2048, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
-    | {
-        "num_decoder_layers": 12,
-        "vocab_size": 250112,
-    }
+    | {"num_decoder_layers": 12, "vocab_size": 250112}
 )
 VIT = {
     "model_type": "vit",

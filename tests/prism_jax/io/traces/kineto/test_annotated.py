@@ -92,10 +92,7 @@ def test_metadata_may_be_text(tmp_path):
 @pytest.mark.parametrize(
     ("prism", "message"),
     [
-        (
-            None,
-            "the profiles do not say their pipeline stages. Write them.*preset_metadata_json",
-        ),
+        (None, "the profiles do not say their pipeline stages. Write them.*preset_metadata_json"),
         ({"dp": 0, "pp": 0, "dp_size": 2, "pp_size": 2}, "two ranks state the same place, dp 0, pp 0, tp 0"),
         ({"dp": 2, "dp_size": 2}, "prism.dp: 2, but dp_size is 2"),
         ({"dp_size": 10**6, "pp_size": 10**6}, "product of the degrees is more than"),
