@@ -103,7 +103,7 @@ class Interruptions(Group):
         return {}
 
 
-@use_case()
+@use_case(untold=("tokens",))
 def choose_cloud(
     job: JobFile,
     *,
