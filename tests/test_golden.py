@@ -33,7 +33,7 @@ def test_output_is_what_is_stored(
     for variable, value in environment().items():
         monkeypatch.setenv(variable, value)
     stored = file_of(name).read_text(encoding="utf-8")
-    found = play(stored_cases()[name], inputs, tmp_path, program, brief=True)
+    found = play(stored_cases()[name], inputs, tmp_path, program, ROOT, brief=True)
     lines = differing_lines(stored, found, TOLERANCE)
     assert not lines, "\n".join([*lines, "if that is intended: python -m benchmarks.golden record --only " + name])
 

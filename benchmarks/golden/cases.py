@@ -27,6 +27,7 @@ ENTRIES = (
     "models deepseek-v3", "devices h100-sxm", "clusters dgx-h100", "schedules dualpipe", "frameworks megatron-core",
     "objectives p95", "variability h100-default", "reliability llama3-2024", "families mixture", "examples gpt3_175b_1024",
 )  # fmt: skip
+FAILING = ("overlap", "repairs", "revocation")  # their few rows fail the checks, and the fit is kept under another name
 FITS = {
     "fleet-map": "fleet times.csv --method map",
     "steps": "steps steps.csv --method map",
@@ -106,7 +107,7 @@ TABLE = {
     "sweep/forms": f"sweep job.yaml --set plan.micro_batch=1,2 --gpus 8,16 {SMALL} --price 2 --markdown"
     f" && sweep job.yaml --set plan.micro_batch=1,2 {SMALL} --json && sweep job.yaml --set plan.tp=1,3 {SMALL}",
     "scale/small": f"scale job.yaml --gpus 8,16 {SMALL} --plot scale.png --price 2.5 --target p95<=1s",
-    "scale/strong-json": f"scale job.yaml --gpus 8:16 --mode strong --vary plan.micro_batch=1,2 {SMALL} --json",
+    "scale/strong-json": f"scale placed.yaml --gpus 8:16 --mode strong --vary plan.micro_batch=1,2 {SMALL} --json",
     "scale/wrong": "scale job.yaml --gpus 8 --target p95 && scale job.yaml --gpus 7 && scale job.yaml --gpus x",
     "compare/two": f"compare job.yaml placed.yaml {SMALL} --plot jobs.png && compare job.yaml placed.yaml {SMALL} --markdown",
     "compare/two-json": f"compare job.yaml placed.yaml {SMALL} --price 2.5 --json",
@@ -148,16 +149,19 @@ TABLE = {
     " && trace predict maxtext.log --draws 400 --json",
     "trace/log": "trace predict maxtext.log --draws 400 && trace predict phases.csv --draws 400 --skip 5",
     "trace/what-if": "trace what-if local_cluster --draws 400 --replace-rank 3 --plot workers.png"
-    " && trace what-if local_cluster --draws 400 --swap 0,1 --slow-rank 3:1.2 --json",
+    " && trace what-if local_cluster --draws 400 --swap 0:1 --slow-rank 3:1.2 --json",
     "trace/host": "trace host kineto.json && trace host kineto.json --json && trace host local_cluster",
     "trace/export": "trace export local_cluster --perfetto steps.json.gz && trace export local_cluster --perfetto one.json"
-    " --step 3",
+    " --step 5 && trace export local_cluster --perfetto one.json --step 3",
     "trace/wrong": "trace info absent.csv && trace info job.yaml && trace replay maxtext.log && trace predict maxtext.log"
-    " --replicas 4 && trace info phases.csv --skip 200 && trace what-if local_cluster --swap 0,9",
+    " --replicas 4 && trace info phases.csv --skip 200 && trace what-if local_cluster --swap 0:9",
     "watch/phases": "watch phases.csv --plot phases.png --remaining 100 && watch log.csv",
     "watch/json": "watch phases.csv --restart-cost 1min --smallest 0.1 --json && watch local_cluster --json",
     "watch/wrong": "watch absent.csv && watch phases.csv --restart-cost 3 && watch phases.csv --learn 500",
-    **{f"fit/{name}": f"fit {fit} -o {name}.npz && fit report {name}.npz --json" for name, fit in FITS.items()},
+    **{
+        f"fit/{name}": f"fit {fit} -o {name}.npz && fit report {name}{'.failed' * (name in FAILING)}.npz --json"
+        for name, fit in FITS.items()
+    },
     **{
         f"fit/{name}-json": f"fit {FITS[name]} -o fit.npz --json && fit report fit.npz"
         for name in ("steps", "ladder", "power")
@@ -167,7 +171,7 @@ TABLE = {
     "fit/holdout": "fit fleet times.csv --method map --holdout node --splits 2"
     " && fit steps steps.csv --method map --holdout system",
     "fit/used": f"fit fleet times.csv --method map -o fleet.npz -q && fit collectives all_reduce.log --method map -o net.npz -q"
-    f" && predict job.yaml --fit fleet.npz --fit net.npz --force {SMALL} && check job.yaml --fit fleet.npz --force"
+    f" && predict job.yaml --cluster dgx-h100 --fit fleet.npz --fit net.npz --force {SMALL} && check job.yaml --fit fleet.npz --force"
     " && fit report fleet.npz --plot fit.png",
     "fit/wrong": "fit fleet absent.csv && fit fleet gemm.csv && fit steps steps.csv --method guess && fit report job.yaml"
     " && fit fleet times.csv --map x && fit fleet times.csv --unit duration=parsec && fit fleet times.csv --where gpu=99",
@@ -178,10 +182,14 @@ TABLE = {
     "validate/wrong": "validate steps times.csv && validate memory runs.csv && validate steps absent.csv",
 }
 CASES = {name: tuple(line.strip() for line in commands.split("&&")) for name, commands in TABLE.items()}
-# Cheap, and the same on every machine to four digits. All other cases are compared between two revisions only.
-STORED = ("program/*", "show/*", "init/*", "check/*", "*/wrong")
+COMPARED_ONLY = (  # too slow for each run of the tests, or chains, which differ between machines
+    "predict/pipeline", "predict/experts", "predict/dlrm", "predict/encoder-decoder", "predict/sharded", "predict/large",
+    "predict/tables", "place/nodes", "place/splits-json", "plan/fleets", "capture/hlo", "shard/dlrm", "trace/predict*",
+    "fit/*-nuts", "fit/*-json", "fit/holdout", "fit/used", "fit/fleet-map",
+    *(f"fit/{name}" for name in FAILING),
+)  # fmt: skip
 
 
 def stored_cases() -> dict[str, tuple[str, ...]]:
-    """Returns the cases that are kept in tests/golden."""
-    return {name: case for name, case in CASES.items() if any(fnmatch(name, pattern) for pattern in STORED)}
+    """Returns the cases that are kept in tests/golden: cheap, and the same on every machine to four digits."""
+    return {name: case for name, case in CASES.items() if not any(fnmatch(name, pattern) for pattern in COMPARED_ONLY)}

@@ -49,5 +49,5 @@ def recorded(cases: Mapping[str, Sequence[str]]) -> dict[str, str]:
         write_inputs(Path(inputs))
         for name, commands in cases.items():
             with tempfile.TemporaryDirectory(prefix="golden-") as folder:
-                found[name] = play(commands, Path(inputs), Path(folder), main, brief=True)
+                found[name] = play(commands, Path(inputs), Path(folder), main, ROOT, brief=True)
     return found

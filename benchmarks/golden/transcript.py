@@ -33,7 +33,9 @@ TIMES = (  # where the text of a report says how long it took
 BRIEF_ITEMS, BRIEF_LINES, WIDTH = 12, 120, 120
 
 
-def play(commands: Sequence[str], inputs: Path, folder: Path, main: Main, *, brief: bool = False) -> str:
+def play(
+    commands: Sequence[str], inputs: Path, folder: Path, main: Main, checkout: Path, *, brief: bool = False
+) -> str:
     """Returns the transcript of commands that run one after the other in a copy of `inputs`.
 
     Args:
@@ -41,6 +43,7 @@ def play(commands: Sequence[str], inputs: Path, folder: Path, main: Main, *, bri
         inputs: folder of input files.
         folder: an empty folder to work in.
         main: runs the program with its arguments and returns the exit code.
+        checkout: folder of the program, which is not named in the transcript.
         brief: shorten long lists and long files, as stored transcripts do.
     """
     shutil.copytree(inputs, folder, dirs_exist_ok=True)
@@ -58,7 +61,7 @@ def play(commands: Sequence[str], inputs: Path, folder: Path, main: Main, *, bri
     for name, content in _contents(folder).items():
         if before.get(name) != content:
             parts.append(f"== {name}\n{_file_text(name, content, brief=brief)}")
-    return _plain("".join(parts), folder)
+    return _plain("".join(parts), folder, checkout)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -168,10 +171,10 @@ def _json_lines(value: Any, *, brief: bool, before: str = "", indent: str = "") 
         yield f"{indent} <{len(items) - most} more>"
 
 
-def _plain(text: str, folder: Path) -> str:
+def _plain(text: str, folder: Path, checkout: Path) -> str:
     """Text without paths, dates and times of this run."""
-    for path, name in ((str(folder.resolve()), "<folder>"), (str(folder), "<folder>")):
-        text = text.replace(path, name)
+    for path, name in ((folder.resolve(), "<folder>"), (folder, "<folder>"), (checkout, "<checkout>")):
+        text = text.replace(str(path), name)
     text = text.replace(f"{datetime.now(UTC):%Y-%m-%d}", "<today>")
     for pattern, instead in TIMES:
         text = pattern.sub(instead, text)

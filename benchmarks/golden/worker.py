@@ -32,7 +32,7 @@ def _work(checkout: Path, inputs: Path) -> None:
     for name, commands in json.load(sys.stdin).items():
         started = time.process_time()
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
-            text = play(commands, inputs, Path(folder), main).replace(str(checkout), "<checkout>")
+            text = play(commands, inputs, Path(folder), main, checkout)
         print(json.dumps({"name": name, "text": text, "cpu_s": time.process_time() - started}), flush=True)
 
 
