@@ -10,7 +10,7 @@ import sys
 
 from inference.models import PLACES
 from prism_jax import fit_variability
-from prism_jax.app import Columns, Holdout
+from prism_jax.app.fit import Columns, Holdout
 from prism_jax.errors import PrismError
 
 FITS = {

@@ -11,17 +11,17 @@ from prism_jax.hints import did_you_mean
 from ..model import Model
 
 PLACES = {
-    "fleet": ".fleet.model.Fleet",
-    "steps": ".steps.model.Steps",
-    "collectives": ".collectives.model.Collectives",
-    "kernels": ".kernels.model.Kernels",
-    "overlap": ".overlap.model.Overlap",
-    "failures": ".failures.Failures",
-    "repairs": ".repairs.model.Repairs",
-    "revocation": ".revocation.model.Revocation",
-    "saves": ".saves.Saves",
-    "ladder": ".ladder.Ladder",
-    "startup": ".startup.Startup",
+    "fleet": "inference.models.fleet.model.Fleet",
+    "steps": "inference.models.steps.model.Steps",
+    "collectives": "inference.models.collectives.model.Collectives",
+    "kernels": "inference.models.kernels.model.Kernels",
+    "overlap": "inference.models.overlap.model.Overlap",
+    "failures": "inference.models.failures.Failures",
+    "repairs": "inference.models.repairs.model.Repairs",
+    "revocation": "inference.models.revocation.model.Revocation",
+    "saves": "inference.models.saves.Saves",
+    "ladder": "inference.models.ladder.Ladder",
+    "startup": "inference.models.startup.Startup",
 }
 """Model -> module and class; whoever has a model of another place adds it."""
 MODELS = tuple(PLACES)
@@ -36,4 +36,4 @@ def model_named(name: str) -> Model[Any]:
     if name not in PLACES:
         raise FitError(f"model {name!r} is unknown; known are {', '.join(PLACES)}{did_you_mean(name, PLACES, '')}")
     module, _, kind = PLACES[name].rpartition(".")
-    return getattr(import_module(module, __package__), kind)()
+    return getattr(import_module(module), kind)()

@@ -11,17 +11,17 @@ from ..errors import DataError
 from .front_end import CaptureRequest, FrontEnd
 
 SHIPPED = (
-    "execution_traces",
-    "spec",
-    "jax",
-    "hlo",
-    "torch",
-)  # modules or packages of `prism_jax.capture`, asked in this order whether a source is theirs
+    "prism_jax.capture.execution_traces",
+    "prism_jax.capture.from_job",
+    "prism_jax.capture.jax.front_end",
+    "prism_jax.capture.hlo",
+    "prism_jax.capture.torch.front_end",
+)  # modules with a `FRONT_END`, asked in this order whether a source is theirs
 
 
 def _shipped() -> Iterator[FrontEnd]:
     for name in SHIPPED:
-        yield import_module(f".{name}", __package__).FRONT_END
+        yield import_module(name).FRONT_END
 
 
 FRONT_ENDS: Registry[FrontEnd] = Registry("front end", _shipped, error=DataError)

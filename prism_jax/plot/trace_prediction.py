@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from .._typing import Floats
 from ..recorded.prediction import TracePrediction
 from ..recorded.score import LEVEL
-from ..report.types.trace import TracePredictionReport
+from ..report.types.trace_prediction import TracePredictionReport
 from .style import GREY, INDIGO, WINE, style
 
 LEVELS = np.linspace(0.005, 0.995, 199)

@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from .types.prediction import PredictionReport as PredictionReport
     from .types.site import SiteReport as SiteReport, SuggestionReport as SuggestionReport
     from .types.study import SizesReport as SizesReport, StudyReport as StudyReport
-    from .types.trace import (
-        TraceInfoReport as TraceInfoReport,
-        TracePredictionReport as TracePredictionReport,
-        TraceReplayReport as TraceReplayReport,
-        WhatIfReport as WhatIfReport,
-    )
+    from .types.trace import TraceInfoReport as TraceInfoReport, TraceReplayReport as TraceReplayReport
+    from .types.trace_prediction import TracePredictionReport as TracePredictionReport, WhatIfReport as WhatIfReport
     from .types.validation import (
         MemoryValidationReport as MemoryValidationReport,
         StepsValidationReport as StepsValidationReport,

@@ -12,37 +12,19 @@ from ..errors import SpecError
 from .report import Report
 from .schema import json_schema
 
+PACKAGE = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "schemas"
-MODULES = (
-    "capture",
-    "catalogue",
-    "check",
-    "captured.execution",
-    "fit",
-    "host",
-    "placing.placement",
-    "placing.sharding",
-    "prediction",
-    "horizon.cloud",
-    "horizon.queue",
-    "horizon.run",
-    "horizon.watch",
-    "site",
-    "studies.capacity",
-    "studies.comparison",
-    "studies.scaling",
-    "studies.sweep",
-    "study",
-    "trace",
-    "validation",
-)  # of `types`
 
 
 def _shipped() -> list[type[Report]]:
     found: list[type[Report]] = []
-    for name in MODULES:
-        module = import_module(f".types.{name}", __package__)
-        own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Report))
+    for file in sorted(PACKAGE.rglob("*report.py")):  # `report.py` of a capability, `prediction_report.py`, ...
+        module = import_module(".".join((PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts)))
+        own = (
+            kind
+            for kind in vars(module).values()
+            if isinstance(kind, type) and issubclass(kind, Report) and kind is not Report
+        )
         found += [kind for kind in own if kind.__module__ == module.__name__]
     return sorted(found, key=lambda kind: kind.kind)
 

@@ -23,13 +23,11 @@ class Report:
 
     Attributes:
         kind: name of the report.
-        renderer: module below `report/text` that has its `lines`; that of the kind, underscores for hyphens, if empty.
         picture: "module:function" that draws the report; empty where it is not drawn.
         version: raised when a key of its JSON changes its meaning or goes.
     """
 
     kind: ClassVar[str]
-    renderer: ClassVar[str] = ""
     picture: ClassVar[str] = ""
     version: ClassVar[int] = 1
 
@@ -106,8 +104,8 @@ class Report:
             temporary.write_text(self.to_json() + "\n", encoding="utf-8")
 
     def lines(self) -> list[str]:
-        """The report as text for people, line by line, as the command line prints it."""
-        return import_module(f".text.{self.renderer or self.kind.replace('-', '_')}", __package__).lines(self)
+        """The report as text for people, line by line, as the command line prints it; names and values if a kind has no text."""
+        return [f"{name}  {text}" for name, text in _leading(self.to_dict(), "")]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

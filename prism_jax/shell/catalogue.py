@@ -42,85 +42,117 @@ GROUPS = {
     "validate": "Compare predictions with measurements.",
 }
 SHIPPED = (
-    ("predict", "predict:explain_step", "Predict the distribution of the step time of a job."),
+    ("predict", "prism_jax.app.predict:explain_step", "Predict the distribution of the step time of a job."),
     (
         "job",
-        "horizon.run:predict_run",
+        "prism_jax.app.horizon.run:predict_run",
         "Predict when a training run is done: failures, checkpoints, slow phases, deadline.",
     ),
     (
         "cloud",
-        "cloud.run:choose_cloud",
+        "prism_jax.app.cloud.run:choose_cloud",
         "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
     ),
-    ("search", "search:search", "Search for the parallel plan that minimises the tail of the step time."),
-    ("sweep", "studies.sweep:sweep_jobs", "Predict a grid of jobs and compare them."),
-    ("scale", "studies.scale:scale_job", "Predict a job on several numbers of GPUs, and where more stops paying."),
-    ("compare", "studies.compare:compare_jobs", "Compare jobs, and tell how probable it is that one beats another."),
-    ("plan", "studies.capacity:plan_capacity", "Plan capacity: what fleets make of a job in tokens, days and money."),
+    ("search", "prism_jax.app.search:search", "Search for the parallel plan that minimises the tail of the step time."),
+    ("sweep", "prism_jax.app.studies.sweep:sweep_jobs", "Predict a grid of jobs and compare them."),
+    (
+        "scale",
+        "prism_jax.app.studies.scale:scale_job",
+        "Predict a job on several numbers of GPUs, and where more stops paying.",
+    ),
+    (
+        "compare",
+        "prism_jax.app.studies.compare:compare_jobs",
+        "Compare jobs, and tell how probable it is that one beats another.",
+    ),
+    (
+        "plan",
+        "prism_jax.app.studies.capacity:plan_capacity",
+        "Plan capacity: what fleets make of a job in tokens, days and money.",
+    ),
     (
         "capture",
-        "captured.capture:capture_step",
+        "prism_jax.app.captured.capture:capture_step",
         "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
     ),
-    ("place", "placing.nodes:place_nodes", "Place measured nodes so that the tail of the step time is smallest."),
-    ("shard", "placing.tables:shard_tables", "Choose which embedding table goes where so that the step is shortest."),
+    (
+        "place",
+        "prism_jax.app.placing.nodes:place_nodes",
+        "Place measured nodes so that the tail of the step time is smallest.",
+    ),
+    (
+        "shard",
+        "prism_jax.app.placing.tables:shard_tables",
+        "Choose which embedding table goes where so that the step is shortest.",
+    ),
     (
         "schedule",
-        "horizon.schedule:schedule_trace",
+        "prism_jax.app.horizon.schedule:schedule_trace",
         "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
     ),
-    ("init", "new_job:write_new_job", "Write a commented job file to start from."),
-    ("check", "check:check_job", "Validate a job and print what follows from it, without simulating anything."),
+    ("init", "prism_jax.app.new_job:write_new_job", "Write a commented job file to start from."),
+    (
+        "check",
+        "prism_jax.app.check:check_job",
+        "Validate a job and print what follows from it, without simulating anything.",
+    ),
     (
         "calibrate",
-        "calibrate:calibrate",
+        "prism_jax.app.calibrate:calibrate",
         "Calibrate the cost model with a few measured runs, and show how the error falls with their number.",
     ),
     (
         "show",
-        "catalogue.show:show",
+        "prism_jax.app.catalogue.show:show",
         "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
     ),
-    ("trace info", "trace.info:describe_trace", "Summarise a trace or log, or the execution traces of a job."),
+    (
+        "trace info",
+        "prism_jax.app.trace.info:describe_trace",
+        "Summarise a trace or log, or the execution traces of a job.",
+    ),
     (
         "trace replay",
-        "trace.info:replay_trace",
+        "prism_jax.app.trace.info:replay_trace",
         "Replay the recorded durations and compare the steps with the recorded ones.",
     ),
-    ("trace predict", "trace.predict:predict_trace", "Predict the distribution of the steps that were not recorded."),
+    (
+        "trace predict",
+        "prism_jax.app.trace.predict:predict_trace",
+        "Predict the distribution of the steps that were not recorded.",
+    ),
     (
         "trace what-if",
-        "trace.what_if:what_if",
+        "prism_jax.app.trace.what_if:what_if",
         "Report the slowdown by op type, rank and stage, and the step-time distribution after changes.",
     ),
     (
         "trace host",
-        "trace.host:host_of_trace",
+        "prism_jax.app.trace.host:host_of_trace",
         "Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.",
     ),
     (
         "trace export",
-        "trace.export:export_trace",
+        "prism_jax.app.trace.export:export_trace",
         "Write recorded steps as a timeline, one process per worker, one thread per stream.",
     ),
     (
         "watch",
-        "trace.watch:watch_steps",
+        "prism_jax.app.trace.watch:watch_steps",
         "Find slow phases in a step log: onset, size, rank, and whether to act or to wait.",
     ),
-    ("fit report", "fit:report_fit", "Show a saved fit and whether it can be trusted."),
+    ("fit report", "prism_jax.app.fit:report_fit", "Show a saved fit and whether it can be trusted."),
     (
         "validate steps",
-        "validate:validate_steps",
+        "prism_jax.app.validate:validate_steps",
         "Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.",
     ),
     (
         "validate memory",
-        "validate:validate_memory",
+        "prism_jax.app.validate:validate_memory",
         "Predict which layouts run out of memory and how much the others need, and compare with what was measured.",
     ),
-)  # name, where its use case is below prism_jax.app, and its line in `prism-jax --help`
+)  # name, where its use case is, and its line in `prism-jax --help`
 FITS = {
     "fleet": "Fit the differences between GPUs and nodes to kernel times per GPU.",
     "steps": "Fit the variation of steps, runs and systems to step times.",
@@ -138,7 +170,7 @@ FITS = {
 
 def _shipped() -> Iterator[Command]:
     for name, target, text in SHIPPED:
-        yield Command(name, f"prism_jax.app.{target}", text)
+        yield Command(name, target, text)
     for model, text in FITS.items():
         needless = {} if model == "collectives" else {"collective": None}
         yield Command(f"fit {model}", "prism_jax.app.fit:fit_variability", text, {"model": model, **needless})

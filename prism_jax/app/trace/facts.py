@@ -15,16 +15,13 @@ from ...recorded.score import LEVEL, CriticalShares, Quantiles, SplitScore, mean
 from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...report.types.record import RunRecord
-from ...report.types.trace import (
+from ...report.types.trace import OpTypeFacts, RecordedJobFacts, RecordedTimes, TraceFacts
+from ...report.types.trace_prediction import (
     CheckFacts,
     EvidenceFacts,
     Intervals3,
-    OpTypeFacts,
     PredictedSteps,
-    RecordedJobFacts,
-    RecordedTimes,
     ShapeFacts,
-    TraceFacts,
     WhatIfReport,
 )
 

@@ -15,7 +15,7 @@ from ...recorded.trace.step_log import StepLog
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.option import Group, Option
-from ...report.types.trace import Asked, TracePredictionReport
+from ...report.types.trace_prediction import Asked, TracePredictionReport
 from ...report.use_case import noted, use_case
 from ...start_jax import keep_programs
 from .facts import check_facts, evidence_facts, prediction_facts, trace_facts

@@ -12,7 +12,7 @@ from ...recorded.recorded_job import RecordedJob
 from ...recorded.trace.trace import Trace
 from ...recorded.trace.warm_up import without_warm_up
 from ...report.option import Group, Option
-from ...report.types.trace import WhatIfReport
+from ...report.types.trace_prediction import WhatIfReport
 from ...report.use_case import UNRECORDED, use_case
 from ...start_jax import keep_programs
 from .facts import what_if_report

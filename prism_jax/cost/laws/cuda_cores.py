@@ -50,4 +50,4 @@ def vector_constants() -> VectorConstants:
 
 @cache
 def _table() -> dict[str, Any]:
-    return load_toml(__name__.rpartition(".laws")[0], "cuda_cores.toml")
+    return load_toml(__name__.rpartition(".")[0], "cuda_cores.toml")

@@ -84,7 +84,6 @@ class DriftLaw:
 @cache
 def shipped_law() -> DriftLaw:
     """The law of measured runs, `presets/drift.toml`."""
-    package = __name__.rpartition(".")[0].rpartition(".")[0]
-    entry: dict[str, Any] = load_toml(package, "drift.toml")["runs"]
+    entry: dict[str, Any] = load_toml(__name__.rpartition(".")[0], "drift.toml")["runs"]
     entry |= {name: tuple(entry[name]) for name in ("levels", "errors")}
     return DriftLaw(**entry)

@@ -32,13 +32,13 @@ class CapturedFile:
 
 
 OWN = CapturedFile("capture", "a file that `prism-jax capture` wrote", is_capture, read_capture)
-SHIPPED = ("..execution.captured_file",)  # modules with a `CAPTURED_FILE`, imported when a file is looked at
+SHIPPED = ("prism_jax.io.execution.captured_file",)  # modules with a `CAPTURED_FILE`, imported when a file is looked at
 
 
 def _shipped() -> Iterator[CapturedFile]:
     yield OWN
     for name in SHIPPED:
-        yield import_module(name, __package__).CAPTURED_FILE
+        yield import_module(name).CAPTURED_FILE
 
 
 CAPTURED_FILES: Registry[CapturedFile] = Registry("captured file", _shipped, error=DataError)
@@ -50,7 +50,7 @@ def kernel_times(path: str | Path) -> KernelTimes:
     Raises:
         DataError: as `execution.kernel_times.read_kernel_times`.
     """
-    return import_module("..execution.kernel_times", __package__).read_kernel_times(path)
+    return import_module("prism_jax.io.execution.kernel_times").read_kernel_times(path)
 
 
 def captured_file(path: str | Path) -> CapturedFile | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..._typing import Floats
 from ...explain.types import Stragglers
-from ...report.types.trace import WhatIfReport
+from ...report.types.trace_prediction import WhatIfReport
 from ..style import INDIGO, style
 
 MOST_NUMBERED = 96  # workers; more would be a grey mass of digits

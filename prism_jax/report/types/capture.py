@@ -62,3 +62,8 @@ class CaptureReport(Report):
     versions: Mapping[str, str]
     classes: tuple[ClassFacts, ...]
     assumptions: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        from ..text.capture import lines
+
+        return lines(self)

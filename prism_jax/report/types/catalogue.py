@@ -27,6 +27,11 @@ class CatalogueReport(Report):
     rows: tuple[tuple[str, ...], ...]
     entries: tuple[Mapping[str, Json], ...]
 
+    def lines(self) -> list[str]:
+        from ..text.catalogue import lines
+
+        return lines(self)
+
 
 @dataclass(frozen=True)
 class EntryReport(Report):
@@ -41,3 +46,8 @@ class EntryReport(Report):
     catalogue: str
     name: str
     entry: Mapping[str, Json]
+
+    def lines(self) -> list[str]:
+        from ..text.entry import lines
+
+        return lines(self)

@@ -58,3 +58,8 @@ class CheckReport(Report):
     notes: tuple[str, ...] = ()
     open_fields: tuple[OpenFieldFacts, ...] = ()
     evidence: Evidence | None = None
+
+    def lines(self) -> list[str]:
+        from ..text.check import lines
+
+        return lines(self)

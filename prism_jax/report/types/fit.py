@@ -103,6 +103,11 @@ class FitReport(Report):
     fit: Annotated[FitFacts, INLINE]
     holdout: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
 
+    def lines(self) -> list[str]:
+        from ..text.fit import lines
+
+        return lines(self)
+
 
 @dataclass(frozen=True)
 class KeptFitReport(Report):
@@ -119,3 +124,8 @@ class KeptFitReport(Report):
     fit: Annotated[FitFacts, INLINE]
     checks: Mapping[str, Json] | None
     loo: Annotated[Mapping[str, Json] | None, WHERE_KNOWN] = None
+
+    def lines(self) -> list[str]:
+        from ..text.kept_fit import lines
+
+        return lines(self)

@@ -61,7 +61,6 @@ class HostReport(Report):
     """
 
     kind: ClassVar[str] = "host"
-    renderer: ClassVar[str] = "trace.host"
 
     n_step: int
     ranks: tuple[RankSteps, ...]
@@ -71,3 +70,8 @@ class HostReport(Report):
     overheads: Mapping[str, HostOverhead]
     notes: tuple[str, ...]
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ..text.trace.host import lines
+
+        return lines(self)

@@ -213,3 +213,8 @@ class PredictionReport(Report):
     money: Annotated[MoneyFacts | None, WHERE_KNOWN] = None
     epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
     open_fields: tuple[OpenFieldFacts, ...] = ()
+
+    def lines(self) -> list[str]:
+        from ..text.prediction import lines
+
+        return lines(self)

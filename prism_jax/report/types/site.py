@@ -110,6 +110,11 @@ class SiteReport(Report):
     record: Mapping[str, Json]
     notes: Annotated[tuple[str, ...] | None, WHERE_KNOWN] = None
 
+    def lines(self) -> list[str]:
+        from ..text.site_calibration import lines
+
+        return lines(self)
+
 
 @dataclass(frozen=True)
 class SuggestedJob:
@@ -136,3 +141,8 @@ class SuggestionReport(Report):
     suggested: tuple[SuggestedJob, ...]
     n_job: int
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ..text.suggestion import lines
+
+        return lines(self)

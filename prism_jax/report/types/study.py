@@ -60,6 +60,11 @@ class StudyReport(Report):
     notes: tuple[str, ...]
     record: Annotated[RunRecord, INLINE]
 
+    def lines(self) -> list[str]:
+        from ..text.study import lines
+
+        return lines(self)
+
 
 @dataclass(frozen=True)
 class SizesReport(Report):
@@ -77,3 +82,8 @@ class SizesReport(Report):
     sizes: tuple[SizeFacts, ...]
     front: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ..text.sizes import lines
+
+        return lines(self)

@@ -21,6 +21,11 @@ class StepsValidationReport(Validation, Report):
 
     record: Annotated[RunRecord, INLINE]
 
+    def lines(self) -> list[str]:
+        from ..text.steps_validation import lines
+
+        return lines(self)
+
 
 @dataclass(frozen=True)
 class MemoryOutcomes:
@@ -50,3 +55,8 @@ class MemoryValidationReport(Report):
     overall: MemoryOutcomes
     by_model: Mapping[str, MemoryOutcomes]
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ..text.memory_validation import lines
+
+        return lines(self)

@@ -113,7 +113,7 @@ hears_ctrl_c = pytest.mark.skipif(
 def test_ctrl_c_says_interrupted_and_exits_with_130(job):
     """While the command reads its job file, which here takes for ever."""
     code = (
-        "import sys, time; from prism_jax.io.job import read_job_file; from prism_jax.shell.app import main\n"
+        "import sys, time; import prism_jax.io.job.read_job_file as read_job_file; from prism_jax.shell.app import main\n"
         "read_job_file.read_text = lambda *given: (print('reading', flush=True), time.sleep(600))\n"
         "sys.exit(main(['check', 'job.yaml']))"
     )

@@ -32,13 +32,8 @@ from prism_jax.recorded.trace.trace import Trace
 from prism_jax.report.codec import to_plain
 from prism_jax.report.quantity import with_error
 from prism_jax.report.types.record import RunRecord
-from prism_jax.report.types.trace import (
-    Asked,
-    TraceInfoReport,
-    TracePredictionReport,
-    TraceReplayReport,
-    WhatIfReport,
-)
+from prism_jax.report.types.trace import TraceInfoReport, TraceReplayReport
+from prism_jax.report.types.trace_prediction import Asked, TracePredictionReport, WhatIfReport
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ....recorded.score import MomentMatch
 from ...quantity import bar, with_error
-from ...types.trace import Asked, CheckFacts, EvidenceFacts, ShapeFacts, TracePredictionReport
+from ...types.trace_prediction import Asked, CheckFacts, EvidenceFacts, ShapeFacts, TracePredictionReport
 from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, counted, headline, notes, step_lines, warnings
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ....recorded.score import Quantiles
 from ...quantity import bar
-from ...types.trace import WhatIfReport
+from ...types.trace_prediction import WhatIfReport
 from .shared import BAR_WIDTH, FAR, SMALLEST_SHARE, headline, notes, warnings
 
 MOST = 8  # lines of a ranking

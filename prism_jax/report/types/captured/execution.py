@@ -84,7 +84,6 @@ class ExecutionTraceReport(Report):
     """
 
     kind: ClassVar[str] = "execution-trace"
-    renderer: ClassVar[str] = "trace.execution"
 
     name: str
     schemas: tuple[str, ...]
@@ -100,3 +99,8 @@ class ExecutionTraceReport(Report):
     collectives: tuple[CollectiveFacts, ...]
     kernels: tuple[MatchedKernels, ...]
     assumptions: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        from ...text.trace.execution import lines
+
+        return lines(self)

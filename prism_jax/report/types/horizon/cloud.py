@@ -119,7 +119,6 @@ class CloudReport(Report):
 
     kind: ClassVar[str] = "cloud"
     picture: ClassVar[str] = "prism_jax.plot.cloud:draw"
-    renderer: ClassVar[str] = "horizon.cloud"
 
     job: str
     model: str
@@ -142,3 +141,8 @@ class CloudReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ...text.horizon.cloud import lines
+
+        return lines(self)

@@ -28,7 +28,6 @@ class QueueReport(Report):
     """
 
     kind: ClassVar[str] = "queue"
-    renderer: ClassVar[str] = "horizon.queue"
 
     source: str
     group: str
@@ -45,3 +44,8 @@ class QueueReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ...text.horizon.queue import lines
+
+        return lines(self)

@@ -126,7 +126,6 @@ class RunReport(Report):
 
     kind: ClassVar[str] = "run"
     picture: ClassVar[str] = "prism_jax.plot.run:draw"
-    renderer: ClassVar[str] = "horizon.run"
 
     job: JobFacts
     verdict: str
@@ -145,3 +144,8 @@ class RunReport(Report):
     notes: tuple[str, ...]
     seed: int
     record: RunRecord
+
+    def lines(self) -> list[str]:
+        from ...text.horizon.run import lines
+
+        return lines(self)

@@ -31,7 +31,6 @@ class WatchReport(Report):
 
     kind: ClassVar[str] = "watch"
     picture: ClassVar[str] = "prism_jax.plot.trace.slow_phases:draw"
-    renderer: ClassVar[str] = "horizon.watch"
 
     info: Annotated[TraceFacts, INLINE]
     restart_cost_s: float
@@ -44,3 +43,8 @@ class WatchReport(Report):
     settled_steps: tuple[int, ...]
     record: Annotated[RunRecord, INLINE]
     time_left: Annotated[TimeLeft | None, WHERE_KNOWN] = None
+
+    def lines(self) -> list[str]:
+        from ...text.horizon.watch import lines
+
+        return lines(self)

@@ -53,7 +53,6 @@ class PlacementReport(Report):
 
     kind: ClassVar[str] = "placement"
     picture: ClassVar[str] = "prism_jax.plot.placing.placement:draw"
-    renderer: ClassVar[str] = "placing.placement"
 
     job: PlacedJob
     objective: str
@@ -91,3 +90,8 @@ class PlacementReport(Report):
     def methods(self) -> tuple[str, ...]:
         """Everything that was tried."""
         return tuple(self.value)
+
+    def lines(self) -> list[str]:
+        from ...text.placing.placement import lines
+
+        return lines(self)

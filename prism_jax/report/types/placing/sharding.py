@@ -82,7 +82,6 @@ class ShardingReport(Report):
 
     kind: ClassVar[str] = "sharding"
     picture: ClassVar[str] = "prism_jax.plot.placing.sharding:draw"
-    renderer: ClassVar[str] = "placing.sharding"
 
     job: ShardedJob
     objective: str
@@ -108,3 +107,8 @@ class ShardingReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ...text.placing.sharding import lines
+
+        return lines(self)

@@ -51,7 +51,6 @@ class CapacityReport(Report):
     """
 
     kind: ClassVar[str] = "capacity"
-    renderer: ClassVar[str] = "studies.capacity"
 
     job: str
     model: str
@@ -66,3 +65,8 @@ class CapacityReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ...text.studies.capacity import lines
+
+        return lines(self)

@@ -50,7 +50,6 @@ class ComparisonReport(Report):
 
     kind: ClassVar[str] = "comparison"
     picture: ClassVar[str] = "prism_jax.plot.studies.comparison:draw"
-    renderer: ClassVar[str] = "studies.comparison"
 
     objective: str
     objective_unit: str
@@ -59,3 +58,8 @@ class ComparisonReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ...text.studies.comparison import lines
+
+        return lines(self)

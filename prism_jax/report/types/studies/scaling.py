@@ -40,7 +40,6 @@ class ScalingReport(Report):
 
     kind: ClassVar[str] = "scaling"
     picture: ClassVar[str] = "prism_jax.plot.studies.scaling:draw"
-    renderer: ClassVar[str] = "studies.scaling"
 
     job: str
     mode: str
@@ -55,3 +54,8 @@ class ScalingReport(Report):
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
     onset_step: float = nan
+
+    def lines(self) -> list[str]:
+        from ...text.studies.scaling import lines
+
+        return lines(self)

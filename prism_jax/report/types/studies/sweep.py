@@ -22,7 +22,6 @@ class SweepReport(Report):
 
     kind: ClassVar[str] = "sweep"
     picture: ClassVar[str] = "prism_jax.plot.studies.sweep:draw"
-    renderer: ClassVar[str] = "studies.sweep"
 
     job: str
     axes: tuple[str, ...]
@@ -32,3 +31,8 @@ class SweepReport(Report):
     notes: tuple[str, ...]
     elapsed_s: float
     record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+        from ...text.studies.sweep import lines
+
+        return lines(self)

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...._core.registry import Registry
 from ..architecture import Architecture
-from ..other_kinds import bert, t5, vit
-from . import deepseek, gemma, glm4_moe, gpt2, gpt_neox, gpt_oss, llama, llama4, minimax_m2, mpt, olmo2, opt, qwen
+from ..other_kinds.bert import ARCHITECTURES as BERT
+from ..other_kinds.t5 import ARCHITECTURES as T5
+from ..other_kinds.vit import ARCHITECTURES as VIT
+from .deepseek import ARCHITECTURES as DEEPSEEK
+from .gemma import ARCHITECTURES as GEMMA
+from .glm4_moe import ARCHITECTURES as GLM4_MOE
+from .gpt2 import ARCHITECTURES as GPT2
+from .gpt_neox import ARCHITECTURES as GPT_NEOX
+from .gpt_oss import ARCHITECTURES as GPT_OSS
+from .llama import ARCHITECTURES as LLAMA
+from .llama4 import ARCHITECTURES as LLAMA4
+from .minimax_m2 import ARCHITECTURES as MINIMAX_M2
+from .mpt import ARCHITECTURES as MPT
+from .olmo2 import ARCHITECTURES as OLMO2
+from .opt import ARCHITECTURES as OPT
+from .qwen import ARCHITECTURES as QWEN
 
-_FILES = (
-    llama,
-    qwen,
-    deepseek,
-    gemma,
-    gpt_oss,
-    llama4,
-    glm4_moe,
-    olmo2,
-    minimax_m2,
-    gpt2,
-    gpt_neox,
-    mpt,
-    opt,
-    bert,
-    t5,
-    vit,
+_SHIPPED = (
+    *LLAMA,
+    *QWEN,
+    *DEEPSEEK,
+    *GEMMA,
+    *GPT_OSS,
+    *LLAMA4,
+    *GLM4_MOE,
+    *OLMO2,
+    *MINIMAX_M2,
+    *GPT2,
+    *GPT_NEOX,
+    *MPT,
+    *OPT,
+    *BERT,
+    *T5,
+    *VIT,
 )
 
 
-def _shipped() -> Iterator[Architecture]:
-    for file in _FILES:
-        yield from file.ARCHITECTURES
-
-
-ARCHITECTURES: Registry[Architecture] = Registry("model_type", _shipped)
+ARCHITECTURES: Registry[Architecture] = Registry("model_type", lambda: _SHIPPED)
