@@ -25,7 +25,7 @@ def measure() -> None:
     """Prints a line of JSON per study: name, seconds, processor seconds, and the answer."""
     import jax
 
-    from prism_jax.start_jax import start_jax
+    from prism_jax.core.processes import start_jax
 
     start_jax()
     print(json.dumps({"platform": jax.default_backend(), "device": jax.devices()[0].device_kind}), flush=True)
@@ -50,9 +50,8 @@ def studies() -> dict[str, Callable[[int], float]]:
     from benchmarks.horizon import RUN
     from prism_jax import load_job, predict, predict_many
     from prism_jax.horizon.simulated_run import simulated_run
-    from prism_jax.search.evaluate import Evaluator
-    from prism_jax.search.plans.space import default_space
-    from prism_jax.search.tail import TailScorer
+    from prism_jax.search.evaluate import Evaluator, TailScorer
+    from prism_jax.search.space import default_space
 
     large = load_job(JOB)
     ranks = load_job(DLRM, ["plan.dp=128", "cluster.n_devices=128"])

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from prism_jax import load_job, predict
-from prism_jax.start_jax import start_jax
+from prism_jax.core.processes import start_jax
 
 QUANTILES = (0.05, 0.5, 0.95, 0.99)
 

@@ -12,15 +12,14 @@ import jax
 import numpy as np
 
 from prism_jax import load_job
-from prism_jax.job import Job
+from prism_jax.core.processes import start_jax
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.allocation import allocation_spread
-from prism_jax.simulate.brute import brute_force
-from prism_jax.simulate.predict import symmetric
+from prism_jax.simulate.predict import brute_force, symmetric
 from prism_jax.simulate.program import lower
-from prism_jax.start_jax import start_jax
 from prism_jax.system import catalog as clusters
-from prism_jax.variability.catalog import preset
+from prism_jax.variability.config import preset
 from prism_jax.workload import catalog as models
 
 N_STEP = 16

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.common import start
 from inference import Settings, fit
-from inference.models.fleet.model import REPORTED
+from inference.fleet.model import REPORTED
 from tests.inference.models.fleets import TRUTH, fleet_table
 
 

@@ -8,13 +8,12 @@ from statistics import median
 
 import jax
 
-from prism_jax.horizon.catalog import preset
-from prism_jax.horizon.checkpoint import Checkpoint
-from prism_jax.horizon.recovery import Recovery
+from prism_jax.core.processes import start_jax
+from prism_jax.horizon.checkpoint import Checkpoint, Recovery
+from prism_jax.horizon.reliability_file import preset
 from prism_jax.horizon.run import TrainingRun
 from prism_jax.horizon.simulated_run import simulated_run
 from prism_jax.horizon.steps import StepSum
-from prism_jax.start_jax import start_jax
 
 REPEATS = 5
 WORLDS = 10_000

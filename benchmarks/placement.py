@@ -20,14 +20,14 @@ import numpy as np
 
 from experiments.common import start
 from prism_jax import Job, load_job
-from prism_jax.placement import Effort, Gain, PlacementResult, place
 from prism_jax.placement.draws import N_SHARED
 from prism_jax.placement.evaluator import problem_of
 from prism_jax.placement.fleet import fleet_of
-from prism_jax.placement.place import fresh_steps
-from prism_jax.placement.result import AS_GIVEN, OPTIMISED
-from prism_jax.placement.splits.splits import exact_problem
-from prism_jax.variability.catalog import preset
+from prism_jax.placement.place import Effort, fresh_steps, place
+from prism_jax.placement.result import AS_GIVEN, OPTIMISED, PlacementResult
+from prism_jax.placement.splits import exact_problem
+from prism_jax.result.spread import Gain
+from prism_jax.variability.config import preset
 from prism_jax.variability.score_map import NormalScoreMap
 
 ROOT = Path(__file__).resolve().parents[1]

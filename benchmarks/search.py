@@ -33,9 +33,9 @@ N_TRUTH_SEED = 256  # the truth errs by a sixth of what a promise does
 
 def evaluate(job_name: str) -> None:
     """Bounds and exact times of every plan, twice."""
-    from prism_jax.io.job.load_job import load_job
+    from prism_jax.job.job.load_job import load_job
     from prism_jax.search.evaluate import Evaluator
-    from prism_jax.search.plans.space import default_space
+    from prism_jax.search.space import default_space
 
     job = load_job(job_name)
     evaluator = Evaluator(job, default_space(job, any_framework=True))
@@ -56,13 +56,12 @@ def tail(job_name: str) -> None:
     """Scores of the plans in reach; error against `predict` with many columns."""
     import jax
 
-    from prism_jax.io.job.load_job import load_job
-    from prism_jax.objective import OBJECTIVES, PlanObjective
-    from prism_jax.search.evaluate import Evaluator
-    from prism_jax.search.plans.space import default_space
+    from prism_jax.job.job.load_job import load_job
+    from prism_jax.result.objective import OBJECTIVES, PlanObjective
+    from prism_jax.search.evaluate import Evaluator, TailScorer
     from prism_jax.search.racing import ROUNDS
-    from prism_jax.search.tail import TailScorer
-    from prism_jax.simulate import predict
+    from prism_jax.search.space import default_space
+    from prism_jax.simulate.predict import predict
 
     job = load_job(job_name)
     evaluator, p95 = Evaluator(job, default_space(job, any_framework=True)), PlanObjective(OBJECTIVES.named("p95"))
@@ -112,13 +111,12 @@ def whole(job_name: str) -> None:
 def promise(job_name: str) -> None:
     """Searches with different seeds; the truth of each winner's gain from many more draws."""
 
-    from prism_jax.io.job.load_job import load_job
-    from prism_jax.objective import OBJECTIVES, PlanObjective
-    from prism_jax.search.evaluate import Evaluator
+    from prism_jax.job.job.load_job import load_job
+    from prism_jax.result.objective import OBJECTIVES, PlanObjective
+    from prism_jax.search.evaluate import Evaluator, TailScorer
     from prism_jax.search.exhaustive import search
-    from prism_jax.search.plans.space import default_space
-    from prism_jax.search.plans.table import PlanTable
-    from prism_jax.search.tail import TailScorer
+    from prism_jax.search.plan_table import PlanTable
+    from prism_jax.search.space import default_space
 
     job, p95 = load_job(job_name), PlanObjective(OBJECTIVES.named("p95"))
     small = replace(

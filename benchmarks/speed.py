@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from prism_jax import Job, load_job, predict
+from prism_jax.core.processes import start_jax
 from prism_jax.simulate.program import Program, lower
-from prism_jax.start_jax import start_jax
 
 REPEATS = 15
 BRUTE_STEPS = 128

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from prism_jax.io.traces.open_trace import open_trace
+from prism_jax.core.processes import start_jax
 from prism_jax.recorded.cross_validation import score_split, splits
-from prism_jax.recorded.edits.what_if import stragglers
-from prism_jax.recorded.replay_recorded import replay_recorded
-from prism_jax.recorded.score import SplitScore, mean_of_splits
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.start_jax import start_jax
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.prediction import SplitScore, mean_of_splits
+from prism_jax.recorded.replay import replay_recorded
+from prism_jax.recorded.stragglers import stragglers
+from prism_jax.trace.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 N_SPLIT, N_DRAW = 20, 4000

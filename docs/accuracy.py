@@ -16,10 +16,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from prism_jax.io.write import write_bytes, write_text
-from prism_jax.plot import figure_bytes, plot_accuracy
-from prism_jax.validation.rows import RowResult
-from prism_jax.validation.score import Score, Validation, score, validation_of
+from prism_jax.core.picture import figure_bytes
+from prism_jax.core.write_file import write_bytes, write_text
+from prism_jax.validation.picture import plot_accuracy
+from prism_jax.validation.score import RowResult, Score, Validation, score, validation_of
 
 DOCS = Path(__file__).resolve().parent
 N_WORST, PER_SOURCE = 40, 5

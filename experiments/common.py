@@ -10,7 +10,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from prism_jax.start_jax import start_jax
+from prism_jax.core.processes import start_jax
 
 TOLERANCE = 0.004  # of a share: other draws, other libraries
 Figures = Mapping[str, Mapping[str, float]]

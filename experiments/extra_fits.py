@@ -10,8 +10,8 @@ import sys
 
 from inference.models import PLACES
 from prism_jax import fit_variability
-from prism_jax.app.fit import Columns, Holdout
 from prism_jax.errors import PrismError
+from prism_jax.fits.fit_variability import Columns, Holdout
 
 FITS = {
     "checkpoints": "experiments.checkpoints_fit.model.Checkpoints",

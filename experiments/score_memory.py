@@ -11,8 +11,8 @@ import argparse
 import sys
 
 from experiments.step_tables.memory_table import classify_rows
-from prism_jax.app.validate import memory_report
 from prism_jax.errors import PrismError
+from prism_jax.validation.validate import memory_report
 
 
 def main() -> int:

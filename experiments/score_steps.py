@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.app.validate import WAYS, score_step_rows, shipped_rows_note
+from prism_jax.core.processes import start_jax
 from prism_jax.errors import PrismError
-from prism_jax.plot import plot_accuracy
-from prism_jax.report.types.validation import StepsValidationReport
-from prism_jax.start_jax import start_jax
+from prism_jax.validation.picture import plot_accuracy
+from prism_jax.validation.report import StepsValidationReport
+from prism_jax.validation.validate import WAYS, score_step_rows, shipped_rows_note
 
 
 def score_steps(*tables: str | Path, **options: Any) -> StepsValidationReport:

@@ -2,11 +2,11 @@
 
 PART_OF_PRISM_JAX = True
 
-from .cost_model.site.fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs  # noqa: E402
-from .cost_model.step_folds import step_folds as step_folds  # noqa: E402
-from .data import Measurements as Measurements  # noqa: E402
+from .cost_model.folds import step_folds as step_folds  # noqa: E402
+from .cost_model.site_fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs  # noqa: E402
+from .data.clean import Measurements as Measurements  # noqa: E402
+from .engine.model import random_key as random_key  # noqa: E402
+from .engine.settings import Settings as Settings  # noqa: E402
 from .fit import fit as fit, measured as measured  # noqa: E402  (the mark stands first)
 from .holdout import Holdout as Holdout, holdout as holdout  # noqa: E402
-from .random_key import random_key as random_key  # noqa: E402
 from .result import Fit as Fit  # noqa: E402
-from .settings import Settings as Settings  # noqa: E402

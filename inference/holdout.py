@@ -1,6 +1,3 @@
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
-# (of pandas without stubs, every expression may be of any type)
 """How well a model predicts what it has not seen: whole groups of a column are left out, the rest fitted, the groups scored."""
 
 from __future__ import annotations
@@ -13,17 +10,21 @@ import jax
 import numpy as np
 import pandas as pd
 
+from prism_jax.core.processes import Progress, silent
+from prism_jax.core.registry import did_you_mean
 from prism_jax.errors import DataError, FitError
-from prism_jax.hints import did_you_mean
-from prism_jax.progress import Progress, silent
 
-from .data import Measurements
-from .data.measurements import naming
-from .engine.threads import one_blas_thread
+from .data.clean import Measurements, naming
+from .engine.diagnostics import one_blas_thread
+from .engine.model import Model, Score
+from .engine.settings import Settings
 from .fit import posterior
-from .model import Model, Score
 from .models import model_named
-from .settings import Settings
+
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+# (of pandas without stubs, every expression may be of any type)
+
 
 N_DRAW = 1000  # of each approximation
 HALVES = 20  # splits where a group is one point of the predicted distribution

@@ -10,21 +10,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from prism_jax.calibration.level import MeasuredLevel, NoLevel
-from prism_jax.cloud.availability.fitted import FittedSpells
-from prism_jax.cost.measured import MeasuredTables
+from prism_jax.calibration.key import MeasuredLevel, NoLevel
+from prism_jax.cloud.availability import FittedSpells
+from prism_jax.core.report import to_plain
+from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.errors import DataError, FailedFitError, FitError
+from prism_jax.fits.report import CleaningReport, Verdict
 from prism_jax.horizon.reliability import Reliability
-from prism_jax.report.codec import to_plain
-from prism_jax.report.types.fit import Verdict
 from prism_jax.system.hardware import Cluster
 from prism_jax.variability.tree import Variability
 
 from . import store
-from .data import CleaningReport
-from .engine.checks import Checks
-from .engine.sampled import Sampled
-from .model import Model
+from .engine.diagnostics import Checks
+from .engine.model import Model
+from .engine.program import Sampled
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Fit:
         Raises:
             FitError: ArviZ is not installed, or the model offers no likelihood by group.
         """
-        from .engine.loo import loo
+        from .engine.diagnostics import loo
 
         with jax.enable_x64(True):
             found = self._of_model("log_likelihood", self.draws)

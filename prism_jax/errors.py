@@ -1,4 +1,7 @@
-"""Errors a user can cause, each with what is wrong, where, and the remedy."""
+"""Text from outside as people may see it: nothing in it steers a terminal, hides a part, begins a line or fills the screen.
+
+Errors a user can cause, each with what is wrong, where, and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from .printable import printable, shortened
+MOST_LINE = 1000  # characters of a line of a message: what is longer quotes something that nobody reads
+FIRST = 600  # of these from the beginning, where the place stands; the rest are from the end, where the remedy does
+SAID = 50  # for what is said in place of the middle
 
-Path = tuple[str | int, ...]  # of a field: keys of mappings and indices of lists, outermost first
+
+def printable(text: str) -> str:
+    r"""`text` in one line, with characters that have no picture of their own spelt out: `\x1b`, `\n`, `\u202e`.
+
+    Control characters, line ends, marks of writing direction, joiners, unassigned code points and halves of surrogate pairs
+    are spelt; letters of all scripts, symbols and plain spaces stay. What is spelt already stays as it is.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _spelt(letter) for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text whose line ends are meant."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def shortened(text: str) -> str:
+    """`text` with the middle of every line of more than `MOST_LINE` characters left out, and their number in its place."""
+    if len(text) <= MOST_LINE:
+        return text
+    return "\n".join(_shortened_line(line) for line in text.split("\n"))
+
+
+def _shortened_line(line: str) -> str:
+    if len(line) <= MOST_LINE:
+        return line
+    last = MOST_LINE - FIRST - SAID
+    return f"{line[:FIRST]} ... ({len(line) - FIRST - last:,} characters) ... {line[-last:]}"
+
+
+def _spelt(letter: str) -> str:
+    return repr(letter)[1:-1]
+
+
+FieldPath = tuple[str | int, ...]  # of a field: keys of mappings and indices of lists, outermost first
 
 
 class Problem(NamedTuple):
@@ -38,7 +78,7 @@ class PrismError(Exception):
         text: what is wrong, for readers who have been told the field; the whole message where there is none.
     """
 
-    def __init__(self, message: str = "", path: Path = (), text: str | None = None) -> None:
+    def __init__(self, message: str = "", path: FieldPath = (), text: str | None = None) -> None:
         super().__init__(shortened(message))
         self.path = path
         self.text = message if text is None else text
@@ -50,7 +90,7 @@ class PrismError(Exception):
         return cls(message, (problem.field,), problem.text) if problem.field else cls(message)
 
     @classmethod
-    def at(cls, path: Path, text: str) -> Self:
+    def at(cls, path: FieldPath, text: str) -> Self:
         """Error at a field of a section: "variability.stalls[0].step_prob: 'x' is not a number"."""
         return cls(f"{in_brackets(path)}: {text}", path, text)
 
@@ -109,7 +149,7 @@ class Mark:
     source: str
     line: int = 0
     column: int = 0
-    option: Path | None = None
+    option: FieldPath | None = None
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
@@ -127,7 +167,7 @@ class Mistake:
 
     text: str
     mark: Mark | None = None
-    path: Path = ()
+    path: FieldPath = ()
 
     def __str__(self) -> str:
         if self.mark is None:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from prism_jax.validation.rows import RowResult
-from prism_jax.validation.score import validation_of
+from prism_jax.validation.score import RowResult, validation_of
 from tests.conftest import ROOT
 
 PARTS = {"compute": 3.0, "communication": 1.0, "host": 0.0, "bubble": 0.0}

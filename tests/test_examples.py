@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.io.job.examples import example_files
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
-from prism_jax.memory.breakdown import memory
-from prism_jax.schedule import make_schedule
+from prism_jax.cost.memory import memory
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
+from prism_jax.schedule.registry import make_schedule
+from prism_jax.tables.streams import example_files
 
 # devices, tokens per step, billion parameters; sources in the files
 SIZES = {

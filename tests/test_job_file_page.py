@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from prism_jax.io.job.reference.fields import fields_of_kind, job_fields
-from prism_jax.io.job.reference.page import page
-from prism_jax.workload.kinds import KINDS, TRANSFORMER
+from prism_jax.job.job.reference import fields_of_kind, job_fields, page
+from prism_jax.workload.catalog import KINDS, TRANSFORMER
 from tests.conftest import ROOT
 
 

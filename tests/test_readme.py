@@ -19,10 +19,10 @@ import pytest
 import inference
 from prism_jax import load_job
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.io.space import read_space
-from prism_jax.search import default_space
+from prism_jax.search.space import default_space
+from prism_jax.search.space_file import read_space
 from prism_jax.shell.app import command_line, main
-from prism_jax.validation.groups import group_of
+from prism_jax.validation.score import group_of
 from tests.support.readme_inputs import REFUSED, write_inputs
 
 ROOT = Path(__file__).resolve().parent.parent

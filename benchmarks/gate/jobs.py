@@ -14,10 +14,10 @@ from typing import Any
 from zlib import crc32
 
 from prism_jax.errors import PrismError
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.variability.config import default_for, preset
 from prism_jax.workload.catalog import model
 
 ONE_OF = 28  # jobs that can run of which one is kept: about 1,000 remain

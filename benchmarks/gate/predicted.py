@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from prism_jax.io.write import write_text
-from prism_jax.validation.costed import costed
-from prism_jax.validation.interval import intervals
-from prism_jax.validation.typical import step_times
+from prism_jax.core.write_file import write_text
+from prism_jax.validation.costed import costed, intervals, step_times
 
 from .jobs import GateJob
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.score_steps import score_steps
-from prism_jax.validation.rows import RowResult
+from prism_jax.validation.score import RowResult
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps_nonllm.csv.gz"
 BARS = {  # by what is left out: model -> median absolute error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from prism_jax.cost.communication import collective_s
+from prism_jax.cost.block_cost import collective_s
 from prism_jax.system import catalog
 
 SIZES = [2e3, 1e5, 1e6, 4e6, 3e7, 3e8, 1e11]

@@ -10,12 +10,11 @@ import pandas as pd
 
 from experiments.step_tables.table import read_step_rows
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.step import step_cost
-from prism_jax.cost.step_cost import StepCost
+from prism_jax.cost.step import StepCost, step_cost
 from prism_jax.graph.build import build_graph
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.schedule import make_schedule
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.schedule.registry import make_schedule
+from prism_jax.validation.score import MeasuredRow
 
 SCORED = ("narayanan_t1", "narayanan_t2", "korthikanti")
 # Waiting for the slowest GPU, which the noise-free step lacks: median of p50 over the noise-free step in `prism-jax validate`.

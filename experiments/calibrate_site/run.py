@@ -21,19 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.calibrate import Calibrator
-from inference.cost_model.site.calibrate_site import calibrate_site
-from inference.cost_model.site.curve import bands, errors, predicted_s
-from inference.cost_model.site.runs import SiteRuns, some_of
-from inference.cost_model.site.suggest import unalike
-from inference.cost_model.step_folds import few_rows, without
-from inference.cost_model.step_rows import row_data, usable
-from inference.cost_model.step_thin import rows_of
-from inference.cost_model.step_times_data import StepTimesData
+from inference.cost_model.calibrate import Calibrator, rows_of
+from inference.cost_model.folds import few_rows, row_data, usable, without
+from inference.cost_model.site_density import calibrate_site
+from inference.cost_model.site_fit import bands, errors, predicted_s
+from inference.cost_model.site_runs import SiteRuns, some_of
+from inference.cost_model.step_times import StepTimesData
+from inference.cost_model.suggest import unalike
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.residual_gp import sensitivities
-from prism_jax.calibration.surrogate import StepSurrogate
+from prism_jax.calibration.surrogate import StepSurrogate, sensitivities
 
 HERE = Path(__file__).resolve().parent
 STEPS = HERE.parents[1] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"

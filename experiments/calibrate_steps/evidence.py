@@ -15,7 +15,7 @@ from statistics import median
 
 from experiments.step_tables.table import read_step_rows
 from prism_jax.calibration.evidence import Cell, cell_of
-from prism_jax.io.write import write_text
+from prism_jax.core.write_file import write_text
 
 PRESET = Path(__file__).resolve().parents[2] / "prism_jax" / "calibration" / "presets" / "evidence.json"
 

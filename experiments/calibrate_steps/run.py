@@ -3,7 +3,7 @@
 python experiments/calibrate_steps/run.py [--data TABLE ...] [--out JSON_OR_NC] [--draws N] [--without TEXT ...]
 python experiments/calibrate_steps/run.py --workloads-only          # what is kept of transformers stays as it is
 
-Rows of other kinds of model (`--workloads`) decide the level of the workload alone (`inference/cost_model/workloads.py`).
+Rows of other kinds of model (`--workloads`) decide the level of the workload alone (`inference/cost_model/folds.py`).
 `--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `prism-jax predict --fit`
 and `python -m experiments.score_steps --fit` read.
 """
@@ -21,14 +21,12 @@ import jax
 
 from experiments.step_tables.table import read_step_rows
 from inference.cost_model.calibrate import calibrate
-from inference.cost_model.step_folds import thinned_rows
-from inference.cost_model.step_rows import row_data, usable
+from inference.cost_model.folds import row_data, thinned_rows, usable, with_workloads
 from inference.cost_model.store import save
-from inference.cost_model.workloads import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import workload_of
-from prism_jax.io.write import run_record, write_text
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.core.write_file import run_record, write_text
+from prism_jax.validation.score import MeasuredRow
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / ".." / "shared" / "data"

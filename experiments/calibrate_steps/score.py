@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.validation.rows import MeasuredRow, RowResult
-from prism_jax.validation.score import Score, score
+from prism_jax.validation.score import MeasuredRow, RowResult, Score, score
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"
 NODE = 8

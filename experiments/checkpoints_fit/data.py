@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.checkpoints_fit import features as features
 from experiments.checkpoints_fit.features import Observation
 from experiments.checkpoints_fit.storage import first_and_last, is_async
-from inference.data.checks.strict import ROW
+from inference.data.checks import ROW
 from inference.data.columns import Column
 from prism_jax.errors import DataError
 

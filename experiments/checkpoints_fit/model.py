@@ -18,8 +18,7 @@ from jax import Array
 
 from experiments.checkpoints_fit import predict as predict
 from experiments.checkpoints_fit.data import COLUMNS, CheckpointsData, from_frame
-from inference.model import Draws, Model, Score
-from inference.summary import interval
+from inference.engine.model import Draws, Model, Score, interval
 
 # Spreads of log seconds, medians and factors of one standard deviation: sources share no hardware, methods differ in how they
 # stream, repeats on a shared store differ by tens of percent.

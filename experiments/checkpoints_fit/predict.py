@@ -14,7 +14,7 @@ from jax import Array
 
 from experiments.checkpoints_fit.data import CheckpointsData, observations
 from experiments.checkpoints_fit.features import Design, Observation
-from inference.model import Draws, Score
+from inference.engine.model import Draws, Score
 
 
 def seconds(

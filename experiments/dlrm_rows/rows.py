@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.step_tables.table import read_step_rows
+from prism_jax.framework.frameworks.software import Software
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.software.choices import Software
 from prism_jax.system.catalog import cluster
 from prism_jax.system.hardware import Cluster
-from prism_jax.workload.base import completed_plan
+from prism_jax.workload.base.workload.workload import completed_plan
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.dlrm import EmbeddingTable
 from prism_jax.workload.dlrm.spec import DLRMSpec
+from prism_jax.workload.dlrm.tables import EmbeddingTable
 
 WIDE_FIELDS = 26  # sparse fields of Criteo, in one table
 PRESETS = ("dlrm-criteo1tb", "dlrm-dcnv2")

@@ -18,12 +18,12 @@ from scipy.optimize import root_scalar
 from experiments.common import start
 from prism_jax.calibration.surrogate import seconds_under
 from prism_jax.cost.block_cost import BlockCostModel
-from prism_jax.cost.correction import NEUTRAL
-from prism_jax.cost.efficiency import Efficiency, efficiency
-from prism_jax.plan.plan import ParallelPlan, Software
+from prism_jax.cost.efficiency import NEUTRAL, Efficiency, efficiency
+from prism_jax.framework.frameworks.software import Software
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog as systems
 from prism_jax.system.hardware import Cluster
-from prism_jax.system.network.tiered import TieredNetwork
+from prism_jax.system.network_kinds import TieredNetwork
 from prism_jax.workload import catalog as workloads
 
 N_GPUS, PER_NODE = 128, 8

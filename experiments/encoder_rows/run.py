@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.common import check, start
 from experiments.step_tables.table import read_step_rows
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 EXPECTED = Path(__file__).with_name("expected.json")
@@ -35,7 +35,7 @@ def scored(rows: list[MeasuredRow]) -> Any:
     """The encoders of every source, predicted by a calibration without it."""
     import jax
 
-    from inference.cost_model.step_folds import step_folds
+    from inference.cost_model.folds import step_folds
     from prism_jax.validation.steps import validate_steps
 
     encoders = encoders_of(rows)

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from experiments.held_out_runs.runs import HeldOutRun
-from prism_jax._typing import Floats
-from prism_jax.horizon.remaining.law import HORIZON, DriftLaw
-from prism_jax.horizon.remaining.traits import Traits
+from prism_jax.core.arrays import Floats
+from prism_jax.watch.remaining import HORIZON, DriftLaw, Traits
 
 SPANS = (1.0, 3.0, HORIZON)  # later entries over first ones that are fitted to
 TAILS = 3.0  # degrees of freedom of the Student-t that the fit is robust by

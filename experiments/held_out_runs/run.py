@@ -25,8 +25,7 @@ import pandas as pd
 from experiments.common import check
 from experiments.held_out_runs.fit import SPANS, Cuts, cuts_of, law_with_errors
 from experiments.held_out_runs.runs import HeldOutRun, held_out_runs
-from prism_jax.horizon.remaining.law import HORIZON, DriftLaw
-from prism_jax.horizon.remaining.time_left import time_left
+from prism_jax.watch.remaining import HORIZON, DriftLaw, time_left
 
 EXPECTED = Path(__file__).with_name("expected.json")
 N_FOLD = 10  # of groups

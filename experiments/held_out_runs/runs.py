@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from prism_jax._typing import Floats, Ints
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.warm_up import without_warm_up
+from prism_jax.core.arrays import Floats, Ints
+from prism_jax.trace.step_log import StepLog, without_warm_up
 
 FIRST = 0.1  # share of the entries that a prediction sees
 FEWEST = 3  # entries of it

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from prism_jax._typing import Floats
-from prism_jax.horizon.events import Setting, Shape, SlowArrays, Threats, Worlds, simulate
-from prism_jax.horizon.renewal import expected_time
+from prism_jax.core.arrays import Floats
+from prism_jax.horizon.run import expected_time
+from prism_jax.horizon.simulated_run import simulate
+from prism_jax.horizon.worlds import Setting, Shape, SlowArrays, Threats, Worlds
 
 
 @dataclass(frozen=True)

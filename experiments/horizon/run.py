@@ -17,16 +17,15 @@ import numpy as np
 
 from experiments.common import start
 from prism_jax import load_job, predict
-from prism_jax._typing import Floats
+from prism_jax.core.arrays import Floats
 from prism_jax.errors import SpecError
-from prism_jax.horizon.catalog import preset
-from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint
-from prism_jax.horizon.recovery import PlannedStop, Recovery
+from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, PlannedStop, Recovery
 from prism_jax.horizon.reliability import Reliability
+from prism_jax.horizon.reliability_file import preset
 from prism_jax.horizon.run import TrainingRun
 from prism_jax.horizon.simulated_run import simulated_run
 from prism_jax.horizon.steps import StepSum
-from prism_jax.variability.families.normal import Normal
+from prism_jax.variability.families import Normal
 from prism_jax.variability.tree import ClassVariability, Variability
 
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -200,8 +199,7 @@ def picture(rows: list[tuple[str, int, str, float, float, float, float]], file: 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from prism_jax.plot import style
-    from prism_jax.plot.style import INDIGO, ROSE, TEAL
+    from prism_jax.core.picture import INDIGO, ROSE, TEAL, style
 
     with style():
         figure = Figure(figsize=(12.0, 4.4), layout="constrained")

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from experiments.kernels2 import tables
+from inference.engine.model import Draws
+from inference.engine.settings import Settings
 from inference.fit import posterior
-from inference.model import Draws
-from inference.models.kernels import predict, table as kernels_table
-from inference.models.kernels.data import KernelsData, log_ideal_s
-from inference.models.kernels.model import Kernels
-from inference.settings import Settings
+from inference.kernels import data as kernels_table, predict
+from inference.kernels.data import KernelsData, log_ideal_s
+from inference.kernels.model import Kernels
 
 MODEL = Kernels()
 MOST_FITTED = {"gemm": 200, "conv": 400, "vector": 40}  # of every op, GPU and split

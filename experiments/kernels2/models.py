@@ -15,19 +15,19 @@ import numpy as np
 import pandas as pd
 
 from experiments.kernels2 import tables
-from inference.models.kernels import laws
-from inference.models.kernels.data import KernelsData, from_frame
+from inference.kernels import laws
+from inference.kernels.data import KernelsData, from_frame
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import Efficiency
-from prism_jax.cost.laws.cuda_cores import cuda_core_device
+from prism_jax.cost.kernel_laws import cuda_core_device
 from prism_jax.cost.step import step_cost
+from prism_jax.framework.frameworks.software import Software
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.software.choices import Software
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Device
-from prism_jax.workload.base import Workload
+from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.workload.workload import Workload
 from prism_jax.workload.catalog import model, workload
-from prism_jax.workload.kernels import Kernel, KernelTable
 
 PEERS = ("neusight", "habitat", "micro", "roofline")
 STREAMS = ("add", "mulu", "softmax")  # whose bandwidth the memory passes of a step have

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from inference.models.kernels import shapes, table as kernels_table
-from prism_jax.cost.laws.convolution import Convolution
+from inference.kernels import data as kernels_table, laws as shapes
+from prism_jax.cost.kernel_laws import Convolution
 from prism_jax.system import catalog
 
 PARTS = ("gemm", "conv", "vector")

@@ -20,17 +20,17 @@ import numpy as np
 from job import Job
 from record import SCENARIOS
 
-from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.recorded.cross_validation import fit_and_predict, independent_pools
-from prism_jax.recorded.edits.place_workers import with_slower_worker
+from prism_jax.recorded.edits import with_slower_worker
+from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.prediction import TracePrediction, ks_distance
 from prism_jax.recorded.recorded_job import fit_job
 from prism_jax.recorded.replay import replay, replay_program
-from prism_jax.recorded.trace.durations import durations
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.trace.waiting_ops import dependencies
 from prism_jax.recorded.unseen_steps import N_REFIT, predict_job
+from prism_jax.trace.dependencies import durations
+from prism_jax.trace.pipeline import dependencies
+from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import Trace
 
 SEED, N_DRAW = 0, 40_000
 P95_BAR, KS_BAR = 0.05, 1.3  # relative error; times the distance between runs

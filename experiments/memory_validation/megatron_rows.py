@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prism_jax.errors import PrismError
-from prism_jax.framework.memory_options import MEGATRON, MIB, MemoryOptions
+from prism_jax.framework.base import MEGATRON, MIB, MemoryOptions
+from prism_jax.plan.fields import CORE_ATTENTION, StateDtypes
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.plan.recomputation import CORE_ATTENTION
-from prism_jax.plan.state_dtypes import StateDtypes
-from prism_jax.workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
+from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 Row = Mapping[str, str]
 _NORMS = {"LayerNorm": "layer", "RMSNorm": "rms"}

@@ -10,13 +10,13 @@ from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.rule import Made
 from prism_jax.errors import PrismError
+from prism_jax.framework.frameworks.software import Software
+from prism_jax.job.job.rules import check_plan
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.rules.check import check_plan
-from prism_jax.software.choices import Software
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
-from prism_jax.system.variant import device_of_text
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.system.likeness import device_of_text
+from prism_jax.validation.score import MeasuredRow
 
 _VENDORS = ("dle",)  # examples of the vendor of the GPUs
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from prism_jax._typing import Floats
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.surrogate import StepSurrogate, stack, surrogate_seconds
-from prism_jax.cost.correction import NEUTRAL
+from prism_jax.core.arrays import Floats
+from prism_jax.cost.efficiency import NEUTRAL
 from prism_jax.validation.costed import costed, job_of_row
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 
 SD = {
     "level": 0.5,

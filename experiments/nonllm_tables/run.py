@@ -22,9 +22,9 @@ from experiments.nonllm_tables.levels import MOST, Measured, fitted, measured, p
 from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.tables import table_rows
-from inference.cost_model.step_folds import thinned_rows
-from prism_jax._typing import Floats
-from prism_jax.validation.rows import MeasuredRow
+from inference.cost_model.folds import thinned_rows
+from prism_jax.core.arrays import Floats
+from prism_jax.validation.score import MeasuredRow
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "nonllm"
 BARS = {"source": 15.0, "number of GPUs": 10.0}  # %, median

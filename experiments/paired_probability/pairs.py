@@ -10,8 +10,8 @@ from math import log
 
 import numpy as np
 
-from prism_jax._typing import Floats
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.core.arrays import Floats
+from prism_jax.validation.score import MeasuredRow
 
 TIE = 0.01  # pairs whose measurements are that near are left out, logarithms
 BINS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])  # of the probability of the favourite

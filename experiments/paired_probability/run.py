@@ -19,14 +19,13 @@ import numpy as np
 from experiments.common import check, start
 from experiments.paired_probability.pairs import BINS, Pair, Reliability, per_token, picked, reliability
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.step_folds import step_folds
-from prism_jax._typing import Floats
+from inference.cost_model.folds import step_folds
+from prism_jax.calibration.band import Case, joint_factors
 from prism_jax.calibration.calibration import Calibration
-from prism_jax.calibration.joint import Case, joint_factors
-from prism_jax.study.paired import paired_values, prob_less
-from prism_jax.validation.costed import CostedJob, costed, job_of_row
-from prism_jax.validation.rows import MeasuredRow
-from prism_jax.validation.typical import step_times
+from prism_jax.core.arrays import Floats
+from prism_jax.study.table import paired_values, prob_less
+from prism_jax.validation.costed import CostedJob, costed, job_of_row, step_times
+from prism_jax.validation.score import MeasuredRow
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / ".." / "shared" / "data"

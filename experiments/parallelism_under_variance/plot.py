@@ -9,8 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from prism_jax.plot import figure_bytes
-from prism_jax.plot.style import CYAN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, colour, style
+from prism_jax.core.picture import CYAN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, colour, figure_bytes, style
 
 COLOURS = (INDIGO, ROSE, TEAL, OLIVE, SAND, CYAN, PURPLE)
 Figures = Mapping[str, Mapping[str, float]]

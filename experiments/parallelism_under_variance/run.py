@@ -23,14 +23,14 @@ import yaml
 from experiments.common import check, known, start
 from experiments.parallelism_under_variance.plot import draw
 from prism_jax import Job, load_job, predict
-from prism_jax.kernels import COLLECTIVES, COMPUTE_CLASSES
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.report.text.study import plan_words
-from prism_jax.search import default_space, search
-from prism_jax.search.evaluate import Evaluator
+from prism_jax.core.kernels import COLLECTIVES, COMPUTE_CLASSES
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.search.evaluate import Evaluator, TailScorer
+from prism_jax.search.exhaustive import search
 from prism_jax.search.figures import plan_facts
-from prism_jax.search.plans.table import PlanTable
-from prism_jax.search.tail import TailScorer
+from prism_jax.search.plan_table import PlanTable
+from prism_jax.search.report import plan_words
+from prism_jax.search.space import default_space
 from prism_jax.variability.tree import Variability
 
 HERE = Path(__file__).resolve().parent

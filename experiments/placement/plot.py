@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from experiments.placement.stages import Stages
-from prism_jax.plot import figure_bytes
-from prism_jax.plot.style import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, style
+from prism_jax.core.picture import CYAN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, figure_bytes, style
 
 COLOURS = (INDIGO, ROSE, TEAL, OLIVE, SAND, CYAN, PURPLE)
 SHOWN = 1.2  # slowdown of the left picture

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 from prism_jax import Job
-from prism_jax.objective import OBJECTIVES, PlanObjective
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score
 from prism_jax.placement.fleet import fleet_of
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
 
 N_BATCH = 8  # of the draws, so that few are in memory at once
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from prism_jax.power import power_law
-from prism_jax.system import device
+from prism_jax.system.catalog import device
+from prism_jax.system.power import power_law
 
 GPUS = 8
 GPU = device("h100-sxm")

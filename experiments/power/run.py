@@ -92,7 +92,7 @@ def study(data: Path) -> dict[str, dict[str, float]]:
 
 
 def presets(data: Path) -> None:
-    """What `prism_jax/power/presets/power.toml` states of the devices measured, and of the population."""
+    """What `prism_jax/system/presets/power.toml` states of the devices measured, and of the population."""
     both = pd.concat([tables.clock_sweeps(data), tables.power_limits(data)], ignore_index=True)
     fit = fitted(both)
     for device in (*fit.data.devices, "population"):

@@ -7,11 +7,11 @@ of compute at 128 GPUs that this package predicts, are a second way to the power
 from __future__ import annotations
 
 from prism_jax import Job, ParallelPlan
-from prism_jax.app.predict import explain_step
-from prism_jax.explain.power_phases import power_phases
-from prism_jax.power import step_power
+from prism_jax.explain.explain import power_phases
+from prism_jax.prediction.predict import explain_step
 from prism_jax.system import catalog as systems
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.system.power import step_power
+from prism_jax.variability.config import default_for, preset
 from prism_jax.workload import catalog as workloads
 
 PUBLISHED_THROUGHPUT, PUBLISHED_POWER = -0.3722, -0.0587

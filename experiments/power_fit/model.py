@@ -16,8 +16,7 @@ from experiments.power_fit import predict as predict
 from experiments.power_fit.data import COLUMNS, PowerData, from_frame
 from experiments.power_fit.population import DEVICE_SD, POPULATION, SHIFT_SD, device_values
 from experiments.power_fit.series import DEVICE_SITES, log_ratios
-from inference.model import Draws, Model, Score
-from inference.summary import interval
+from inference.engine.model import Draws, Model, Score, interval
 
 NOISE = (0.02, 2.0)  # of log ratios, median and factor of one standard deviation: repeats of 0.3 to 10 %
 TAIL = 4.0  # degrees of freedom: single rows are far off (epochs of seconds, limits that do not hold)

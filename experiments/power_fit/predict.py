@@ -15,8 +15,8 @@ import pandas as pd
 from experiments.power_fit.data import PowerData, from_frame
 from experiments.power_fit.population import POPULATION, device_values
 from experiments.power_fit.series import DEVICE_SITES, log_ratios
-from inference.model import Draws, Score
-from prism_jax.power.law import PowerLaw
+from inference.engine.model import Draws, Score
+from prism_jax.system.power import PowerLaw
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from experiments.power_fit.data import PowerData
-from prism_jax.power.law import PowerLaw
+from prism_jax.system.power import PowerLaw
 
 LOWEST_CLOCK = 0.05
 LEAST = 1e-9

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prism_jax.horizon.queue.compare import Row, Setting, compare
-from prism_jax.horizon.queue.estimates import ESTIMATES
-from prism_jax.horizon.queue.jobs import capacity_of
-from prism_jax.horizon.queue.policies import POLICIES
-from prism_jax.io.tables.queue_trace import read_queue_trace
-from prism_jax.report.table import Table
-from prism_jax.report.text.horizon.queue import duration
-from prism_jax.variability.catalog import preset
+from prism_jax.core.text_table import Table
+from prism_jax.queue.compare import Row, Setting, compare
+from prism_jax.queue.jobs import capacity_of
+from prism_jax.queue.policies import POLICIES
+from prism_jax.queue.report import duration
+from prism_jax.queue.trace_file import read_queue_trace
+from prism_jax.queue.world import ESTIMATES
+from prism_jax.variability.config import preset
 
 FOLDER = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "reliability"
 TRACES = {"philly": "jobs_philly_2017.parquet", "itp": "jobs_microsoft_itp_2021.parquet"}

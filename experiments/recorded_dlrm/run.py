@@ -14,10 +14,21 @@ import jax
 import numpy as np
 import pandas as pd
 
-from prism_jax.host.overheads import AFTER, STARTS, Operator, Overhead, OverheadTable, overheads, recorded_calls
-from prism_jax.host.program import Action, Call, HostProgram, host_program
+from prism_jax.host.kineto_calls import Event, RankCalls, rank_calls
+from prism_jax.host.program import (
+    AFTER,
+    STARTS,
+    Action,
+    Call,
+    HostProgram,
+    Operator,
+    Overhead,
+    OverheadTable,
+    host_program,
+    overheads,
+    recorded_calls,
+)
 from prism_jax.host.traverse import traverse
-from prism_jax.io.traces.kineto.calls import Event, RankCalls, rank_calls
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "nonllm" / "kineto_dlrm_v100_8ranks.parquet"
 LINEAR = "kineto_linear_2080ti.parquet"

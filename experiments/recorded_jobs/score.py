@@ -25,13 +25,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prism_jax._typing import Floats
+from prism_jax.core.arrays import Floats
 from prism_jax.errors import DataError
-from prism_jax.io.traces.open_trace import open_trace
 from prism_jax.recorded.cross_validation import fit_and_predict, splits
+from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.prediction import TracePrediction
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import Trace
 
 Steps = NDArray[np.int64]  # indices of recorded steps
 QUANTILES = {"p50": 0.5, "p95": 0.95}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prism_jax import Job, ParallelPlan
-from prism_jax.study.sizes import Mode, job_of_size
+from prism_jax.study.scaling import Mode, job_of_size
 from prism_jax.system import catalog as systems
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.variability.config import default_for, preset
 from prism_jax.workload import catalog as workloads
 
 CLUSTERS = ("dgx-v100", "dgx-a100", "dgx-h100", "b200")

@@ -20,12 +20,10 @@ from experiments.common import start
 from experiments.scaling.jobs import BASE, SIZES
 from prism_jax import Job, ParallelPlan
 from prism_jax.study.figures import Figures
-from prism_jax.study.measure import Asked
-from prism_jax.study.onset import KNEE, crossing, of_step, onsets
-from prism_jax.study.run import run_study
-from prism_jax.study.sizes import job_of_size
+from prism_jax.study.run_grid import Asked, run_study
+from prism_jax.study.scaling import KNEE, crossing, job_of_size, of_step, onsets
 from prism_jax.system import catalog as systems
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.variability.config import default_for, preset
 from prism_jax.workload import catalog as workloads
 
 MODELS = ("llama-3.2-1b", "llama-3.2-3b", "llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b")

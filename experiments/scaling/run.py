@@ -15,13 +15,10 @@ from pathlib import Path
 
 from experiments.common import check, start
 from experiments.scaling.jobs import CLUSTERS, MODELS, MODES, SIZES, ScalingTask, job_of, tasks
-from prism_jax.io.write import write_text
+from prism_jax.core.write_file import write_text
 from prism_jax.study.figures import Figures
-from prism_jax.study.measure import Asked
-from prism_jax.study.onset import knee
-from prism_jax.study.run import run_study
-from prism_jax.study.scaling import SizeRow, size_rows, stop_size
-from prism_jax.study.sizes import Mode
+from prism_jax.study.run_grid import Asked, run_study
+from prism_jax.study.scaling import Mode, SizeRow, knee, size_rows, stop_size
 
 EXPECTED = Path(__file__).with_name("expected.json")
 N_SAMPLES = 512  # means and p95 are known to a few 1e-4

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prism_jax._core.content import ByContent
-from prism_jax._typing import Floats
+from prism_jax.core.arrays import Floats
+from prism_jax.core.content import ByContent
 from prism_jax.errors import Problem, SpecError
 
 

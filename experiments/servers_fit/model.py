@@ -22,10 +22,9 @@ from jax import Array
 
 from experiments.servers_fit.law import ServerLaw
 from inference.data.columns import Column
-from inference.engine.priors import Scale
-from inference.model import Draws, Model, Score
-from inference.models.sums import chosen, group_scores, groups_of
-from inference.summary import interval
+from inference.engine.model import Draws, Model, Score, interval
+from inference.engine.program import Scale
+from inference.sums import chosen, group_scores, groups_of
 from prism_jax.errors import DataError
 
 COLUMNS = (

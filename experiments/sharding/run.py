@@ -19,15 +19,14 @@ import numpy as np
 
 from experiments.common import check, known, start
 from experiments.sharding.tasks import problem, problems
-from prism_jax._typing import Floats
-from prism_jax.io.write import to_json, write_text
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.search.sharding.evaluate import steps, values
-from prism_jax.search.sharding.lookups import lookup_factors
-from prism_jax.search.sharding.problem import ShardingProblem
-from prism_jax.search.sharding.search import nominal, shard
-from prism_jax.search.sharding.sharders import SHARDERS
-from prism_jax.search.sharding.task import ShardingTask
+from prism_jax.core.arrays import Floats
+from prism_jax.core.write_file import to_json, write_text
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.sharding.assignment import steps, values
+from prism_jax.sharding.problem import ShardingProblem
+from prism_jax.sharding.search import nominal, shard
+from prism_jax.sharding.sharders import SHARDERS
+from prism_jax.sharding.task import ShardingTask, lookup_factors
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected.json"

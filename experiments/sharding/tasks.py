@@ -11,15 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from prism_jax.cost.communication import collective_s
+from prism_jax.cost.block_cost import collective_s
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.search.sharding.exchange import Exchange, Law, per_size
-from prism_jax.search.sharding.problem import ShardingProblem
-from prism_jax.search.sharding.task import StepRest
+from prism_jax.sharding.problem import ShardingProblem
+from prism_jax.sharding.task import Exchange, Law, StepRest, per_size
 from prism_jax.system import catalog as systems
 from prism_jax.system.hardware import Cluster
-from prism_jax.workload.dlrm import EmbeddingTable, Zipf
-from prism_jax.workload.dlrm.law import lookup_law
+from prism_jax.workload.dlrm.lookup_law import lookup_law
+from prism_jax.workload.dlrm.tables import EmbeddingTable, Zipf
 
 MEAN_POOLING, POOLING_SPREAD = 15.8, 1.2  # the second: standard deviation of the logarithm
 LEAST_ROWS, MEDIAN_ROWS, MOST_ROWS = 100.0, 2e5, 2e7

@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.warm_up import without_warm_up
+from prism_jax.trace.step_log import StepLog, without_warm_up
 
 SINGLE_STEPS = ("gpt3", "llama31_405b", "llama31_8b")
 FEWEST_RUNS, FEWEST_STEPS = 5, 60

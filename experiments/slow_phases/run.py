@@ -21,9 +21,9 @@ import pandas as pd
 from scipy.stats import norm
 
 from experiments.slow_phases.logs import Log, step_logs
-from prism_jax._typing import Floats
-from prism_jax.horizon.slow_phases.act_or_wait import act_at
-from prism_jax.horizon.slow_phases.detector import SlowPhaseDetector
+from prism_jax.core.arrays import Floats
+from prism_jax.watch.detector import SlowPhaseDetector
+from prism_jax.watch.phases import act_at
 
 WINDOW, BEFORE, AFTER = 960, 30, 10  # steps: of a window, before a shift at least, after it at least
 SOONEST = 200  # a shift begins at one of so many steps

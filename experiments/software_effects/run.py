@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.step_rows import usable
-from prism_jax.software.choices import SOFTWARE_VALUES, Software
-from prism_jax.validation.rows import MeasuredRow
+from inference.cost_model.folds import usable
+from prism_jax.framework.frameworks.software import SOFTWARE_VALUES, Software
+from prism_jax.validation.score import MeasuredRow
 
 BEYOND = 0.03  # ratios nearer to one than this have no sign worth scoring
 FEW = 4  # pairs of a source below which its figures are not printed apart

@@ -11,10 +11,11 @@ import jax
 import numpy as np
 
 from prism_jax.errors import DataError
-from prism_jax.job import Job
-from prism_jax.result import StepTimeDistribution
+from prism_jax.job.job.job import Job
+from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.simulate.predict import predict
-from prism_jax.variability.families import LogNormal, Mixture
+from prism_jax.variability.families import LogNormal
+from prism_jax.variability.family_registry import Mixture
 
 from .closed_form import ClosedForm
 from .jobs import mixed_jobs

@@ -14,8 +14,9 @@ from statistics import quantiles
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
-from prism_jax.system.hardware import Cluster, Tier
-from prism_jax.system.variant import device_of_text
+from prism_jax.system.hardware import Cluster
+from prism_jax.system.likeness import device_of_text
+from prism_jax.system.network import Tier
 
 # a word of the row's network or source -> cluster preset
 _MACHINES = (

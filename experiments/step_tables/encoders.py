@@ -13,8 +13,8 @@ from experiments.step_tables.records import Assumption, StepRecord, UnsupportedR
 from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.encoder.spec import EncoderSpec
-from prism_jax.workload.encoder_decoder.spec import EncoderDecoderSpec
+from prism_jax.workload.transformer.encoder import EncoderSpec
+from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec
 
 EncoderLike = EncoderSpec | EncoderDecoderSpec
 

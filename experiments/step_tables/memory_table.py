@@ -11,19 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments.step_tables.records import largest
+from prism_jax.core.kernels import COMMON_RECOMPUTE
+from prism_jax.cost.memory import memory
+from prism_jax.cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from prism_jax.errors import DataError, PlanError, SpecError
-from prism_jax.framework.memory_options import GIB, MemoryOptions
-from prism_jax.framework.nanotron import NANOTRON, cost_balanced_split
-from prism_jax.io.job.document import short
-from prism_jax.io.numbers import number_of
-from prism_jax.io.tables.counts import whole_number
-from prism_jax.io.tables.csv_rows import CsvTable, Seen
-from prism_jax.io.tables.packed import read_packed_text
-from prism_jax.kernels import COMMON_RECOMPUTE
-from prism_jax.memory.breakdown import memory
-from prism_jax.memory.layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
+from prism_jax.framework.base import GIB, MemoryOptions
+from prism_jax.framework.frameworks.frameworks import NANOTRON, cost_balanced_split
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
+from prism_jax.tables.csv_rows import CsvTable, Seen, number_of, read_packed_text, whole_number
+from prism_jax.tables.document import short
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 _DEVICE = "h100-sxm"

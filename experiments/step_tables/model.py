@@ -12,11 +12,12 @@ from dataclasses import replace
 from math import isqrt, log
 
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
-from prism_jax.bounds import MOST_SAMPLES
+from prism_jax.core.bounds import MOST_SAMPLES
 from prism_jax.errors import SpecError
 from prism_jax.workload import catalog
-from prism_jax.workload.transformer.adapter_spec import AdapterSpec
-from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec, WindowSpec
+from prism_jax.workload.transformer.mixers import WindowSpec
+from prism_jax.workload.transformer.sizes import AdapterSpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 
 def divisors(n: int) -> Iterator[int]:

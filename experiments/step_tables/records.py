@@ -12,13 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prism_jax._core.strict_json import parse_json
-from prism_jax.bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES
+from prism_jax.core.bounds import MOST_DEVICES, MOST_LAYERS, MOST_SAMPLES
+from prism_jax.core.read_file import parse_json
 from prism_jax.errors import DataError
-from prism_jax.io.job.document import short
-from prism_jax.io.tables.csv_rows import MAX_ROWS, CsvTable, Seen
-from prism_jax.io.tables.fields import boolean_field, integer_field, number_field, seconds_field
-from prism_jax.io.tables.packed import read_packed_text
+from prism_jax.tables.csv_rows import (
+    MAX_ROWS,
+    CsvTable,
+    Seen,
+    boolean_field,
+    integer_field,
+    number_field,
+    read_packed_text,
+    seconds_field,
+)
+from prism_jax.tables.document import short
 
 MAX_JSON_CHARACTERS = 1 << 24  # what is made of them takes 30 times as many bytes
 WHAT = "a steps table in JSON or CSV"

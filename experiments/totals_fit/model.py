@@ -6,7 +6,7 @@ CM-DARE's features (arXiv 2004.03072), as seconds that add up instead of powers 
     products = batch FLOPs / peak,   passes = bytes of activations / bandwidth,   small kernels ~ tensors,   fixed ~ 1
 
 A third of the tensors are taken for convolutions of 3 x 3 of one width, of which FLOPs, parameters and tensors tell the width and
-the pixels (as `prism_jax.workload.cnn.architectures.totals`); each has so many passes over its result. All of a step follows the
+the pixels (as `prism_jax.workload.cnn.architectures`); each has so many passes over its result. All of a step follows the
 GPU: what is neither product nor pass runs at the geometric mean of peak and bandwidth.
 """
 
@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from inference.data.columns import Column
-from inference.models.sums import AbstractSums, SumsData, Term, groups_of, sums_data
+from inference.sums import AbstractSums, SumsData, Term, groups_of, sums_data
 from prism_jax.errors import DataError, SpecError
 from prism_jax.system.hardware import Device
-from prism_jax.system.variant import device_of_text
+from prism_jax.system.likeness import device_of_text
 
 COLUMNS = (
     Column("model", ("network", "model_temp", "workload"), required=True, text=True, may_be_blank=False),

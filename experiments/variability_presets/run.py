@@ -16,7 +16,7 @@ from experiments.variability_presets.collectives import collective_facts
 from experiments.variability_presets.spatial import DRAIN_FACTOR, spatial_facts
 from experiments.variability_presets.stalls import fit_stalls
 from experiments.variability_presets.temporal import step_series, temporal_facts
-from prism_jax.kernels import COLLECTIVES
+from prism_jax.core.kernels import COLLECTIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 # Share of a step that large jobs wait for communication: turns an excess of the step into a slowdown of its communication.

@@ -18,7 +18,7 @@ from scipy.stats import theilslopes
 
 from experiments.variability_study.gpu_spread import COLOURS, KERNELS, Found, same
 from experiments.variability_study.levels import LOGGED, correlation, fitted, gpu_means, triple
-from prism_jax.plot.style import style
+from prism_jax.core.picture import style
 
 UNITS = {"clock_mhz": "SM clock (MHz)", "temp_c": "temperature (deg C)", "power_w": "power (W)"}
 N_FOLD = 10

@@ -23,8 +23,8 @@ from scipy.stats import gamma, ks_2samp, norm, t
 
 import inference
 from experiments.variability_study.gpu_spread import KERNELS, Found, measured
-from inference.models.fleet.data import labelled
-from prism_jax.plot.style import GREY, INDIGO, PURPLE, ROSE, SAND, TEAL, style
+from inference.fleet.data import labelled
+from prism_jax.core.picture import GREY, INDIGO, PURPLE, ROSE, SAND, TEAL, style
 
 Cdf = Callable[[np.ndarray], np.ndarray]  # of log seconds
 N_SPLIT = 20

@@ -16,8 +16,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import inference
-from inference.data import Measurements
-from prism_jax.plot.style import CYAN, INDIGO, PURPLE, ROSE, TEAL, style
+from inference.data.clean import Measurements
+from prism_jax.core.picture import CYAN, INDIGO, PURPLE, ROSE, TEAL, style
 
 KERNELS = {  # name on the page -> name in the table
     "SGEMM": "SGEMM (cuBLAS, median of reps)",

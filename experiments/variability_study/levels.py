@@ -21,9 +21,9 @@ from scipy.stats import rankdata
 
 import inference
 from experiments.variability_study.gpu_spread import KERNELS, Found, measured, same
-from inference.data import Measurements
-from inference.models.fleet.data import labelled
-from prism_jax.plot.style import INDIGO, ROSE, SAND, TEAL, WINE, style
+from inference.data.clean import Measurements
+from inference.fleet.data import labelled
+from prism_jax.core.picture import INDIGO, ROSE, SAND, TEAL, WINE, style
 
 OF_RUN = ("shared", "disturbed", "rest")
 PARTS = {  # of a bar

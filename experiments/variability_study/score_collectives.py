@@ -18,12 +18,12 @@ import jax
 import numpy as np
 import pandas as pd
 
+from inference.collectives.columns import COLUMNS
+from inference.collectives.data import CollectivesData
+from inference.collectives.laws import LAWS
+from inference.collectives.model import Collectives
+from inference.engine.settings import Settings
 from inference.fit import posterior as sample
-from inference.models.collectives.columns import COLUMNS
-from inference.models.collectives.data import CollectivesData
-from inference.models.collectives.laws import LAWS
-from inference.models.collectives.model import Collectives
-from inference.settings import Settings
 
 ALPS = "boeschf/nccl-benchmark-on-alps-2025"
 SHOWN = ("mape", "mape_in_place", "mape_alpha_beta", "mape_sigmoid", "mape_nearest", "median_ape")

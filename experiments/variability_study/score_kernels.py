@@ -15,9 +15,9 @@ import jax
 import numpy as np
 import pandas as pd
 
+from inference.engine.settings import Settings
 from inference.fit import posterior
-from inference.models.kernels.model import Kernels
-from inference.settings import Settings
+from inference.kernels.model import Kernels
 
 MODEL = Kernels()
 N_BLOCK = 5

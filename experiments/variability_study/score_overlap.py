@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.models.overlap.data import COUNTERS, OverlapData
-from inference.models.overlap.model import Overlap
+from inference.overlap import Overlap
+from inference.overlap_data import COUNTERS, OverlapData
 
 MODEL = Overlap()
 N_BLOCK = 5  # of rows, for known kernels

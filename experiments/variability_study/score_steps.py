@@ -22,14 +22,14 @@ import numpy as np
 import pandas as pd
 
 from inference.data.read import read_measurements
+from inference.engine.diagnostics import one_blas_thread
 from inference.engine.laplace import mode
+from inference.engine.model import Score
 from inference.engine.program import constrained, program
-from inference.engine.threads import one_blas_thread
-from inference.model import Score
-from inference.models.steps.data import StepsData, data_of_runs, key_of
-from inference.models.steps.model import COLUMNS, Steps
-from inference.models.steps.runs import Run, RunTable, read_runs
-from inference.models.steps.score import score_runs
+from inference.steps.data import StepsData, data_of_runs, key_of
+from inference.steps.model import COLUMNS, Steps
+from inference.steps.report import score_runs
+from inference.steps.runs import Run, RunTable, read_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 512  # GPUs

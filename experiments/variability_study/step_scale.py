@@ -19,8 +19,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from inference.models.steps.runs import gpu_class
-from prism_jax.plot.style import INDIGO, ROSE, style
+from inference.steps.runs import gpu_class
+from prism_jax.core.picture import INDIGO, ROSE, style
 
 Found = dict[str, tuple[float, float, float]]
 FIRST, FEWEST = 3, 20  # points dropped at the start of a run, and needed after that

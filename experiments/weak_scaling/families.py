@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.step_tables.records import StepRecord
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 
 FEWEST_SIZES, LEAST_SPAN = 3, 8.0
 _SAME = (

@@ -23,16 +23,14 @@ from experiments.step_tables.records import read_records
 from experiments.step_tables.table import read_step_rows
 from experiments.weak_scaling.families import Family, families_of
 from inference.cost_model.calibrate import Calibrator
-from inference.cost_model.step_folds import thinned_rows, without as left_out
-from inference.cost_model.step_rows import row_data, usable
+from inference.cost_model.folds import row_data, thinned_rows, usable, without as left_out
 from prism_jax import Job, ParallelPlan
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.metrics import mfu
 from prism_jax.system import catalog as systems
-from prism_jax.validation.costed import costed, job_of_row
-from prism_jax.validation.rows import MeasuredRow
-from prism_jax.validation.typical import step_times
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.system.hardware import mfu
+from prism_jax.validation.costed import costed, job_of_row, step_times
+from prism_jax.validation.score import MeasuredRow
+from prism_jax.variability.config import default_for, preset
 from prism_jax.workload import catalog as workloads
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps" / "steps.csv.gz"

@@ -1,1 +1,1 @@
-"""Calibration of the cost model to measured training steps."""
+"""Cost model."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax._core.archive import Archive, kind_of, opened, write_archive
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
 from prism_jax.calibration.key import LEVELS
-from prism_jax.calibration.residual_gp import MOST, ResidualGP
+from prism_jax.calibration.surrogate import MOST, ResidualGP
+from prism_jax.core.archive import Archive, kind_of, opened, write_archive
 from prism_jax.errors import DataError
 
 KIND = "calibration"

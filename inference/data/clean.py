@@ -1,29 +1,62 @@
-"""One file's table under the model's names, in SI units, with every invalid row accounted for."""
+"""What comes out of measurement files: a checked table, and an account of every row that was read.
+
+One file's table under the model's names, in SI units, with every invalid row accounted for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prism_jax.errors import DataError
-from prism_jax.hints import did_you_mean
+from prism_jax.core.registry import did_you_mean
+from prism_jax.errors import DataError, UnitError
+from prism_jax.fits.report import CleaningReport
 
-from .checks.strict import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text
-from .checks.suspicion import suspicions
-from .choose import chosen
-from .columns import Column
-from .formats.raw_table import RawTable, column_of
-from .names import plain
-from .options import Options
-from .repeats import resubmitted
-from .resolve import shown
-from .units import factor
-from .values import labels, numbers
+from .checks import ROW, refuse_no_zone, refuse_numbers, refuse_order, refuse_text, resubmitted, suspicions
+from .columns import Column, Options, plain, shown
+from .raw_table import RawTable, column_of
+from .values import chosen, factor, labels, numbers
+
+MOST_NAMED = 3  # files in a message
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Valid measurements.
+
+    Attributes:
+        frame: one row per measurement; canonical column names; numbers are float64 in SI units, labels are text; blank is NaN.
+            A column that is not required is absent where no file has a value in it.
+        hygiene: what was read and what was dropped.
+        sources: names of the files.
+    """
+
+    frame: pd.DataFrame
+    hygiene: CleaningReport
+    sources: tuple[str, ...] = ()
+
+
+@contextmanager
+def naming(sources: Sequence[str]) -> Iterator[None]:
+    """Errors about measurements raised inside it name the files that they are from.
+
+    Raises:
+        DataError, UnitError: as inside, with the names in front unless one of them is in the message.
+    """
+    try:
+        yield
+    except (DataError, UnitError) as error:
+        if not sources or any(Path(source).name in str(error) for source in sources):
+            raise
+        more = f" and {len(sources) - MOST_NAMED} more" if len(sources) > MOST_NAMED else ""
+        raise type(error)(f"{', '.join(sources[:MOST_NAMED])}{more}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -10,26 +10,17 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.scalars.table import is_step_table
+from prism_jax.fits.report import CleaningReport
+from prism_jax.recorded.formats.scalar_files import is_step_table
 
-from .checks.strict import ROW
-from .choose import refuse_unknown
-from .clean import Clean, clean
-from .columns import TO_SECONDS, Column
-from .formats.delimited import header_of, read_delimited
-from .formats.detect import Format, detect
-from .formats.gpu_log import read_dcgm, read_nvidia_smi
-from .formats.nccl_tests import read_nccl_tests
-from .formats.parquet import read_parquet
-from .formats.raw_table import MAX_COLUMNS, RawTable, raw_table
-from .formats.step_logs import read_mlperf, read_training_log
-from .measurements import CleaningReport, Measurements, naming
-from .names import plain
-from .options import Options, understand_options
-from .repeats import copied_rows
-from .resolve import resolve, wanted
-from .runs_table import join_runs, missing_half
-from .telemetry import join_telemetry
+from .checks import ROW, copied_rows
+from .clean import Clean, Measurements, clean, naming
+from .columns import TO_SECONDS, Column, Options, plain, resolve, understand_options, wanted
+from .formats import Format, detect, read_mlperf, read_training_log
+from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
+from .telemetry import join_runs, join_telemetry, missing_half
+from .tool_logs import read_dcgm, read_nccl_tests, read_nvidia_smi
+from .values import refuse_unknown
 
 NOTHING: Mapping[str, str] = {}
 

@@ -1,1 +1,1 @@
-"""Samplers, approximations and their diagnostics; knows no model."""
+"""Engine."""

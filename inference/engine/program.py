@@ -1,21 +1,188 @@
-"""A model with its data as the samplers want it: a potential over unconstrained sites, and the way back."""
+"""Data of a model, split into the arrays that are traced and the rest, which is static.
+
+Priors that models share: weakly informative on the log scale, each number with its reason.
+
+A model's own numbers stand in its file. `Scale` is the law of a spread (a standard deviation of log durations): log-normal, since
+spreads of measured fleets lie within a few powers of ten and never at zero.
+
+What every method returns: draws by chain, and what tells whether to trust them.
+
+Posteriors that factorise: parts that share no parameter and no data are sampled one by one, and their draws put side by side.
+
+The draws of independent parts may be paired in any order. A part has few dimensions, where approximations are good and chains
+short; the whole would have the dimensions of all.
+
+A model with its data as the samplers want it: a potential over unconstrained sites, and the way back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from numpyro.infer import init_to_median, init_to_value
 from numpyro.infer.util import constrain_fn, initialize_model, potential_energy
 
-from .parts import Part
-from .pytree import Arrays, traced
+Data = TypeVar("Data")
+Arrays = dict[str, Any]
+
+
+def traced(data: Data) -> tuple[Arrays, Callable[[Mapping[str, Any]], Data]]:
+    """The numeric arrays of `data` by field name, and the function that puts (traced) arrays back in their places."""
+    arrays = {name: value for name, value in values(data).items() if is_numeric(value)}
+    return arrays, lambda given: replace(data, **given)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def values(data: Any) -> dict[str, Any]:
+    """Field name -> value."""
+    return {field.name: getattr(data, field.name) for field in fields(data)}
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether `value` is an array of numbers or truth values (text stays on the host)."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Log-normal law of a spread: `median` (a fraction of the duration) and `factor`, one standard deviation as a factor."""
+
+    median: float
+    factor: float
+
+    def law(self) -> dist.LogNormal:
+        """The NumPyro distribution."""
+        return dist.LogNormal(math.log(self.median), math.log(self.factor))
+
+
+# GPUs of one model: 1.6-14 % GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2 % on small fleets: 0.15-7 % within two
+# factors.
+GPU_SPREAD = Scale(0.010, 2.7)
+# Nodes share power, cooling and a host: a fifth of the chips' spread, but all of it where one job spans the node (two factors
+# up).
+NODE_SPREAD = Scale(0.002, 4.0)
+# A kernel's own response of a chip, beyond the score it shares with the other kernels of that chip.
+KERNEL_SPREAD = Scale(0.003, 3.0)
+# Repeats on one GPU: 0.1 % for medians of 100 calls, 1-6.5 % for single calls (arXiv 2510.15596).
+RUN_SPREAD = Scale(0.004, 4.0)
+
+# A kernel's typical time is set by the data: 0.5 in log, around the measured median, is no constraint.
+LOCATION_SD = 0.5
+# Slow chips: one in twenty expected, never half of a fleet (the bulk is what most chips do).
+SLOW_PROB = (1.0, 9.0)  # Beta, times one half
+# Their distance from the bulk in bulk spreads, either way (a fleet may hold a fast batch): 4 covers 7 % slow at 1.6 % spread.
+SLOW_SHIFT_SD = 4.0
+# Their own spread, in bulk spreads.
+SLOW_SPREAD = Scale(1.5, 2.0)
+# Nodes that lie far from the others: their spread over that of the others, less one; from twice to ten times. Share: as slow
+# chips.
+FAR_ABOVE = Scale(2.0, 2.5)
+# Change of log time per unit of log clock, log power or 10 K within one GPU: between -1 (compute bound) and a little.
+SLOPE_SD = 1.0
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Draws of a posterior.
+
+    Attributes:
+        draws: site -> [chain, draw, ...]; one chain where the draws are independent.
+        diverging: [chain, draw]; none for an approximation.
+        n_leapfrog: [chain, draw]; zero for an approximation.
+        k_hat: Pareto shape of the importance weights of an approximation; NaN for sampling.
+        flat: the same draws as unconstrained vectors [draw, dim], for fits that begin where this one ended; not kept in files.
+    """
+
+    draws: dict[str, np.ndarray]
+    diverging: np.ndarray
+    n_leapfrog: np.ndarray
+    k_hat: float = np.nan
+    flat: np.ndarray | None = None
+
+
+def independent(draws: dict[str, np.ndarray], k_hat: float, flat: np.ndarray) -> Sampled:
+    """Draws [draw, ...] of an approximation, as one chain."""
+    n_draw = len(next(iter(draws.values())))
+    none = np.zeros((1, n_draw), dtype=int)
+    return Sampled({name: value[None] for name, value in draws.items()}, none.astype(bool), none, k_hat, flat)
+
+
+PartData = TypeVar("PartData", contravariant=True)
+WHOLE = ""
+"""Name of the only part of a posterior that does not factorise."""
+
+
+class Part(Protocol[PartData]):
+    """What the engine samples: a density and where to begin; a model, or a part of one.
+
+    Notes: `PartData` is a frozen dataclass as described in `model.Model`.
+    """
+
+    def program(self, data: PartData) -> None:
+        """The NumPyro model. Runs under jit in float64; arrays of `data` are traced, everything else is static."""
+        ...
+
+    def start(self, data: PartData) -> dict[str, Any]:
+        """Values of the sites at which chains and variational guides begin, from moments of the data."""
+        ...
+
+
+def key_of(key: jax.Array, name: str) -> jax.Array:
+    """Seed of a part; that of the whole is the seed itself."""
+    return key if name == WHOLE else jax.random.fold_in(key, crc32(name.encode()))
+
+
+def together(joined: Callable[..., Mapping[str, np.ndarray]], found: Mapping[str, Sampled]) -> Sampled:
+    """The draws of all parts under the names that `joined`, of the model, gives them.
+
+    Notes:
+        Parts whose chains went on for longer are thinned to the draws of the shortest. A draw counts as divergent where it is in
+        any part; the Pareto shape is that of the worst one.
+    """
+    if set(found) == {WHOLE}:
+        return found[WHOLE]
+    n_draw = min(one.diverging.shape[1] for one in found.values())
+    thin = [_thinned(one, n_draw) for one in found.values()]
+    return Sampled(
+        draws=dict(joined(dict(zip(found, (one.draws for one in thin), strict=True)))),
+        diverging=np.any([one.diverging for one in thin], axis=0),
+        n_leapfrog=np.sum([one.n_leapfrog for one in thin], axis=0),
+        k_hat=float(np.max([one.k_hat for one in thin])),
+        flat=_side_by_side(thin),
+    )
+
+
+def columns(flat: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Unconstrained draws [draw, dim] of the whole, split into those of its parts."""
+    return np.split(flat, np.cumsum(sizes)[:-1], axis=1)
+
+
+def _side_by_side(found: Sequence[Sampled]) -> np.ndarray | None:
+    flat = [one.flat for one in found if one.flat is not None]
+    return np.concatenate(flat, axis=1) if len(flat) == len(found) else None
+
+
+def _thinned(one: Sampled, n_draw: int) -> Sampled:
+    n_chain, n_have = one.diverging.shape
+    keep = np.linspace(0, n_have - 1, n_draw).round().astype(int)
+    flat = one.flat
+    return Sampled(
+        draws={name: value[:, keep] for name, value in one.draws.items()},
+        diverging=one.diverging[:, keep],
+        n_leapfrog=one.n_leapfrog[:, keep],
+        k_hat=one.k_hat,
+        flat=None if flat is None else flat.reshape(n_chain, n_have, -1)[:, keep].reshape(n_chain * n_draw, -1),
+    )
+
 
 Sites = dict[str, Any]
 

@@ -21,19 +21,16 @@ from zlib import crc32
 
 import numpy as np
 
-from .._core.content import ByContent
-from .._typing import Floats
-from ..cost.correction import NEUTRAL, SHARE, CostCorrection
-from ..cost.efficiency import Efficiency, efficiency
-from ..cost.measured import MeasuredTables
+from ..core.arrays import Floats
+from ..core.content import ByContent
+from ..cost.efficiency import NEUTRAL, SHARE, CostCorrection, Efficiency, MeasuredTables, efficiency
 from ..errors import DataError
-from ..framework import Framework
+from ..framework.base import Framework
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base import Workload
+from ..workload.base.workload import Workload
 from .key import OF_HARDWARE, USED_OR_NOT, CalibrationKey, Level
-from .residual_gp import ResidualGP, sensitivities
-from .surrogate import stack, surrogate_of
+from .surrogate import ResidualGP, sensitivities, stack, surrogate_of
 
 KNOBS = tuple(item.name for item in fields(CostCorrection))
 MISFIT = "misfit"  # the scale of a configuration's own factor, which kinds of model deviate in as they do in knobs

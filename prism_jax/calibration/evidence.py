@@ -14,12 +14,12 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from ..framework import style_of
+from ..core.report import shown
+from ..framework.frameworks import style_of
+from ..plan.fields import QUANTISED
 from ..plan.plan import ParallelPlan
-from ..plan.precision import QUANTISED
-from ..report.codec import shown
 from ..system.hardware import Cluster
-from ..workload.base import Workload
+from ..workload.base.workload import Workload
 
 ENOUGH_ROWS, ENOUGH_SOURCES = 8, 2
 FAR = 4  # a difference of this weight or more is an extrapolation

@@ -1,15 +1,25 @@
-"""Setting: what the corrections of a job depend on, and the members of the levels that it belongs to."""
+"""Setting: what the corrections of a job depend on, and the members of the levels that it belongs to.
+
+The level of a job as its own log shows it: a factor between the steps that were measured and those that are predicted.
+
+A log of this very job says how long its steps take far better than a cost model does. The factor scales every second of the job,
+so that the typical predicted step is the typical measured one; how steps scatter around it is left as predicted.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from ..framework import Framework, framework_of, style_of
-from ..software.choices import Software
+import numpy as np
+
+from ..framework.base import Framework
+from ..framework.frameworks import framework_of, style_of
+from ..framework.software import Software
 from ..system.hardware import Device
-from ..workload.base import Workload
-from ..workload.kinds import TRANSFORMER, kind_of
+from ..workload.base.workload import Workload
+from ..workload.catalog import TRANSFORMER, kind_of
 
 
 class Level(StrEnum):
@@ -105,3 +115,47 @@ class CalibrationKey(NamedTuple):
         norm = "eager" if own.is_eager("norm") else ""
         graphs = own.cuda_graphs if own.cuda_graphs != "none" else ""
         return attention, norm, "compiled" if own.compile else "", graphs or "", own.tuning or ""
+
+
+@dataclass(frozen=True)
+class MeasuredLevel:
+    """What a log of one configuration says of its typical step.
+
+    Attributes:
+        step_s: typical step, seconds.
+        is_mean: it is the mean of a step (logs of intervals over several steps), not the median.
+        log_sd: standard deviation of its logarithm: of the steps that were sampled, and of one run against the next.
+        n_steps, n_runs: logged.
+        n_gpus: NaN where the log does not say.
+    """
+
+    step_s: float
+    is_mean: bool
+    log_sd: float
+    n_steps: int
+    n_runs: int
+    n_gpus: float = np.nan
+
+
+@dataclass(frozen=True)
+class NoLevel:
+    """Why a fit of step times says nothing of the level of a job."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class LevelFactor:
+    """Measured over predicted typical step.
+
+    Attributes:
+        factor: of every second of the job.
+        log_sd: standard deviation of its logarithm.
+    """
+
+    factor: float
+    log_sd: float
+
+    def quantile(self, score: float) -> float:
+        """Of the typical step over its estimate, at a normal score."""
+        return float(np.exp(score * self.log_sd))

@@ -1,4 +1,11 @@
-"""Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
+"""What software usually does where a job does not say: values and how likely each is, by framework, device generation and date.
+
+Probabilities are what the releases of these years ship as their default (1: always) or what their users were seen to choose; they
+are judgements, not counts, and wide where nobody states them. Dates are those of the first release with the kernel:
+FlashAttention arXiv 2205.14135 (2022-06) and 2307.08691 (2023-07), FlashAttention-3 and cuDNN 9 in Transformer Engine (2024-03),
+torch.compile over FSDP (2024-03), CUDA graphs in Megatron-Core's recipes for Blackwell (2025-01).
+
+Open fields: what a job leaves unsaid, as a distribution, and what each possibility does to the step.
 
 Every open field is, independently, one of a few values with known odds (`software.usual`). A value moves the step by the ratio
 of the step's outlines with and without it. Predictions stand at the mean of the logarithm over all possibilities; the band holds
@@ -17,15 +24,150 @@ from zlib import crc32
 
 import numpy as np
 
-from .._typing import Floats
+from ..core.arrays import Floats
 from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency
-from ..framework import Framework, framework_of
-from ..plan.plan import ParallelPlan, Software
-from ..software.usual import Odds, usual_odds
-from ..system.hardware import Cluster
-from ..workload.base import Workload
+from ..framework.base import EAGER, FUSED, Framework
+from ..framework.frameworks import framework_of
+from ..framework.software import SOFTWARE_VALUES, VENDOR, Software
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster, Device
+from ..workload.base.workload import Workload
 from .surrogate import seconds_under
+
+Odds = tuple[tuple[Any, float], ...]  # values and their probabilities; the first is the most likely one
+NEW = "9999"  # the date of software whose date is not stated
+
+
+@dataclass(frozen=True)
+class Usual:
+    """One rule: the odds of a field where all conditions hold.
+
+    Attributes:
+        field: of `Software`.
+        odds: values with probabilities that add up to one, most likely first.
+        frameworks: names it holds for; empty: all of `style`.
+        style: `fused`, `eager`, or empty for any.
+        generations: of the device; empty: all.
+        since, until: dates, from the first and before the second.
+    """
+
+    field: str
+    odds: Odds
+    frameworks: tuple[str, ...] = ()
+    style: str = ""
+    generations: tuple[str, ...] = ()
+    since: str = ""
+    until: str = NEW + "-99"
+
+    def holds(self, framework: Framework, generation: str, date: str) -> bool:
+        """Whether all of its conditions are met."""
+        return (
+            (not self.frameworks or framework.name in self.frameworks)
+            and (not self.style or framework.style == self.style)
+            and (not self.generations or generation in self.generations)
+            and self.since <= date < self.until
+        )
+
+
+def _sure(value: Any) -> Odds:
+    return ((value, 1.0),)
+
+
+_HOPPER_ON = ("hopper", "blackwell")
+_NATIVE = ("jax",)  # compiled whole
+# The first rule that holds decides.
+RULES = (
+    # attention
+    Usual("attention", _sure("fused_softmax"), style=FUSED, until="2022-06"),
+    Usual("attention", (("fused_softmax", 0.6), ("eager", 0.4)), until="2022-06"),
+    Usual("attention", (("flash1", 0.7), ("fused_softmax", 0.3)), style=FUSED, until="2023-07"),
+    Usual("attention", (("flash1", 0.8), ("eager", 0.2)), until="2023-07"),
+    Usual("attention", (("flash2", 0.6), ("flash3", 0.4)), style=FUSED, generations=_HOPPER_ON, until="2024-03"),
+    Usual("attention", (("flash3", 0.85), ("flash2", 0.15)), style=FUSED, generations=_HOPPER_ON),
+    Usual("attention", (("flash3", 0.7), ("flash2", 0.3)), generations=("blackwell",)),
+    Usual("attention", (("flash2", 0.85), ("flash3", 0.15)), style=EAGER, generations=("hopper",)),
+    Usual("attention", (("flash3", 0.6), ("flash2", 0.4)), generations=("hopper",)),
+    Usual("attention", _sure("flash2")),
+    # norms and elementwise kernels
+    Usual("norm", _sure("fused"), style=FUSED),
+    Usual("norm", _sure("fused"), frameworks=("nanotron",)),  # flash-attn's Triton RMSNorm
+    Usual("norm", (("eager", 0.7), ("fused", 0.3)), style=EAGER),
+    Usual("norm", (("fused", 0.8), ("eager", 0.2))),
+    # Of the next three the less likely value moves a step by less than 1 %: the likely one is taken as sure.
+    Usual("activation", _sure("eager"), style=EAGER),
+    Usual("activation", _sure("fused")),
+    Usual("rope", _sure("fused"), frameworks=(*_NATIVE, "nanotron")),
+    Usual("rope", _sure("eager"), style=EAGER),
+    Usual("rope", _sure("eager"), style=FUSED, until="2023-09"),
+    Usual("rope", _sure("fused")),
+    Usual("cross_entropy", _sure("fused"), frameworks=_NATIVE),
+    Usual("cross_entropy", _sure("eager")),
+    Usual("optimizer", (("fused", 0.7), ("eager", 0.3)), style=EAGER),
+    Usual("optimizer", _sure("fused")),
+    # how kernels are started
+    Usual("compile", (((False), 0.75), ((True), 0.25)), frameworks=("fsdp",), since="2024-03"),
+    Usual("compile", _sure(False)),
+    Usual(
+        "cuda_graphs",
+        (("none", 0.5), ("layers", 0.5)),
+        frameworks=("megatron-core",),
+        generations=("blackwell",),
+        since="2025-01",
+    ),
+    Usual("cuda_graphs", _sure("none")),
+    Usual("tuning", (("typical", 0.65), ("vendor", 0.35))),
+)
+
+
+def usual_odds(name: str, framework: Framework, generation: str, date: str = "") -> Odds:
+    """Values of a field of `Software` and their probabilities, most likely first."""
+    when = date or NEW
+    return next(rule.odds for rule in RULES if rule.field == name and rule.holds(framework, generation, when))
+
+
+def usual_software(stated: Software, framework: Framework, generation: str) -> Software:
+    """`stated`, with the most likely value wherever it says nothing."""
+    return stated.filled({name: usual_odds(name, framework, generation, stated.date)[0][0] for name in SOFTWARE_VALUES})
+
+
+# Recomputation where nobody states it, by framework. DeepSpeed's lineage checkpoints every layer: the published configurations of
+# GPT-NeoX (`checkpoint-activations: true` in configs/*.yml) and the scripts of Megatron-DeepSpeed (`--checkpoint-activations`).
+_RECOMPUTE: dict[str, Odds] = {"megatron-deepspeed": (("full", 0.8), ("none", 0.2))}
+
+
+def usual_recompute(framework: str) -> Odds:
+    """What a run of that framework may have recomputed, most likely first."""
+    return _RECOMPUTE.get(framework, _sure("none"))
+
+
+# Number formats of products where nobody states them, by generation.
+_DTYPES: tuple[tuple[str, Odds], ...] = (
+    ("volta", (("fp16", 0.9), ("fp32", 0.1))),
+    ("ampere", (("bf16", 0.75), ("fp16", 0.25))),
+    ("hopper", (("bf16", 0.75), ("fp8", 0.25))),
+    ("blackwell", (("fp8", 0.5), ("bf16", 0.25), ("nvfp4", 0.25))),
+)
+# Vendors and who submits benchmarks with them use the fastest format that converges: NVIDIA and its partners have trained
+# language models for MLPerf Training in fp8 on Hopper since v3.0, on Blackwell in fp8 and (v5.1) in nvfp4.
+_DTYPES_OF_VENDORS: tuple[tuple[str, Odds], ...] = (
+    ("hopper", (("fp8", 0.9), ("bf16", 0.1))),
+    ("blackwell", (("fp8", 0.6), ("nvfp4", 0.35), ("bf16", 0.05))),
+)
+
+
+def usual_dtypes(device: Device, tuning: str | None = None) -> Odds:
+    """Formats that a run on that device may have used; those that the device lacks are left out.
+
+    Args:
+        tuning: as in `Software`.
+    """
+    known = (*(_DTYPES_OF_VENDORS if tuning == VENDOR else ()), *_DTYPES)
+    given = next((odds for generation, odds in known if generation == device.generation), (("bf16", 1.0),))
+    able = [(name, odds) for name, odds in given if name in device.peak_flops_per_s]
+    whole = sum(odds for _, odds in able)
+    return tuple((name, odds / whole) for name, odds in able)
+
 
 SMALLEST = 1e-4  # of a step: a field whose every value changes less is not open in any sense that matters
 

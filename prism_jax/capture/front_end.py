@@ -1,12 +1,30 @@
-"""FrontEnd: one way of capturing a program, and CaptureRequest: what every one of them is asked."""
+"""FrontEnd: one way of capturing a program, and CaptureRequest: what every one of them is asked.
+
+The front ends that there are; a new one is a module of this package with a `FRONT_END`, and its name here.
+
+What a request says of a program, in the place of what the program says of itself.
+
+A function that a user's own file defines: loaded by path, and its mistakes told as such.
+
+The file is run, as `python file.py` would: capture only code that you trust.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from math import prod
+from pathlib import Path
+from typing import Any
 
-from ..errors import DataError
+from ..core.registry import Registry
+from ..errors import DataError, PrismError
+from ..workload.captured.check import check_program
 from ..workload.captured.program import RankProgram
 
 # Fields of a request -> the options that state them.
@@ -113,3 +131,106 @@ class FrontEnd:
     about: str
     recognises: Callable[[CaptureRequest], bool]
     capture: Callable[[CaptureRequest], RankProgram]
+
+
+SHIPPED = (
+    "prism_jax.capture.execution.program",
+    "prism_jax.capture.from_job",
+    "prism_jax.capture.jax.front_end",
+    "prism_jax.capture.hlo.front_end",
+    "prism_jax.capture.torch.front_end",
+)  # modules with a `FRONT_END`, asked in this order whether a source is theirs
+
+
+def _shipped() -> Iterator[FrontEnd]:
+    for name in SHIPPED:
+        yield import_module(name).FRONT_END
+
+
+FRONT_ENDS: Registry[FrontEnd] = Registry("front end", _shipped, error=DataError)
+
+
+def front_end_for(request: CaptureRequest, name: str = "") -> FrontEnd:
+    """The front end called `name`, or the first one that recognises the source.
+
+    Raises:
+        DataError: there is none; says which ones there are.
+    """
+    if name:
+        return FRONT_ENDS.named(name)
+    for one in FRONT_ENDS:
+        if one.recognises(request):
+            return one
+    known = "; ".join(f"{one.name}: {one.about}" for one in FRONT_ENDS)
+    absent = "" if Path(request.path).exists() else " There is no such file."
+    raise DataError(f"{request.source}: no front end knows what this is.{absent} Name one by --front-end: {known}")
+
+
+def overridden(program: RankProgram, request: CaptureRequest) -> RankProgram:
+    """The program with the name, fusion policy and micro-batches of a request.
+
+    Raises:
+        SpecError: they do not fit it.
+    """
+    changed = {"name": request.name, "fusion": request.fusion, "micro_batches": request.micro_batches}
+    given = {name: value for name, value in changed.items() if value}
+    return check_program(replace(program, **given)) if given else program
+
+
+_MODULE = "prism_jax_user_code"
+
+
+@contextmanager
+def user_errors(path: Path, doing: str) -> Iterator[None]:
+    """What a user's code raises becomes a `DataError` with the last line of the file that was reached."""
+    try:
+        yield
+    except PrismError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise DataError(f"{place_in(path, error)}: {doing}: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def place_in(path: Path, error: BaseException) -> str:
+    """`file:line` of the deepest frame in the user's file; the file alone if none is."""
+    own = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()
+    ]
+    line = error.lineno if isinstance(error, SyntaxError) else own[-1] if own else None
+    return f"{path}:{line}" if line else str(path)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or "no message").splitlines()[0][:400]
+
+
+def load_function(path: Path, name: str) -> Callable[..., Any]:
+    """The function `name` of a Python file.
+
+    Raises:
+        DataError: no such file or function, or the file raises.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    full = path.resolve()
+    spec = importlib.util.spec_from_file_location(_MODULE, full)
+    if spec is None or spec.loader is None:
+        raise DataError(f"{path}: not a Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_MODULE] = module
+    sys.path.insert(0, str(full.parent))
+    try:
+        with user_errors(path, "reading the file"):
+            spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(full.parent))
+    found = getattr(module, name, None)
+    if not callable(found):
+        own = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", "") == _MODULE
+        ]
+        known = ", ".join(own[:8]) or "no function"
+        raise DataError(f"{path}: does not define a function {name}; it has {known}. Name one: {path}:NAME")
+    return found

@@ -1,10 +1,69 @@
-"""Offer: one kind of instance in one zone, and what an hour of it cost on a date."""
+"""Which preset device a catalogue means by the name of a GPU: "A100 (40 GB)", "L4-24GB", "K80".
+
+Offer: one kind of instance in one zone, and what an hour of it cost on a date.
+
+Catalogues of instances and prices: one row per instance and zone, CSV (gzip too).
+
+| column | what |
+|---|---|
+| gpu, gpus | name of the GPU, and how many an instance has |
+| usd_h | on-demand price of an instance-hour, US dollars; blank: not offered |
+| spot_usd_h | its spot price; blank: not offered. A row without any price is kept, and told as not offered |
+| cloud, instance, region, zone | whose it is, its name, and where; may be blank |
+| network_gbps | of an instance to others, Gbit/s; blank: not stated, and then no two of them are joined |
+| vcpus, mem_gb | of an instance |
+| date | of the prices: "2025-06-01", "2025-04..2025-06-05": the earliest day counts |
+| currency | may say USD |
+| source | of the prices |
+
+Other columns are passed over.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
+
+from ..errors import DataError
+from ..system import catalog
+from ..tables.csv_rows import CsvRow, CsvTable, integer_field, number_field, read_packed_text
+from ..tables.document import short
+
+_IN_BRACKETS = re.compile(r"^(?P<name>.*?)\s*\((?P<gb>[0-9]+)\s*GB\)$", re.IGNORECASE)
+_WITH_SIZE = re.compile(r"^(?P<name>.*\S)[-\s]+[0-9]+\s*GB$", re.IGNORECASE)
+_FILLERS = re.compile(r"\s+(?:HGX|SXM[0-9]?)\b", re.IGNORECASE)
+
+
+@cache
+def device_of(gpu: str) -> str:
+    """Name of the preset device; empty where none is meant for sure.
+
+    Notes: the size of the memory is part of the name where there are devices of several sizes; it is left out where the device
+    with it is not known but the one without is, and has that size.
+    """
+    text = _FILLERS.sub("", gpu.strip())
+    brackets = _IN_BRACKETS.match(text)
+    tries = [f"{brackets['name']}-{brackets['gb']}gb", brackets["name"]] if brackets else [text]
+    sized = _WITH_SIZE.match(tries[0])
+    if sized:
+        tries.append(sized["name"])
+    size = re.search(r"([0-9]+)\s*gb\)?$", text, re.IGNORECASE)
+    for one in tries:
+        found = catalog.known_device(one)
+        if found and (size is None or _has_size(found, float(size[1]))):
+            return found
+    return ""
+
+
+def _has_size(device: str, gb: float) -> bool:
+    """Vendors round 79.6 GiB to 80 and 139.8 to 141."""
+    return abs(catalog.device(device).hbm_bytes / (gb * 1e9) - 1.0) < 0.12
 
 
 class Identity(NamedTuple):
@@ -74,3 +133,127 @@ class Offer:
     def where(self) -> str:
         """Zone, or region, or cloud: the narrowest that is stated."""
         return self.zone or self.region or self.cloud
+
+
+NEEDED = ("gpu", "gpus", "usd_h")
+OPTIONAL = ("cloud", "instance", "spot_usd_h", "network_gbps", "vcpus", "mem_gb", "region", "zone", "date", "source")
+WHAT = f"a catalogue in CSV with the columns {', '.join((*NEEDED, *OPTIONAL))}"
+MOST_USD_PER_H = 1e6
+MOST_GPUS = 1024  # of an instance
+MOST_GBIT = 1e6
+_DAY = re.compile(r"(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{2})(?:-(?P<d>[0-9]{2}))?)?(?![0-9])")
+_CURRENCY = re.compile(r"[€£¥$]|\b(?:eur|gbp|jpy|cny|inr|usd|chf)\b", re.IGNORECASE)
+
+
+def read_catalogue(sources: Sequence[str | Path]) -> tuple[Offer, ...]:
+    """Offers of several files; a row of a later file replaces those of the same identity in earlier ones.
+
+    Raises:
+        DataError: no file, a file cannot be read, has no rows or lacks a column, or a row says what no offer can; names the line.
+    """
+    if not sources:
+        raise DataError(f"no catalogue. Give {WHAT}.")
+    found: dict[Identity, Offer] = {}
+    for source in sources:
+        for offer in _read(read_packed_text(Path(source), WHAT), str(source)):
+            found[offer.identity] = offer
+    return tuple(found.values())
+
+
+def shipped_catalogue() -> tuple[Offer, ...]:
+    """The list prices that ship with the package; a few dozen typical instances."""
+    text = files("prism_jax.cloud").joinpath("presets", "instances.csv").read_text(encoding="utf-8")
+    return _read(text, "shipped catalogue")
+
+
+def merged(offers: Iterable[Offer], *, over: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Offers of `over`, replaced row by row by those of the same identity, and the others after them."""
+    found = {offer.identity: offer for offer in over}
+    found |= {offer.identity: offer for offer in offers}
+    return tuple(found.values())
+
+
+def _read(text: str, name: str) -> tuple[Offer, ...]:
+    table = CsvTable(text, name)
+    missing = [column for column in NEEDED if column not in table.columns]
+    if missing:
+        raise DataError(f"{name}: the column {missing[0]} is missing. Give {WHAT}.")
+    offers: dict[Identity, Offer] = {}
+    for row in table.rows():
+        offer = _offer(row, table.place(row.line))
+        before = offers.get(offer.identity)
+        if before is not None and before.place != offer.place:
+            if _prices(before) != _prices(offer):
+                raise DataError(
+                    f"{offer.place}: the same instance in the same place as {before.place}, at another price. Keep one."
+                )
+            raise DataError(f"{offer.place}: the same row as {before.place}. Keep one.")
+        offers[offer.identity] = offer
+    if not offers:
+        raise DataError(f"{name}: an empty catalogue. Give {WHAT}.")
+    return tuple(offers.values())
+
+
+def _prices(offer: Offer) -> tuple[float | None, float | None]:
+    return offer.on_demand_usd_per_h, offer.spot_usd_per_h
+
+
+def _offer(row: CsvRow, where: str) -> Offer:
+    fields = row.fields
+    gpu, gpus = fields["gpu"], integer_field(fields["gpus"], "gpus", where)
+    if not gpu:
+        raise DataError(f"{where}: gpu is blank. Name the GPU.")
+    if gpus is None or not 1 <= gpus <= MOST_GPUS:
+        raise DataError(f"{where}: gpus = {short(fields['gpus'])}, but it must be from 1 to {MOST_GPUS:,}")
+    _check_currency(fields, where)
+    on_demand, spot = (_price(fields.get(name, ""), name, where) for name in ("usd_h", "spot_usd_h"))
+    gbit = number_field(fields.get("network_gbps"), "network_gbps", where)
+    if gbit is not None and not 0.0 < gbit <= MOST_GBIT:
+        raise DataError(f"{where}: network_gbps = {gbit:g}, but it must be above 0 and at most {MOST_GBIT:g}")
+    ram_gb = number_field(fields.get("mem_gb"), "mem_gb", where)
+    return Offer(
+        cloud=fields.get("cloud", ""),
+        instance=fields.get("instance", ""),
+        gpu=gpu,
+        gpus=gpus,
+        region=fields.get("region", ""),
+        zone=fields.get("zone", ""),
+        on_demand_usd_per_h=on_demand,
+        spot_usd_per_h=spot,
+        network_bytes_per_s=None if gbit is None else gbit * 1e9 / 8.0,
+        vcpus=integer_field(fields.get("vcpus"), "vcpus", where),
+        ram_bytes=None if ram_gb is None else ram_gb * 1e9,
+        day=_day(fields.get("date", ""), where),
+        source=fields.get("source", ""),
+        device=device_of(gpu),
+        place=where,
+    )
+
+
+def _check_currency(fields: dict[str, str], where: str) -> None:
+    told = fields.get("currency", "")
+    if told and told.upper() not in ("USD", "US$", "$"):
+        raise DataError(f"{where}: currency = {short(told)}, but all prices must be in one: US dollars (USD)")
+
+
+def _price(text: str, field: str, where: str) -> float | None:
+    if _CURRENCY.search(text):
+        raise DataError(f"{where}: {field} = {short(text)}: write the number alone, in US dollars")
+    price = number_field(text, field, where)
+    if price is not None and not 0.0 < price <= MOST_USD_PER_H:
+        raise DataError(f"{where}: {field} = {price:g}, but a price must be above 0 and at most {MOST_USD_PER_H:,.0f}")
+    return price
+
+
+def _day(text: str, where: str) -> date | None:
+    """The earliest day that a text leaves open."""
+    if not text:
+        return None
+    found = _DAY.match(text)
+    try:
+        day = date(int(found["y"]), int(found["m"] or 1), int(found["d"] or 1)) if found else None
+    except ValueError:
+        day = None
+    if day is None:
+        raise DataError(f"{where}: date = {short(text)} is no date. Write 2025-06-01.")
+    return day

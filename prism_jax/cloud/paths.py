@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._core.content import ByContent
-from .._typing import Counts, Floats, Ints
+from ..core.arrays import Counts, Floats, Ints
+from ..core.content import ByContent
 from ..errors import DataError
 
 

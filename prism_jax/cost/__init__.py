@@ -1,1 +1,1 @@
-"""Seconds of kernels and communication, and of everything a member group does in a step."""
+"""Cost."""

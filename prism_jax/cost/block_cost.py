@@ -1,4 +1,11 @@
-"""Seconds of one block of a model for one micro-batch.
+"""Seconds of collectives on a cluster, and whether they leave a node: what the cost model asks of a network.
+
+Gathering of sharded parameters (FSDP, HSDP, ZeRO-3) inside the ops, and scattering of their gradients.
+
+Every layer's weights are gathered before its forward and again before its backward pass, its gradients are reduced and scattered
+after it, for every micro-batch (arXiv 2304.11277). Under `overlap.dp` the next layer is prefetched.
+
+Seconds of one block of a model for one micro-batch.
 
 Blocks are added up into chunks (`chunk_cost`). What a block costs depends on few fields of a plan, and the gathering of sharded
 parameters on others, so the two are made apart: a sweep over plans makes each of them once.
@@ -9,25 +16,133 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._core.arrays import Values, is_numpy, namespace
-from .._typing import Floats
+from ..core.arrays import Floats, Values, is_numpy, namespace
+from ..core.kernels import COMM_AXES, PASSES
 from ..errors import SpecError
-from ..kernels import COMM_AXES, PASSES
-from ..partition.weights import block_parameters
+from ..plan.fields import ELEMENT_BYTES
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base import Block, Comm, LanedBlock, Workload, frozen_groups
-from ..workload.kernels import KernelTable
-from .communication import collective_s
+from ..system.network import CollectiveTime
+from ..workload.base.kernels import Kernel, KernelTable
+from ..workload.base.workload import Block, Comm, LanedBlock, Workload, frozen_groups
 from .compute import class_seconds, correction_factors, launch_counts, uncorrected_seconds
-from .correction import CostCorrection
-from .efficiency import Efficiency
+from .efficiency import CostCorrection, Efficiency
 from .lanes import LanedSeconds, Overlapping, laned_seconds
-from .sharded import Gathered, copy_kernels, gather_comms
+from .partition import block_parameters
+
+
+def collective_s(kind: str, n_bytes: float, cluster: Cluster, stride: int, size: int) -> CollectiveTime:
+    """Seconds of `kind` over `size` devices `stride` apart, and the algorithm that takes them; 0 without bytes or peers.
+
+    Args:
+        kind: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p (then `size` is 2).
+        n_bytes: as `Network.collective` counts them.
+    """
+    if size <= 1 or n_bytes <= 0.0:
+        return CollectiveTime(0.0, "none")
+    return cluster.fabric.collective(kind, n_bytes, stride, size)
+
+
+def crosses_nodes(cluster: Cluster, stride: int, size: int) -> bool:
+    """Whether the group of `size` devices, `stride` apart, is on several nodes."""
+    return cluster.fabric.n_node(stride, size) > 1
+
+
+def weight_bytes(plan: ParallelPlan, is_unit: bool = True) -> float:
+    """Bytes of one parameter as it is gathered.
+
+    Args:
+        is_unit: it belongs to a layer, not to embedding or head, which stay in 16 bits under `state_dtypes.fp8_params`.
+    """
+    return 1.0 if plan.state_dtypes.fp8_params and is_unit else plan.element_bytes
+
+
+def gradient_bytes(plan: ParallelPlan) -> float:
+    """Bytes of one gradient as it is reduced across replicas: as `state_dtypes.grad_reduce` says, or as most software does.
+
+    Notes:
+        Megatron-LM reduces fp32 main gradients in bf16 training and fp16 gradients in fp16 training; parameter sharding
+        reduces in the parameters' 16-bit type (the `PURE` and `bfSixteen` policies of llm-foundry and fms-fsdp).
+    """
+    if plan.state_dtypes.grad_reduce is not None:
+        return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
+    if plan.dtype == "fp32":
+        return 4.0
+    return 2.0 if plan.dtype == "fp16" or plan.shard_group > 1 else 4.0
+
+
+class Gathered(NamedTuple):
+    """Parameters of one group of a block on a device.
+
+    Attributes:
+        count: after tensor and expert parallelism.
+        split: ranks among which the workload itself divides them.
+        frozen_bytes: of one of them, if it has no gradient; None: they are trained.
+    """
+
+    count: float
+    split: int
+    frozen_bytes: float | None = None
+
+
+def gather_comms(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool = True) -> list[Comm]:
+    """Communication of one unit of parameters per device.
+
+    Args:
+        counts: by group.
+        is_unit: as in `weight_bytes`.
+    """
+    if plan.shard_group == 1:
+        return []
+    stride = plan.stride("dp")
+    comms: list[Comm] = []
+    for count, split, frozen in counts:
+        wide = weight_bytes(plan, is_unit) if frozen is None or frozen == plan.element_bytes else frozen
+        own = _unit(plan, count, wide, stride * split, max(plan.shard_group // split, 1))
+        comms += own if frozen is None else own[:2]  # what is frozen has no gradients to scatter
+    return comms
+
+
+def copy_kernels(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool = True) -> list[Kernel]:
+    """Copies between the parameters of a unit and the buffers of `gather_comms`, where a plan has them.
+
+    Notes:
+        Before both passes a rank copies its own share into the buffer of the all-gather and, later, all of it out of it;
+        after the backward pass the gradients into the buffer of the reduce-scatter, in the format that it adds in.
+
+    Source: PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: `all_gather_copy_in`, `split_with_sizes_copy` and
+        `chunk_cat`; the last two run on the stream that computes.
+    """
+    if plan.shard_group == 1 or not plan.shard_copies:
+        return []
+    kernels: list[Kernel] = []
+    for count, split, frozen in counts:
+        size = max(plan.shard_group // split, 1)
+        if size == 1 or count == 0.0:
+            continue
+        wide = weight_bytes(plan, is_unit) if frozen is None else frozen
+        moved = 2.0 * wide * count
+        for phase in ("F", "B"):
+            kernels.append(Kernel("gather_copy_in", phase, "memory", 0.0, moved / size))
+            kernels.append(Kernel("gather_copy_out", phase, "memory", 0.0, moved))
+        if frozen is None:
+            n_bytes = (plan.element_bytes + gradient_bytes(plan)) * count
+            kernels.append(Kernel("scatter_copy_in", "B", "memory", 0.0, n_bytes))
+    return kernels
+
+
+def _unit(plan: ParallelPlan, count: float, wide: float, stride: int, size: int) -> list[Comm]:
+    if size == 1 or count == 0.0:
+        return []
+    beside = "chunk" if plan.overlap.dp else ""
+    gather = Comm("dp", "all_gather", "F", wide * count, stride, size, beside)
+    scatter = gather._replace(kind="reduce_scatter", phase="B", n_bytes=gradient_bytes(plan) * count)
+    return [gather, gather._replace(phase="B"), scatter]
+
 
 HIDDEN = "hidden"  # what a simulation of lanes has hidden already, and made compute pay for
 # (phase, axis, what runs beside it): every way a block communicates

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._core.arrays import Values, is_traced, namespace
-from .._typing import Floats
-from ..kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
-from ..plan.precision import QUANTISED
-from ..system.board_power import board_speed
+from ..core.arrays import Floats, Values, is_traced, namespace
+from ..core.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, PASSES, KernelSizes, Roof
+from ..plan.fields import QUANTISED
 from ..system.hardware import Device
-from ..workload.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
+from ..system.likeness import board_speed
+from ..workload.base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
 from .efficiency import Efficiency, with_cuda_core_products
 
 _BLOCK_ROWS = 128  # query rows of one block of a fused attention kernel (arXiv 2307.08691 section 3.3)

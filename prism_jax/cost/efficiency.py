@@ -1,14 +1,79 @@
-"""Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml`, with the sources there."""
+"""Correction: how measured training steps differ from what kernels and links alone would take.
+
+Factors multiply seconds; seconds are added. The neutral correction leaves every cost as the kernel model has it. Values come from
+a calibration (`calibration.py`): they depend on the device and on the training software.
+
+Efficiency: which share of its peaks a GPU generation reaches, from `presets/efficiency.toml`, with the sources there.
+
+MeasuredTables: what tables of kernels, collectives and overlap, measured on the user's hardware, say in place of the presets.
+
+A table replaces constants of the device (`Efficiency`) or the seconds of collectives (`MeasuredCollectives`), and with them the
+part of the calibration's correction that stands for the same hardware: the deviation of its generation from presets. What only
+whole steps show (all devices alike, style and framework of the software, `in_step`) stays on top.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
+from ..core.content import ByContent
 from ..errors import SpecError
-from ..system.names import load_toml
-from .correction import NEUTRAL, CostCorrection
+from ..system.catalog import load_toml
+from ..system.hardware import Cluster
+from ..system.network_kinds import MeasuredCollectives
+
+
+@dataclass(frozen=True)
+class CostCorrection:
+    """Knobs of the cost model that only whole training steps can decide.
+
+    Attributes:
+        gemm, attention, memory: factors of the seconds of each class of compute kernels.
+        fp8: factor of matrix products in 8 or 4 bits, on top of `gemm`.
+        expert: factor of all compute of a layer with experts, on top of these.
+        host: factor of the time in which the host starts kernels.
+        scale_up, network: factors of the seconds of collectives and transfers inside a node (or rack), and beyond it.
+        scale_up_call_s, network_call_s: seconds each collective takes on top: arrival of the ranks, stream synchronisation.
+        overlap_window: share of the compute beside a data-parallel communication during which it makes progress (streams wait
+            for each other, kernels start late); what does not fit into that part of the window shows.
+        optimizer: factor of the update of the parameters.
+        micro_batch_s: seconds per micro-batch and model chunk in which nothing runs: pipeline bookkeeping, data loading.
+        step_s: seconds per step in which nothing runs.
+        network_step_s: the same per doubling of the number of nodes: ranks that wait for each other.
+    """
+
+    gemm: float = 1.0
+    attention: float = 1.0
+    memory: float = 1.0
+    fp8: float = 1.0
+    expert: float = 1.0
+    host: float = 1.0
+    scale_up: float = 1.0
+    network: float = 1.0
+    scale_up_call_s: float = 0.0
+    network_call_s: float = 0.0
+    overlap_window: float = 1.0
+    optimizer: float = 1.0
+    micro_batch_s: float = 0.0
+    step_s: float = 0.0
+    network_step_s: float = 0.0
+
+    def comm(self, crosses_nodes: bool) -> tuple[float, float]:
+        """(factor, seconds per call) of communication in a node, or between nodes."""
+        return (self.network, self.network_call_s) if crosses_nodes else (self.scale_up, self.scale_up_call_s)
+
+    def scaled(self, factor: float) -> CostCorrection:
+        """The correction under which every step takes `factor` times as long: seconds are linear in all knobs but three."""
+        return replace(self, **{name: factor * getattr(self, name) for name in OF_SECONDS})
+
+
+SHARE = "overlap_window"  # the knob that is a share, of which calibrations take the logit; all others are positive
+# All but factors on top of others, and a share: a factor of all seconds leaves those as they are.
+OF_SECONDS = tuple(item.name for item in fields(CostCorrection) if item.name not in ("fp8", "expert", SHARE))
+NEUTRAL = CostCorrection()
 
 
 @dataclass(frozen=True)
@@ -102,3 +167,58 @@ def _build(generation: str) -> Efficiency:
 @cache
 def _table() -> dict[str, dict[str, Any]]:
     return load_toml(__name__.rpartition(".")[0], "efficiency.toml")
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredCost(ByContent):
+    """Constants and collectives as measured, or as one posterior draw has them.
+
+    Attributes:
+        constants: fields of `Efficiency` with their values; what is not among them keeps the preset.
+        collectives: None: those of the cluster's own network.
+    """
+
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    collectives: MeasuredCollectives | None = None
+
+    def constants_of(self, preset: Efficiency) -> Efficiency:
+        """The preset with what was measured."""
+        return replace(preset, **self.constants)
+
+    def on(self, cluster: Cluster) -> Cluster:
+        """The cluster with what was measured of its collectives."""
+        return cluster if self.collectives is None else replace(cluster, measured=self.collectives)
+
+    def over(self, under: MeasuredCost) -> MeasuredCost:
+        """Both; these where both say something."""
+        both = under.collectives if self.collectives is None else self.collectives.over(under.collectives)
+        return MeasuredCost({**under.constants, **self.constants}, both)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTables(ByContent):
+    """Everything that was measured, with what it leaves open.
+
+    Attributes:
+        mean: what predictions use.
+        draws: of the posterior; equally many of every table.
+        knobs: fields of `CostCorrection` whose hardware part is replaced.
+        covers: what was measured, in words.
+        notes: what was not, or only nearly, in sentences.
+    """
+
+    mean: MeasuredCost
+    draws: tuple[MeasuredCost, ...]
+    knobs: frozenset[str] = frozenset()
+    covers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def over(self, under: MeasuredTables | None) -> MeasuredTables:
+        """Both; tables are independent, so their draws meet in any order.
+
+        Notes: `covers` and `notes` are of one table each, and are not kept.
+        """
+        if under is None:
+            return replace(self, covers=(), notes=())
+        draws = [own.over(other) for own, other in zip(self.draws, under.draws, strict=True)]
+        return MeasuredTables(self.mean.over(under.mean), tuple(draws), self.knobs | under.knobs)

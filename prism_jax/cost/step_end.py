@@ -1,4 +1,12 @@
-"""What a stage does after its last backward pass: gradient reduction, optimizer, gathering of updated parameters."""
+"""Seconds to hand the activations of a micro-batch from a model chunk to the next, over the distance between their stages.
+
+An optimizer on the host: gradients go down while the backward pass runs, the host updates, 16-bit parameters go up as it does.
+
+Source: ZeRO-Offload, arXiv 2101.06840, sections 4 and 5. Its table 4: CPU-Adam takes 0.24 s for 10^9 parameters and 2.57 s
+for 10^10 on the two sockets of a DGX-2 node; the devices of a node share them.
+
+What a stage does after its last backward pass: gradient reduction, optimizer, gathering of updated parameters.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +15,80 @@ from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._core.arrays import Values, namespace
-from .._typing import Floats
-from ..partition.weights import StageWeights, sharded, state_ranks
+from ..core.arrays import Floats, Values, namespace
+from ..framework.software import EAGER
+from ..plan.fields import ELEMENT_BYTES
 from ..plan.plan import ParallelPlan
-from ..plan.state_dtypes import ELEMENT_BYTES
-from ..software.choices import EAGER
 from ..system.hardware import Cluster
-from .communication import collective_s, crosses_nodes
-from .efficiency import Efficiency
-from .offload import host_update_s
-from .overlap import bucketed
-from .sharded import gradient_bytes, weight_bytes
+from ..workload.base.workload import Workload
+from .block_cost import collective_s, crosses_nodes, gradient_bytes, weight_bytes
+from .chunk_cost import bucketed
+from .efficiency import NEUTRAL, CostCorrection, Efficiency
+from .partition import StageWeights, sharded, state_ranks
+
+
+def edge_seconds(model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL) -> Floats:
+    """[chunk] seconds of the edge from chunk q to q + 1; zero on one stage, and for the last chunk."""
+    seconds = distance_seconds(model, cluster, plan, correction)
+    return namespace(seconds).append(seconds, 0.0)[edge_distances(cluster, plan)]
+
+
+def edge_distances(cluster: Cluster, plan: ParallelPlan) -> NDArray[np.intp]:
+    """[chunk] class of the distance between the stages of chunk q and q + 1; -1 on one stage, and for the last chunk."""
+    device = np.array(stages(plan), dtype=np.intp) * plan.stride("pp")
+    distances = np.full(plan.n_chunk, -1, dtype=np.intp)
+    crossed = np.flatnonzero(device[:-1] != device[1:])
+    distances[crossed] = cluster.fabric.distances(device[crossed], device[crossed + 1])
+    return distances
+
+
+def distance_seconds(
+    model: Workload, cluster: Cluster, plan: ParallelPlan, correction: CostCorrection = NEUTRAL
+) -> Floats:
+    """[distance] seconds to hand a micro-batch's activations over each class of distance.
+
+    Notes:
+        Every tensor-parallel rank sends its 1/tp of the tokens through its own port. Without sequence parallelism the
+        receivers then gather the pieces over NVLink (scatter-gather optimisation, arXiv 2104.04473 section 4.1).
+    """
+    activation, network = model.boundary_bytes(plan), cluster.fabric
+    gather = 0.0
+    if plan.tp > 1 and not plan.sequence_parallel:
+        gather = (
+            collective_s("all_gather", activation, cluster, plan.stride("tp"), plan.tp).seconds * correction.scale_up
+        )
+    distances, stride = range(network.n_distance), plan.stride("pp")
+    sends = [network.send_s(activation / plan.tp, distance, stride) for distance in distances]
+    whole = [
+        send * correction.comm(network.leaves_node(d))[0] + gather for d, send in zip(distances, sends, strict=True)
+    ]
+    return namespace(whole).asarray(whole, dtype=float)
+
+
+def stages(plan: ParallelPlan) -> tuple[int, ...]:
+    """Stage of every chunk; of bidirectional schedules, for the first direction."""
+    return plan.pipeline_schedule.placements(plan.pp, plan.virtual_stages)[0]
+
+
+HOST_UPDATE_S = 2.57e-10  # of a node, per parameter
+PARAMETER_BYTES = 2.0
+# PCIe x16 of the generation's hosts, one direction: 3.0 for V100 and T4, 4.0 unless said, 5.0 from Hopper on.
+LINK_BYTES_PER_S = 31.5e9
+LINK_OF_GENERATION = {"volta": 15.75e9, "turing": 15.75e9, "hopper": 63e9, "blackwell": 63e9, "blackwell-rtx": 63e9}
+
+
+def host_update_s(cluster: Cluster, n_parameters: float) -> float:
+    """Seconds from the last gradient to the last updated parameter on the device.
+
+    Args:
+        n_parameters: that the host updates for one device.
+    """
+    link = LINK_OF_GENERATION.get(cluster.device.generation, LINK_BYTES_PER_S)
+    n_sharing = min(cluster.node_size, cluster.n_devices)
+    return max(HOST_UPDATE_S * n_sharing, PARAMETER_BYTES / link) * n_parameters
+
 
 # Per parameter, beyond the fused update: decay 8, first moment 8, second 12, root 8, division 8, sum 8, update 4 in fp32.
 EAGER_UPDATE_BYTES = 56.0

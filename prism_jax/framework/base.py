@@ -1,4 +1,16 @@
-"""Framework: what a piece of training software decides about a step, as one value.
+"""How a published run tells which framework it ran on: words in its notes, its table's path, its source, or its accelerator.
+
+Capabilities: which plans a framework can run as it is published, and how close to full its devices may be planned.
+
+What a training framework does with memory, where frameworks differ; the default is Megatron-LM.
+
+Bytes per element, per parameter or per device. Nothing here depends on a model, a plan or a measured row.
+
+How far measured peaks of memory lie from predicted ones: a log-normal law of their ratio, by framework.
+
+Learnt from measured peaks by experiments/memory_validation/megatron_ci.py, which scores it on case families that it left out.
+
+Framework: what a piece of training software decides about a step, as one value.
 
 A new framework is one file with one of these and a line in `framework/__init__.py`, or none for a caller who registers their own:
 `FRAMEWORKS.add(Framework("mine", "what it is"))`. Nothing here depends on a model, a plan or a measured row.
@@ -6,15 +18,183 @@ A new framework is one file with one of these and a line in `framework/__init__.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import exp, log
+from statistics import NormalDist
 from typing import Protocol
 
 from ..errors import SpecError
-from .capabilities import ANYTHING, Capabilities
-from .memory_options import MEGATRON, MemoryOptions
-from .peak_law import WITHOUT_PEAKS, PeakLaw
-from .recognition import SourcePattern
+
+# Ranks at which the package's patterns start; within each, more general names are asked later. The notes decide where they name
+# the software, then papers and code of Megatron-LM itself, then the table's path, since a repository may hold runs of several
+# frameworks, then the source.
+NOTES, OWN_PAPERS, TABLE, SOURCE, NOTHING_ELSE = 100, 200, 300, 400, 500
+
+
+@dataclass(frozen=True)
+class SourcePattern:
+    """Regular expressions over what a run says of itself, all of which must be found; case does not matter.
+
+    Attributes:
+        notes, table, source, gpu: over the notes, the table's path, the publication or repository, and the accelerator; an
+            empty one is not asked.
+        rank: patterns of all frameworks are asked in this order and the first that matches decides; those of the package start
+            at `NOTES`, so that one of the caller's comes first.
+    """
+
+    notes: str = ""
+    table: str = ""
+    source: str = ""
+    gpu: str = ""
+    rank: int = 0
+
+    def matches(self, *, notes: str, table: str, source: str, gpu: str) -> bool:
+        """Whether all of its expressions are found."""
+        asked = ((self.notes, notes), (self.table, table), (self.source, source), (self.gpu, gpu))
+        return all(re.search(expression, text, re.IGNORECASE) for expression, text in asked if expression)
+
+
+def in_notes(expression: str, rank: int) -> SourcePattern:
+    """Notes that name the software; they must open with a name or hold a word that means nothing else, since "Megatron TFLOPs
+    formula" is a convention.
+    """
+    return SourcePattern(notes=expression, rank=NOTES + rank)
+
+
+def by_name(expression: str, rank: int, gpu: str = "") -> tuple[SourcePattern, SourcePattern]:
+    """A name in the table's path, or else in the source; `gpu` restricts it to some accelerators."""
+    return (
+        SourcePattern(table=expression, gpu=gpu, rank=TABLE + rank),
+        SourcePattern(source=expression, gpu=gpu, rank=SOURCE + rank),
+    )
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Values of a plan that a framework has; None: all. A search stays within them.
+
+    Attributes:
+        schedules: pipeline schedules; empty: no pipelines.
+        zero_stages: of parameters that are not sharded by FSDP.
+        sharding: as in `ParallelPlan`.
+        recompute: as in `ParallelPlan`.
+        max_tp, max_cp: largest degrees.
+        sequence_parallel: whether it has sequence parallelism.
+        even_chunks: every model chunk of a pipeline holds as many layers, unless layers are placed by hand.
+        source: where that is written.
+    """
+
+    schedules: tuple[str, ...] | None = None
+    zero_stages: tuple[int, ...] | None = None
+    sharding: tuple[str, ...] | None = None
+    recompute: tuple[str, ...] | None = None
+    max_tp: int | None = None
+    max_cp: int | None = None
+    sequence_parallel: bool = True
+    even_chunks: bool = False
+    source: str = ""
+
+
+ANYTHING = Capabilities()
+
+
+GIB, MIB = 2.0**30, 2.0**20
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Choices of a framework that change what it holds in memory.
+
+    Attributes:
+        grad_bytes: per parameter, of the buffer gradients are accumulated in. 4: fp32 main gradients, which Megatron-LM
+            keeps for bf16 training (docs/source/api-guide/dist_optimizer.md: 18 bytes per parameter, `6 + 12/d` with the
+            distributed optimizer); 2: gradients in the model's dtype (ZeRO paper, arXiv 1910.02054, section 3.1).
+        model_grad_bytes: per parameter, of low-precision gradients kept beside that buffer.
+        optimizer_bytes: per parameter: Adam's fp32 master copy and two moments; a plan's `state_dtypes` take off what they save.
+        fp8_copy_bytes: per parameter of a layer, of its fp8 copy and the transposed one, which Transformer Engine keeps from the
+            first micro-batch of a step to the last; none where parameters are sharded, or are in fp8 themselves
+            (supported by the memory that two of Megatron-LM's functional tests log with and without fp8, not measured apart).
+        keeps_gathered_inputs: under sequence parallelism the gathered input of a column-parallel product is saved
+            instead of gathered again in the backward pass.
+        fused_gate: silu(gate) * up in one kernel, which saves its two inputs only.
+        logits_peak_bytes: per logit, while the loss is computed: bf16 logits beside their fp32 copy (6), which an
+            in-place softmax reuses; 10 if an eager softmax writes to a tensor of its own.
+        dropout: None: the GPT recipe (LayerNorm, plain MLP) has it, Llama-style models do not.
+        bucket_elements: parameters per gradient bucket of ZeRO-2 and up. Source: Megatron-LM, `ddp_bucket_size`
+            default max(40e6, 1e6 * dp); we take the constant part.
+        n_gathered_layers: layers held unsharded at a time under parameter sharding: the current one and the one
+            prefetched (PyTorch FSDP `backward_prefetch=BACKWARD_PRE`).
+        workspace_bytes: of cuBLAS and Transformer Engine, held by the allocator from the first product on. PyTorch gives each
+            of two threads (forward, autograd) 32 MiB on Hopper and later, Transformer Engine has 32 MiB of its own
+            (`CUDABlas.cpp`, `getChosenWorkspaceSize`; `transformer_engine/pytorch/module/base.py`).
+        expert_workspace_bytes: beside it, of a model with experts: 32 MiB for each of the four streams of a grouped product.
+        context_bytes: CUDA context and kernels.
+        nccl_bytes: per communicator. NCCL allocates NCCL_BUFFSIZE = 4 MiB per channel, direction and protocol group
+            (NCCL user guide, environment variables); with 16-24 channels about 0.2 GiB.
+        fragmentation: share of the activations and temporaries that the caching allocator holds but cannot reuse: blocks
+            of odd sizes, and blocks that a communication stream still owns. The default is an allowance; what Megatron-LM
+            allocates is met without it (experiments/memory_validation).
+    """
+
+    grad_bytes: float = 4.0
+    model_grad_bytes: float = 0.0
+    optimizer_bytes: float = 12.0
+    fp8_copy_bytes: float = 2.0
+    keeps_gathered_inputs: bool = False
+    fused_gate: bool = True
+    logits_peak_bytes: float = 6.0
+    dropout: bool | None = None
+    bucket_elements: float = 40e6
+    n_gathered_layers: int = 2
+    workspace_bytes: float = 96 * MIB
+    expert_workspace_bytes: float = 128 * MIB
+    context_bytes: float = 0.65 * GIB
+    nccl_bytes: float = 0.2 * GIB
+    fragmentation: float = 0.05
+
+
+MEGATRON = MemoryOptions()
+
+
+INTERVAL = (0.05, 0.95)
+
+
+@dataclass(frozen=True)
+class PeakLaw:
+    """Log-normal law of measured / predicted peak memory of one device.
+
+    Attributes:
+        median: of the ratio.
+        log_sd: standard deviation of its logarithm, > 0.
+        expert_median, expert_log_sd: the same of models with experts, whose peak depends on how tokens are routed.
+    """
+
+    median: float
+    log_sd: float
+    expert_median: float
+    expert_log_sd: float
+
+    def _log_ratio(self, has_experts: bool) -> NormalDist:
+        if has_experts:
+            return NormalDist(log(self.expert_median), self.expert_log_sd)
+        return NormalDist(log(self.median), self.log_sd)
+
+    def interval_bytes(self, predicted_bytes: float, has_experts: bool) -> tuple[float, float]:
+        """90 % interval of the peak that would be measured, bytes."""
+        law = self._log_ratio(has_experts)
+        low, high = (predicted_bytes * exp(law.inv_cdf(p)) for p in INTERVAL)
+        return low, high
+
+    def not_fit_prob(self, predicted_bytes: float, capacity_bytes: float, has_experts: bool) -> float:
+        """Probability that a measured peak exceeds the capacity."""
+        return 1.0 - self._log_ratio(has_experts).cdf(log(capacity_bytes / predicted_bytes))
+
+
+WITHOUT_PEAKS = PeakLaw(1.0, 0.161, 1.0, 0.182)
+"""Of frameworks none of whose peaks were compared: nanotron's law, the widest that was measured, without its median."""
+
 
 FUSED, EAGER, ANY_STYLE = "fused", "eager", ""
 STYLES = (FUSED, EAGER, ANY_STYLE)

@@ -1,20 +1,81 @@
-"""StepGraph: the one representation of a step that the jitted code runs, whether it comes from a spec or from a trace.
+"""The cell of the max-plus recurrence: when an op starts and ends, given its lane, its predecessors and its duration.
+
+    start = max(lane is free, predecessor d has ended + lag d)        end = start + duration
+
+Three loops over the same table of levels and lanes run it. They differ in what their columns are and where durations come from:
+
+| loop | columns | durations |
+|---|---|---|
+| `graph.propagate` | draws of one replica, at several network scores | made level by level from random numbers, inside the scan |
+| `search.pipeline` | plans, or plans and draws | looked up by op signature, a few dozen rows for a whole table of levels |
+| `placement.step` | draws under one assignment | mean and spread of a node's slowest GPU, with noise that is kept |
+
+They stay three loops. One loop would carry the axis of scores, which only the first has, through the gather from the ring in the
+other two, and it would have to store a row of seconds per op and column where the second looks up signatures. The cell is
+inlined: the loops lower to the same operations with and without it.
+
+The loops keep the ends of the last few levels only, in a ring whose rows `step_graph.ring_rows` gives.
+
+StepGraph: the one representation of a step that the jitted code runs, whether it comes from a spec or from a trace.
 
 A row is one op on one *lane* (a pipeline stage of the spec front end, a rank or stream of a trace) at one *level*. Lanes run
 their ops in level order; an op also waits for up to `dep` predecessors on other lanes, each at an earlier level, plus a lag (the
 transfer between them). Members of a lane (tensor-parallel ranks and whatever else synchronises inside every op) are not lanes:
 an op lasts as long as its slowest member.
+
+Graphs padded to a few common shapes, so that a sweep over many jobs compiles a few times instead of once per job.
+
+Idle lanes and levels do nothing and cost (nearly) nothing: the engine stops after the levels that are used, and a
+draw depends on its place only, so padding never changes a number.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Floats, Ints
+from ..core.arrays import Floats, Ints
+
+
+@runtime_checkable  # the type checker of the tests asks
+class Seconds(Protocol):
+    """An array of NumPy or of JAX."""
+
+    def __add__(self, other: Any, /) -> Any:
+        """Elementwise sum."""
+        ...
+
+
+A = TypeVar("A", bound=Seconds)
+
+
+def cell(
+    free: A,
+    arrivals: Iterable[A],
+    duration: A,
+    maximum: Callable[[A, A], A],
+    together: Callable[[A], A] | None = None,
+) -> tuple[A, A]:
+    """Start and end of the ops of one level, one per lane, in seconds.
+
+    Args:
+        free: [lane, ...] when each lane has ended what it ran before.
+        arrivals: per predecessor slot [lane, ...], when its result has arrived: its end and the lag.
+        duration: [lane, ...] of the ops.
+        maximum: elementwise maximum of two arrays.
+        together: delays starts further, from [lane, ...] to the same; for ops that start in all replicas at once.
+    """
+    start = free
+    for arrival in arrivals:
+        start = maximum(start, arrival)
+    if together is not None:
+        start = together(start)
+    return start, start + duration
+
 
 OpT = TypeVar("OpT")
 
@@ -82,3 +143,40 @@ def ring_rows(dep_level: Ints, dep_lane: Ints, depth: int) -> Ints:
     """[level, lane, dep] row of a ring buffer of `depth` levels where a predecessor's end stands; the row after them for none."""
     n_lane = dep_level.shape[1]
     return np.where(dep_level >= 0, (dep_level % depth) * n_lane + dep_lane, depth * n_lane).astype(np.int32)
+
+
+MIN_LEVELS, MIN_LANES, MIN_DEPTH = 64, 1, 4
+
+
+def padded_shape(n_level: int, n_lane: int) -> tuple[int, int]:
+    """Next common number of levels (powers of four) and of lanes (powers of two)."""
+    levels = MIN_LEVELS
+    while levels < n_level:
+        levels *= 4
+    return levels, max(MIN_LANES, 1 << (n_lane - 1).bit_length())
+
+
+def padded_depth(depth: int) -> int:
+    """Next common depth of the ring buffer, a power of two."""
+    return max(MIN_DEPTH, 1 << (depth - 1).bit_length())
+
+
+def pad_graph(graph: StepGraph[OpT]) -> StepGraph[OpT]:
+    """The same graph with idle lanes and levels at the end, and room for two dependencies."""
+    levels, lanes = padded_shape(graph.n_level, graph.n_lane)
+    by_row = ((0, levels - graph.n_level), (0, lanes - graph.n_lane))
+    more_dep = (0, 2 - graph.dep_level.shape[-1])
+    by_lane = (by_row[1],)
+    return replace(
+        graph,
+        compute_s=np.pad(graph.compute_s, (*by_row, (0, 0))),
+        comm_s=np.pad(graph.comm_s, (*by_row, (0, 0))),
+        dep_level=np.pad(graph.dep_level, (*by_row, more_dep), constant_values=-1),
+        dep_lane=np.pad(graph.dep_lane, (*by_row, more_dep)),
+        lag_s=np.pad(graph.lag_s, (*by_row, more_dep)),
+        op=np.pad(graph.op, by_row, constant_values=-1),
+        end_compute_s=np.pad(graph.end_compute_s, by_lane),
+        end_comm_s=np.pad(graph.end_comm_s, by_lane),
+        send_s=np.pad(graph.send_s, by_row),
+        meets=np.pad(graph.meets, by_row),
+    )

@@ -3,6 +3,8 @@
 Interruptions do not scale with the number of GPUs alone. Small jobs stop for reasons of their own (software, data, users): a
 rate per node that was measured over a whole cluster says 28.8 hours for 1,024 GPUs where 7.9 were measured (RSC-1, arXiv
 2410.21680). A hazard therefore has a rate per GPU, per node and per job, in events per hour.
+
+Nodes in repair at one time, and how many spare ones suffice.
 """
 
 from __future__ import annotations
@@ -12,6 +14,10 @@ from dataclasses import dataclass, fields
 from math import ceil
 from typing import ClassVar
 
+import numpy as np
+from scipy.stats import binom
+
+from ..core.arrays import Floats
 from ..errors import Problem, SpecError
 
 HOUR_S = 3600.0
@@ -168,3 +174,57 @@ def of_mtbf(hours: float, n_gpus: int, repair_s: float = 0.0, log_sd: float = 0.
         raise SpecError.of(Problem("mtbf", f"{hours * HOUR_S:g} s, but it must be at least .001 s, and finite"))
     hazard = Hazard("failures", per_gpu_h=1.0 / (hours * n_gpus), repair_s=repair_s, log_sd=log_sd)
     return Reliability((hazard,), name=f"MTBF {hours:g} h on {n_gpus:,} GPUs", source="stated")
+
+
+ENOUGH = 0.99  # of the time
+MOST_SPARES = 1 << 14
+
+
+def n_down_law(reliability: Reliability, n_gpus: int, node_size: int, n_spare: int) -> Floats:
+    """Probability of 0, 1, 2, ... nodes in repair, of the job's and the spare ones.
+
+    Notes: a node is down for the share MTTR / (MTTR + MTBF) of its time, whatever the law of repair is: binomial. Hazards that
+        take k nodes together take groups of k; hazards are independent.
+    """
+    n_node = ceil(n_gpus / node_size)
+    law = np.ones(1)
+    for hazard in reliability.hazards:
+        size = max(round(hazard.nodes_lost), 1)
+        share = down_share(hazard, n_gpus, node_size)
+        if share == 0.0:
+            continue
+        n_group = max((n_node + n_spare) // size, 1)
+        most = min(n_group, int(binom.ppf(1.0 - 1e-9, n_group, share)) + 1)
+        own = np.zeros(most * size + 1)
+        own[::size] = binom.pmf(np.arange(most + 1), n_group, share)
+        law = np.convolve(law, own)
+    return law
+
+
+def down_share(hazard: Hazard, n_gpus: int, node_size: int) -> float:
+    """Share of the time that a group of nodes is in repair for one hazard."""
+    if hazard.nodes_lost == 0.0 or hazard.repair_s == 0.0:
+        return 0.0
+    mean_h = hazard.repair_s * float(np.exp(0.5 * hazard.repair_log_sd**2)) / HOUR_S
+    size = max(round(hazard.nodes_lost), 1)
+    n_group = max(ceil(n_gpus / node_size) // size, 1)
+    odds = hazard.rate_h(n_gpus, node_size) / n_group * mean_h
+    return odds / (1.0 + odds)
+
+
+def enough_prob(reliability: Reliability, n_gpus: int, node_size: int, n_spare: int) -> float:
+    """Share of the time that at most `n_spare` nodes are in repair."""
+    return float(n_down_law(reliability, n_gpus, node_size, n_spare)[: n_spare + 1].sum())
+
+
+def fewest_spares(reliability: Reliability, n_gpus: int, node_size: int, enough: float = ENOUGH) -> int:
+    """Smallest number of spare nodes that suffices for `enough` of the time; at most `MOST_SPARES`."""
+    low, high = -1, 1
+    if enough_prob(reliability, n_gpus, node_size, 0) >= enough:
+        return 0
+    while high < MOST_SPARES and enough_prob(reliability, n_gpus, node_size, high) < enough:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough_prob(reliability, n_gpus, node_size, middle) >= enough else (middle, high)
+    return high

@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._typing import Floats
+from ..core.arrays import Floats
 from ..cost.block_cost import BlockCostModel
 from ..cost.chunk_cost import blocks_of
 from ..cost.efficiency import Efficiency
-from ..cost.step import step_cost_of
-from ..cost.step_cost import StepCost
-from ..partition.chunks import chunk_blocks
+from ..cost.partition import chunk_blocks
+from ..cost.step import StepCost, step_cost_of
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base import Workload, kinds_of
+from ..workload.base.workload import Workload, kinds_of
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,22 @@ from jax import Array, lax
 from jaxtyping import Float, Int32, Key
 from numpy.typing import NDArray
 
-from .._typing import Floats
-from ..job import Job
+from ..core.arrays import Floats
+from ..job.job import Job
 from ..simulate.program import Program
 from .draws import Draws, NoiseModel, ReplicaNoise, SharedNoise, noise_model, replica_noise, shared_noise
-from .fleet import Fleet
-from .slots import Slots, slots_of
-from .step import replica_time
-from .tables import Kinds, NodeTables, SlotTables, StepTables, group_factors, slot_tables, step_program, tables_of
+from .fleet import Fleet, Slots, slots_of
+from .tables import (
+    Kinds,
+    NodeTables,
+    SlotTables,
+    StepTables,
+    group_factors,
+    replica_time,
+    slot_tables,
+    step_program,
+    tables_of,
+)
 
 MAX_STORED = 24_000_000  # normal scores kept per kind of noise: 96 MB
 MAX_CHUNK = 512  # samples drawn at a time in `score`

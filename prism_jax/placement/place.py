@@ -15,27 +15,27 @@ import jax
 import numpy as np
 from jax import Array
 
-from .._typing import Floats
-from ..job import Job
-from ..objective import Objective, PlanObjective, plan_objective
-from ..progress import Progress, part_of, silent
-from ..result.batches import mean_and_error
+from ..core.arrays import Floats
+from ..core.processes import Progress, part_of, silent
+from ..job.job import Job
+from ..result.objective import Objective, PlanObjective, plan_objective
+from ..result.spread import mean_and_error
 from .draws import Draws
 from .evaluator import Assignments, Problem, Stored, problem_of, score, step_times, stored
-from .fleet import Fleet, check_counts, fleet_of
-from .optimisers.anneal import N_STEP, anneal
-from .optimisers.baselines import (
+from .fleet import Fleet, check_counts, fleet_of, slots_of
+from .layer_splits import SplitChoice, with_splits
+from .optimisers import (
     MAX_EXHAUSTIVE,
+    N_STEP,
     all_assignments,
+    anneal,
     as_given,
     busy_seconds,
     random_assignments,
+    relaxed,
     sorted_assignments,
 )
-from .optimisers.sinkhorn import relaxed
 from .result import EVEN_SPLITS, OPTIMISED, SPLITS, PlacementResult, asked, reported
-from .slots import slots_of
-from .splits.place_splits import SplitChoice, with_splits
 
 N_RANDOM = 1000
 N_MEDIAN = 15  # random assignments around the median that stand for it on fresh draws

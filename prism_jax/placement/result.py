@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from ..objective import OBJECTIVES, PlanObjective
-from ..partition.chunks import Splits
-from ..result.batches import Gain as Gain, mean_and_error, paired_gain
-from ..result.html_table import html_table
+from ..cost.partition import Splits
+from ..result.distribution import html_table
+from ..result.objective import OBJECTIVES, PlanObjective
+from ..result.spread import Gain as Gain, mean_and_error, paired_gain
 
 OPTIMISED, AS_GIVEN = "optimised", "as_given"
 EVEN_SPLITS, SPLITS = "even_splits", "splits"

@@ -1,17 +1,22 @@
-"""ParallelPlan: how a model and a global batch are spread over devices, and what that implies for groups and tiers."""
+"""ParallelPlan: how a model and a global batch are spread over devices, and what that implies for groups and tiers.
+
+Which device plays which part: member of a group, pipeline stage, replica.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..bounds import MOST_DEVICES, MOST_ELEMENTS, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS, check_bounds
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.bounds import MOST_DEVICES, MOST_ELEMENTS, MOST_LAYERS, MOST_SAMPLES, MOST_TOKENS, check_bounds
+from ..core.kernels import RECOMPUTE as RECOMPUTE
 from ..errors import PlanError, Problem
-from ..kernels import RECOMPUTE as RECOMPUTE
-from ..schedule import PipelineSchedule, resolve_schedule
-from ..software.choices import FLASH_ATTENTION, Software as Software
-from .recomputation import CORE_ATTENTION, UNIFORM
-from .state_dtypes import ELEMENT_BYTES, StateDtypes as StateDtypes
-from .table_sharding import TableSharding as TableSharding
+from ..framework.software import FLASH_ATTENTION, Software as Software
+from ..schedule.base import PipelineSchedule
+from ..schedule.registry import resolve_schedule
+from .fields import CORE_ATTENTION, ELEMENT_BYTES, UNIFORM, StateDtypes as StateDtypes, TableSharding as TableSharding
 
 DEFAULT_SCHEDULE = "1f1b"
 SHARDING = ("none", "fsdp", "hsdp")
@@ -211,3 +216,16 @@ class ParallelPlan:
     def span(self, axis: str) -> int:
         """Devices from the first to the last member of one group along `axis`, inclusive of what lies between."""
         return self.stride(axis) * getattr(self, axis)
+
+
+def device_layout(plan: ParallelPlan) -> NDArray[np.int32]:
+    """Device index [member, lane, replica] of every rank, under the plan's axis order.
+
+    Members count tp fastest, then cp, then the dp ranks tied to the group (neighbours along dp); replicas are the rest of dp.
+    """
+    grid = {axis: np.arange(getattr(plan, axis)) * plan.stride(axis) for axis in ("tp", "cp", "dp", "pp")}
+    tied = plan.n_member // (plan.tp * plan.cp)
+    dp = grid["dp"].reshape(-1, tied).T  # [tied, replica]
+    member = dp[:, None, None, :] + grid["cp"][None, :, None, None] + grid["tp"][None, None, :, None]
+    member = member.reshape(plan.n_member, 1, -1)
+    return (member + grid["pp"][None, :, None]).astype(np.int32)

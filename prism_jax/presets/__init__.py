@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from ..system import catalog as _system
 from ..system.hardware import Cluster, Device
-from ..variability import catalog as _variability
+from ..variability import config as _variability
 from ..variability.tree import Variability
 from ..workload import catalog as _workload
-from ..workload.base import Workload
+from ..workload.base.workload import Workload
 
 
 def model(name: str) -> Workload:

@@ -14,20 +14,27 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from .._typing import Floats
+from ..core.arrays import Floats
 from ..errors import DataError
-from .edits.more_micro_batches import with_micro_batches
-from .moments import agreement, match_moments
-from .prediction import TracePrediction, ks_distance
+from ..trace.dependencies import durations
+from ..trace.pipeline import dependencies
+from ..trace.step_log import StepLog
+from ..trace.trace import Trace
+from .edits import with_micro_batches
+from .prediction import (
+    LEVEL,
+    HeldOutScore,
+    MeasuredQuantiles,
+    NaiveScore,
+    Quantiles,
+    SplitScore,
+    TracePrediction,
+    ks_distance,
+    resampled,
+)
 from .recorded_job import RecordedJob, fit_job
 from .replay import replay, replay_program
-from .resampling import resampled
-from .score import LEVEL, HeldOutScore, MeasuredQuantiles, NaiveScore, Quantiles, SplitScore
-from .trace.durations import durations
-from .trace.step_log import StepLog
-from .trace.trace import Trace
-from .trace.waiting_ops import dependencies
-from .unseen_steps import N_REFIT, predict_job
+from .unseen_steps import N_REFIT, agreement, match_moments, predict_job
 
 MAX_DRAWN = 20_000_000  # durations of independent pools at a time: 80 MB
 

@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, ndtri
 
-from .._typing import Floats, Ints
+from ..core.arrays import Floats, Ints
+from ..trace.pipeline import COMMUNICATION
+from ..trace.trace import NONE, Trace
 from .factor_shape import Choice, choose_shape, reshaped
-from .trace.op_table import NONE
-from .trace.pipeline import COMMUNICATION
-from .trace.trace import Trace
 
 SIGNIFICANCE = 0.01  # of the F tests that let an effect in
 SHORTEST_S, TINY = 1e-9, 1e-300

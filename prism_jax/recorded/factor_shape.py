@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
-from .._core.registry import Registry
-from .._typing import Floats
+from ..core.arrays import Floats
+from ..core.registry import Registry
 from ..errors import DataError
 
 POOL = "pool"

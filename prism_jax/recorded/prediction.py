@@ -6,17 +6,38 @@ steps, with a wider interval; that one is to be compared with the p95 of n measu
 
 Estimate and interval are quantiles of the same values, so an estimate never lies outside its interval. A mean would: where one
 refit in forty gives a rare step much weight, it is larger than nearly all of the values.
+
+How predictions and replays of recorded jobs fare against recorded steps, as reports have it; plain data, no JAX.
+
+Why not to trust a prediction of unrecorded steps: what every report on one has to say beside the figures.
+
+A prediction may contradict itself (an estimate outside its own interval), the recording (a quantile where no recorded step is),
+or ask more of the recorded steps than so many can tell.
+
+Step times that were not recorded, from recorded step times alone: the smoothed Bayesian bootstrap.
+
+Redrawing recorded steps repeats their values, so no drawn step is longer than the longest one, though of two equal samples one
+has the longest step of both half of the time: intervals of a p95 would be too short. So every refit gives random weights
+(Dirichlet, all ones) to the n + 1 intervals between and beyond the n sorted log step times, and draws evenly within them. Beyond
+the longest and the shortest step the excess is exponential, its scale the mean excess of the sqrt(n) outermost steps over the
+next one.
+
+Source: Rubin, "The Bayesian Bootstrap", 1981; smoothed as in Banks, "Histospline Smoothing the Bayesian Bootstrap", 1988; tail as
+in Hill, "A Simple General Approach to Inference About the Tail of a Distribution", 1975.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from math import ceil
+from typing import Annotated, Any
 
 import numpy as np
 
-from .._typing import Floats
-from ..result.guarantee import Guarantee, refit_bound
-from ..result.step_times import SampleStatistics
+from ..core.arrays import Floats
+from ..core.report import INLINE
+from ..result.distribution import Guarantee, SampleStatistics, refit_bound
 
 
 @dataclass(frozen=True)
@@ -90,3 +111,244 @@ def ks_distance(a: Floats, b: Floats) -> float:
     x = np.concatenate([a, b])
     above = np.searchsorted(a, x, side="right") / a.size - np.searchsorted(b, x, side="right") / b.size
     return float(np.abs(above).max())
+
+
+LEVEL = 0.9  # of the intervals
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """p50, p95 and p99, in the unit of the field that holds them."""
+
+    p50: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, quantile: Callable[[float], float]) -> Quantiles:
+        """From the function that says the quantile of a probability."""
+        return cls(quantile(0.5), quantile(0.95), quantile(0.99))
+
+
+@dataclass(frozen=True)
+class MeasuredQuantiles:
+    """Of the held-out steps, seconds."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class NaiveScore:
+    """How a simpler way fared."""
+
+    p95_error: float
+    ks_distance: float
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """How a prediction fared on steps that were held out; errors relative and signed.
+
+    Attributes:
+        p95_covered: whether the interval holds the p95 of the held-out steps; of several splits, the share.
+        p50_error, p95_error: predicted over measured, minus one.
+        ks_distance: of the predicted distribution to the held-out steps.
+        ks_floor: the same of the recorded step times that were fitted on, re-used as they are.
+        predicted_s: expected of as many steps as were held out.
+        long_run_s: of the predicted distribution itself.
+        p95_interval_s: holds the p95 of the held-out steps with probability 0.9, says the prediction.
+        naive: simpler way -> how it fared.
+    """
+
+    p95_covered: bool | float
+    p50_error: float
+    p95_error: float
+    ks_distance: float
+    ks_floor: float
+    measured_s: MeasuredQuantiles
+    predicted_s: Quantiles
+    long_run_s: Quantiles
+    p95_interval_s: tuple[float, float]
+    naive: Mapping[str, NaiveScore]
+
+
+@dataclass(frozen=True)
+class SplitScore:
+    """One split of the recorded steps: how many were fitted on and held out, and how the prediction fared."""
+
+    n_train: int
+    n_test: int
+    score: Annotated[HeldOutScore, INLINE]
+
+
+@dataclass(frozen=True)
+class CriticalShares:
+    """Shares of the critical path of the recorded steps, largest first; each sums to one.
+
+    Attributes:
+        by_op_type: op type, or host gaps -> share.
+        by_rank: global rank -> share.
+    """
+
+    by_op_type: Mapping[str, float]
+    by_rank: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class MedianError:
+    """Median absolute error of replayed steps, relative."""
+
+    median_abs_error: float
+
+
+@dataclass(frozen=True)
+class ReplayErrors:
+    """Relative errors of replayed steps against recorded ones.
+
+    Attributes:
+        median_abs_error, p90_abs_error: by the rules of the schedule alone, without host gaps.
+        with_observed_waits: with the waits that are read off the recording.
+        with_host_gaps: with host gaps too.
+    """
+
+    median_abs_error: float
+    p90_abs_error: float
+    with_observed_waits: MedianError
+    with_host_gaps: MedianError
+
+
+@dataclass(frozen=True)
+class MomentMatch:
+    """What drawn steps are multiplied by to agree with recorded ones: their mean, and their deviations from it."""
+
+    mean: float = 1.0
+    spread: float = 1.0
+
+    def applied(self, step_s: Floats) -> Floats:
+        """Drawn step times that agree."""
+        mean = step_s.mean()
+        return self.mean * mean + self.spread * (step_s - mean)
+
+
+def mean_of_splits(scores: Sequence[SplitScore]) -> HeldOutScore:
+    """Averages over splits, field by field."""
+    return _mean([split.score for split in scores])
+
+
+def _mean(values: list[Any]) -> Any:
+    first = values[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        return type(first)(**{item.name: _mean([getattr(one, item.name) for one in values]) for item in fields(first)})
+    if isinstance(first, dict):
+        return {key: _mean([value[key] for value in values]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_mean([value[index] for value in values]) for index in range(len(first)))
+    return float(np.mean(values))
+
+
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+FAR = 1.25  # times the longest recorded step; a p95 beyond it is said to be
+ALIKE = 0.5  # correlation of neighbouring steps that is worth a word
+FEWEST = 10  # steps of which that correlation is judged
+
+
+def doubts(prediction: TracePrediction, recorded_s: Floats, *, as_recorded: bool) -> tuple[str, ...]:
+    """One sentence per reason, the gravest first; none for a prediction that can be taken as it stands.
+
+    Args:
+        prediction: of unrecorded steps.
+        recorded_s: [step] the steps that it was made from, seconds, in the order of time.
+        as_recorded: whether it is one of the recorded job, so that recorded steps may contradict it.
+    """
+    found = _outside_own_interval(prediction)
+    if as_recorded:
+        found += _unlike_recorded(prediction, recorded_s)
+    return (*found, *_too_few(len(recorded_s)), *_in_a_row(recorded_s))
+
+
+def _outside_own_interval(prediction: TracePrediction) -> list[str]:
+    found = []
+    for name, p in QUANTILES.items():
+        value, (low, high) = prediction.quantile(p), prediction.interval(p, LEVEL)
+        if not low <= value <= high:
+            found.append(f"the {name} of {value:.4g} s lies outside its own interval, {low:.4g} to {high:.4g} s")
+    return found
+
+
+def _unlike_recorded(prediction: TracePrediction, recorded_s: Floats) -> list[str]:
+    found = []
+    low, high = np.quantile(recorded_s, [0.05, 0.95])
+    p50, p95, longest = prediction.quantile(0.5), prediction.quantile(0.95), recorded_s.max()
+    if not low <= p50 <= high:
+        found.append(
+            f"the p50 of {p50:.4g} s is not among the recorded steps, of which 90% take {low:.4g} to {high:.4g} s"
+        )
+    if p95 > FAR * longest:
+        found.append(f"the p95 of {p95:.4g} s is {p95 / longest:.3g} times the longest recorded step, {longest:.4g} s")
+    return found
+
+
+def _too_few(n_step: int) -> list[str]:
+    """Of n steps the longest stands for the n/(n+1) quantile on average; what lies beyond was seen in none."""
+    beyond = [name for name, p in QUANTILES.items() if p > n_step / (n_step + 1)]
+    if not beyond:
+        return []
+    needed = ceil(max(1.0 / (1.0 - QUANTILES[name]) for name in beyond) - 1e-9)
+    steps = "step" if n_step == 1 else "steps"
+    return [
+        f"{n_step} recorded {steps} cannot show a {' or '.join(beyond)}: it rests on the model alone. "
+        f"Record {needed} or more to see it"
+    ]
+
+
+def _in_a_row(recorded_s: Floats) -> list[str]:
+    n_step = len(recorded_s)
+    if n_step < FEWEST or recorded_s.std() == 0:
+        return []
+    alike = float(np.corrcoef(recorded_s[1:], recorded_s[:-1])[0, 1])
+    if alike < max(ALIKE, 2.0 / np.sqrt(n_step)):
+        return []
+    worth = max(round(n_step * (1.0 - alike) / (1.0 + alike)), 1)
+    return [
+        f"neighbouring steps are alike (correlation {alike:.2f}), so {n_step} of them tell about as much as {worth} independent "
+        "ones: intervals hold for other steps of the recorded stretch, and are too short for another hour"
+    ]
+
+
+FEWEST_OUTERMOST = 3
+
+
+def resampled(step_s: Floats, *, n_refit: int, per_refit: int, seed: int) -> Floats:
+    """Step times of the same law as the recorded ones.
+
+    Args:
+        step_s: [step] recorded step times, positive, seconds.
+        n_refit: reweightings of the recorded steps.
+        per_refit: draws of each.
+        seed: same seed, same answer.
+
+    Returns:
+        [refit, draw] seconds. Equal recorded steps are repeated exactly.
+    """
+    log_s = np.sort(np.log(step_s))
+    n, rng = len(log_s), np.random.default_rng(seed)
+    upper, lower = _tail(log_s), _tail(-log_s[::-1])
+    cuts = np.concatenate([[-np.inf], log_s, [np.inf]])
+    rows = []
+    for weight in rng.dirichlet(np.ones(n + 1), n_refit):
+        cell = rng.choice(n + 1, size=per_refit, p=weight)
+        below, above = cuts[cell], cuts[cell + 1]
+        inside = np.where(np.isfinite(below), below, log_s[0])
+        width = np.where(np.isfinite(above), above, log_s[-1]) - inside
+        drawn = inside + width * rng.random(per_refit)
+        excess = rng.exponential(size=per_refit)
+        drawn += np.where(cell == n, upper * excess, 0.0) - np.where(cell == 0, lower * excess, 0.0)
+        rows.append(np.exp(drawn))
+    return np.stack(rows)
+
+
+def _tail(log_s: Floats) -> float:
+    """Mean excess of the highest of sorted values over the next one below them."""
+    n_outermost = min(max(FEWEST_OUTERMOST, round(len(log_s) ** 0.5)), len(log_s) - 1)
+    return float((log_s[-n_outermost:] - log_s[-n_outermost - 1]).mean()) if n_outermost else 0.0

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._typing import Floats
+from ..core.arrays import Floats
+from ..trace.dependencies import Dependencies, Waits, observed_waits, work
+from ..trace.pipeline import dependencies
+from ..trace.trace import Trace
 from .effects import Effects, fit_effects
-from .score import MomentMatch
-from .trace.dependencies import Dependencies
-from .trace.trace import Trace
-from .trace.waiting_ops import dependencies
-from .trace.waits import Waits, observed_waits, work
+from .prediction import MomentMatch
 
 IDENTITY = MomentMatch()
 

@@ -1,15 +1,333 @@
-"""StepTimeDistribution: what `predict` returns. Quantiles with their Monte Carlo error, probabilities, a guarantee."""
+"""Intervals that hold the estimate that is printed beside them.
+
+Monte Carlo error of quantiles, from the samples of a few independent randomisations.
+
+The error of a quantile is first one of its level: with F_b(t) the share of randomisation b's samples up to t,
+
+    s(p)^2 = mean over levels p' near p of  var_b F_b(q(p')) / n_b
+
+and the quantile function of all samples turns a level p +- 2 s into seconds. Shares are sums over what was drawn, so that their
+variance is right however few samples lie beyond the quantile, where quantiles of single randomisations are cut off; between
+distant levels the quantile function is smooth, where the density at one point is not. A few levels are averaged because strata
+meet single levels exactly: half of all Sobol points lie below the median in every randomisation.
+
+Source: Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
+
+Confidence bounds for quantiles, or a refusal: a bound that is stated holds as often as it says.
+
+Three kinds. From n independent draws of steps (brute force, measured steps) an order statistic bounds the quantile without any
+assumption: the k-th smallest of n is at least the p-quantile with probability P(Binomial(n, p) < k). From a few independent
+randomisations of a weighted estimate there are no independent steps, and Student's t on their shares bounds the quantile's level.
+Refits to reweighted data are draws of the quantile itself: their spread bounds it, not that of their mean.
+
+Of the first two, half of the allowed misses is spent on the draws. The other half is left for what neither kind knows of: shares
+of few randomisations are not quite normal, and between columns and strata one interpolates.
+
+Small HTML tables, for results in a notebook.
+
+StepTimes: what every distribution of step times answers, however it was made.
+
+`samples_s` is the flat, sorted view. `by_fleet_s` keeps what a run of many steps needs: row by row the steps of one fleet, in the
+order of time. The steps of a row share what persists (which GPUs and nodes the fleet has) and follow each other, so that a row
+may be summed up; different rows are different fleets. Where a method draws another fleet for every step there is one step per
+row, and sums over steps cannot be made of it.
+
+StepTimeDistribution: what `predict` returns. Quantiles with their Monte Carlo error, probabilities, a guarantee.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import bdtr, stdtrit
 
-from .guarantee import Guarantee, independent_bound, randomised_bound
-from .monte_carlo import half_width, quantile, stated_error
-from .step_times import SampleStatistics
+from ..core.arrays import Floats
+from ..core.report import shown
+from ..errors import DataError
+from ..units import format_s
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """Median and 90 % interval."""
+
+    median: float
+    p5: float
+    p95: float
+
+
+def holding(estimate: float, low: float, high: float) -> tuple[float, float]:
+    """The interval, widened as far as it takes to hold the estimate.
+
+    Notes:
+        An estimate at the mean of what a fit leaves open, and quantiles over draws of it, are unlike statistics of a curved
+        function: where draws hardly differ, the estimate may lie outside. A wider interval covers at least as often.
+
+    Example:
+        >>> holding(2.0, 1.0, 1.5)
+        (1.0, 2.0)
+    """
+    return min(low, estimate), max(high, estimate)
+
+
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")  # samples that are equal count half
+NEAR = np.linspace(-0.1, 0.1, 5)  # of p (1 - p): levels whose variances are averaged
+REACH = 2.0  # level errors to either side at which the quantile function is read
+INTERPOLATION = 3e-4  # of the distance from the median, or of the spread: what maps of scores and grids leave
+DEGREES = 2  # of freedom per randomisation but one: levels that are averaged err in part by themselves
+TWO_SIDED, NORMAL = 0.975, 1.959964  # the probability for which errors are calibrated, and its normal score
+
+
+def quantile(samples_s: Float[np.ndarray, " sample"], p: ArrayLike) -> Floats:
+    """Quantiles of equally likely samples, sorted; sample i of n stands at level (i - 1/2) / n, as strata do."""
+    n = len(samples_s)
+    place = np.clip(np.asarray(p, dtype=np.float64) * n - 0.5, 0.0, n - 1.0)
+    low = np.minimum(place.astype(np.intp), max(n - 2, 0))
+    step = samples_s[np.minimum(low + 1, n - 1)] - samples_s[low]
+    return samples_s[low] + (place - low) * step
+
+
+def level_error(
+    samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float
+) -> float:
+    """Standard error s(p) of the level at which the quantile `p` of all samples lies; all are sorted."""
+    times_s = quantile(samples_s, p + NEAR * p * (1.0 - p))
+    ends = [np.searchsorted(batch, times_s, side) for side in SIDES for batch in batches_s]
+    share = np.reshape(ends, (len(SIDES), len(batches_s), -1)).mean(axis=0) / batches_s.shape[1]
+    return float(np.sqrt(share.var(axis=0, ddof=1).mean() / len(batches_s)))
+
+
+def quantile_error(
+    samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float
+) -> float:
+    """Standard error of the quantile `p` of all samples, in their unit."""
+    error = level_error(samples_s, batches_s, p)
+    low, high = max(p - REACH * error, 0.0), min(p + REACH * error, 1.0)
+    if high == low:
+        return 0.0
+    return error * float(quantile(samples_s, high) - quantile(samples_s, low)) / (high - low)
+
+
+def half_width(
+    samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float, prob: float
+) -> float:
+    """How far the quantile lies from the truth at most with probability `prob` on either side: Student's t."""
+    degrees = DEGREES * (len(batches_s) - 1)
+    return float(stdtrit(degrees, prob)) * quantile_error(samples_s, batches_s, p)
+
+
+def stated_error(
+    samples_s: Float[np.ndarray, " sample"], batches_s: Float[np.ndarray, "batch batch_sample"], p: float
+) -> float:
+    """Error such that the truth lies within 1.96 of it as often as within a known standard error: in 95 % of repeats.
+
+    Notes:
+        Randomisations are few, so that theirs is a Student interval; where hardly anything is drawn at random, interpolation is
+        the larger part.
+    """
+    drawn = half_width(samples_s, batches_s, p, TWO_SIDED) / NORMAL
+    low, middle, high, here = quantile(samples_s, [0.16, 0.5, 0.84, p])
+    return float(np.hypot(drawn, INTERPOLATION * max(abs(here - middle), 0.5 * (high - low))))
+
+
+OF_DRAWS = 0.5  # of the allowed misses
+FARTHEST = 0.1  # of the tail beyond p may lie beyond the level that bounds p; farther out randomisations say too little
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """With `confidence`, at least a fraction `p` of steps takes at most `bound_s`."""
+
+    p: float
+    confidence: float
+    bound_s: float
+    kind: str  # order_statistic | randomisations | refits
+
+    @shown
+    def sentence(self) -> str:
+        """The guarantee in words."""
+        return (
+            f"with {100 * self.confidence:.6g}% confidence at least {100 * self.p:.6g}% of steps "
+            f"take at most {self.bound_s:.4g} s under this model"
+        )
+
+
+def order_statistic_bound(samples_s: Float[np.ndarray, " sample"], p: float, confidence: float) -> Guarantee:
+    """Distribution-free bound from independent samples.
+
+    Raises:
+        DataError: too few samples; names how many are needed.
+    """
+    n = len(samples_s)
+    needed = smallest_sample(p, confidence)
+    if n < needed:
+        raise DataError(f"{n} samples cannot bound the {p:g} quantile with confidence {confidence:g}; {needed} can")
+    k = np.arange(1, n + 1)
+    # P(X_(k) >= q_p) = P(fewer than k of n fall below q_p) = bdtr(k - 1, n, p)
+    first = int(k[np.searchsorted(bdtr(k - 1, n, p), confidence)])
+    return Guarantee(p, confidence, float(np.sort(samples_s)[first - 1]), "order_statistic")
+
+
+def smallest_sample(p: float, confidence: float) -> int:
+    """Fewest independent samples whose maximum bounds the p-quantile: 1 - p^n >= confidence."""
+    return int(np.ceil(np.log1p(-confidence) / np.log(p)))
+
+
+def independent_bound(samples_s: Float[np.ndarray, " sample"], p: float, confidence: float) -> Guarantee:
+    """Bound by order statistic with a margin for what is not quite independent draws: strata, stalls integrated.
+
+    Raises:
+        DataError: too few samples; names how many are needed.
+    """
+    bound_s = order_statistic_bound(samples_s, p, _sure(confidence)).bound_s
+    return Guarantee(p, confidence, bound_s, "order_statistic")
+
+
+def randomised_bound(
+    samples_s: Float[np.ndarray, " sample"],
+    batches_s: Float[np.ndarray, "batch batch_sample"],
+    p: float,
+    confidence: float,
+) -> Guarantee:
+    """Quantile at the level that Student's t on the randomisations' shares puts above `p`.
+
+    Raises:
+        DataError: the level lies so far out in the tail that the randomisations say little of it.
+    """
+    n = len(batches_s)
+    level = p + float(stdtrit(n - 1, _sure(confidence))) * level_error(samples_s, batches_s, p)
+    if level > 1.0 - FARTHEST * (1.0 - p):
+        raise DataError(
+            f"{n} randomisations differ too much to bound the {p:g} quantile at confidence {confidence:g}; simulate more"
+        )
+    return Guarantee(p, confidence, float(quantile(samples_s, level)), "randomisations")
+
+
+def _sure(confidence: float) -> float:
+    """Confidence of which half of the misses are left over."""
+    return 1.0 - OF_DRAWS * (1.0 - confidence)
+
+
+def refit_bound(quantiles_s: Float[np.ndarray, " refit"], p: float, confidence: float) -> Guarantee:
+    """One-sided Student bound of a quantile of which every refit to reweighted data gives one draw."""
+    n = len(quantiles_s)
+    spread = quantiles_s.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
+    return Guarantee(p, confidence, float(quantiles_s.mean() + stdtrit(n - 1, confidence) * spread), "refits")
+
+
+def html_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> str:
+    """A table; every text is escaped.
+
+    Args:
+        caption: above the table.
+        head: headings of the columns.
+        rows: texts of the cells.
+        notes: sentences below the table.
+    """
+    parts = [f"<caption>{escape(caption)}</caption>", f"<thead>{_row(head, 'th')}</thead>"]
+    parts.append("<tbody>" + "".join(_row(row, "td") for row in rows) + "</tbody>")
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<div><table>{''.join(parts)}</table>{below}</div>"
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+QUANTILES = (0.05, 0.5, 0.95, 0.99)  # that a notebook shows
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """Anything with sorted samples."""
+
+    @property
+    def samples_s(self) -> Floats:
+        """[sample] equally likely step times, seconds, sorted."""
+        ...
+
+
+@runtime_checkable  # the type checker of the tests asks
+class StepTimes(Protocol):
+    """A distribution of step times."""
+
+    @property
+    def samples_s(self) -> Floats:
+        """[sample] equally likely step times, seconds, sorted."""
+        ...
+
+    @property
+    def by_fleet_s(self) -> Floats:
+        """[fleet, step] step times, seconds: each row the steps of one fleet in the order of time."""
+        ...
+
+    @property
+    def mean_s(self) -> float:
+        """Mean step time, seconds."""
+        ...
+
+    @property
+    def std_s(self) -> float:
+        """Standard deviation of the step time, seconds."""
+        ...
+
+    def quantile(self, p: float) -> float:
+        """Step time that a fraction `p` of steps does not exceed, seconds."""
+        ...
+
+    def mc_error(self, p: float) -> float:
+        """Monte Carlo standard error of `quantile(p)`, seconds."""
+        ...
+
+    def interval(self, p: float, level: float = 0.9) -> tuple[float, float]:
+        """Interval of the quantile `p`, seconds: of what the method does not know about it."""
+        ...
+
+    def prob_above(self, time_s: float) -> float:
+        """P(step > time_s)."""
+        ...
+
+    def prob_slower(self, fraction: float) -> float:
+        """P(step > (1 + fraction) x median)."""
+        ...
+
+    def guarantee(self, p: float = 0.95, confidence: float = 0.99) -> Guarantee:
+        """Upper confidence bound of the quantile `p`."""
+        ...
+
+
+class SampleStatistics:
+    """The answers that follow from the samples alone, for classes that have them."""
+
+    @property
+    def mean_s(self: Sampled) -> float:
+        """Mean step time, seconds."""
+        return float(self.samples_s.mean())
+
+    @property
+    def std_s(self: Sampled) -> float:
+        """Standard deviation of the step time, seconds."""
+        return float(self.samples_s.std())
+
+    def prob_above(self: Sampled, time_s: float) -> float:
+        """P(step > time_s)."""
+        return float((self.samples_s > time_s).mean())
+
+    def prob_slower(self: StepTimes, fraction: float) -> float:
+        """P(step > (1 + fraction) x median)."""
+        return self.prob_above((1.0 + fraction) * self.quantile(0.5))
+
+    def _repr_html_(self: StepTimes) -> str:
+        """A small table for notebooks."""
+        rows = [(f"p{100 * p:g}", format_s(self.quantile(p)), f"± {format_s(self.mc_error(p))}") for p in QUANTILES]
+        rows.append(("mean", format_s(self.mean_s), ""))
+        return html_table(type(self).__name__, ("", "step time", "Monte Carlo error"), rows, getattr(self, "notes", ()))
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from .._core.lazy_numpy import np
-from .._typing import Counts, Flags, Floats
+from ..core.arrays import Counts, Flags, Floats
+from ..core.lazy import np
 from ..errors import PlanError, Problem
-from .activations import peak_activations, peak_logits
-from .order import Orders, Placement, ScheduleOrder
-from .work import PipelineWork
+from .order import Orders, PipelineWork, Placement, ScheduleOrder, peak_activations, peak_logits
 
 MOST_TRIED = 4096  # numbers of micro-batches that are tried for a remedy
 

@@ -18,11 +18,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._core.lazy_numpy import np
-from .._typing import Counts, Flags, Floats
+from ..core.arrays import Counts, Flags, Floats
+from ..core.lazy import np
 from .base import PipelineSchedule, one_if_last
-from .order import Op, Orders, backward, forward, input_gradient, weight_gradient
-from .work import PipelineWork
+from .order import Op, Orders, PipelineWork, backward, forward, input_gradient, weight_gradient
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,62 @@
-"""1F1B with a flush (PipeDream-flush, the default of Megatron-LM): stage s runs pp - 1 - s forwards ahead, then alternates.
+"""GPipe: every stage runs all forwards, then all backwards.
+
+Source: Huang et al., arXiv 1811.06965; order of the backwards as in Narayanan et al., arXiv 2104.04473, figure 3.
+
+1F1B with a flush (PipeDream-flush, the default of Megatron-LM): stage s runs pp - 1 - s forwards ahead, then alternates.
 
 Source: Narayanan et al., arXiv 2006.09503 (PipeDream-flush) and arXiv 2104.04473, figure 4.
+
+Interleaved 1F1B: every stage holds several model chunks, so the pipeline fills in smaller steps.
+
+Chunk q lives on stage q % pp. Micro-batches pass in groups; a group visits all chunks of a stage before the next group starts.
+With v the chunks of a stage, m micro-batches and F, B, W the seconds of a chunk, a step takes at least
+
+    m sum_v max_s (F + B + W)_vs
+
+Source: Narayanan et al., arXiv 2104.04473, section 2.2; warm-up and group rule as in Megatron-Core,
+`megatron/core/pipeline_parallel/schedules.py` (`get_schedule_table`, `microbatch_group_size_per_vp_stage`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import ClassVar
 
+from ..core.arrays import Counts, Flags, Floats
+from ..core.lazy import np
+from ..errors import PlanError
 from .base import PipelineSchedule, one_if_last
-from .order import Op, Orders, backward, forward
+from .order import Op, Orders, PipelineWork, backward, forward
+
+
+@dataclass(frozen=True)
+class GPipe(PipelineSchedule):
+    """Order in which every stage holds the activations of all `n_micro_batch` micro-batches at once.
+
+    Its step time is the lower bound and what it sends.
+    """
+
+    name: str = "gpipe"
+    fills_one_way: ClassVar[bool] = True
+    drains_one_way: ClassVar[bool] = True
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """All forwards, then all backwards."""
+        micro_batches = range(n_micro_batch)
+        return tuple(
+            tuple([forward(m, stage) for m in micro_batches] + [backward(m, stage) for m in micro_batches])
+            for stage in range(pp)
+        )
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """All micro-batches."""
+        return float(n_micro_batch)
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of all micro-batches."""
+        return n_micro_batch * one_if_last(self, stage, pp, virtual_stages)
 
 
 @dataclass(frozen=True)
@@ -42,4 +89,115 @@ def _order(stage: int, n_warm_up: int, n_micro_batch: int) -> tuple[Op, ...]:
         if m + n_warm_up < n_micro_batch:
             order.append(forward(m + n_warm_up, stage))
         order.append(backward(m, stage))
+    return tuple(order)
+
+
+@dataclass(frozen=True)
+class Interleaved(PipelineSchedule):
+    """Order of Megatron-LM, with groups of `pp` micro-batches or a few more.
+
+    The group is the smallest of at least pp of which `n_micro_batch` leaves no remainder, or one of at least pp:
+    Megatron-Core's condition for no added bubble. It is pp itself when pp divides n_micro_batch.
+    """
+
+    name: str = "interleaved"
+    fixed_virtual_stages: ClassVar[int | None] = None
+    fills_one_way: ClassVar[bool] = True
+    drains_one_way: ClassVar[bool] = True
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """Warm-up forwards, then one forward and one backward in turn, chunk after chunk."""
+        passes = _passes(self._group(pp, n_micro_batch, virtual_stages), n_micro_batch, virtual_stages)
+        return tuple(
+            _interleaved_order(
+                stage, self._warm_up(stage, pp, n_micro_batch, virtual_stages), passes, pp, virtual_stages
+            )
+            for stage in range(pp)
+        )
+
+    def layout_problem(self, pp: int, virtual_stages: int) -> str:
+        """Several chunks per stage; on one stage any number."""
+        return "needs virtual_stages of at least 2. Use schedule=1f1b for one." if virtual_stages < 2 and pp > 1 else ""
+
+    def enough_micro_batches(self, pp: int, n_micro_batch: Counts, virtual_stages: int) -> Flags:
+        """As many as stages."""
+        return n_micro_batch >= pp
+
+    def micro_batches_needed(self, pp: int, virtual_stages: int) -> str:
+        """As many as stages."""
+        return f"at least pp = {pp} micro-batches per replica"
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """Warm-up forwards and the one that runs.
+
+        Raises:
+            PlanError: fewer micro-batches than stages.
+        """
+        warm_up = self._warm_up(stage, pp, n_micro_batch, virtual_stages)
+        return float(min(warm_up + 1, n_micro_batch * virtual_stages))
+
+    def in_flight_of_chunks(
+        self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, sizes: Sequence[float]
+    ) -> tuple[float, ...]:
+        """Those of the fullest moment in the first period of one forward and one backward in turn; evenly where chunks are equal.
+
+        Raises:
+            PlanError: fewer micro-batches than stages.
+        """
+        if len(set(sizes)) <= 1:
+            return (self.in_flight(stage, pp, n_micro_batch, virtual_stages) / len(sizes),) * len(sizes)
+        group = self._group(pp, n_micro_batch, virtual_stages)
+        warm_up = self._warm_up(stage, pp, n_micro_batch, virtual_stages)
+        forwards = [v for _, v in _passes(group, n_micro_batch, virtual_stages)[: warm_up + group * virtual_stages]]
+        held = [float(forwards[:warm_up].count(v)) for v in range(virtual_stages)]
+        fullest = tuple(held)
+        for started, ended in zip(forwards[warm_up:], forwards, strict=False):
+            held[started] += 1.0
+            fullest = max(fullest, tuple(held), key=lambda own: sum(map(mul, own, sizes)))
+            held[virtual_stages - 1 - ended] -= 1.0
+        return fullest
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of one micro-batch; a last group that is not full holds a few more for a moment, which is left out."""
+        return one_if_last(self, stage, pp, virtual_stages)
+
+    def step_s(self, work: PipelineWork) -> Floats:
+        """The bound, or every chunk at the pace of the slowest stage in its turn."""
+        whole = work.whole_s
+        slot = whole.reshape(*whole.shape[:2], -1, work.pp).max(axis=3).sum(axis=(1, 2))
+        return np.maximum(work.bound_s, work.n_micro_batch * slot + work.end_s.max(axis=1))
+
+    def _group(self, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Micro-batches that visit all chunks of a stage before the next group starts."""
+        if n_micro_batch < pp:
+            for problem in self.problems(pp, n_micro_batch, virtual_stages):
+                raise PlanError.of(problem)
+        return next(g for g in range(pp, n_micro_batch + 1) if n_micro_batch % g == 0 or n_micro_batch % g >= pp)
+
+    def _warm_up(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Chunk forwards that `stage` runs before it alternates (Megatron-Core)."""
+        group = self._group(pp, n_micro_batch, virtual_stages)
+        return min(2 * (pp - 1 - stage) + (virtual_stages - 1) * group, n_micro_batch * virtual_stages)
+
+
+def _passes(group: int, n_micro_batch: int, virtual_stages: int) -> list[tuple[int, int]]:
+    """(micro-batch, chunk of the stage) in forward order, the same on every stage."""
+    return [
+        (m, v)
+        for first in range(0, n_micro_batch, group)
+        for v in range(virtual_stages)
+        for m in range(first, min(first + group, n_micro_batch))
+    ]
+
+
+def _interleaved_order(
+    stage: int, n_warm_up: int, passes: list[tuple[int, int]], pp: int, virtual_stages: int
+) -> tuple[Op, ...]:
+    forwards = [forward(m, v * pp + stage) for m, v in passes]
+    backwards = [backward(m, (virtual_stages - 1 - v) * pp + stage) for m, v in passes]
+    order = forwards[:n_warm_up]
+    n_paired = len(passes) - n_warm_up
+    for pair in zip(forwards[n_warm_up:], backwards[:n_paired], strict=True):
+        order.extend(pair)
+    order.extend(backwards[n_paired:])
     return tuple(order)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from .._core.registry import Registry
+from ..core.registry import Registry
 from ..errors import PlanError
 from .base import PipelineSchedule
 from .dual_pipe import DualPipe
-from .gpipe import GPipe
-from .interleaved import Interleaved
-from .one_f_one_b import OneFOneB
+from .one_f_one_b import GPipe, Interleaved, OneFOneB
 from .order import ScheduleOrder
-from .zero_bubble import ZBH1, ZBH2
-from .zero_bubble_v import ZBV
+from .zero_bubble import ZBH1, ZBH2, ZBV
 
 
 def _shipped() -> tuple[PipelineSchedule, ...]:

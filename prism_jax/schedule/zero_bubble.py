@@ -8,6 +8,17 @@ and x+ the positive part of x, a step takes about
 
 Source: Qi et al., arXiv 2401.10241, section 2, table 1 and figure 3 (hand-crafted schedules); the bubble is corrected for
 few micro-batches by what the orders do.
+
+ZB-V: two chunks per stage, placed as a V, so that the stage that starts a micro-batch also ends it.
+
+Chunk q < pp lives on stage q, chunk q >= pp on stage 2 pp - 1 - q. Memory of 1F1B, no bubble when F = B = W.
+
+With F, B, W the mean seconds of a chunk, a step takes about
+
+    max_s busy_s + (pp - 1) max(F, B, 2 B - 2 W)          from 2 pp micro-batches on
+
+Source: Qi et al., arXiv 2401.10241, section 6, and arXiv 2405.15362; phases as in the authors' published
+`handcrafted_zb_v` of sail-sg/zero-bubble-pipeline-parallelism.
 """
 
 from __future__ import annotations
@@ -16,11 +27,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._core.lazy_numpy import np
-from .._typing import Floats
+from ..core.arrays import Counts, Floats
+from ..core.lazy import np
 from .base import PipelineSchedule, one_if_last
-from .order import Op, Orders, forward, input_gradient, weight_gradient
-from .work import PipelineWork
+from .order import Op, Orders, PipelineWork, forward, input_gradient, weight_gradient
 
 
 @dataclass(frozen=True)
@@ -105,3 +115,90 @@ def _order(stage: int, n_ahead: int, n_held: int, n_micro_batch: int) -> tuple[O
             order.append(forward(m + n_ahead, stage))
     order.extend(weight_gradient(m, stage) for m in range(max(n_micro_batch - n_held, 0), n_micro_batch))
     return tuple(order)
+
+
+@dataclass(frozen=True)
+class ZBV(PipelineSchedule):
+    """V-shaped zero-bubble order; with fewer than 2 pp - 1 micro-batches the order of 2 pp - 1, less what does not exist."""
+
+    name: str = "zb_v"
+    fixed_virtual_stages: ClassVar[int | None] = 2
+
+    def orders(self, pp: int, n_micro_batch: int, virtual_stages: int) -> Orders:
+        """Phases of the authors' schedule."""
+        return tuple(_zero_bubble_v_order(stage, pp, n_micro_batch) for stage in range(pp))
+
+    def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:
+        """Down the stages and up again."""
+        rounds = [range(pp) if turn % 2 == 0 else reversed(range(pp)) for turn in range(virtual_stages)]
+        return (tuple(stage for turn in rounds for stage in turn),)
+
+    def in_flight(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int, kept_for_w: float = 1.0) -> float:
+        """Those on the way down and those on the way up: 2 pp once the pipeline is full."""
+        return float(min(2 * pp - 1 - stage, n_micro_batch) + min(stage + 1, n_micro_batch))
+
+    def logits_held(self, stage: int, pp: int, n_micro_batch: int, virtual_stages: int) -> int:
+        """Those of one micro-batch."""
+        return one_if_last(self, stage, pp, virtual_stages)
+
+    def step_s(self, work: PipelineWork) -> Floats:
+        """The busiest stage, and a bubble per further stage."""
+        m, shares = work.n_micro_batch, self.stage_shares(work.pp, work.virtual_stages)
+        busy = m[:, None] * (work.whole_s.sum(axis=1) @ shares) + work.end_s
+        return busy.max(axis=1) + (work.pp - 1) * _bubble_s(work.mean_s, m, work.pp)
+
+
+def _bubble_s(mean: Floats, m: Counts, pp: int) -> Floats:
+    """[plan] bubble per further stage, of mean seconds [plan, kind]: of many, of pp, and of fewer micro-batches."""
+    f, b, w = mean.T
+    many = np.maximum(np.maximum(f, b), 2.0 * (b - w))
+    few = 2.0 * b + 2.0 * f * np.maximum(1.0 - (m - 1) / max(pp - 1, 1), 0.0)
+    share = np.clip(m / pp - 1.0, 0.0, 1.0)
+    return share * many + (1.0 - share) * few
+
+
+class _Stage:
+    """Ops of one stage, written down by kind and chunk (0: on the way down, 1: on the way up) in micro-batch order."""
+
+    def __init__(self, stage: int, pp: int, n_micro_batch: int) -> None:
+        self.order: list[Op] = []
+        self._chunk = (stage, 2 * pp - 1 - stage)
+        self._n_micro_batch = n_micro_batch
+        self._next = {f"{kind}{v}": 0 for kind in "FBW" for v in (0, 1)}
+
+    def count(self, what: str) -> int:
+        return self._next[what]
+
+    def run(self, *what: str) -> None:
+        for name in what:
+            micro_batch = self._next[name]
+            self._next[name] += 1
+            if micro_batch < self._n_micro_batch:
+                self.order.append(_MAKE[name[0]](micro_batch, self._chunk[int(name[1])]))
+
+
+_MAKE = {"F": forward, "B": input_gradient, "W": weight_gradient}
+
+
+def _zero_bubble_v_order(stage: int, pp: int, n_micro_batch: int) -> tuple[Op, ...]:
+    ops = _Stage(stage, pp, n_micro_batch)
+    n_pass = max(2 * pp - 1, n_micro_batch)
+    for _ in range(2 * (pp - stage) - 1):
+        ops.run("F0")
+    for _ in range(stage):
+        ops.run("F1", "F0")
+    for _ in range(pp - stage):
+        ops.run("F1", "B1", "W1")
+    while ops.count("F1") < n_pass:
+        if ops.count("F0") < n_pass:
+            ops.run("F0")
+        ops.run("B0", "W0", "F1", "B1", "W1")
+    for _ in range(stage):
+        ops.run("B0", "B1")
+    for _ in range(pp - stage):
+        ops.run("B0", "W0")
+    while ops.count("W1") < n_pass:
+        ops.run("W1")
+    while ops.count("W0") < n_pass:
+        ops.run("W0")
+    return tuple(ops.order)

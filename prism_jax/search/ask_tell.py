@@ -21,17 +21,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..cost.memory import memory
 from ..errors import DataError, PlanError
-from ..job import Job
-from ..memory.breakdown import memory
-from ..objective import Objective, plan_objective
+from ..job.job import Job
+from ..job.rules import check_plan
 from ..plan.plan import Overlap, ParallelPlan
-from ..rules.check import check_plan
+from ..result.objective import Objective, plan_objective
 from ..units import format_bytes
-from .evaluate import Evaluator, ScreeningResult
-from .plans.space import PlanSpace, default_space
+from .evaluate import Evaluator, ScreeningResult, TailScorer
 from .racing import ROUNDS
-from .tail import TailScorer
+from .space import PlanSpace, default_space
 
 
 class Told(NamedTuple):

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from .._core.archive import opened, write_archive
-from .._typing import Floats
+from ..core.archive import opened, write_archive
+from ..core.arrays import Floats
+from ..core.processes import Progress
 from ..errors import DataError
-from ..progress import Progress
-from .plans.cost_cache import Rows
+from .plan_table import Rows
 
 CHUNK = 256  # plans scored between two looks at the clock
 SAVE_EVERY_S = 10.0

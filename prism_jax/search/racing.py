@@ -1,27 +1,64 @@
-"""Racing: many plans scored with few draws, fewer plans with more, the finalists on several independent sets of draws.
+"""How sure an order of plans is given all that the cost model does not know: most of it is the same for all of them.
+
+Racing: many plans scored with few draws, fewer plans with more, the finalists on several independent sets of draws.
 
 Which plans enter: factors have mean one and a step waits for its slowest part, so a plan's tail is above its noise-free time.
 A plan's nominal value is the objective of a step that always takes the noise-free time. A pilot measures by how much values lie
 above nominal ones for this job (the least ratio), and by how much scores of few draws err. A plan whose nominal value already
 exceeds the last of the `top` scores found, less `CAUTION` of that ratio, cannot be among them and stays out. A few plans of each
 of the `top` fastest kinds go through all rounds, so that the finalists are not all alike.
+
+What a chosen plan is worth: scored again beside the job's own plan, on draws that no search has seen.
+
+The plan that looked best is the one whose draws were kindest (winner's curse); new draws know nothing of the choice. Both plans
+see the same draws, so that the gain is known better than either time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from scipy.special import stdtrit
 
-from .._typing import Floats
-from ..objective import OBJECTIVES, PlanObjective
-from ..progress import Progress, silent
-from .evaluate import Evaluator, ScreeningResult
-from .plans.kind import of_each_kind
-from .plans.plan_cache import Rows
-from .tail import TailScorer
+from ..calibration.band import case_of, joint_factors
+from ..core.arrays import Floats
+from ..core.processes import Progress, silent
+from ..job.job import Job
+from ..plan.plan import ParallelPlan
+from ..result.distribution import holding
+from ..result.objective import OBJECTIVES, PlanObjective
+from ..variability.tree import Variability
+from .evaluate import Evaluator, ScreeningResult, TailScorer
+from .figures import GainEstimate
+from .plan_table import Rows, of_each_kind
+
+N_REPEAT = 16  # of the draws of a calibration: members that no run has measured are drawn anew
+N_BOOTSTRAP = 4000
+
+
+def model_errors(job: Job, plans: Sequence[ParallelPlan], seed: int) -> Floats:
+    """[draw, plan] factors between measured and predicted step times of plans of `job`."""
+    calibration = job.effective_calibration
+    cases = [case_of(job.model, job.cluster, plan, calibration, job.framework) for plan in plans]
+    return joint_factors(cases, calibration, seed, N_REPEAT)
+
+
+def prob_best(values: Floats, factors: Floats, seed: int) -> Floats:
+    """[plan] how often each has the least value, over bootstrap samples of the sets of draws and over the model's errors.
+
+    Args:
+        values: [plan, set of draws] objective.
+        factors: [draw, plan] as `model_errors` has them.
+    """
+    n_plan, n_set = values.shape
+    rng = np.random.default_rng([seed, 9])
+    picks = rng.integers(n_set, size=(N_BOOTSTRAP, n_set))
+    means = values[:, picks].mean(axis=2) * factors[rng.integers(len(factors), size=N_BOOTSTRAP)].T
+    return np.bincount(means.argmin(axis=0), minlength=n_plan) / N_BOOTSTRAP
+
 
 Scores = Callable[[str, Rows, Callable[[Rows], Floats], Progress], Floats]
 ROUNDS = (64, 256)  # columns per plan; 256 err as much as 1,000 plain draws
@@ -192,3 +229,54 @@ def without_twins(evaluator: Evaluator, screen: ScreeningResult, numbers: Rows) 
         kept.append(own[order[new]])
     found = np.concatenate(kept) if kept else numbers
     return found[np.argsort(screen.step_s[found], kind="stable")]
+
+
+N_SEEDS = 8
+N_COLUMN = 512
+LEVEL = 0.9
+SEED_OFFSET = 50_000  # away from the seeds of every round
+
+
+def promise(
+    evaluator: Evaluator,
+    base: ParallelPlan,
+    best: ParallelPlan,
+    objective: PlanObjective,
+    seed: int,
+    posterior: Sequence[Variability] = (),
+) -> GainEstimate:
+    """Scores both plans on new draws, and under each posterior draw of the variability if there are any."""
+    pairs = np.stack([_pair(evaluator, base, best, objective, seed + SEED_OFFSET + k, None) for k in range(N_SEEDS)])
+    gains = 1.0 - pairs[:, 1] / pairs[:, 0]
+    half = float(stdtrit(N_SEEDS - 1, 0.5 + LEVEL / 2) * gains.std(ddof=1) / np.sqrt(N_SEEDS))
+    middle = float(gains.mean())
+    error = model_errors(evaluator.job, (base, best), seed)
+    by_model = _quantiles(1.0 - (1.0 - middle) * error[:, 1] / error[:, 0])
+    over = None
+    if posterior:
+        under = [_pair(evaluator, base, best, objective, seed + SEED_OFFSET, tree) for tree in posterior]
+        over = holding(middle, *_wider(_quantiles(np.array([1.0 - own[1] / own[0] for own in under])), half))
+    base_s, best_s = (float(value) for value in pairs.mean(axis=0))
+    by_chance = (middle - half, middle + half)
+    return GainEstimate(base_s, best_s, middle, by_chance, holding(middle, *_wider(by_model, half)), over)
+
+
+def _quantiles(gains: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(gains, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def _wider(interval: tuple[float, float], half: float) -> tuple[float, float]:
+    return interval[0] - half, interval[1] + half
+
+
+def _pair(
+    evaluator: Evaluator,
+    base: ParallelPlan,
+    best: ParallelPlan,
+    objective: PlanObjective,
+    seed: int,
+    variability: Variability | None,
+) -> np.ndarray:
+    scorer = TailScorer(evaluator, seed, variability)
+    return np.array([scorer.value(objective, plan, N_COLUMN) for plan in (base, best)])

@@ -1,4 +1,7 @@
-"""Study: what a search has found; best plan, the plans behind it, how sure that is, and what is gained."""
+"""Pareto fronts: plans that no other plan beats in everything.
+
+Study: what a search has found; best plan, the plans behind it, how sure that is, and what is gained.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,35 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..job import Job
-from ..objective import PlanObjective
+from ..core.arrays import Floats
+from ..job.job import Job
+from ..plan.fields import OPTIONS
 from ..plan.plan import ParallelPlan
-from ..plan.recomputation import OPTIONS
-from ..result.html_table import html_table
+from ..result.distribution import html_table
+from ..result.objective import PlanObjective
 from ..units import format_bytes
 from .evaluate import ScreeningResult
 from .figures import CandidateFacts, CandidateFigures, GainEstimate, plan_facts
-from .pareto import front
-from .plans.kind import Kind, kind_of
+from .plan_table import Kind, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def front(costs: Floats) -> NDArray[np.intp]:
+    """Rows of `costs` [plan, criterion] that no other row beats: none is at most as large everywhere and smaller somewhere.
+
+    Of equal rows the first is kept. Rows come in increasing order of the first criterion.
+    """
+    order = np.lexsort(costs.T[::-1])
+    kept: list[int] = []
+    for row in order:
+        if not any((costs[k] <= costs[row]).all() for k in kept):
+            kept.append(int(row))
+    return np.array(kept, dtype=np.intp)
+
 
 SHOWN = ("tp", "cp", "pp", "dp", "ep", "schedule", "micro_batch", "recompute")  # of a plan, in a notebook
 N_SHOWN = 10

@@ -1,1 +1,1 @@
-"""The command line: commands are made from use cases."""
+"""Shell."""

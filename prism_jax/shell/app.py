@@ -11,14 +11,12 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from .. import __version__
+from .._version import __version__
 from ..errors import ConfigError, FailedFitError, PrismError
 from .catalogue import COMMANDS, GROUPS, called
 from .command import runner_of
-from .exit_codes import FAILED, INTERRUPTED, OK, WRONG_INPUT
 from .output import help_console, print_lines
-from .streams import prepare_streams
-from .verbosity import VERBOSITY, say
+from .streams import FAILED, INTERRUPTED, OK, VERBOSITY, WRONG_INPUT, prepare_streams, say
 
 OUT_OF_MEMORY = (
     "out of memory: this machine, or a limit set on the process, has too little for what was asked. Ask for fewer samples, a "

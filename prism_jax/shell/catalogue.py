@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from .._core.registry import Registry
+from ..core.registry import Registry
 from ..errors import SpecError
 
 
@@ -42,114 +42,118 @@ GROUPS = {
     "validate": "Compare predictions with measurements.",
 }
 SHIPPED = (
-    ("predict", "prism_jax.app.predict:explain_step", "Predict the distribution of the step time of a job."),
+    ("predict", "prism_jax.prediction.predict:explain_step", "Predict the distribution of the step time of a job."),
     (
         "job",
-        "prism_jax.app.horizon.run:predict_run",
+        "prism_jax.horizon.predict_run:predict_run",
         "Predict when a training run is done: failures, checkpoints, slow phases, deadline.",
     ),
     (
         "cloud",
-        "prism_jax.app.cloud.run:choose_cloud",
+        "prism_jax.cloud.choose_cloud:choose_cloud",
         "Choose which instances to rent, how many, and spot or not, for a deadline and a budget.",
     ),
-    ("search", "prism_jax.app.search:search", "Search for the parallel plan that minimises the tail of the step time."),
-    ("sweep", "prism_jax.app.studies.sweep:sweep_jobs", "Predict a grid of jobs and compare them."),
+    (
+        "search",
+        "prism_jax.search.search_plans:search",
+        "Search for the parallel plan that minimises the tail of the step time.",
+    ),
+    ("sweep", "prism_jax.study.sweep_jobs:sweep_jobs", "Predict a grid of jobs and compare them."),
     (
         "scale",
-        "prism_jax.app.studies.scale:scale_job",
+        "prism_jax.study.scale_job:scale_job",
         "Predict a job on several numbers of GPUs, and where more stops paying.",
     ),
     (
         "compare",
-        "prism_jax.app.studies.compare:compare_jobs",
+        "prism_jax.study.compare_jobs:compare_jobs",
         "Compare jobs, and tell how probable it is that one beats another.",
     ),
     (
         "plan",
-        "prism_jax.app.studies.capacity:plan_capacity",
+        "prism_jax.study.plan_capacity:plan_capacity",
         "Plan capacity: what fleets make of a job in tokens, days and money.",
     ),
     (
         "capture",
-        "prism_jax.app.captured.capture:capture_step",
+        "prism_jax.capture.capture_program:capture_step",
         "Capture a training step from its code (PyTorch, JAX, HLO, execution traces), without a GPU.",
     ),
     (
         "place",
-        "prism_jax.app.placing.nodes:place_nodes",
+        "prism_jax.placement.place_nodes:place_nodes",
         "Place measured nodes so that the tail of the step time is smallest.",
     ),
     (
         "shard",
-        "prism_jax.app.placing.tables:shard_tables",
+        "prism_jax.sharding.shard_tables:shard_tables",
         "Choose which embedding table goes where so that the step is shortest.",
     ),
     (
         "schedule",
-        "prism_jax.app.horizon.schedule:schedule_trace",
+        "prism_jax.queue.schedule_trace:schedule_trace",
         "Simulate the queue of a cluster under several scheduling policies and duration estimates.",
     ),
-    ("init", "prism_jax.app.new_job:write_new_job", "Write a commented job file to start from."),
+    ("init", "prism_jax.prediction.new_job:write_new_job", "Write a commented job file to start from."),
     (
         "check",
-        "prism_jax.app.check:check_job",
+        "prism_jax.prediction.check:check_job",
         "Validate a job and print what follows from it, without simulating anything.",
     ),
     (
         "calibrate",
-        "prism_jax.app.calibrate:calibrate",
+        "prism_jax.validation.calibrate:calibrate",
         "Calibrate the cost model with a few measured runs, and show how the error falls with their number.",
     ),
     (
         "show",
-        "prism_jax.app.catalogue.show:show",
+        "prism_jax.show.show:show",
         "List the shipped models, devices, clusters, schedules, frameworks, jobs and more.",
     ),
     (
         "trace info",
-        "prism_jax.app.trace.info:describe_trace",
+        "prism_jax.recorded.describe_trace:describe_trace",
         "Summarise a trace or log, or the execution traces of a job.",
     ),
     (
         "trace replay",
-        "prism_jax.app.trace.info:replay_trace",
+        "prism_jax.recorded.describe_trace:replay_trace",
         "Replay the recorded durations and compare the steps with the recorded ones.",
     ),
     (
         "trace predict",
-        "prism_jax.app.trace.predict:predict_trace",
+        "prism_jax.recorded.predict_trace:predict_trace",
         "Predict the distribution of the steps that were not recorded.",
     ),
     (
         "trace what-if",
-        "prism_jax.app.trace.what_if:what_if",
+        "prism_jax.recorded.what_if:what_if",
         "Report the slowdown by op type, rank and stage, and the step-time distribution after changes.",
     ),
     (
         "trace host",
-        "prism_jax.app.trace.host:host_of_trace",
+        "prism_jax.host.host_of_trace:host_of_trace",
         "Tell how much of a step the host takes: calls, streams and waits of the profiled ranks, run again.",
     ),
     (
         "trace export",
-        "prism_jax.app.trace.export:export_trace",
+        "prism_jax.recorded.describe_trace:export_trace",
         "Write recorded steps as a timeline, one process per worker, one thread per stream.",
     ),
     (
         "watch",
-        "prism_jax.app.trace.watch:watch_steps",
+        "prism_jax.watch.watch_steps:watch_steps",
         "Find slow phases in a step log: onset, size, rank, and whether to act or to wait.",
     ),
-    ("fit report", "prism_jax.app.fit:report_fit", "Show a saved fit and whether it can be trusted."),
+    ("fit report", "prism_jax.fits.fit_variability:report_fit", "Show a saved fit and whether it can be trusted."),
     (
         "validate steps",
-        "prism_jax.app.validate:validate_steps",
+        "prism_jax.validation.validate:validate_steps",
         "Turn rows into jobs, predict their typical step (p50), and print the error per row, by source and overall.",
     ),
     (
         "validate memory",
-        "prism_jax.app.validate:validate_memory",
+        "prism_jax.validation.validate:validate_memory",
         "Predict which layouts run out of memory and how much the others need, and compare with what was measured.",
     ),
 )  # name, where its use case is, and its line in `prism-jax --help`
@@ -173,7 +177,9 @@ def _shipped() -> Iterator[Command]:
         yield Command(name, target, text)
     for model, text in FITS.items():
         needless = {} if model == "collectives" else {"collective": None}
-        yield Command(f"fit {model}", "prism_jax.app.fit:fit_variability", text, {"model": model, **needless})
+        yield Command(
+            f"fit {model}", "prism_jax.fits.fit_variability:fit_variability", text, {"model": model, **needless}
+        )
 
 
 COMMANDS: Registry[Command] = Registry("command", lambda: tuple(_shipped()), error=SpecError)

@@ -10,13 +10,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..report.option import Option, Part, command_line_type, parts_of
-from ..report.report import Report
-from ..report.use_case import Case, case_of
-from .emission import emit
-from .pictures import check_picture
-from .progress import counting, working
-from .verbosity import VERBOSITY
+from ..core.report import Report
+from ..core.use_case import Case, Option, Part, case_of, command_line_type, parts_of
+from .output import check_picture, counting, emit, working
+from .streams import VERBOSITY
 
 JSON = Part("json", bool, False, Option("--json"), "Print one JSON value instead of text.")
 PLOT = Part(

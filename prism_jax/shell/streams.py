@@ -1,4 +1,12 @@
-"""Standard streams as they are found: closed ones lead nowhere, and what an encoding cannot write is spelt in ASCII."""
+"""What `prism-jax` returns to the shell.
+
+0 done; 1 failed: a fit that failed its checks, a job given to `check` or `predict` that does not fit into memory, a full disk, a
+fault; 2 wrong input: an option, a file, a job; 130 interrupted.
+
+Standard streams as they are found: closed ones lead nowhere, and what an encoding cannot write is spelt in ASCII.
+
+What a command says to people (stderr), and how much of it; the same options on every command.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,12 @@ import io
 import json
 import os
 import sys
+from dataclasses import dataclass
+
+from ..errors import printable, shortened
+
+OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
 
 _SPELT = {"±": "+/-", **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "")}  # what the reports draw with
 _HANDLER = "prism_jax.spell"
@@ -35,3 +49,30 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_SPELT.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+@dataclass
+class Verbosity:
+    """How talkative this run is; set by the options, read everywhere in `shell`."""
+
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+
+    def reset(self) -> None:
+        """Back to the default: progress and errors, no tracebacks."""
+        self.quiet = self.verbose = self.debug = False
+
+
+VERBOSITY = Verbosity()
+
+
+def say(text: str, *, always: bool = False, detail: bool = False) -> None:
+    """One line to stderr, spelt out where it would steer the terminal, and no longer than people read.
+
+    Args:
+        always: even when quiet.
+        detail: only when verbose.
+    """
+    if always or (not VERBOSITY.quiet and (VERBOSITY.verbose or not detail)):
+        print(shortened(printable(text)), file=sys.stderr)

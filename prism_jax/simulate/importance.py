@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from .._typing import Floats
+from ..core.arrays import Floats
 
 NOMINAL_SHARE = 0.25  # pi_0; a single replica keeps most of its columns nominal instead
 ALL_LANES_SHARE = 0.25  # pi_a

@@ -1,16 +1,113 @@
-"""What the samplers need of a program, in their own terms."""
+"""step_time: the step under slowdowns that the caller gives, GPU by GPU. Pure, jitted, batched, differentiable.
+
+What the samplers need of a program, in their own terms.
+
+Known GPUs: replicas that hold one are no longer like the others and get columns of their own.
+
+    P(step <= t | g) = F(t | g)^(n - k)  prod_(r known) F_r(t | g)
+
+A few known replicas cost a few more columns; where most replicas hold known GPUs, every replica is simulated (brute force).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
 
-from .._typing import Floats
+from ..core.arrays import Floats
+from ..core.kernels import COMPUTE_CLASSES, NETWORK_AXES
+from ..core.registry import did_you_mean
+from ..errors import DataError
+from ..graph.propagate import ExplicitMembers, GraphArrays, Network, propagate
+from ..job.job import Job
+from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
-from .columns import ColumnInputs
-from .explicit import unit_step
-from .program import Program
+from .columns import Chunk, ColumnInputs, column_times
+from .program import Program, by_class, lower
 from .replica_maximum import Shared
+
+Slowdown = Float[Array | np.ndarray, "device sample"]
+
+
+def step_time(job: Job, slowdown: Slowdown | Mapping[str, Slowdown]) -> Float[Array, " sample"]:
+    """Step time of every sample, seconds, for given slowdowns of every GPU.
+
+    Args:
+        job: model, cluster and plan; its variability is not used.
+        slowdown: [device, sample] factor of every GPU's compute (1 = nominal, 1.05 = 5 % slower), or a mapping from kernel class
+            (gemm, attention, memory, and others that the model uses) to such an array; classes left out run at 1. Devices count
+            along the plan's axis order, the first axis fastest.
+
+    Raises:
+        PlanError: the plan is impossible for the model or the cluster.
+        DataError: unknown kernel class, or a shape that does not match the job.
+
+    Notes:
+        Nothing is drawn: communication and residuals are at their means. Differentiable in every slowdown.
+    """
+    program = lower(job)
+    given = slowdown if isinstance(slowdown, Mapping) else dict.fromkeys(program.classes, slowdown)
+    given = {name: jnp.asarray(value) for name, value in given.items()}
+    _check(given, job.plan.n_devices, program.classes)
+    arrays = _class_arrays(program)
+    place = jnp.asarray(device_layout(job.plan))
+    ones = jnp.ones_like(next(iter(given.values())))
+    stacked = jnp.stack([given.get(name, ones) for name in program.classes])
+    return _step_time(arrays, stacked.astype(arrays.compute_s.dtype), place)
+
+
+def _check(given: Mapping[str, Array], n_devices: int, classes: Sequence[str]) -> None:
+    if not given:
+        raise DataError(f"slowdown: no kernel class given; give at least one of {', '.join(classes)}")
+    for name, value in given.items():
+        if name not in classes:
+            raise DataError(f"slowdown: unknown kernel class {name!r}{did_you_mean(name, classes)}")
+        if value.ndim != 2 or value.shape[0] != n_devices:
+            raise DataError(f"slowdown[{name}] has shape {value.shape}, but the job needs [{n_devices}, sample]")
+    n_sample = {name: value.shape[1] for name, value in given.items()}
+    if len(set(n_sample.values())) > 1:
+        raise DataError(f"slowdown: every class needs as many samples as the others, got {n_sample}")
+
+
+@lru_cache(maxsize=32)
+def _class_arrays(program: Program) -> GraphArrays:
+    return by_class(program).arrays
+
+
+@jax.jit
+def _step_time(
+    arrays: GraphArrays, slowdown: Float[Array, "factor device sample"], place: Int[Array, "member lane replica"]
+) -> Float[Array, " sample"]:
+    """Slowest replica of every sample; `place` is the device that plays each part."""
+    n_member, n_lane, n_replica = place.shape
+    chip = slowdown[:, place]  # [factor, member, lane, replica, sample]
+    n_column = n_replica * slowdown.shape[-1]
+    chip = chip.reshape(slowdown.shape[0], n_member, n_lane, n_column)
+    times = propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, n_column, chip.dtype), None)
+    return times[0].reshape(n_replica, -1).max(axis=0)
+
+
+def unit_network(n_lane: int, n_column: int, dtype: jnp.dtype) -> Network:
+    """Communication at its mean."""
+    n_axis = len(NETWORK_AXES)
+    return Network(jnp.ones((n_axis, n_lane, n_column), dtype), jnp.ones((1, n_axis), dtype))
+
+
+@eqx.filter_jit
+def unit_step(arrays: GraphArrays) -> Float[Array, ""]:
+    """Step time with every factor one, seconds."""
+    _, n_lane, n_factor = arrays.compute_s.shape
+    chip = jnp.ones((n_factor - 1, 1, n_lane, 1), arrays.compute_s.dtype)
+    return propagate(arrays, ExplicitMembers(chip), unit_network(n_lane, 1, chip.dtype), None)[0, 0]
 
 
 def regime_factors(program: Program, scores: Floats) -> Floats:
@@ -65,3 +162,71 @@ def exposed_by_axis(program: Program) -> list[float]:
 def deterministic(program: Program) -> float:
     """Step time with every factor one, seconds."""
     return float(unit_step(program.arrays))
+
+
+MAX_KNOWN_REPLICAS = 32
+N_COLUMN = 256
+TOTAL_COLUMNS = 8192  # shared by the known replicas, at least 1024 each
+
+
+@dataclass(frozen=True)
+class KnownGpus:
+    """Persistent slowdown factors of known GPUs.
+
+    Attributes:
+        factor: [compute_class, device] with NaN where a GPU is unknown; devices along the plan's axis order.
+    """
+
+    factor: Floats
+
+    def by_replica(self, plan: ParallelPlan) -> Floats:
+        """[compute_class, member, lane, replica]."""
+        return self.factor[:, device_layout(plan)]
+
+    def replicas(self, plan: ParallelPlan) -> NDArray[np.intp]:
+        """Replicas that hold at least one known GPU."""
+        return np.flatnonzero(np.isfinite(self.by_replica(plan)).any(axis=(0, 1, 2)))
+
+
+def known_gpus(
+    slowdown: Mapping[str, Mapping[int, float]], n_devices: int, classes: Sequence[str] = COMPUTE_CLASSES
+) -> KnownGpus:
+    """From kernel class (or "all") -> device -> factor.
+
+    Args:
+        classes: compute classes of the model (`Workload.kernel_classes`).
+
+    Raises:
+        DataError: unknown class, device out of range, or a factor that is not a positive number.
+    """
+    factor = np.full((len(classes), n_devices), np.nan)
+    for name, values in slowdown.items():
+        if name != "all" and name not in classes:
+            raise DataError(f"slowdowns: unknown kernel class {name!r}{did_you_mean(name, ('all', *classes))}")
+        rows = slice(None) if name == "all" else classes.index(name)
+        for device, value in values.items():
+            if not 0 <= device < n_devices:
+                raise DataError(f"slowdowns: GPU {device}, but the job has GPUs 0 to {n_devices - 1}")
+            if not (np.isfinite(value) and value > 0):
+                raise DataError(
+                    f"slowdowns: factor {value} of GPU {device}, but it must be a positive number (1.05 = 5 % slower)"
+                )
+            factor[rows, device] = value
+    return KnownGpus(factor)
+
+
+def known_times(program: Program, known: KnownGpus, key: Array, scores: Floats) -> Floats:
+    """Times of the known replicas' own columns, seconds [replica, score, column]; `program` has one factor per compute class."""
+    plan = program.job.plan
+    chosen = known.replicas(plan)
+    per_replica = max(1024, TOTAL_COLUMNS // len(chosen)) // N_COLUMN
+    factors = np.repeat(np.moveaxis(known.by_replica(plan)[..., chosen], -1, 0), per_replica, axis=0)
+    chunks = Chunk(
+        index=jnp.arange(len(factors)),
+        known=jnp.asarray(np.broadcast_to(factors[..., None], (*factors.shape, N_COLUMN)), float),
+    )
+    inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
+    times = np.asarray(column_times(inputs, jax.random.fold_in(key, 7), chunks, N_COLUMN), dtype=np.float64)
+    return times.reshape(len(chosen), per_replica, len(scores), N_COLUMN).transpose(0, 2, 1, 3).reshape(
+        len(chosen), len(scores), -1
+    )  # fmt: skip

@@ -1,11 +1,20 @@
-"""Figures: what a study measures of one job, as plain numbers; NaN where nothing is known."""
+"""Figures: what a study measures of one job, as plain numbers; NaN where nothing is known.
+
+Targets: "p95<=8s", "tokens_per_s>=5e6": whether a job meets one, and with what probability.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import nan
 
-from .._core.content import ByContent
+import numpy as np
+
+from ..core.arrays import Floats
+from ..core.content import ByContent
+from ..errors import DataError, UnitError
+from ..units import parse
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,3 +68,57 @@ class Figures(ByContent):
     joules_per_token: float = nan
     money_per_mtoken: float = nan
     target_prob: float = nan
+
+
+TIMES = ("mean", "p50", "p95", "p99")
+RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "mfu")
+_FORM = re.compile(r"(?P<name>[a-z0-9_]{1,30}) ?(?P<sign><=|>=) ?(?P<bound>[^<>=]{1,40})")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on one figure of a job.
+
+    Attributes:
+        name: of `TIMES`, which grow with the step time, or of `RATES`, which fall with it.
+        bound: seconds, tokens per second, or a share.
+        text: as it was written.
+    """
+
+    name: str
+    bound: float
+    text: str
+
+    def prob(self, value: float, factors: Floats) -> float:
+        """Share of `factors` [draw] of the step time under which a predicted `value` meets the target."""
+        if self.name in TIMES:
+            return float(np.mean(value * factors <= self.bound))
+        return float(np.mean(value / factors >= self.bound))
+
+
+def target_of(text: str) -> Target:
+    """A target from its text.
+
+    Raises:
+        DataError: another form, an unknown figure, or a sign that does not go with it.
+    """
+    found = _FORM.fullmatch(text.strip())
+    wanted = "<=" if found and found["name"] in TIMES else ">="
+    if not found or found["name"] not in (*TIMES, *RATES) or found["sign"] != wanted:
+        known = f"{', '.join(TIMES)} with <=, and {', '.join(RATES)} with >="
+        raise DataError(f"--target: {text[:80]!r} is no target. Write p95<=8s or tokens_per_s>=5e6; known: {known}.")
+    bound = _bound(found["name"], found["bound"].strip(), text)
+    if not 0.0 < bound < np.inf:
+        raise DataError(f"--target: {text[:80]!r}: the bound must be positive and finite.")
+    return Target(found["name"], bound, text.strip())
+
+
+def _bound(name: str, bound: str, text: str) -> float:
+    try:
+        return float(bound) if name in RATES or _is_number(bound) else parse(bound, "time")
+    except (ValueError, UnitError):
+        raise DataError(f"--target: {text[:80]!r}: {bound!r} is no number or duration. Write 8s or 5e6.") from None
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9.eE+-]{1,40}", text))

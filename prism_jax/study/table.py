@@ -1,4 +1,14 @@
-"""StudyTable: the rows of a study beside the best of them, as plain data, CSV or a data frame."""
+"""StudyTable: the rows of a study beside the best of them, as plain data, CSV or a data frame.
+
+How sure an order of jobs is: what they would measure on shared draws, and how often one beats the other.
+
+    value measured = value predicted (1 + Monte Carlo error) x factor of the cost model
+
+Factors of a draw share what the jobs have in common (`calibration/joint.py`), so that it cancels in ratios: two separate
+bands would hold it twice.
+
+Comparison: a few jobs on the same draws, each beside the best, with the probability that one beats another.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.content import ByContent
+from ..calibration.band import case_of, joint_factors
+from ..core.arrays import Floats
+from ..core.content import ByContent
+from ..errors import DataError
+from ..job.job import Job
 from .figures import Figures
 
 if TYPE_CHECKING:
@@ -128,3 +142,105 @@ def study_table(
         near = k != best and abs(ratio - 1.0) <= TIE * error
         rows.append(StudyRow(settings[k], own, problems[k], float(ratio), float(error), k == best, bool(near)))
     return StudyTable(tuple(axes), objective, unit, tuple(rows))
+
+
+N_REPEAT = 64  # of the draws of a calibration: members that no run has measured are drawn anew
+BAND = (0.05, 0.95)
+
+
+def paired_factors(jobs: Sequence[Job], seed: int = 0, n_repeat: int = N_REPEAT) -> Floats:
+    """[draw, job] factors between the steps that would be measured at one site and the predicted ones.
+
+    Args:
+        jobs: may differ in model, cluster, device, plan and software.
+        seed: same seed, same draws.
+        n_repeat: times that every draw of the calibration is taken.
+
+    Raises:
+        DataError: the jobs are calibrated in different ways.
+        SpecError: no constants for a device.
+    """
+    calibration = jobs[0].effective_calibration
+    if any(job.effective_calibration != calibration for job in jobs):
+        raise DataError(
+            "the jobs have different calibrations, whose errors have nothing in common. Give all jobs one of them."
+        )
+    cases = [case_of(job.model, job.cluster, job.plan, calibration, job.framework, job.open_fields) for job in jobs]
+    factors = joint_factors(cases, calibration, seed, n_repeat)
+    rng = np.random.default_rng([seed, 10])
+    for k, job in enumerate(jobs):
+        if job.level is not None:  # its own log leaves nothing else open
+            factors[:, k] = np.exp(job.level.log_sd * rng.normal(size=len(factors)))
+    return factors
+
+
+def paired_values(values: Sequence[float], errors: Sequence[float], factors: Floats, seed: int = 0) -> Floats:
+    """[draw, job] what would be measured of every job.
+
+    Args:
+        values, errors: [job] predicted, in one unit, and their Monte Carlo standard errors.
+        factors: as `paired_factors` has them.
+    """
+    score = np.random.default_rng([seed, 11]).normal(size=factors.shape)
+    return np.asarray(values) * np.exp(np.asarray(errors) / np.asarray(values) * score) * factors
+
+
+def prob_less(measured: Floats) -> Floats:
+    """[job, other] share of draws in which the value of a job is less than that of the other; equal ones count half."""
+    own, other = measured[:, :, None], measured[:, None, :]
+    return (own < other).mean(axis=0) + 0.5 * (own == other).mean(axis=0)
+
+
+def prob_least(measured: Floats) -> Floats:
+    """[job] share of draws in which it has the least value."""
+    return np.bincount(measured.argmin(axis=1), minlength=measured.shape[1]) / len(measured)
+
+
+def ratio_bands(measured: Floats, base: int) -> Floats:
+    """[job, 2] bounds of the central 90 % of a job's value over that of job `base`."""
+    return np.quantile(measured / measured[:, [base]], BAND, axis=0).T
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Jobs in the order given.
+
+    Attributes:
+        table: figures and predicted ratios, by axis `JOB`.
+        ratios: [job] 90 % interval of what would be measured of a job over that of the best by prediction.
+        prob_less: [job, other] probability that a job's objective would be measured to be less than that of the other.
+        prob_best: [job] that it would be measured to be the least of all.
+    """
+
+    table: StudyTable
+    ratios: tuple[tuple[float, float], ...]
+    prob_less: tuple[tuple[float, ...], ...]
+    prob_best: tuple[float, ...]
+
+
+JOB = "job"
+
+
+def compared(
+    names: Sequence[str], jobs: Sequence[Job], figures: Sequence[Figures], objective: str, unit: str, seed: int = 0
+) -> Comparison:
+    """Jobs compared by an objective.
+
+    Args:
+        figures: of the jobs; their `value` is the objective in its `unit`.
+
+    Raises:
+        DataError: the jobs are calibrated in different ways.
+    """
+    settings = [{JOB: name} for name in names]
+    table = study_table([JOB], settings, figures, [""] * len(jobs), objective, unit)
+    predicted = [row.relative for row in table.rows]
+    errors = [row.relative * own.value_error / own.value for row, own in zip(table.rows, figures, strict=True)]
+    measured = paired_values(predicted, errors, paired_factors(jobs, seed), seed)
+    base = next(k for k, row in enumerate(table.rows) if row.is_best)
+    return Comparison(
+        table,
+        tuple((low, high) for low, high in ratio_bands(measured, base).tolist()),
+        tuple(map(tuple, prob_less(measured).tolist())),
+        tuple(prob_least(measured).tolist()),
+    )

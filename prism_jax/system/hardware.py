@@ -5,6 +5,11 @@ is described by how many devices one of its domains spans and by what one device
 
 Rates, sizes in bytes, latencies and powers may be JAX arrays or tracers: costs can then be differentiated in them (`_arrays`).
 Checks of values leave those out. Counts and names are always plain.
+
+How well a step uses its hardware: MFU, HFU, TFLOP/s and tokens/s per GPU, from FLOPs, tokens and a step time in seconds.
+
+Model FLOPs count the mathematics once (6 per parameter and token, plus attention); hardware FLOPs also what is recomputed
+(Korthikanti et al., arXiv 2205.05198, section 6; Chowdhery et al., arXiv 2204.02311, appendix B).
 """
 
 from __future__ import annotations
@@ -12,15 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .._core.arrays import is_traced
-from .._core.content import ByContent
-from ..bounds import MOST_DEVICES, MOST_LIKENESS, MOST_WIDTH, check_bounds
+from ..core.arrays import is_traced
+from ..core.bounds import MOST_DEVICES, MOST_LIKENESS, MOST_WIDTH, check_bounds
+from ..core.content import ByContent
 from ..errors import SpecError
-from .network.base import Network
-from .network.measured import MeasuredCollectives, MeasuredNetwork
-from .network.tier import Tier as Tier
-from .network.tiered import TieredNetwork
-from .positive import check_positive
+from .network import Network, Tier as Tier, check_positive
+from .network_kinds import MeasuredCollectives, MeasuredNetwork, TieredNetwork
 
 RATE_OF = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 """Formats with block scales, and the rate of `Device.peak_flops_per_s` that products in them run at."""
@@ -140,3 +142,34 @@ class Cluster(ByContent):
         *inner, outer = self.tiers
         outer = replace(outer, n_devices=max(outer.n_devices, n_devices))
         return replace(self, n_devices=n_devices, tiers=(*inner, outer))
+
+
+def flops_per_s_per_gpu(flops: float, step_s: float, n_devices: int) -> float:
+    """FLOP/s of one device when `n_devices` do `flops` in `step_s` seconds."""
+    return flops / step_s / n_devices
+
+
+def tflops_per_gpu(model_flops: float, step_s: float, n_devices: int) -> float:
+    """10^12 model FLOP/s per device, the unit of the Megatron and Llama papers."""
+    return flops_per_s_per_gpu(model_flops, step_s, n_devices) / 1e12
+
+
+def tokens_per_s_per_gpu(n_tokens: int, step_s: float, n_devices: int) -> float:
+    """Tokens per second and device of a step of `n_tokens`."""
+    return n_tokens / step_s / n_devices
+
+
+def mfu(model_flops: float, step_s: float, cluster: Cluster, n_devices: int, dtype: str) -> float:
+    """Model FLOP/s over the dense peak of the device in `dtype` (TF32 for fp32, where products run in it), 0-1.
+
+    Raises:
+        SpecError: the device has no such dtype.
+    """
+    return flops_per_s_per_gpu(model_flops, step_s, n_devices) / cluster.device.peak(
+        cluster.device.product_dtype(dtype)
+    )
+
+
+def hfu(hardware_flops: float, step_s: float, cluster: Cluster, n_devices: int, dtype: str) -> float:
+    """Like `mfu` with the FLOPs that the hardware runs, recomputation included."""
+    return mfu(hardware_flops, step_s, cluster, n_devices, dtype)

@@ -1,22 +1,96 @@
-"""A measured row as a job with its costs: what predictions, intervals and parts of it are made of, computed once."""
+"""Where the noise-free step goes, in four parts that add up: compute, communication that shows, host, bubble. Seconds.
+
+Work is averaged over the stages of the pipeline. `host`: compute that waits for the host to start it, and time in which nothing
+runs. `bubble`: the rest; stages that wait for each other, and what lies on the way between them.
+
+A measured row as a job with its costs: what predictions, intervals and parts of it are made of, computed once.
+
+Intervals that hold 90 % of what would be measured, given all that the calibration of the cost model leaves open.
+
+Noise-free and typical steps of many jobs, those that share a pipeline side by side; seconds.
+
+`predict` draws every call of every op; here what varies from call to call enters by its mean (`search.replica_columns`), which
+moves a median by less than 0.1 % on most jobs, and thousands of jobs take a minute.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from zlib import crc32
 
+import numpy as np
+
+from ..calibration.band import repeated_factors
 from ..calibration.calibration import Calibration
 from ..calibration.key import CalibrationKey
 from ..calibration.open_fields import OpenField, doubtful
-from ..calibration.surrogate import StepSurrogate, outline_of
+from ..calibration.surrogate import StepSurrogate, outline_of, stack
+from ..core.arrays import Floats
+from ..core.content import content_hash
+from ..core.processes import Progress, silent
 from ..cost.block_cost import BlockCostModel
-from ..cost.step import step_cost_of
-from ..cost.step_cost import StepCost
-from ..job import Job
-from ..variability.catalog import default_for, preset
+from ..cost.efficiency import CostCorrection
+from ..cost.step import StepCost, step_cost_of
+from ..graph.build import signature_seconds
+from ..job.job import Job
+from ..plan.plan import ParallelPlan
+from ..search.pipeline import (
+    RUN_WIDTH,
+    Pipeline,
+    PlanSeconds,
+    ReplicaSizes,
+    collectives_of,
+    pipeline,
+    replica_draws,
+    replica_times,
+    run,
+    sent_s,
+    shared_by_replicas,
+)
+from ..search.plan_table import Layout
+from ..simulate.replica_maximum import step_samples
+from ..variability.config import default_for, preset
 from ..variability.tree import Variability
-from .parts import without_host
-from .rows import MeasuredRow
+from .score import MeasuredRow
+
+PARTS = ("compute", "communication", "host", "bubble")
+
+
+def without_host(correction: CostCorrection) -> CostCorrection:
+    """`correction` as if the host cost nothing."""
+    return replace(correction, host=0.0, micro_batch_s=0.0, step_s=0.0, network_step_s=0.0)
+
+
+def parts_of(plan: ParallelPlan, cost: StepCost, prompt_cost: StepCost, step_s: float) -> dict[str, float]:
+    """Seconds of each of `PARTS`.
+
+    Args:
+        cost: of the step of `plan`.
+        prompt_cost: the same if the host cost nothing.
+        step_s: its noise-free step.
+    """
+    compute_s = _compute_s(plan, prompt_cost)
+    host_s = _compute_s(plan, cost) - compute_s
+    shown = cost.comm_s.sum() + (2.0 * cost.p2p_s.sum() if cost.p2p_blocking else 0.0)
+    comm_s = _per_stage(plan, float(shown)) + float(cost.end_comm_s.mean())
+    rest_s = max(0.0, step_s - compute_s - host_s - comm_s)
+    return dict(zip(PARTS, (compute_s, comm_s, host_s, rest_s), strict=True))
+
+
+def _compute_s(plan: ParallelPlan, cost: StepCost) -> float:
+    return _per_stage(plan, float(cost.compute_s.sum())) + float(cost.end_compute_s.mean())
+
+
+def _per_stage(plan: ParallelPlan, chunks_s: float) -> float:
+    """Average over stages of what all chunks take, once per micro-batch."""
+    return plan.n_micro_batch * chunks_s / plan.pp
+
 
 ASSUMED_SD = 0.2  # of the logarithm of a step, per blank that a rule has filled: half a batch, a degree, a shape
 
@@ -64,3 +138,154 @@ def costed(job: Job, assumed: Sequence[object] = ()) -> CostedJob:
     prompt = blocks.under(without_host(blocks.eff.correction))
     doubts = tuple(doubtful(str(one), ASSUMED_SD) for one in assumed)
     return CostedJob(job, step_cost_of(blocks), step_cost_of(prompt), outline_of(blocks), doubts)
+
+
+N_REPEAT = 8  # draws of a calibration, with other deviations: bounds err by 3 % of the width of the interval
+OUTSIDE = (0.05, 0.95)  # probabilities of the bounds
+ROWS_AT_ONCE = 32
+LINE = re.compile(r" line [0-9]{1,12}\Z")
+
+
+def intervals(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Floats:
+    """[job, 2] bounds over the prediction; jobs have deviations of their own by what they are, whatever their place."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for number, one in enumerate(jobs):
+        groups[id(one.job.effective_calibration), one.setting].append(number)
+    found, done = np.zeros((len(jobs), 2)), 0
+    for members in groups.values():
+        for first in range(0, len(members), ROWS_AT_ONCE):
+            some = members[first : first + ROWS_AT_ONCE]
+            found[some] = _bounds([jobs[i] for i in some], seed)
+            done += len(some)
+            progress(done / len(jobs))
+    return found
+
+
+def _bounds(jobs: Sequence[CostedJob], seed: int) -> Floats:
+    """[job, 2] of jobs with one setting and one calibration."""
+    factors = repeated_factors(
+        stack([one.outline for one in jobs]),
+        jobs[0].setting,
+        [one.job.model.has_experts for one in jobs],
+        jobs[0].job.effective_calibration,
+        [crc32(_own_name(one.job).encode()) + N_REPEAT * seed for one in jobs],
+        N_REPEAT,
+        seed,
+        [one.job.open_fields + one.doubts for one in jobs],
+    )
+    return np.quantile(factors, OUTSIDE, axis=0).T
+
+
+def _own_name(job: Job) -> str:
+    """The name of a job; of one that is called after its line in a table, what it consists of instead."""
+    name, n_line = LINE.subn("", job.name)
+    return f"{name} {content_hash(job.model, job.cluster, job.plan)}" if n_line else name
+
+
+N_COLUMN = 256
+N_STEP_SAMPLES = 1024
+JOBS_PER_RUN = 16  # jobs times columns built at a time
+
+
+class Steps(NamedTuple):
+    """[job] seconds of the step without variability, and of the median step."""
+
+    noise_free_s: Floats
+    typical_s: Floats
+
+
+def step_times(jobs: Sequence[CostedJob], seed: int = 0, progress: Progress = silent) -> Steps:
+    """Steps of all jobs.
+
+    Args:
+        seed: same seed, same answer, whatever the other jobs are.
+        progress: called with the share that is done.
+    """
+    found = Steps(np.zeros(len(jobs)), np.zeros(len(jobs)))
+    groups: dict[_Sizes, list[int]] = defaultdict(list)
+    for number, one in enumerate(jobs):
+        groups[_sizes(one.job)].append(number)
+    done = _Counter(len(jobs), progress)
+
+    def run_group(item: tuple[_Sizes, list[int]]) -> None:
+        sizes, members = item
+        own = _steps(sizes, [jobs[i] for i in members], seed)
+        for whole, part in zip(found, own, strict=True):
+            whole[members] = part
+        done(len(members))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(run_group, groups.items()))
+    return found
+
+
+class _Sizes(NamedTuple):
+    """What jobs share that see the same draws in the same pipeline."""
+
+    layout: Layout
+    n_micro_batch: int
+    replicas: ReplicaSizes
+    tree: str  # its content
+
+
+def _sizes(job: Job) -> _Sizes:
+    plan = job.plan
+    return _Sizes(
+        Layout(plan.pp, plan.schedule, plan.virtual_stages),
+        plan.n_micro_batch,
+        ReplicaSizes(
+            job.model.kernel_classes,
+            collectives_of(plan),
+            plan.pp,
+            plan.n_member,
+            plan.n_replica,
+            job.cluster.node_size,
+        ),
+        content_hash(job.variability),
+    )
+
+
+def _steps(sizes: _Sizes, jobs: Sequence[CostedJob], seed: int) -> Steps:
+    """Steps of jobs of the same sizes."""
+    pipe, tree = pipeline(sizes.layout, sizes.n_micro_batch), jobs[0].job.variability
+    plans = _plan_seconds(pipe, [one.cost for one in jobs])
+    shared = shared_by_replicas(pipe, plans, tree, [one.job.plan for one in jobs])
+    draws = replica_draws(tree, sizes.replicas, N_COLUMN, seed)
+    typical = []
+    for first in range(0, len(jobs), JOBS_PER_RUN):
+        some = slice(first, first + JOBS_PER_RUN)
+        times = replica_times(pipe, PlanSeconds(*(part[some] for part in plans)), draws)
+        for own, alike in zip(times, shared[some], strict=True):
+            rng = np.random.default_rng(seed)
+            typical.append(
+                np.median(step_samples(own, draws.weight, sizes.replicas.n_replica, alike, N_STEP_SAMPLES, rng))
+            )
+    return Steps(_noise_free(pipe, plans), np.array(typical))
+
+
+def _plan_seconds(pipe: Pipeline, costs: Sequence[StepCost]) -> PlanSeconds:
+    compute, comm, hidden, edge, end_compute, end_exposed = (
+        np.stack([getattr(cost, name) for cost in costs])
+        for name in ("compute_s", "comm_s", "hidden_comm_s", "p2p_s", "end_compute_s", "end_comm_s")
+    )
+    blocking = np.array([float(cost.p2p_blocking) for cost in costs])
+    return PlanSeconds(*signature_seconds(pipe.ops, compute, comm, hidden), edge, blocking, end_compute, end_exposed)
+
+
+def _noise_free(pipe: Pipeline, plans: PlanSeconds) -> Floats:
+    """[plan] seconds with every factor one."""
+    blocking = plans.blocking[:, None]
+    seconds = plans.compute_s.sum(axis=-1) + plans.comm_s.sum(axis=-1) + sent_s(pipe, plans.edge_s) * blocking
+    ends = run(pipe, seconds.T, (plans.edge_s * (1.0 - blocking)).T, width=RUN_WIDTH).T
+    return (ends + plans.end_compute_s + plans.end_exposed_s).max(axis=-1)
+
+
+class _Counter:
+    """Tells how many of `n` jobs are done."""
+
+    def __init__(self, n: int, progress: Progress) -> None:
+        self.n, self.done, self.progress = n, 0, progress
+
+    def __call__(self, more: int) -> None:
+        self.done += more
+        self.progress(self.done / self.n)

@@ -1,13 +1,170 @@
-"""Errors of many rows in a few numbers: by source and overall, with and without rows that are known to be wrong."""
+"""What a comparison with measurements needs of a row, and what it finds.
+
+Groups of rows that are left out together: a source, a device, a model, a framework, a number of devices.
+
+The trivial prediction: a job reaches the utilisation that jobs of the other groups typically reach on such devices.
+
+Typical is the median over sources of the median of their rows, so that no large source decides alone.
+
+Errors of many rows in a few numbers: by source and overall, with and without rows that are known to be wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
 
 import numpy as np
 
-from .rows import RowResult
+from ..calibration.open_fields import Odds
+from ..errors import DataError
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..workload.base.workload import Workload
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """One measured configuration.
+
+    Attributes:
+        id, source: of the row and of the publication or system it was measured on.
+        measured_s: seconds per step; None where unknown.
+        measured_range: shortest and longest step in seconds, where a source gives a range.
+        unsupported: why model, cluster and plan are missing; empty if they are not.
+        defect: what is known to be wrong with the row, in words; empty if nothing is.
+        framework: training software, a name in `framework.FRAMEWORKS`; empty if unknown.
+        open_plan: fields of the plan that nothing states, with the odds of what they may be; the plan holds the likeliest.
+        assumed: what the row does not state and is taken for; empty for a row that states its job.
+    """
+
+    id: str
+    source: str
+    measured_s: float | None
+    measured_range: tuple[float, float] | None = None
+    model: Workload | None = None
+    cluster: Cluster | None = None
+    plan: ParallelPlan | None = None
+    unsupported: str = ""
+    defect: str = ""
+    framework: str = ""
+    open_plan: tuple[tuple[str, Odds], ...] = ()
+    assumed: tuple[object, ...] = ()
+
+    @property
+    def job(self) -> tuple[Workload, Cluster, ParallelPlan]:
+        """Model, cluster and plan of a supported row.
+
+        Raises:
+            DataError: the row is unsupported.
+        """
+        if self.model is None or self.cluster is None or self.plan is None:
+            raise DataError(f"row {self.id} cannot be simulated: {self.unsupported}")
+        return self.model, self.cluster, self.plan
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """One row's outcome; what follows `measured_s` is None or empty where the row is unsupported.
+
+    Attributes:
+        predicted_s: p50 of the predicted step, or the step without variability, seconds.
+        error: predicted / measured - 1.
+        low_s, high_s: bounds of the central 90 % of what would be measured, seconds.
+        inside: whether the measured time lies between them.
+        measured_range, in_range: where the source gives a range, and whether the prediction lies in it.
+        group: the group that was left out when the calibration of this row was fitted; empty if none was.
+        device, model, framework: names.
+        n_devices: of the job.
+        mfu: model-FLOP utilisation that was measured, 0-1.
+        baseline_error: the same as `error` of a prediction from the other groups' typical utilisation alone.
+        parts_s: seconds of the noise-free step by cause; see `validation.parts`.
+        defect, unsupported: in words; empty if there is nothing to say.
+        assumed: what the row does not state and was taken for, one text each.
+        software: what it states of its kernels, field by field.
+    """
+
+    id: str
+    source: str
+    measured_s: float | None
+    predicted_s: float | None = None
+    error: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    inside: bool | None = None
+    measured_range: tuple[float, float] | None = None
+    in_range: bool | None = None
+    group: str = ""
+    device: str = ""
+    model: str = ""
+    framework: str = ""
+    n_devices: int | None = None
+    mfu: float | None = None
+    baseline_error: float | None = None
+    parts_s: Mapping[str, float] = field(default_factory=dict)
+    defect: str = ""
+    unsupported: str = ""
+    assumed: tuple[str, ...] = ()
+    software: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def dominant(self) -> str:
+        """Part that takes longest; empty if nothing was predicted."""
+        return max(self.parts_s, key=lambda name: self.parts_s[name], default="")
+
+    @property
+    def reason(self) -> str:
+        """What there is to say about the error in a few words: a defect, why there is no prediction, else the largest part."""
+        if self.unsupported or self.defect:
+            return self.unsupported or self.defect
+        whole = sum(self.parts_s.values())
+        return f"{self.dominant} {self.parts_s[self.dominant] / whole:.0%}" if whole else ""
+
+
+GROUPS: dict[str, Callable[[MeasuredRow], str]] = {
+    "source": lambda row: row.source,
+    "gpu": lambda row: row.job[1].device.like or row.job[1].device.name,  # variants of a device are no other device
+    "model": lambda row: row.job[0].name,
+    "framework": lambda row: row.framework or "not stated",
+    "scale": lambda row: f"{row.job[2].n_devices} devices",
+}
+
+
+def group_of(row: MeasuredRow, by: str) -> str:
+    """Name of the group of a supported row; `by` is a key of `GROUPS`."""
+    return GROUPS[by](row)
+
+
+def with_baseline(rows: Sequence[RowResult], kinds: Sequence[str]) -> list[RowResult]:
+    """Rows with `baseline_error`, where any row of another group, without a defect, has been measured.
+
+    Args:
+        kinds: of each row's device (its generation); where no row of another group has it, all devices stand in.
+    """
+    known = [(row, kind) for row, kind in zip(rows, kinds, strict=True) if row.mfu is not None and not row.defect]
+    typical: dict[tuple[str, str], float | None] = {}
+    done = []
+    for row, kind in zip(rows, kinds, strict=True):
+        if row.mfu is None:
+            done.append(row)
+            continue
+        if (row.group, kind) not in typical:
+            others = [(one, of) for one, of in known if one.group != row.group]
+            alike = [one for one, of in others if of == kind]
+            typical[row.group, kind] = _typical_mfu(alike or [one for one, _ in others])
+        expected = typical[row.group, kind]
+        done.append(replace(row, baseline_error=row.mfu / expected - 1.0) if expected else row)
+    return done
+
+
+def _typical_mfu(rows: Iterable[RowResult]) -> float | None:
+    by_source = defaultdict(list)
+    for row in rows:
+        by_source[row.source].append(row.mfu)
+    return median(median(found) for found in by_source.values()) if by_source else None
+
 
 LARGE, LOW = 8, 0.6  # rows of a source whose coverage says something; a share inside 90 % intervals that is far too low
 

@@ -14,22 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core.processes import processes
 from ..calibration.calibration import Calibration
 from ..calibration.key import workload_of
+from ..core.processes import Progress, part_of, processes, silent
 from ..errors import PrismError
-from ..job import Job
-from ..metrics import mfu
-from ..progress import Progress, part_of, silent
-from ..software.choices import SOFTWARE_VALUES
-from .baseline import with_baseline
-from .costed import CostedJob, costed, job_of_row
-from .groups import group_of
-from .interval import intervals
-from .parts import parts_of
-from .rows import MeasuredRow, RowResult
-from .score import Validation, validation_of
-from .typical import step_times
+from ..framework.software import SOFTWARE_VALUES
+from ..job.job import Job
+from ..system.hardware import mfu
+from .costed import CostedJob, costed, intervals, job_of_row, parts_of, step_times
+from .score import MeasuredRow, RowResult, Validation, group_of, validation_of, with_baseline
 
 LEAST_SHARED = 400  # rows that take longer than processes to start
 PARTS_PER_WORKER = 6

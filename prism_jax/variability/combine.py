@@ -13,11 +13,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from .._typing import Floats
+from ..core.arrays import Floats
 from ..errors import SpecError
-from .families import Family, Normal
+from .families import Family, Normal, ndtr, ndtri
 from .score_map import N_KNOTS, Z_MAX, NormalScoreMap, map_through
-from .special import ndtr, ndtri
 
 N_GRID = 4096
 MAX_GRID = 1 << 16

@@ -6,18 +6,29 @@ gemm: {gpu: {kind: mixture, bulk_cv: 0.011, slow_prob: 0.01, slow_factor: 1.05, 
 all_reduce: {regime: 0.03}                  # a number is the cv of a log-normal
 step: {kind: normal, cv: 0.002}
 stalls: [{gpu_prob: 1.0e-6, mean_fraction: 0.05}]
+
+Variability presets by name, and which of them suits a device.
+
+The files under `presets/` are written by `experiments/variability_presets/run.py`, and those of work that is no transformer by
+`experiments/other_workloads/presets.py`, from measured data; `source` says which.
+
+The variability section of a job: a preset by name, scaled and changed field by field.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from ..errors import Path, SpecError
-from ..hints import did_you_mean
-from ..kernels import varying_classes
-from .families import Constant, Family, family_from_dict, family_to_dict
+from ..core.kernels import varying_classes
+from ..core.registry import did_you_mean
+from ..errors import FieldPath, SpecError
+from .families import Constant, Family
+from .family_registry import family_from_dict, family_to_dict
 from .tree import PARTS, ClassVariability, Stall, Variability
 
 OWN_FIELDS = ("preset", "scale", "name", "source", "step", "step_ar1", "stalls")
@@ -28,7 +39,7 @@ def section_fields() -> tuple[str, ...]:
     return (*OWN_FIELDS, *varying_classes())
 
 
-def overlaid(section: Mapping[str, Any], base: Variability, where: Path = ("variability",)) -> Variability:
+def overlaid(section: Mapping[str, Any], base: Variability, where: FieldPath = ("variability",)) -> Variability:
     """`base` with the fields of a configuration section in place of its own.
 
     Args:
@@ -72,7 +83,7 @@ def variability_to_dict(variability: Variability) -> dict[str, Any]:
     return section
 
 
-def _class(section: Any, base: ClassVariability, where: Path) -> ClassVariability:
+def _class(section: Any, base: ClassVariability, where: FieldPath) -> ClassVariability:
     check_keys(section, PARTS, where)
     given: dict[str, Family] = {part: family_from_dict(value, (*where, part)) for part, value in section.items()}
     return replace(base, **given)
@@ -83,13 +94,13 @@ def _class_to_dict(factors: ClassVariability) -> dict[str, Any]:
     return {part: family_to_dict(family) for part, family in varying.items()}
 
 
-def _stalls(section: Any, where: Path) -> tuple[Stall, ...]:
+def _stalls(section: Any, where: FieldPath) -> tuple[Stall, ...]:
     if not isinstance(section, (list, tuple)):
         raise SpecError.at(where, f"{section!r} is not a list; write [{{gpu_prob: 1.0e-6, mean_fraction: 0.05}}]")
     return tuple(_stall(entry, (*where, i)) for i, entry in enumerate(section))
 
 
-def _stall(entry: Any, where: Path) -> Stall:
+def _stall(entry: Any, where: FieldPath) -> Stall:
     check_keys(entry, [f.name for f in fields(Stall)], where)
     values = {name: number(value, (*where, name)) for name, value in entry.items()}
     try:
@@ -98,7 +109,7 @@ def _stall(entry: Any, where: Path) -> Stall:
         raise SpecError.at(where, str(error)) from error
 
 
-def check_keys(section: Any, known: Any, where: Path) -> None:
+def check_keys(section: Any, known: Any, where: FieldPath) -> None:
     """Raises unless `section` is a mapping whose keys are all in `known`.
 
     Raises:
@@ -111,7 +122,7 @@ def check_keys(section: Any, known: Any, where: Path) -> None:
             raise SpecError.at((*where, key), f"unknown field{did_you_mean(key, known)}")
 
 
-def number(value: Any, where: Path) -> float:
+def number(value: Any, where: FieldPath) -> float:
     """`value` as a float.
 
     Raises:
@@ -120,3 +131,109 @@ def number(value: Any, where: Path) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SpecError.at(where, f"{value!r} is not a number")
     return float(value)
+
+
+# Generation of a device, or part of its name -> preset. Where a generation has no data its preset says what it borrows.
+_PRESET_OF = {
+    "volta": "v100-longhorn",
+    "ampere": "a100-default",
+    "hopper": "h100-default",
+    "blackwell": "b200-default",
+    "turing": "v100-longhorn",
+    "ga10x": "a100-default",
+    "cdna2": "mi300x-default",
+    "cdna3": "mi300x-default",
+    "cdna4": "mi300x-default",
+    "v100": "v100-longhorn",
+    "a100": "a100-default",
+    "a800": "a100-default",
+    "h100": "h100-default",
+    "h200": "h100-default",
+    "h800": "h100-default",
+    "h20": "h100-default",
+    "gh200": "h100-default",
+    "b200": "b200-default",
+    "b300": "b200-default",
+    "gb200": "b200-default",
+    "gb300": "b200-default",
+    "mi250": "mi300x-default",
+    "mi300": "mi300x-default",
+    "mi325": "mi300x-default",
+    "mi350": "mi300x-default",
+    "mi355": "mi300x-default",
+}
+FALLBACK = "h100-default"
+_FOLDER = Path(__file__).parent / "presets"
+
+
+@cache
+def preset_names() -> tuple[str, ...]:
+    """Names of all presets, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+@cache
+def preset(name: str) -> Variability:
+    """The preset called `name`.
+
+    Raises:
+        SpecError: no such preset; the message names the nearest.
+    """
+    key = str(name).lower().replace("_", "-")
+    if key not in preset_names():
+        raise SpecError(f"unknown variability preset {name!r}{did_you_mean(key, preset_names())}")
+    text = (_FOLDER / f"{key}.toml").read_text(encoding="utf-8")
+    return overlaid(tomllib.loads(text), Variability(name="custom"), (f"presets/{key}.toml",))
+
+
+def default_for(device: object) -> str:
+    """Name of the preset for a device.
+
+    Args:
+        device: a `Device` (its generation decides, then its name) or a device's name ("h100-sxm", "NVIDIA A100-SXM4-80GB").
+
+    Returns:
+        A preset name; `h100-default` for a device nothing is known about.
+    """
+    generation = str(getattr(device, "generation", "")).lower()
+    if generation in _PRESET_OF:
+        return _PRESET_OF[generation]
+    name = str(getattr(device, "name", device)).lower()
+    matches = [key for key in _PRESET_OF if key in name]
+    return _PRESET_OF[max(matches, key=len)] if matches else FALLBACK
+
+
+def variability_from_dict(section: Mapping[str, Any] | str, where: FieldPath = ("variability",)) -> Variability:
+    """The tree that a configuration section describes.
+
+    Args:
+        section: a preset's name, or a mapping as in the example of `config`, which may name a preset to start from.
+        where: path of the section in its file, for messages.
+
+    Raises:
+        SpecError: names the path inside the section ("variability.gemm.gpu.kind"), the value and the remedy.
+    """
+    if isinstance(section, str):
+        section = {"preset": section}
+    check_keys(section, section_fields(), where)
+    return overlaid(section, _base(section, where), where)
+
+
+def _base(section: Mapping[str, Any], where: FieldPath) -> Variability:
+    scale = number(section.get("scale", 1.0), (*where, "scale"))
+    if "preset" not in section:
+        if "scale" in section:
+            raise SpecError.at((*where, "scale"), "scales a preset, but no preset is named. Add preset: h100-default")
+        return Variability(name="custom")
+    if not isinstance(section["preset"], str):
+        raise SpecError.at((*where, "preset"), f"{section['preset']!r}, but it must be the name of a preset")
+    try:
+        base = preset(section["preset"])
+    except SpecError as error:
+        raise SpecError.at((*where, "preset"), str(error)) from error
+    if scale == 1.0:
+        return base
+    try:
+        return base.scaled(scale)
+    except SpecError as error:
+        raise SpecError.at((*where, "scale"), str(error)) from error

@@ -1,16 +1,18 @@
-"""Variability: how much every kind of work varies, over GPUs and nodes, over steps, and from call to call."""
+"""Variability: how much every kind of work varies, over GPUs and nodes, over steps, and from call to call.
+
+A fitted tree over another one: what was measured replaces what was assumed, the rest stays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..bounds import MOST_EXPONENT, MOST_STALL, MOST_STALLS
+from ..core.bounds import MOST_EXPONENT, MOST_STALL, MOST_STALLS
+from ..core.kernels import COLLECTIVES, KERNEL_CLASSES, varying_classes
+from ..core.registry import did_you_mean
 from ..errors import Problem, SpecError
-from ..hints import did_you_mean
-from ..kernels import COLLECTIVES, KERNEL_CLASSES, varying_classes
-from .families import CONSTANT, Constant, Family
-from .families.base import check_in_range
+from .families import CONSTANT, Constant, Family, check_in_range
 
 PARTS = ("gpu", "node", "regime", "call")
 
@@ -161,3 +163,20 @@ def _check_parts(name: str, factors: ClassVariability) -> None:
             else "what slows the compute of a whole step is `step`, outside the classes"
         )
         raise SpecError.at((name, part), f"has no meaning there: {remedy}")
+
+
+def overlay(base: Variability, fitted: Variability) -> Variability:
+    """`base` with every part of `fitted` that varies in its place; its stalls where `fitted` has any."""
+    classes = dict(base.classes)
+    for name, factors in fitted.classes.items():
+        given = {part: getattr(factors, part) for part in PARTS if not isinstance(getattr(factors, part), Constant)}
+        classes[name] = replace(classes.get(name, ClassVariability()), **given)
+    has_step = not isinstance(fitted.step, Constant)
+    return Variability(
+        name=f"{base.name} with {fitted.name}",
+        classes=classes,
+        step=fitted.step if has_step else base.step,
+        step_ar1=fitted.step_ar1 if has_step else base.step_ar1,
+        stalls=fitted.stalls or base.stalls,
+        source="; ".join(text for text in (base.source, fitted.source) if text),
+    )

@@ -11,11 +11,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from prism_jax.io.traces.open_trace import open_trace
+from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.replay import replay, replay_program
-from prism_jax.recorded.trace.durations import durations
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.trace.waiting_ops import dependencies
+from prism_jax.trace.dependencies import durations
+from prism_jax.trace.pipeline import dependencies
+from prism_jax.trace.trace import Trace
 
 SOURCE = Path(__file__).resolve().parents[2] / "experiments" / "local_cluster"
 SLOW_RANK = 3

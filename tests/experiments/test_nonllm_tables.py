@@ -9,7 +9,7 @@ import pytest
 from experiments.nonllm_tables.jobs import step_row
 from experiments.nonllm_tables.readers.dle import _batches
 from experiments.nonllm_tables.row import TableRow
-from prism_jax.workload.encoder.spec import EncoderSpec
+from prism_jax.workload.transformer.encoder import EncoderSpec
 
 NAN = float("nan")
 TF, TORCH = "TensorFlow/LanguageModeling/BERT", "PyTorch/LanguageModeling/BERT"

@@ -8,13 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.app.trace.predict import Check, predict_trace
-from prism_jax.app.trace.what_if import what_if
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.moments import match_moments
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.predict_trace import Check, predict_trace
 from prism_jax.recorded.recorded_job import fit_job
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.unseen_steps import predict_job
+from prism_jax.recorded.unseen_steps import match_moments, predict_job
+from prism_jax.recorded.what_if import what_if
+from prism_jax.trace.trace import Trace
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "experiments" / "recorded_jobs" / "recordings"
 UNEVEN = RECORDINGS / "ddp_2_uneven"

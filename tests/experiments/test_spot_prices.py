@@ -7,7 +7,7 @@ import pytest
 
 from experiments.cloud.spot.price_fit import fit_price
 from experiments.cloud.spot.recorded_spells import RecordedSpells
-from prism_jax.cloud.spot.price import PriceLaw
+from prism_jax.cloud.spot import PriceLaw
 from prism_jax.errors import DataError
 
 

@@ -18,7 +18,7 @@ from experiments.stated_errors.measure import (
     scores_against_truth,
     shares_within,
 )
-from prism_jax.simulate.brute import brute_force
+from prism_jax.simulate.predict import brute_force
 from prism_jax.simulate.program import lower
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Stall

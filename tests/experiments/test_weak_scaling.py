@@ -9,7 +9,7 @@ from experiments.step_tables.records import StepRecord
 from experiments.weak_scaling.families import families_of
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.catalog import model
 
 SIZES = (8, 16, 64)

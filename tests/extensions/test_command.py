@@ -6,9 +6,9 @@ from typing import Annotated
 
 import pytest
 
-from prism_jax.app.check import check_job
+from prism_jax.core.use_case import Option
 from prism_jax.errors import SpecError
-from prism_jax.report.option import Option
+from prism_jax.prediction.check import check_job
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, Command
 

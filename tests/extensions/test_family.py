@@ -15,18 +15,16 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from prism_jax._typing import Floats
+from prism_jax.core.arrays import Floats
 from prism_jax.errors import SpecError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.result import StepTimeDistribution
+from prism_jax.job.job.load_job import load_job
+from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.shell.app import main
-from prism_jax.simulate.brute import brute_force
-from prism_jax.simulate.predict import predict, symmetric
+from prism_jax.simulate.predict import brute_force, predict, symmetric
 from prism_jax.simulate.program import Program, lower
-from prism_jax.variability.config import variability_to_dict
-from prism_jax.variability.families import CONSTANT, FAMILIES, Family, family_from_dict, family_to_dict
-from prism_jax.variability.families.base import check_in_range, check_scale
-from prism_jax.variability.section import variability_from_dict
+from prism_jax.variability.config import variability_from_dict, variability_to_dict
+from prism_jax.variability.families import CONSTANT, Family, check_in_range, check_scale
+from prism_jax.variability.family_registry import FAMILIES, family_from_dict, family_to_dict
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import compute_varies, make_program
 from tests.support.recipes import printed

@@ -19,14 +19,15 @@ import pytest
 
 from experiments.step_tables.table import read_step_rows
 from prism_jax.errors import ConfigError, SpecError
-from prism_jax.framework import FRAMEWORKS, Framework, MemoryOptions, PlanDefaults, SourcePattern
-from prism_jax.framework.base import LayerShape
-from prism_jax.io.job.load_job import load_job
-from prism_jax.io.tables.job_table import read_job_table
-from prism_jax.job import Job
-from prism_jax.search import default_space, search
+from prism_jax.framework.base import Framework, LayerShape, MemoryOptions, PlanDefaults, SourcePattern
+from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
+from prism_jax.search.exhaustive import search
+from prism_jax.search.space import default_space
 from prism_jax.shell.app import main
-from prism_jax.simulate import predict
+from prism_jax.simulate.predict import predict
+from prism_jax.validation.job_table import read_job_table
 
 
 def head_counts_as_a_layer(model: LayerShape, pp: int) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax import load_job
-from prism_jax.capture import FRONT_ENDS, CaptureRequest, FrontEnd
+from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest, FrontEnd
 from prism_jax.shell.app import main
-from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, RankProgram
+from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, RankProgram
 
 
 def _product(n: int, phase: str) -> CapturedOp:

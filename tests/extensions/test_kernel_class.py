@@ -11,30 +11,27 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax._typing import Floats
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
+from prism_jax.core.arrays import Floats
+from prism_jax.core.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, KernelClass, KernelSizes, Roof
+from prism_jax.core.picture import colour
 from prism_jax.cost.compute import op_seconds
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import Problem, SpecError
-from prism_jax.explain.words import words
-from prism_jax.io.job.load_job import load_job
-from prism_jax.kernels import COMPUTE_CLASSES, KERNEL_CLASSES, KernelClass, KernelSizes, Roof
+from prism_jax.explain.types import words
+from prism_jax.job.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.plot.style import colour
 from prism_jax.shell.app import main
-from prism_jax.simulate.explicit import step_time
-from prism_jax.simulate.inputs import deterministic
-from prism_jax.simulate.known import known_gpus
+from prism_jax.simulate.inputs import deterministic, known_gpus, step_time
 from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import device
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import ClassVariability, Variability
-from prism_jax.workload.base import Block, BlockRun, Parameters, PlainBlock, SavedTensor, Split
-from prism_jax.workload.kernels import Kernel, KernelTable
-from prism_jax.workload.kinds import KINDS, WorkloadKind
+from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.workload.workload import Block, BlockRun, Parameters, PlainBlock, SavedTensor, Split
+from prism_jax.workload.catalog import KINDS, WorkloadKind
 from tests.support.recipes import printed
 
 REACHED = 0.8  # of what a matrix product of the same size reaches

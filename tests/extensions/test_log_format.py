@@ -9,10 +9,10 @@ import pytest
 
 from prism_jax import open_trace
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.text.formats import LINE_FORMATS
-from prism_jax.io.traces.logs.text.line_format import NUMBER, LineFormat, timed_line
-from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.formats.log_entries import NUMBER, LineFormat, timed_line
+from prism_jax.recorded.formats.text_logs import LINE_FORMATS
 from prism_jax.shell.app import main
+from prism_jax.trace.step_log import StepLog
 
 TIME = re.compile(r"took " + NUMBER + r"(?P<unit>ms)")
 STEP = re.compile(r"#(\d{1,15}) ")

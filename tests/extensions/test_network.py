@@ -14,20 +14,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from prism_jax.cost.memory import memory
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import ConfigError, Problem, SpecError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.memory.breakdown import memory
-from prism_jax.search import PlanSpace, search
+from prism_jax.job.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.block import feasibility
-from prism_jax.search.plans.rules import FEASIBLE
+from prism_jax.search.exhaustive import search
+from prism_jax.search.plan_costs import FEASIBLE, feasibility
+from prism_jax.search.space import PlanSpace
 from prism_jax.shell.app import main
-from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
+from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
 from prism_jax.system import catalog
-from prism_jax.system.network import LIBRARIES, NCCL, NETWORKS, CollectiveTime, Network, NetworkKind, TieredNetwork
+from prism_jax.system.collectives import NCCL
+from prism_jax.system.network import CollectiveTime, Network
+from prism_jax.system.network_kinds import LIBRARIES, NETWORKS, NetworkKind, TieredNetwork
 from tests.support.jobs import stated
 
 

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from prism_jax.horizon.queue import POLICIES, QueuedJobs, World, simulate
-from prism_jax.horizon.queue.policies import Policy
-from prism_jax.horizon.queue.view import View
+from prism_jax.queue.jobs import QueuedJobs
+from prism_jax.queue.policies import POLICIES, Policy, View
+from prism_jax.queue.simulator import simulate
+from prism_jax.queue.world import World
 
 
 @dataclass(frozen=True)

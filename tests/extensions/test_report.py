@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import pytest
 
+from prism_jax.core.report import Report
 from prism_jax.errors import DataError
-from prism_jax.report import Report
-from prism_jax.report.catalogue import REPORTS, published_schema
 from prism_jax.shell.app import main
+from prism_jax.shell.reports import REPORTS, published_schema
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,22 @@ import jax
 import numpy as np
 import pytest
 
+from prism_jax.cost.memory import memory
 from prism_jax.errors import PlanError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.memory.breakdown import memory
-from prism_jax.rules.check import check_plan
-from prism_jax.schedule import SCHEDULES, Op, Orders, PipelineSchedule, ScheduleOrder, backward, forward, make_schedule
-from prism_jax.schedule.activations import peak_activations, peak_logits
-from prism_jax.search import AskTell, PlanSpace, gradient_search, search
+from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job.rules import check_plan
+from prism_jax.schedule.base import PipelineSchedule
+from prism_jax.schedule.order import Op, Orders, ScheduleOrder, backward, forward, peak_activations, peak_logits
+from prism_jax.schedule.registry import SCHEDULES, make_schedule
+from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.block import feasibility, table_cost
-from prism_jax.search.plans.bound import lower_bound
-from prism_jax.search.plans.rules import FEASIBLE
+from prism_jax.search.exhaustive import search
+from prism_jax.search.gradient_search.gradient_search import gradient_search
+from prism_jax.search.plan_costs import FEASIBLE, feasibility, lower_bound, table_cost
+from prism_jax.search.space import PlanSpace
 from prism_jax.shell.app import main
-from prism_jax.simulate import predict
 from prism_jax.simulate.inputs import deterministic
+from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
 from tests.support.jobs import stated
 

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.search.sharding.exchange import Exchange, free
-from prism_jax.search.sharding.problem import ShardingProblem
-from prism_jax.search.sharding.search import shard
-from prism_jax.search.sharding.sharders import SHARDERS
-from prism_jax.search.sharding.task import ShardingTask, StepRest
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.sharding.problem import ShardingProblem
+from prism_jax.sharding.search import shard
+from prism_jax.sharding.sharders import SHARDERS
+from prism_jax.sharding.task import Exchange, ShardingTask, StepRest, free
 from prism_jax.system import catalog as systems
-from prism_jax.workload.dlrm import EmbeddingTable
-from prism_jax.workload.dlrm.law import lookup_law
+from prism_jax.workload.dlrm.lookup_law import lookup_law
+from prism_jax.workload.dlrm.tables import EmbeddingTable
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ import pytest
 
 from prism_jax import open_trace
 from prism_jax.errors import DataError
-from prism_jax.io.traces.format import FileStart, TraceFormat
-from prism_jax.io.traces.formats import TRACE_FORMATS
-from prism_jax.recorded.trace.op_table import NONE, JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.formats.open_trace import TRACE_FORMATS
 from prism_jax.shell.app import main
+from prism_jax.trace.step_log import FileStart, StepLog, TraceFormat
+from prism_jax.trace.trace import NONE, JobShape, OpRow, OpTable, Trace
 from tests.support.recipes import printed
 
 

@@ -13,15 +13,13 @@ import pytest
 
 from inference import Settings
 from inference.cost_model import store as calibrations
-from inference.data import CleaningReport
-from inference.engine.diagnostics import Verdict
 from inference.fit import posterior
 from inference.models import model_named
 from inference.result import Fit
-from prism_jax.app.fit import KeptFitReport
 from prism_jax.calibration.calibration import shipped
+from prism_jax.core.report import from_plain, to_plain
 from prism_jax.errors import PrismError
-from prism_jax.report.codec import from_plain, to_plain
+from prism_jax.fits.report import CleaningReport, KeptFitReport, Verdict
 from tests.inference.test_schema import TABLES
 from tests.support.files.mutations import mutated
 

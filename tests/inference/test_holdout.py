@@ -12,9 +12,9 @@ import pytest
 
 import inference
 from inference import Settings
-from inference.engine.sampled import independent
+from inference.engine.model import Score
+from inference.engine.program import independent
 from inference.holdout import Holdout, _splits, holdout
-from inference.model import Score
 from prism_jax.errors import DataError, FitError
 from tests.inference.engine.toy import N_GROUP, Halves, Toy, exact, readings
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference.engine.pytree import values
+from inference.engine.program import values
 from inference.models import model_named
-from inference.schema import built, check_axes
+from inference.store import built, check_axes
 from prism_jax.errors import DataError
 from tests.inference.models import test_kernels, test_overlap, test_steps
 from tests.inference.models.collectives import test_collectives

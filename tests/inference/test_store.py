@@ -12,13 +12,12 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from inference.data import CleaningReport
-from inference.engine.diagnostics import Verdict
-from inference.engine.sampled import Sampled
+from inference.engine.program import Sampled
 from inference.result import Fit
 from inference.store import save
-from prism_jax._core import archive
+from prism_jax.core import archive
 from prism_jax.errors import DataError
+from prism_jax.fits.report import CleaningReport, Verdict
 from tests.inference.engine.toy import Toy
 from tests.support.files.archives import changed, npy
 

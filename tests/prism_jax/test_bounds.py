@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from prism_jax.bounds import MOST_CV, MOST_DEVICES, MOST_LAYERS, MOST_WIDTH, check_bounds
+from prism_jax.core.bounds import MOST_CV, MOST_DEVICES, MOST_LAYERS, MOST_WIDTH, check_bounds
 from prism_jax.errors import PlanError, PrismError, SpecError
-from prism_jax.io.job.load_job import load_job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.variability.families.log_normal import LogNormal
+from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Stall, Variability
 from prism_jax.workload.catalog import model
 from prism_jax.workload.hugging_face.config import read_hf_config

@@ -6,7 +6,7 @@ import pytest
 
 from prism_jax.errors import ConfigError, Mark, Mistake, PlanError, Problem, SpecError
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.system.hardware import Tier
+from prism_jax.system.network import Tier
 
 
 def test_a_problem_becomes_an_error_that_knows_its_field() -> None:

@@ -10,30 +10,28 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.app.fitted.load_fits import calibrated_job
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.cost.memory import memory
 from prism_jax.errors import PlanError, SpecError
-from prism_jax.explain import explain
-from prism_jax.framework import FRAMEWORKS, Framework, PlanDefaults
-from prism_jax.framework.fsdp import FSDP
-from prism_jax.framework.memory_options import MEGATRON
-from prism_jax.framework.nanotron import NANOTRON
-from prism_jax.io.job.load_job import load_job
-from prism_jax.io.tables.job_table import read_job_table
-from prism_jax.job import Job
-from prism_jax.memory.breakdown import memory
-from prism_jax.placement.splits.splits import layers_fit
+from prism_jax.explain.explain import explain
+from prism_jax.fits.load_fits import calibrated_job
+from prism_jax.framework.base import MEGATRON, Framework, PlanDefaults
+from prism_jax.framework.frameworks.frameworks import FRAMEWORKS, FSDP, NANOTRON
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
+from prism_jax.placement.splits import layers_fit
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.rules import FEASIBLE
-from prism_jax.search.plans.space import default_space
-from prism_jax.simulate import predict, step_time
-from prism_jax.simulate.inputs import deterministic
+from prism_jax.search.plan_costs import FEASIBLE
+from prism_jax.search.space import default_space
+from prism_jax.simulate.inputs import deterministic, step_time
+from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster
-from prism_jax.variability.catalog import preset
+from prism_jax.validation.job_table import read_job_table
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 YAML = """\

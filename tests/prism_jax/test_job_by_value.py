@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import prism_jax
-from prism_jax._core.content import content_hash
 from prism_jax.calibration.calibration import shipped
-from prism_jax.io.job.examples import example_files
-from prism_jax.job import Job
+from prism_jax.core.content import content_hash
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster
-from prism_jax.variability.catalog import preset
+from prism_jax.tables.streams import example_files
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 PLAN = ParallelPlan(tp=2, pp=2, dp=4, micro_batch=1, global_batch=32, seq_len=1024, zero_stage=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.metrics import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 from prism_jax.system.catalog import cluster
+from prism_jax.system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
 
 H100 = cluster("llama3-h100", 16384)
 

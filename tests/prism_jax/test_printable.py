@@ -8,13 +8,23 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import prism_jax
-from prism_jax.errors import ConfigError, DataError, Mark, Mistake, PrismError, SpecError
-from prism_jax.io.reliability import load_reliability
-from prism_jax.io.tables.job_table import read_job_table, read_memory_runs
-from prism_jax.io.tables.queue_trace import read_queue_trace
-from prism_jax.io.tables.slowdowns import read_slowdowns
-from prism_jax.printable import FIRST, MOST_LINE, printable, shortened
+from prism_jax.errors import (
+    FIRST,
+    MOST_LINE,
+    ConfigError,
+    DataError,
+    Mark,
+    Mistake,
+    PrismError,
+    SpecError,
+    printable,
+    shortened,
+)
+from prism_jax.horizon.reliability_file import load_reliability
+from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.shell.app import main
+from prism_jax.validation.job_table import read_job_table, read_memory_runs
+from prism_jax.variability.slowdowns_file import read_slowdowns
 from tests.support.job_texts import JOB
 
 LONG = "x" * 100_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prism_jax.progress import Progress, part_of, silent
+from prism_jax.core.processes import Progress, part_of, silent
 
 
 def test_part_of_maps_shares_and_passes_the_text_on():

@@ -18,7 +18,7 @@ from typing import Any
 import inference
 import prism_jax
 
-ANCHORED = ("prism_jax.io.job.read_yaml", "prism_jax.workload.hugging_face.unmodelled")
+ANCHORED = ("prism_jax.tables.yaml_toml", "prism_jax.workload.hugging_face.config")
 """Modules that ask whether a text as a whole, or from its beginning, is one of theirs."""
 LENGTH, LIMIT_S = 50_000, 3.0
 PIECES = (

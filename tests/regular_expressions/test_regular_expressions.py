@@ -11,10 +11,10 @@ import pytest
 from experiments.step_tables.cluster import defect_of_record, network_bytes_per_s
 from experiments.step_tables.model import preset_named
 from experiments.step_tables.records import StepRecord
-from inference.data.names import understand
+from inference.data.columns import understand
 from prism_jax.errors import PrismError
-from prism_jax.system.names import normalised
-from prism_jax.system.variant import device_of_text
+from prism_jax.system.catalog import normalised
+from prism_jax.system.likeness import device_of_text
 from prism_jax.units import parse
 
 ROOT = Path(__file__).resolve().parents[2]

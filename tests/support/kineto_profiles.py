@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.recorded.trace.op_table import OpTable
+from prism_jax.trace.trace import OpTable
 
 Event = dict[str, Any]
 BASE_NS = 1790857026000000000

@@ -10,11 +10,10 @@ import numpy as np
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import surrogate_of, surrogate_seconds
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.catalog import model
 
 from .jobs import STATED

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from prism_jax.cost.step_cost import StepCost
-from prism_jax.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
-from prism_jax.schedule import Op, Part, ScheduleOrder, make_schedule
+from prism_jax.core.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
+from prism_jax.cost.step import StepCost
+from prism_jax.schedule.order import Op, Part, ScheduleOrder
+from prism_jax.schedule.registry import make_schedule
 
 from .oracle import Simulation, simulate
 

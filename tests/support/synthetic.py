@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.app.prediction_report import prediction_report
+from prism_jax.core.report import RunRecord
+from prism_jax.cost.memory import memory
 from prism_jax.cost.step import step_cost
 from prism_jax.explain.types import Explanation
-from prism_jax.job import Job
-from prism_jax.memory.breakdown import memory
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.report.types.prediction import Elapsed, PredictionReport
-from prism_jax.report.types.record import RunRecord
-from prism_jax.result import AllocationSpread, StepTimeDistribution
+from prism_jax.prediction.facts import prediction_report
+from prism_jax.prediction.report import Elapsed, PredictionReport
+from prism_jax.result.distribution import StepTimeDistribution
+from prism_jax.result.spread import AllocationSpread
 from prism_jax.system.catalog import cluster
-from prism_jax.variability.catalog import preset
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 EXPLANATION = Explanation(

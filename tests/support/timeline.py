@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prism_jax._typing import Floats
-from prism_jax.graph.cell import cell
-from prism_jax.graph.step_graph import StepGraph
+from prism_jax.core.arrays import Floats
+from prism_jax.graph.step_graph import StepGraph, cell
 
 
 @dataclass(frozen=True)

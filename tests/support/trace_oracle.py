@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from prism_jax.schedule import make_schedule
+from prism_jax.schedule.registry import make_schedule
 
 DIRECTIONS = {"F": ("forward", 1), "B": ("backward", -1)}
 

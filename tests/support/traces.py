@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.dependencies import Dependencies
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.trace.waiting_ops import dependencies
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.dependencies import Dependencies
+from prism_jax.trace.pipeline import dependencies
+from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 from tests.support.trace_oracle import PipelineJob, Task, simulate_step
 
 FIRST_STEP, STEP_APART_S = 10, 1000.0
@@ -240,7 +239,7 @@ def scores(
 @lru_cache
 def measured(folder: Path, name: str) -> Trace:
     """The published trace SE or ST, out of the folder of measured data."""
-    from prism_jax.io.traces.open_trace import open_trace
+    from prism_jax.recorded.formats.open_trace import open_trace
 
     found = open_trace(folder / "traces" / f"trace-{name}.parquet")
     assert isinstance(found, Trace)

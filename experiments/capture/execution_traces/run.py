@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from prism_jax.io.execution.documents import documents
-from prism_jax.io.execution.kernel_times import timed_ops
-from prism_jax.io.execution.measured import measure
-from prism_jax.io.execution.profiled_ops import Profile, read_profile_ops
-from prism_jax.io.execution.program import TracedRank, read_traces
-from prism_jax.io.execution.trace import ExecutionTrace, read_execution_trace
+from prism_jax.capture.execution.kernel_times import timed_ops
+from prism_jax.capture.execution.measured import measure
+from prism_jax.capture.execution.profiled_ops import Profile, read_profile_ops
+from prism_jax.capture.execution.program import TracedRank, read_traces
+from prism_jax.capture.execution.trace import ExecutionTrace, documents, read_execution_trace
 from prism_jax.workload.captured.kernel_times import KernelTimes, with_times
-from prism_jax.workload.captured.program import RankClass, RankProgram
-from prism_jax.workload.captured.rows import CapturedOp
+from prism_jax.workload.captured.program import CapturedOp, RankClass, RankProgram
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "formats"
 LINEAR, DLRM = ("linear_et.json.gz", "linear_kineto.json.gz"), ("dlrm_pytorch_et.tar.gz", "dlrm_kineto.tar.gz")

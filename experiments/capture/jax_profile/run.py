@@ -28,11 +28,11 @@ import xplane  # noqa: E402
 from step import train_step  # noqa: E402
 
 from experiments.common import check  # noqa: E402
-from prism_jax.capture import FRONT_ENDS, CaptureRequest  # noqa: E402
-from prism_jax.io.capture.hlo import read_hlo  # noqa: E402
-from prism_jax.io.capture.hlo.collectives import base_opcode  # noqa: E402
-from prism_jax.io.capture.hlo.rows import products_in  # noqa: E402
-from prism_jax.io.capture.hlo.walk import Walk  # noqa: E402
+from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest  # noqa: E402
+from prism_jax.capture.hlo.front_end.collectives import base_opcode  # noqa: E402
+from prism_jax.capture.hlo.front_end.parse import read_hlo  # noqa: E402
+from prism_jax.capture.hlo.front_end.rows import products_in  # noqa: E402
+from prism_jax.capture.hlo.front_end.walk import Walk  # noqa: E402
 
 Seen = Counter[tuple[str, tuple[tuple[int, ...], ...]]]
 

@@ -23,15 +23,15 @@ from steps import MESHES, MODELS, PER_RANK, name_of  # noqa: E402
 from whole_step import PLAN, captured_job, in_layers, show, step_s  # noqa: E402
 
 from experiments.common import check, start  # noqa: E402
-from prism_jax.capture import FRONT_ENDS, CaptureRequest  # noqa: E402
 from prism_jax.capture.from_job import program_of_job  # noqa: E402
-from prism_jax.job import Job  # noqa: E402
+from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest  # noqa: E402
+from prism_jax.job.job.job import Job  # noqa: E402
+from prism_jax.plan.fields import StateDtypes  # noqa: E402
 from prism_jax.plan.plan import ParallelPlan  # noqa: E402
-from prism_jax.plan.state_dtypes import StateDtypes  # noqa: E402
 from prism_jax.system.catalog import cluster  # noqa: E402
 from prism_jax.variability.tree import Variability  # noqa: E402
-from prism_jax.workload.captured import RankProgram  # noqa: E402
 from prism_jax.workload.captured.fusion import fused  # noqa: E402
+from prism_jax.workload.captured.program import RankProgram  # noqa: E402
 from prism_jax.workload.catalog import model  # noqa: E402
 from prism_jax.workload.transformer.spec import TransformerSpec  # noqa: E402
 

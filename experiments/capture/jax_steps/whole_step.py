@@ -12,12 +12,12 @@ import jax
 
 from experiments.capture.torch_transformers.parts import parts
 from prism_jax import Job, predict
+from prism_jax.framework.frameworks.software import Software
 from prism_jax.plan.plan import Overlap
-from prism_jax.software.choices import Software
-from prism_jax.workload.captured import CapturedOp, RankProgram, Repeat
+from prism_jax.workload.captured.check import plan_fields
 from prism_jax.workload.captured.fusion import fused
 from prism_jax.workload.captured.model import CapturedModel
-from prism_jax.workload.captured.plan_fields import plan_fields
+from prism_jax.workload.captured.program import CapturedOp, RankProgram, Repeat
 
 SOFTWARE = Software(
     attention="fused_softmax",

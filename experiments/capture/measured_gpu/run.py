@@ -18,13 +18,13 @@ from pathlib import Path
 
 from experiments.common import start
 from prism_jax import CapturedModel, Job, ParallelPlan, presets, read_capture
-from prism_jax.app.predict import explain_step
 from prism_jax.cost.compute import op_seconds
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.software.choices import Software
+from prism_jax.cost.efficiency import CostCorrection
+from prism_jax.framework.frameworks.software import Software
+from prism_jax.prediction.predict import explain_step
 from prism_jax.system import catalog
-from prism_jax.workload.base import distinct_runs
-from prism_jax.workload.captured.plan_fields import plan_fields
+from prism_jax.workload.base.workload.workload import distinct_runs
+from prism_jax.workload.captured.check import plan_fields
 
 HERE = Path(__file__).resolve().parent
 WAYS = {"eager": ("eager", Software(compile=False)), "compiled": ("inductor", Software(compile=True))}

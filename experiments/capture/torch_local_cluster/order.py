@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from prism_jax import Trace
 from prism_jax.schedule.registry import SCHEDULES
-from prism_jax.workload.captured.program import RankClass, RankProgram
-from prism_jax.workload.captured.rows import CapturedComm
+from prism_jax.workload.captured.program import CapturedComm, RankClass, RankProgram
 
 COMPUTE = {"F": "forward-compute", "B": "backward-compute"}
 Lanes = dict[str, list[tuple[str, int]]]  # lane -> (op type, micro-batch) in the order of the lane

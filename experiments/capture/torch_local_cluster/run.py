@@ -21,9 +21,9 @@ from shared_cores import Task, simulated
 from experiments.common import start
 from prism_jax import Trace, open_trace, read_capture
 from prism_jax.recorded.replay import replay, replay_program
-from prism_jax.recorded.trace.durations import durations
-from prism_jax.recorded.trace.waiting_ops import dependencies
 from prism_jax.schedule.registry import SCHEDULES
+from prism_jax.trace.dependencies import durations
+from prism_jax.trace.pipeline import dependencies
 from prism_jax.workload.captured.program import RankProgram
 
 HERE = Path(__file__).parent

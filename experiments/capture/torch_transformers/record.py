@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 
 from prism_jax.capture.front_end import CaptureRequest
-from prism_jax.capture.torch import FRONT_END
-from prism_jax.io.capture.write_capture import write_capture
+from prism_jax.capture.torch.front_end import FRONT_END
+from prism_jax.workload.captured.files import write_capture
 
 HERE = Path(__file__).parent
 NETWORKS = ("gpt2", "llama2_7b", "mixtral_8x7b", "bert_large")

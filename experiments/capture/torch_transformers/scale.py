@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from prism_jax.capture.front_end import CaptureRequest
-from prism_jax.capture.torch import FRONT_END
-from prism_jax.io.capture.write_capture import write_capture
+from prism_jax.capture.torch.front_end import FRONT_END
+from prism_jax.workload.captured.files import write_capture
 
 SECONDS_BAR, BYTES_BAR = 60.0, 4e9
 

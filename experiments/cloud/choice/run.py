@@ -13,21 +13,16 @@ import jax
 import numpy as np
 
 from prism_jax import load_job
-from prism_jax.app.cloud.run import choose_cloud
-from prism_jax.app.horizon.simulated import level_draws
 from prism_jax.cloud.availability import AVAILABILITY, WeibullSpells
-from prism_jax.cloud.choice.candidate import Candidate
-from prism_jax.cloud.choice.candidates import Setting, field_of
-from prism_jax.cloud.choice.search import exhaustive, search
-from prism_jax.cloud.choice.wish import Wish
-from prism_jax.cloud.choice.worlds import Worlds
-from prism_jax.cloud.clusters.step_times import PlanTimes
-from prism_jax.cloud.completion.simulate import simulate
-from prism_jax.cloud.completion.task import Task
-from prism_jax.cloud.offers import Offer
+from prism_jax.cloud.candidates import Candidate, Setting, Wish, field_of
+from prism_jax.cloud.choice import Worlds, exhaustive, search
+from prism_jax.cloud.choose_cloud import choose_cloud
+from prism_jax.cloud.clusters import PlanTimes
+from prism_jax.cloud.completion import Task, simulate
+from prism_jax.cloud.offers import Offer, read_catalogue
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
-from prism_jax.io.tables.cloud_catalogue import read_catalogue
+from prism_jax.horizon.simulated_report import level_draws
 
 from .statements import print_statements
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prism_jax import load_job
-from prism_jax.cloud.choice.candidates import counts_of
-from prism_jax.cloud.clusters.instance_cluster import UnusableError, shape_of
-from prism_jax.cloud.clusters.step_times import PlanTimes
+from prism_jax.cloud.candidates import counts_of
+from prism_jax.cloud.clusters import PlanTimes, UnusableError, shape_of
 from prism_jax.cloud.offers import Offer
 
 JOBS = ("resnet50_64", "bert_large_1024", "llama2_7b_fsdp_64")

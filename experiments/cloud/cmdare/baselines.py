@@ -14,7 +14,7 @@ from prism_jax.cost.compute import class_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.workload.cnn.architectures.totals import CM_DARE_TOTALS
+from prism_jax.workload.cnn.architectures import CM_DARE_TOTALS
 from prism_jax.workload.cnn.spec import CnnSpec
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # features, seconds, features of what was left out

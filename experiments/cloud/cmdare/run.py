@@ -23,7 +23,7 @@ from experiments.cloud.cmdare import baselines, tables
 from experiments.common import run_parts
 from experiments.servers_fit.law import saturating
 from experiments.totals_fit.model import Totals
-from inference.models.sums import groups_of
+from inference.sums import groups_of
 from prism_jax.system import catalog
 
 DATA = Path("../shared/data")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from prism_jax.workload.cnn.architectures.totals import CM_DARE_TOTALS
+from prism_jax.workload.cnn.architectures import CM_DARE_TOTALS
 
 BATCH = 128.0  # of all networks; CM-DARE, section III
 WARM_UP = 300  # first steps, which are left out

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 import inference
-from inference.models.revocation import predict
-from inference.models.revocation.data import from_frame
+from inference.durations import revocation as predict
+from inference.durations.revocation_data import from_frame
 
 LIMIT_S = 24 * 3600.0
 N_WORLDS = 4000

@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.stats import binom
 
 import inference
-from inference.models.revocation import predict
-from inference.models.revocation.data import from_frame
+from inference.durations import revocation as predict
+from inference.durations.revocation_data import from_frame
 from prism_jax.cloud.availability import FittedSpells
 
 from .tables import DAY_S, before, recorded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from prism_jax._typing import Flags, Floats
-from prism_jax.cloud.spot.price import PriceLaw
+from prism_jax.cloud.spot import PriceLaw
+from prism_jax.core.arrays import Flags, Floats
 from prism_jax.errors import DataError
 
 JUMP = 6.0  # changes beyond so many typical ones are jumps: four standard deviations of a normal law

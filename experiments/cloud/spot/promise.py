@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 import inference
-from inference.models.revocation import predict
-from inference.models.revocation.data import from_frame
-from inference.models.revocation.model import Revocation
-from prism_jax.cloud.completion.simulate import Ran, simulate
-from prism_jax.cloud.completion.task import Task
+from inference.durations import revocation as predict
+from inference.durations.revocation import Revocation
+from inference.durations.revocation_data import from_frame
+from prism_jax.cloud.completion import Ran, Task, simulate
 from prism_jax.cloud.policies import POLICIES
 
 from .tables import DAY_S, before, recorded

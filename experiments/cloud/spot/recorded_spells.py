@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prism_jax._core.content import ByContent
-from prism_jax._typing import Floats, Ints
 from prism_jax.cloud.paths import Paths
+from prism_jax.core.arrays import Floats, Ints
+from prism_jax.core.content import ByContent
 from prism_jax.errors import DataError
 
 

@@ -12,15 +12,14 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
-from ..._core.files import atomic_path
-from ..._core.input_file import read_text
-from ..._core.strict_json import parse_json
+from ...core.read_file import parse_json, read_text
+from ...core.write_file import atomic_path
 from ...errors import DataError
-from ...io.capture.hlo import MOST_BYTES, Stated, parse_hlo, rank_program
-from ...workload.captured import RankProgram
-from ..front_end import CaptureRequest, FrontEnd
-from ..hlo import KERNELS, check_devices, kernels_of
-from ..overrides import overridden
+from ...workload.captured.program import RankProgram
+from ..front_end import CaptureRequest, FrontEnd, overridden
+from ..hlo.front_end import KERNELS, check_devices, kernels_of
+from ..hlo.parse import MOST_BYTES, parse_hlo
+from ..hlo.program import Stated, rank_program
 
 OPTIONS = {"keep": "file that the HLO text is kept in", "timeout_s": "seconds that compiling may take; 3600 by default"}
 OPTIONS["kernels"] = KERNELS

@@ -1,4 +1,3 @@
-# pyright: reportMissingImports=false
 """Everything that is private in torch and that a capture needs: its fake process group, and where fake tensors must not reach.
 
 One file, so that a new version of torch is one file to read again. Written for torch 2.5 to 2.14.
@@ -25,6 +24,9 @@ from torch._subclasses.fake_tensor import (
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
+
+# pyright: reportMissingImports=false
+
 
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 

@@ -1,4 +1,3 @@
-# pyright: reportMissingImports=false
 """A program from user code: every stage built, every different one run once."""
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import torch
 from ...errors import DataError
 from ...workload.captured.check import check_program
 from ...workload.captured.program import RankClass, RankProgram
-from ..front_end import CaptureRequest
-from ..user_code import load_function, place_in, user_errors
+from ..front_end import CaptureRequest, load_function, place_in, user_errors
 from . import adapter
-from .classes import OPTIMIZER, rank_class
-from .contract import Built, Layout, checked
-from .mesh_axes import data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
-from .overlap import ASSUMPTION
-from .recording.recorder import Recorder
+from .classes import ASSUMPTION, OPTIMIZER, rank_class
+from .contract import Built, Layout, checked, data_parallel_size, mesh_axes, pipeline_axis, rank_of_stage
+from .recorder import Recorder
 from .run_step import run_step
+
+# pyright: reportMissingImports=false
+
 
 _DEFAULT = "build"
 _HINT = "the value of a tensor decides what runs, but a capture has no values. Take it from a size or a setting instead"

@@ -1,4 +1,6 @@
-"""Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
+"""The chains that rows name (`CapturedOp.chain`), each as the one kernel that does it.
+
+Fusion policies: which pointwise operations and reductions of a capture run as one kernel, and which traffic that saves.
 
 Rows are those of a program that runs one operation after another.
 
@@ -15,17 +17,102 @@ Three policies merge neighbours of one phase, stream and run:
 
 What an operation of such a chain writes for the next one alone stays in registers: it is not read again, and where nothing keeps
 it for the backward pass it is not written either.
+
+What a person should know of a capture, in sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .named_chains import joined, named, summed
-from .program import RankClass, Repeat
-from .rows import CapturedComm, CapturedOp, CapturedRow
+from .program import OWN_KERNELS, CapturedComm, CapturedOp, CapturedRow, RankClass, RankProgram, Repeat
+
+
+def joined(one: RankClass) -> RankClass:
+    """The class with every chain in the place of its last row; waits and repeats follow.
+
+    Notes:
+        Of a chain that leaves its repeat every row stays as it is.
+    """
+    ends = chain_ends(one)
+    members: dict[int, list[int]] = {}
+    for index, end in enumerate(ends):
+        members.setdefault(end, []).append(index)
+    kept = [index for index, end in enumerate(ends) if index == end]
+    rows: list[CapturedRow] = []
+    for index in kept:
+        row = one.rows[index]
+        if isinstance(row, CapturedOp):
+            rows.append(_kernel([own for at in members[index] if isinstance(own := one.rows[at], CapturedOp)]))
+        else:
+            wait = row.wait
+            is_end = wait is not None and wait < len(ends)
+            rows.append(replace(row, wait=_place(kept, ends[wait] if is_end else wait)) if wait is not None else row)
+    repeats = tuple(Repeat(_place(kept, each.start), _place(kept, each.stop), each.times) for each in one.repeats)
+    return replace(one, rows=tuple(rows), repeats=tuple(each for each in repeats if each.start < each.stop))
+
+
+def chain_ends(one: RankClass) -> list[int]:
+    """[row] the row in whose place its kernel runs: its own where it is none of a chain."""
+    edges = sorted({edge for repeat in one.repeats for edge in (repeat.start, repeat.stop)})
+    ends = [index + (row.chain if isinstance(row, CapturedOp) else 0) for index, row in enumerate(one.rows)]
+    torn = {end for index, end in enumerate(ends) if bisect_left(edges, index + 1) != bisect_left(edges, end + 1)}
+    return [index if end in torn else end for index, end in enumerate(ends)]
+
+
+def in_chains(one: RankClass) -> list[bool] | None:
+    """[row] whether it is one of several that one kernel could do; None: the rows name no chains."""
+    if not any(isinstance(row, CapturedOp) and (row.chain or row.chain_bytes is not None) for row in one.rows):
+        return None
+    found = [False] * len(one.rows)
+    for index, end in enumerate(chain_ends(one)):
+        if end != index:
+            found[index] = found[end] = True
+    return found
+
+
+def _place(kept: Sequence[int], index: int) -> int:
+    """Where a row, or the first one behind it, went."""
+    return bisect_left(kept, index)
+
+
+def _kernel(chain: Sequence[CapturedOp]) -> CapturedOp:
+    """One kernel that does the work of a chain."""
+    last = chain[-1]
+    n_bytes = last.n_bytes if last.chain_bytes is None else last.chain_bytes
+    if not n_bytes and not any(op.flops for op in chain):
+        return replace(last, kind="none", n_bytes=0.0, output_bytes=0.0, chain_bytes=None, seconds=None)
+    base = next((op for op in chain if op.kind in OWN_KERNELS), last)  # which the chain begins or ends with
+    return replace(
+        base,
+        name=named(chain),
+        flops=sum(op.flops for op in chain),
+        n_bytes=n_bytes,
+        output_bytes=min(last.output_bytes, n_bytes),
+        seconds=summed(op.seconds for op in chain),
+        fusible=False,
+        chain=0,
+        chain_bytes=None,
+    )
+
+
+def named(chain: Sequence[CapturedOp]) -> str:
+    """Name of the kernel of a chain: those of its operations."""
+    return "+".join(dict.fromkeys(op.name for op in chain))[:200]
+
+
+def summed(seconds: Iterable[float | None]) -> float | None:
+    """Of all; None where one was not measured."""
+    total = 0.0
+    for one in seconds:
+        if one is None:
+            return None
+        total += one
+    return total
+
 
 _REDUCTIONS = ("softmax", "norm", "sum", "mean", "reduce", "max", "amax", "argmax", "var")
 _MEGATRON = (  # words of the names of operations that one kernel of Megatron-LM holds
@@ -120,3 +207,24 @@ NEIGHBOURS: Mapping[str, Callable[[Sequence[CapturedOp], CapturedRow], bool]] = 
     "megatron": _known_to_megatron,
     "xla": _until_reduction,
 }
+
+
+_ABOUT = {
+    "eager": "every operation is a kernel of its own",
+    "fused": "chains of operations of which each reads what the one before made for it alone are a kernel each",
+    "inductor": "pointwise operations between products are merged, as torch.compile does",
+    "megatron": "the chains that Megatron-LM has kernels for are merged",
+    "xla": "pointwise operations up to the next reduction are merged, as XLA does",
+}
+
+
+def capture_notes(program: RankProgram) -> Iterator[str]:
+    """Source, fusion, and what was assumed where the code does not say it."""
+    versions = ", ".join(f"{name} {version}" for name, version in program.versions.items())
+    of = " of ".join(part for part in (versions or program.source, f"{program.world:,} ranks") if part)
+    yield f"captured from {of}: {len(program.classes)} classes, {program.n_rows:,} rows"
+    before, after = program.n_rows, sum(len(fused(one, program.fusion).rows) for one in program.classes)
+    merged = f", {before:,} rows become {after:,}" if after != before else ""
+    yield f"fusion = {program.fusion}: {_ABOUT[program.fusion]}{merged}"
+    for sentence in program.assumptions:
+        yield f"assumed: {sentence}"

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
-from .program import RankProgram
-from .rows import CapturedOp, CapturedRow
+from .program import CapturedOp, CapturedRow, RankProgram
 
 PRODUCTS = ("gemm", "conv")
 NEAR = 0.01  # relative difference of the bytes read up to which an operator that moves memory is the same

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..._core.content import ByContent
+from ...core.content import ByContent
 from ...errors import Problem, SpecError
 from ...plan.plan import ParallelPlan
-from ..base import BlockRun, Split
+from ..base.workload import BlockRun, Split
 from .block import DENSE, EXPERT, SHARDED, CapturedBlock
-from .check import check_program
+from .check import FIXED, check_program, gathers_parameters, is_sequence_parallel, plan_fields
 from .fusion import fused
-from .plan_fields import FIXED, gathers_parameters, is_sequence_parallel, plan_fields
 from .program import AMOUNTS, RankClass, RankProgram
 
 

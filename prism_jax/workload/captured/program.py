@@ -1,12 +1,190 @@
-"""RankProgram: a training step as one rank of every kind runs it; what a capture writes and a prediction reads."""
+"""Rows of a captured program: what one rank does for one micro-batch, operation by operation and collective by collective.
+
+Sizes are those of one rank. Whoever reads a program (PyTorch, JAX, execution traces) makes these rows and nothing else; what they
+cost is decided later, by the kernel model and the network of the cluster that they are predicted on.
+
+RankProgram: a training step as one rank of every kind runs it; what a capture writes and a prediction reads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
-from ..._core.content import ByContent
-from .rows import CapturedComm, CapturedOp, CapturedRow
+from ...core.content import ByContent
+from ...errors import Problem, SpecError
+
+OWN_KERNELS = ("gemm", "conv", "attention", "embedding")  # kinds with a kernel of their own
+OP_KINDS = (*OWN_KERNELS, "memory", "none")
+PHASES = ("F", "B", "W", "opt")  # forward; gradient of the inputs; gradient of the weights; once per step
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "send",
+    "recv",
+    "permute",
+)
+PURPOSES = ("activations", "parameters", "gradients", "")
+DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int64", "int32", "int16", "int8", "bool")
+SIZES_OF = {"gemm": ("batch", "m", "n", "k"), "attention": ("batch_heads", "q", "kv", "d_qk", "d_v")}
+SIZES_OF["conv"] = SIZES_OF["gemm"]
+MOST = 1e30  # of FLOPs and bytes of a row
+MOST_SIZE = 2**40  # of a dimension
+MOST_COUNT = 2**31  # of equal rows in a row
+MOST_SIZES = 16  # dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedOp:
+    """One operation on the device, or `count` equal ones in a row.
+
+    Attributes:
+        name: as the program calls it: aten::mm, dot_general.
+        kind: gemm | conv | attention | embedding | memory (pointwise, reductions, copies) | none (views: no work on the device).
+        phase: F | B | W | opt (once per step: optimizer).
+        dtype: of its inputs: one of `DTYPES`.
+        shape: gemm: (batch, m, n, k); conv: the same of the implicit product; attention: (batch x heads, q, kv, d_qk, d_v); of
+            others what there is, or empty.
+        flops: multiply-adds count 2.
+        n_bytes: of device memory, inputs and outputs.
+        module: path of the layer.
+        stream: of the device; 0 computes.
+        fusible: pointwise or a reduction, which a fusion policy may merge with its neighbours.
+        causal: attention of which the upper triangle is not computed; `flops` are without it.
+        seconds: measured, alone on the device that it was measured on; None: by the kernel model.
+        output_bytes: of `n_bytes`, what it writes; 0: not known, half of them.
+        chain: rows further on in whose place one kernel does this and what lies between, see `chains`; 0: its last row, or none.
+        chain_bytes: of device memory that this kernel moves, at its last row; None: `n_bytes`; 0: nothing is left to do.
+    """
+
+    name: str
+    kind: str
+    phase: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    flops: float = 0.0
+    n_bytes: float = 0.0
+    module: str = ""
+    count: int = 1
+    stream: int = 0
+    fusible: bool = False
+    causal: bool = False
+    seconds: float | None = None
+    output_bytes: float = 0.0
+    chain: int = 0
+    chain_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_word("kind", self.kind, OP_KINDS)
+        _check_word("phase", self.phase, PHASES)
+        _check_word("dtype", self.dtype, DTYPES)
+        for name in ("flops", "n_bytes", "seconds", "output_bytes", "chain_bytes"):
+            object.__setattr__(self, name, _amount(name, getattr(self, name)))
+        _check_count("count", self.count, 1)
+        _check_count("stream", self.stream, 0)
+        _check_count("chain", self.chain, 0)
+        _check_shape(self.kind, self.shape)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """(m, n, k, batch) of a product; zeros for what is none."""
+        if self.kind not in ("gemm", "conv"):
+            return 0, 0, 0, 0
+        batch, m, n, k = self.shape
+        return m, n, k, batch
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedComm:
+    """One collective of a group that this rank belongs to, or `count` equal ones in a row.
+
+    Attributes:
+        collective: one of `COLLECTIVES`.
+        axis: name of the mesh dimension, one of the axes of the program: tp, dp, fsdp, group0.
+        ranks, stride: members of the group, and the distance between the numbers of neighbours: which links it crosses.
+        n_bytes: as `system.network.base.Network.collective` counts them: the buffer of an all-reduce, the gathered size of an
+            all-gather, the unreduced size of a reduce-scatter, what one rank sends to all (itself included) of an all-to-all.
+        dtype: of its elements.
+        asynchronous: other rows may run beside it until `wait`.
+        wait: index, in the rows of the class, of the first row that needs its result; None: the end of its phase where it is
+            asynchronous, else the next row. Inside a repeat a row that is not behind this one is meant in the next run: the index
+            of the row itself is a collective that is fetched one run ahead.
+        purpose: activations | parameters (gathered weights) | gradients (of weights); empty: as `exchange_of` guesses.
+        seconds: measured; None: by the network of the cluster.
+    """
+
+    collective: str
+    axis: str
+    ranks: int
+    stride: int
+    n_bytes: float
+    dtype: str
+    phase: str
+    module: str = ""
+    count: int = 1
+    asynchronous: bool = False
+    wait: int | None = None
+    purpose: str = ""
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_word("collective", self.collective, COLLECTIVES)
+        _check_word("phase", self.phase, PHASES)
+        _check_word("dtype", self.dtype, DTYPES)
+        _check_word("purpose", self.purpose, PURPOSES)
+        for name in ("n_bytes", "seconds"):
+            object.__setattr__(self, name, _amount(name, getattr(self, name)))
+        for name in ("ranks", "stride", "count"):
+            _check_count(name, getattr(self, name), 1)
+        if self.wait is not None:
+            _check_count("wait", self.wait, 0)
+        if not self.axis:
+            raise SpecError.of(Problem("axis", "'', but it must name a dimension of the mesh"))
+
+    @property
+    def law(self) -> str:
+        """The name by which networks know it."""
+        return "p2p" if self.collective in ("send", "recv", "permute") else self.collective
+
+
+CapturedRow = CapturedOp | CapturedComm
+
+
+def _check_word(field: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        words = ", ".join(one for one in known if one)
+        raise SpecError.of(Problem(field, f"{str(value)[:60]!r}, but it must be one of {words}"))
+
+
+def _amount(field: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (isfinite(value) and 0.0 <= value <= MOST):
+        raise SpecError.of(Problem(field, f"{str(value)[:60]}, but it must be a number from 0 to {MOST:g}"))
+    return float(value)
+
+
+def _check_count(field: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_COUNT:
+        text = f"{str(value)[:60]}, but it must be a whole number from {least} to {MOST_COUNT:,}"
+        raise SpecError.of(Problem(field, text))
+
+
+def _check_shape(kind: str, shape: tuple[int, ...]) -> None:
+    names = SIZES_OF.get(kind)
+    if names is not None and len(shape) != len(names):
+        raise SpecError.of(Problem("shape", f"{len(shape)} sizes, but {kind} has {len(names)}: ({', '.join(names)})"))
+    if len(shape) > MOST_SIZES:
+        raise SpecError.of(Problem("shape", f"{len(shape)} sizes, but there are at most {MOST_SIZES}"))
+    for size in shape:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MOST_SIZE:
+            text = f"{str(size)[:60]} among its sizes, but they must be whole numbers from 0 to {MOST_SIZE:,}"
+            raise SpecError.of(Problem("shape", text))
+
 
 FUSIONS = ("eager", "fused", "inductor", "megatron", "xla")
 COUNTED = ("gemm", "conv", "attention")  # whose FLOPs are those of a model; those of the rest are never the limit

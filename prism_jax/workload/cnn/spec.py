@@ -1,6 +1,8 @@
 """CnnSpec: a convolutional network that is trained data parallel, as a workload of blocks counted in samples.
 
 The network is one of `ARCHITECTURES`, at a size of image and a number of classes of one's own.
+
+Convolutional networks that a job file may name, every shipped architecture under its own name, and what their fields are.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from ...bounds import check_bounds
+from ...core.bounds import check_bounds
+from ...core.kernels import COMPUTE_CLASSES
 from ...errors import Problem, SpecError
-from ...kernels import COMPUTE_CLASSES
+from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
-from ...plan.precision import QUANTISED
-from ..base import BlockRun, Split
-from .architectures import ARCHITECTURES, Architecture
-from .architectures.base import Writes
+from ..base.workload import BlockRun, Split
+from .architectures import ARCHITECTURES, SHIPPED
 from .blocks import DENSE, CnnBlock
-from .layers import Network, Segment
+from .classic_networks import Architecture, Writes
+from .tape import Network, Segment
 
 MOST_PIXELS, MOST_CLASSES = 8192, 100_000_000  # rows of an image; classes
 _RECOMPUTES = ("none", "full")
@@ -162,3 +164,12 @@ class CnnSpec:
             yield Problem("dtype", f"{plan.dtype}, but convolutions run in 16 bits or fp32. Use bf16, fp16 or fp32.")
         if plan.seq_len:
             yield Problem("seq_len", f"{plan.seq_len}, but samples of {self.name} are images. Leave it out.")
+
+
+PRESETS = tuple(CnnSpec(one.name, one.name, source=one.source) for one in SHIPPED)
+WORDS = {
+    "architecture": "network: one of the convolutional networks of `prism-jax show models`",
+    "image_size": "rows and columns of an image; 0: as the network is usually trained",
+    "n_classes": "classes of the classifier; 0: the same",
+    "channels_last": "order of tensors in memory (NHWC), which 16-bit products want; else they are moved around each product",
+}

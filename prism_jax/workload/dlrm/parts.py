@@ -1,22 +1,81 @@
-"""Parts of embedding tables: what every device holds of which table, from what a plan says and where that says nothing.
+"""Which device gets which part of which table: the heaviest parts first, each to the device with the least so far.
+
+Parts of embedding tables: what every device holds of which table, from what a plan says and where that says nothing.
 
 A part has columns and rows of one table on one device. Of a table with a copy on every device there is one part, of no
 device, with the batch of one: `EVERYWHERE`.
+
+LookupKernel: the embedding kernel of a pass, which reads or updates all parts of tables on a device; the slowest counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..._core.lazy_numpy import np
-from ..._typing import Flags, Floats, Positions
-from ...plan.table_sharding import AUTO, HYBRID, TableShard, TableSharding
-from .balance import Load, balanced
-from .table import EmbeddingTable
-from .traffic import Lookups
+from ...core.arrays import Flags, Floats, Positions, Values, namespace
+from ...core.lazy import np
+from ...plan.fields import AUTO, HYBRID, TableShard, TableSharding
+from ...system.hardware import Device
+from .lookup_law import Lookups, TableSeconds, lookup_law, seconds_of_traffic, traffic
+from .tables import EmbeddingTable
+
+MEMORY_SHARE = 0.25  # of a device's share of bytes held in what counts as its load, so that equal loads spread memory
+
+
+class Load(NamedTuple):
+    """One table that is cut into equal parts.
+
+    Attributes:
+        item: index of the table.
+        work: of one part, in any unit.
+        held_bytes: of one part.
+        devices: of its parts, in their order; empty: where they balance best.
+    """
+
+    item: int
+    work: float
+    held_bytes: float
+    devices: tuple[int, ...] = ()
+
+
+def balanced(
+    loads: Sequence[Load], n_part: Mapping[int, int], n_device: int, node_size: int = 0
+) -> dict[int, list[int]]:
+    """item -> devices of its parts; parts of one item are on devices of their own as long as there are enough.
+
+    Args:
+        node_size: where it is given, parts of one item are on as few nodes as hold them.
+    """
+    work, held = (
+        sum(getattr(load, name) * n_part[load.item] for load in loads) / n_device for name in ("work", "held_bytes")
+    )
+    total = np.zeros(n_device)
+    found: dict[int, list[int]] = {}
+    for load in sorted(loads, key=lambda load: (not load.devices, -load.work, -load.held_bytes, load.item)):
+        n = n_part[load.item]
+        own = load.work / max(work, 1e-300) + MEMORY_SHARE * load.held_bytes / max(held, 1e-300)
+        if load.devices:
+            chosen = [load.devices[part % len(load.devices)] for part in range(n)]
+        else:
+            order = _least_loaded(total, n, node_size)
+            chosen = [int(order[part % len(order)]) for part in range(n)]
+        np.add.at(total, chosen, own)
+        found[load.item] = chosen
+    return found
+
+
+def _least_loaded(total: Floats, n: int, node_size: int) -> Positions:
+    """Devices by load, the least first; of the least loaded nodes that hold `n` parts together."""
+    if not node_size or n == 1:
+        return np.argsort(total, kind="stable")
+    nodes = np.sort(total.reshape(-1, node_size), axis=1)[:, : min(n, node_size)].sum(axis=1)
+    chosen = np.argsort(nodes, kind="stable")[: -(-n // node_size)]
+    devices = (chosen[:, None] * node_size + np.arange(node_size)).ravel()
+    return devices[np.argsort(total[devices], kind="stable")]
+
 
 EVERYWHERE = -1
 # What sending a byte takes over moving it in memory, on a DGX H100: 3.35 TB/s of memory, 0.45 of NVLink, 0.05 of a port for each
@@ -190,3 +249,56 @@ def _placed(
     ]
     found = balanced(loads, {load.item: len(cut[load.item].rows) for load in loads}, n_device, node_size)
     return [device for index, own in enumerate(cut) for device in found.get(index, [EVERYWHERE] * len(own.rows))]
+
+
+@dataclass(frozen=True)
+class LookupKernel:
+    """Lookups of one pass under one sharding.
+
+    Attributes:
+        phase: F: lookup; B: sort, gradients and update.
+        tables: of the model.
+        written: the plan's sharding.
+        n_device, batch: devices, and samples of all of them.
+        optimizer, output_bytes: as in `traffic.traffic`.
+    """
+
+    phase: str
+    tables: tuple[EmbeddingTable, ...]
+    written: TableSharding
+    n_device: int
+    batch: int
+    optimizer: str
+    output_bytes: float
+
+    def seconds(self, device: Device, cache_bytes: float) -> Values:
+        """Of the slowest device."""
+        return self.device_seconds(device, cache_bytes).max()
+
+    def device_seconds(self, device: Device, cache_bytes: float) -> Floats:
+        """[device] seconds."""
+        own = self.part_seconds(device, cache_bytes)
+        pair = (own.forward_dram_s, own.forward_cache_s)
+        if self.phase != "F":
+            pair = (own.backward_dram_s, own.backward_cache_s)
+        dram_s, cache_s = (self._per_device(part_s) for part_s in pair)
+        xp = namespace(dram_s, cache_s)
+        busy = xp.maximum(dram_s, cache_s)
+        return xp.where(busy > 0.0, busy + own.start_s, 0.0)
+
+    def part_seconds(self, device: Device, cache_bytes: float) -> TableSeconds:
+        """[part] seconds."""
+        law = lookup_law(device, cache_bytes)
+        return seconds_of_traffic(traffic(self.parts.lookups, law, self.optimizer, self.output_bytes), law)
+
+    @property
+    def parts(self) -> Parts:
+        """Where what is."""
+        return parts_of(self.tables, self.written, self.n_device, self.batch)
+
+    def _per_device(self, part_s: Values) -> Values:
+        """[device] sums; copies count everywhere."""
+        xp = namespace(part_s)
+        where = self.parts.device
+        held = (where[None, :] == np.arange(self.n_device)[:, None]) | (where[None, :] == EVERYWHERE)
+        return xp.where(held, part_s[None, :], 0.0).sum(axis=-1)

@@ -1,16 +1,32 @@
-"""DLRMSizes: the dimensions of a recommendation model and what they imply; `spec.DLRMSpec` adds what a workload answers."""
+"""DLRMSizes: the dimensions of a recommendation model and what they imply; `spec.DLRMSpec` adds what a workload answers.
+
+Kernels of the dense part of a recommendation model on one device: layers, interaction, cross network, loss; bytes and FLOPs.
+
+Layers are fused with bias and activation (HugeCTR's fused MLP, Apex); a cross layer's product with `x0` is a kernel of its own.
+
+How many bytes an all-to-all of pooled vectors moves where devices hold unlike tables: the three size rules.
+
+Device i sends `s_i = (B / n) sum_t D_t bytes` to every other device, and receives
+what all others send, `S - s_i` with S their sum.
+
+Source: universal multi-GPU performance model (arXiv 2404.12674), message sizes of unequal all-to-alls.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 
-from ...bounds import MOST_LAYERS, MOST_WIDTH, check_bounds
+from ...core.arrays import Values, namespace
+from ...core.bounds import MOST_LAYERS, MOST_WIDTH, check_bounds
+from ...core.registry import did_you_mean
 from ...errors import Problem, SpecError
-from ...hints import did_you_mean
-from .table import EmbeddingTable
-from .traffic import OPTIMIZERS
+from ..base.kernels import Kernel
+from .lookup_law import OPTIMIZERS
+from .tables import EmbeddingTable
 
 INTERACTIONS = ("dot", "cat", "dcn")
 
@@ -140,3 +156,82 @@ class DLRMSizes:
         weights = sum(k * n for _, k, n in self.products)
         biases = sum(n for part, _, n in self.products if part != "cross")
         return weights + biases + (self.dcn.layers * self.joined_width if self.dcn is not None else 0)
+
+
+JOINING = 1.0 / 0.79  # bandwidth of concatenations over that of other passes (arXiv 2404.12674)
+
+
+def dense_kernels(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kernel]:
+    """Kernels of `samples` samples with elements of `wide` bytes."""
+    for part, k, n in model.products:
+        yield from product_kernels(part, samples, k, n, wide)
+    yield from _join(model, samples, wide)
+    yield from _interaction(model, samples, wide)
+    yield Kernel("loss", "F", "memory", 0.0, samples * model.top[-1] * (2.0 * wide + 4.0))
+
+
+def product_kernels(name: str, rows: float, k: float, n: float, wide: float) -> Iterator[Kernel]:
+    """One layer: output, gradient of the input, gradient of the weights."""
+    flops, moved = 2.0 * rows * k * n, wide * (rows * k + k * n + rows * n)
+    forward = Kernel(name, "F", "gemm", flops, moved, 1.0, rows, n, k)
+    yield forward
+    yield forward._replace(phase="B", n=k, k=n)
+    yield forward._replace(phase="W", m=k, k=rows)
+
+
+def _join(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kernel]:
+    """Vectors that came by sender are put side by side by sample, and their gradients by receiver."""
+    moved = 2.0 * wide * samples * model.joined_width * JOINING
+    yield Kernel("concatenation", "F", "memory", 0.0, moved)
+    yield Kernel("concatenation", "B", "memory", 0.0, moved)
+
+
+def _interaction(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kernel]:
+    """Products of all pairs of vectors, or the cross layers' product with the first input."""
+    if model.interaction == "dot":
+        read, written = wide * samples * model.joined_width, wide * samples * model.top_width
+        flops = 2.0 * samples * model.n_vector * model.joined_width
+        yield Kernel("interaction", "F", "memory", flops, read + written)
+        yield Kernel("interaction", "B", "memory", 2.0 * flops, 2.0 * read + written)
+    if model.dcn is not None:
+        one = wide * samples * model.joined_width
+        layers = float(
+            model.dcn.layers
+        )  # reads x0, x and the product; backward the gradient and x0 again, and adds up theirs
+        yield Kernel("cross product", "F", "memory", 0.0, 4.0 * one, count=layers)
+        yield Kernel("cross product", "B", "memory", 0.0, 6.0 * one, count=layers)
+
+
+class SizeRule(StrEnum):
+    """Which bytes decide the time."""
+
+    MAX_OF_MAX = "max_of_max"  # max over devices of the larger of received and sent: links carry both ways at once
+    MAX_OF_SUM = "max_of_sum"  # max over devices of received plus sent
+    SUM = "sum"  # everything that is sent, shared evenly
+
+
+def exchange_bytes(own_bytes: Values, rule: SizeRule = SizeRule.MAX_OF_MAX) -> Values:
+    """[...] bytes that one device sends to everybody, itself included, in an even all-to-all that takes as long.
+
+    Args:
+        own_bytes: [..., device] `s_i`, bytes that the device sends to one other.
+
+    Notes:
+        Of an even exchange all three rules give `n s`: `n_bytes` of an all-to-all as `system.network.base` counts it, of which
+        (n - 1) / n cross. Both directions of max-of-sum are halved for the same reason.
+    """
+    xp = namespace(own_bytes)
+    own = xp.asarray(own_bytes, dtype=float)
+    n = own.shape[-1]
+    if n == 1:
+        return own[..., 0]
+    sent = (n - 1) * own
+    received = own.sum(axis=-1, keepdims=True) - own
+    match rule:
+        case SizeRule.MAX_OF_MAX:
+            crossing = xp.maximum(sent, received).max(axis=-1)
+        case SizeRule.MAX_OF_SUM:
+            crossing = 0.5 * (sent + received).max(axis=-1)
+        case SizeRule.SUM:
+            crossing = sent.mean(axis=-1)
+    return crossing * n / (n - 1)

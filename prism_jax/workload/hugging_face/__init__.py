@@ -1,1 +1,1 @@
-"""Hugging Face configurations (`config.json`) as transformers."""
+"""Hugging face."""

@@ -1,1 +1,1 @@
-"""Decoder-only transformers: sizes, kernels, communication, saved tensors."""
+"""Transformer."""

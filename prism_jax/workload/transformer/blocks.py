@@ -11,22 +11,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from ...framework.memory_options import MemoryOptions
+from ...framework.base import MemoryOptions
+from ...plan.fields import layers_per_checkpoint
 from ...plan.plan import ParallelPlan
-from ...plan.recomputation import layers_per_checkpoint
-from ..base import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
-from ..kernels import Kernel, KernelTable
-from .adapter_spec import QUANTISED_BYTES
-from .adapters.ops import product_of, without_unneeded_gradients
-from .adapters.targets import adapter_params
-from .comms import embedding_comms, head_comms, layer_comms
-from .ops import embedding_ops, head_ops, layer_ops, mtp_ops
+from ..base.kernels import Kernel, KernelTable
+from ..base.workload import Block, BlockRun, Comm, Parameters, SavedTensor, total_bytes
+from .adapters import adapter_params, product_of, without_unneeded_gradients
+from .mixers import FULL
+from .ops import embedding_comms, embedding_ops, head_comms, head_ops, layer_comms, layer_ops, mtp_ops
 from .params import embedding_params, layer_params, mtp_params, norm_params
-from .recompute import NOTHING, Again, recomputed, recomputing_share
-from .saved_tensors import embedding_saved_tensors, head_saved_tensors, layer_saved_tensors
+from .saved_tensors import (
+    NOTHING,
+    Again,
+    embedding_saved_tensors,
+    head_saved_tensors,
+    layer_saved_tensors,
+    recomputed,
+    recomputing_share,
+)
 from .shard import Shard
-from .sizes import TransformerSizes
-from .window import FULL
+from .sizes import QUANTISED_BYTES, TransformerSizes
 
 EMBEDDING, DENSE_LAYER, MOE_LAYER, HEAD, MTP = "embedding", "dense_layer", "moe_layer", "head", "mtp"
 DENSE, EXPERT = "dense", "expert"

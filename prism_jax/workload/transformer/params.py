@@ -1,13 +1,24 @@
 """Exact parameter counts of a transformer, in the pieces that cost and memory models need.
 
 Everything is a count of scalars (no bytes), for the whole model before any parallel split.
+
+FLOPs of one token through a transformer: matrix products of the forward pass, and their sum over a training step.
+
+One multiply-add is 2 FLOPs. Counted are the weight matrices, the attention scores and their product with the values,
+and the logits; norms, activations, softmax and the embedding lookup are not (they are memory-bound and below 1 %).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from .mixer import MixerSpec
+from ...core.kernels import COMMON_RECOMPUTE
+from ...errors import SpecError
+from ...plan.fields import recomputed_modules, share_of_layers
+from ...plan.plan import ParallelPlan
+from .adapters import is_on_experts, targets_of
+from .mixers import MixerSpec
 from .sizes import TransformerSizes
 
 
@@ -153,3 +164,176 @@ def mtp_params(spec: TransformerSizes, active: bool = False) -> int:
     layer = layer_params(spec, spec.n_layers - 1)
     block = layer.active(spec.top_k) if active else layer.total
     return spec.n_mtp * (2 * spec.hidden * spec.hidden + 3 * norm_params(spec) + block)
+
+
+@dataclass(frozen=True)
+class TokenFlops:
+    """Forward FLOPs of one token by piece, all layers together.
+
+    Attributes:
+        projections: attention projections; of layers with a state in its place everything but the MLP.
+        scores: query-key scores and their product with the values (the only piece that grows with the sequence).
+        mlp: dense MLPs, routers, the top-k routed and the shared experts.
+        head: logits (also those of multi-token-prediction modules).
+        mtp: the layers and projections of multi-token-prediction modules.
+    """
+
+    projections: float
+    scores: float
+    mlp: float
+    head: float
+    mtp: float = 0.0
+
+    @property
+    def layers(self) -> float:
+        """What full recomputation repeats: all transformer layers, but not the logits."""
+        return self.projections + self.scores + self.mlp + self.mtp
+
+    @property
+    def total(self) -> float:
+        """All forward FLOPs of a token."""
+        return self.layers + self.head
+
+
+def attention_weights(spec: TransformerSizes) -> int:
+    """Matrix entries of one layer's attention projections (no biases)."""
+    qkv_bias = spec.q_dim + 2 * spec.kv_dim if spec.mla is None and spec.has_qkv_bias else 0
+    out_bias = spec.hidden if spec.bias else 0
+    return attention_qkv_params(spec) - qkv_bias + attention_out_params(spec) - out_bias
+
+
+def mlp_weights_active(spec: TransformerSizes, is_moe: bool) -> int:
+    """Matrix entries that one token meets in the MLP, or in the MoE part, of a layer (no biases)."""
+    if spec.moe is None or not is_moe:
+        return spec.n_mlp_matrices * spec.hidden * spec.ffn_hidden
+    moe = spec.moe
+    width = moe.top_k * moe.ffn_hidden + moe.shared_width
+    return spec.hidden * (moe.n_experts + moe.shared_gate) + spec.n_mlp_matrices * spec.hidden * width
+
+
+def scores_flops(spec: TransformerSizes, seq_len: int, causal: bool, layer: int) -> float:
+    """Forward FLOPs of scores and values for one token of layer `layer`, averaged over the sequence.
+
+    Notes:
+        A token attends to `seq_len` keys, causal to (seq_len + 1) / 2 on average, in a window to fewer; each costs 2 FLOPs per
+        head and dimension of the query-key product and of the value product. Megatron's papers count causal = False.
+    """
+    keys = spec.mean_keys(seq_len, layer) if causal else seq_len
+    return 2.0 * keys * spec.n_heads * (spec.qk_head_dim + spec.v_head_dim)
+
+
+def all_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -> float:
+    """Forward FLOPs of scores and values for one token, all layers of the main model together."""
+    attending = [layer for layer in range(spec.n_layers) if spec.mixer_in(layer) is None]
+    first = {spec.reach(layer): layer for layer in reversed(attending)}
+    counts = Counter(spec.reach(layer) for layer in attending)
+    return sum(n * scores_flops(spec, seq_len, causal, first[reach]) for reach, n in counts.items())
+
+
+def mixers_flops(spec: TransformerSizes, seq_len: float) -> float:
+    """Forward FLOPs of one token in all layers with a state in place of attention: projections and scan."""
+    if spec.mixer is None:
+        return 0.0
+    return spec.n_mixer_layers * (2.0 * spec.mixer.weights(spec.hidden) + spec.mixer.scan_flops(seq_len))
+
+
+def token_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> TokenFlops:
+    """Forward FLOPs of one token by piece, for sequences of `seq_len` tokens."""
+    n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers - spec.n_layers_without_mlp
+    head = 2.0 * spec.hidden * spec.vocab
+    projection = 2.0 * attention_weights(spec)
+    last = n_all - 1
+    mtp_layer = projection + scores_flops(spec, seq_len, causal, last)
+    mtp_layer += 2.0 * mlp_weights_active(spec, spec.is_moe_layer(last)) + 4.0 * spec.hidden**2
+    return TokenFlops(
+        projections=(n_all - spec.n_mixer_layers) * projection + mixers_flops(spec, seq_len),
+        scores=all_scores_flops(spec, seq_len, causal),
+        mlp=2.0 * (n_dense * mlp_weights_active(spec, False) + spec.n_moe_layers * mlp_weights_active(spec, True)),
+        head=(1 + spec.n_mtp) * head,
+        mtp=spec.n_mtp * mtp_layer,
+    )
+
+
+def train_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
+    """FLOPs per token of forward and backward, with what recomputation repeats.
+
+    Args:
+        recompute: none: 3 x forward (model FLOPs, the numerator of MFU); selective: scores once more; full: all layers
+            once more (hardware FLOPs, the numerator of HFU).
+
+    Source: full, not causal, dense GPT equals arXiv 2104.04473 eq. 3 divided by the tokens,
+        96 l h^2 (1 + s/6h + V/16lh); none equals 72 l h^2 (1 + s/6h + V/12lh) of arXiv 2205.05198 appendix A.
+    """
+    if recompute not in COMMON_RECOMPUTE:
+        raise SpecError(f"recompute = {recompute!r} is unknown. Use one of {', '.join(COMMON_RECOMPUTE)}.")
+    flops = token_flops(spec, seq_len, causal)
+    extra = {"none": 0.0, "selective": _with_mtp_scores_flops(spec, seq_len, causal), "full": flops.layers}
+    return 3.0 * flops.total + extra[recompute]
+
+
+def model_flops_per_token(spec: TransformerSizes, seq_len: int, causal: bool = True) -> float:
+    """FLOPs per token of forward and backward, nothing twice; frozen matrices have no weight gradients."""
+    flops = token_flops(spec, seq_len, causal)
+    if spec.adapters is None:
+        return 3.0 * flops.total
+    return 2.0 * flops.total + flops.scores + 3.0 * adapter_flops(spec)
+
+
+def adapter_flops(spec: TransformerSizes) -> float:
+    """Forward FLOPs of one token through all adapters; through those of `top_k` of the experts."""
+    if spec.adapters is None:
+        return 0.0
+    total = 0.0
+    for is_moe, n in ((False, spec.n_layers - spec.n_moe_layers), (True, spec.n_moe_layers)):
+        for target in targets_of(spec, is_moe) if n else ():
+            met = spec.top_k if is_on_experts(target) else 1
+            total += 2.0 * n * met / target.n_copies * target.params(spec.adapters.rank)
+    return total
+
+
+def recomputed_flops_per_token(spec: TransformerSizes, plan: ParallelPlan, causal: bool = True) -> float:
+    """FLOPs per token that recomputation repeats under `plan`."""
+    flops = token_flops(spec, plan.seq_len, causal)
+    match plan.recompute:
+        case "full" | "selective_layer":
+            return (flops.layers + adapter_flops(spec)) * share_of_layers(plan, spec.n_layers)
+        case "selective_op":
+            return _alternate_products_flops(spec)
+        case _:
+            return sum(_module_flops(spec, name, plan.seq_len, causal) for name in recomputed_modules(plan))
+
+
+def _with_mtp_scores_flops(spec: TransformerSizes, seq_len: int, causal: bool) -> float:
+    """Of all layers, those of multi-token-prediction modules among them."""
+    own = all_scores_flops(spec, seq_len, causal)
+    return own + spec.n_mtp * scores_flops(spec, seq_len, causal, spec.n_layers - 1)
+
+
+def _module_flops(spec: TransformerSizes, name: str, seq_len: int, causal: bool) -> float:
+    """Of all layers that have the module; activation functions and norms count as none."""
+    n_moe, moe, mla = spec.n_moe_layers, spec.moe, spec.mla
+    n_dense = spec.n_layers - n_moe - spec.n_layers_without_mlp
+    match name:
+        case "core_attn":
+            return _with_mtp_scores_flops(spec, seq_len, causal)
+        case "mlp":
+            return 2.0 * n_dense * mlp_weights_active(spec, False)
+        case "moe":
+            return 2.0 * n_moe * mlp_weights_active(spec, True)
+        case "shared_experts" if moe is not None:
+            return 2.0 * n_moe * spec.n_mlp_matrices * spec.hidden * moe.shared_width
+        case "mla_up_proj" if mla is not None:
+            key_value = mla.kv_lora_rank * spec.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+            return 2.0 * spec.n_layers * (key_value + mla.q_lora_rank * spec.q_dim)
+        case _:
+            return 0.0
+
+
+def _alternate_products_flops(spec: TransformerSizes) -> float:
+    """Key, output and up projections (without a gate: down projections), and mixtures of experts as a whole."""
+    n_moe = spec.n_moe_layers
+    key = 0 if spec.mla is not None else spec.hidden * spec.kv_dim
+    latent = _module_flops(spec, "mla_up_proj", 1, True) / spec.n_layers
+    dense = 2.0 * (spec.n_layers - n_moe) * spec.hidden * spec.ffn_hidden
+    each = 2.0 * (key + attention_out_params(spec)) + latent
+    return spec.n_layers * each + dense + _module_flops(spec, "moe", 1, True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...plan.plan import ParallelPlan, Software
-from ...plan.precision import QUANTISED, Precision, share_in_bf16
-from ...plan.state_dtypes import ELEMENT_BYTES
-from ..kernels import Kernel
-from .adapter_spec import DEQUANTISE_LAUNCHES, QUANTISED_BYTES
-from .sizes import TransformerSizes
+from ...framework.software import Software
+from ...plan.fields import ELEMENT_BYTES, QUANTISED, Precision, share_in_bf16
+from ...plan.plan import ParallelPlan
+from ..base.kernels import Kernel
+from .sizes import DEQUANTISE_LAUNCHES, QUANTISED_BYTES, TransformerSizes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,11 @@
 """Decoder-only transformer architectures: dense GPT and Llama style, MoE, MLA, windows; exact parameter and FLOP counts.
 
 The dimensions are those of `sizes.py`; the counting is in `params.py` and `flops.py`, and `TransformerSpec` offers it as methods.
+
+What workloads of dense transformer layers have in common, whatever their inputs and losses are.
+
+Layers, embeddings and heads are written for `plan.seq_len` tokens of a sample. An encoder without padding, the decoder of an
+encoder-decoder, an encoder of images and a head that reads some of the tokens work on other numbers of them: `with_seq_len`.
 """
 
 from __future__ import annotations
@@ -9,21 +14,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
+from typing import Any, cast
 
+from ...core.kernels import COMPUTE_CLASSES
 from ...errors import Problem, SpecError
-from ...kernels import COMPUTE_CLASSES
+from ...framework.software import FUSED
 from ...plan.plan import ParallelPlan
-from ...software.choices import FUSED
-from ..base import Block, BlockRun, Split
-from . import blocks, flops, params
-from .adapter_spec import AdapterSpec as AdapterSpec
-from .adapters.targets import adapter_params, check_adapters
-from .flops import TokenFlops
-from .mixer import MixerSpec as MixerSpec
-from .params import LayerParams
+from ..base.workload import Block, BlockRun, Split
+from . import blocks, params, params as flops
+from .adapters import adapter_params, check_adapters
+from .blocks import DENSE
+from .mixers import MixerSpec as MixerSpec, WindowSpec as WindowSpec
+from .params import LayerParams, TokenFlops, recomputed_flops_per_token, token_flops
 from .shard import Shard
-from .sizes import MLASpec as MLASpec, MoESpec as MoESpec, TransformerSizes
-from .window import WindowSpec as WindowSpec
+from .sizes import AdapterSpec as AdapterSpec, MLASpec as MLASpec, MoESpec as MoESpec, TransformerSizes
 
 
 @dataclass(frozen=True)
@@ -222,3 +226,50 @@ def sure_software(sizes: TransformerSizes) -> dict[str, str]:
 @lru_cache(maxsize=1024)
 def _token_flops(spec: TransformerSpec, seq_len: int, causal: bool) -> TokenFlops:
     return flops.token_flops(spec, seq_len, causal)
+
+
+class DenseLayers:
+    """Answers of `Workload` that do not depend on what a model reads and predicts."""
+
+    @property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Those that ship with the package."""
+        return COMPUTE_CLASSES
+
+    @property
+    def has_experts(self) -> bool:
+        """All layers are dense."""
+        return False
+
+    def groups(self, plan: ParallelPlan) -> tuple[tuple[str, int], ...]:
+        """Dense parameters only."""
+        return ((DENSE, 1),)
+
+
+def layer_flops(sizes: TransformerSizes, plan: ParallelPlan, *, recomputed: bool) -> float:
+    """FLOPs of one sample of `plan.seq_len` tokens through all layers: forward and backward, and what is computed again."""
+    forward = token_flops(sizes, plan.seq_len, plan.is_flash).layers
+    again = recomputed_flops_per_token(sizes, plan, plan.is_flash) if recomputed else 0.0
+    return plan.seq_len * (3.0 * forward + again)
+
+
+def sequence_problems(plan: ParallelPlan) -> Iterator[Problem]:
+    """A model of sequences needs their length."""
+    if plan.seq_len < 1:
+        yield Problem("seq_len", "is missing", is_missing=True)
+
+
+class _WithLength:
+    """`plan` with another `seq_len`; everything else is asked of the plan itself, so that a plan that notes what is read does."""
+
+    def __init__(self, plan: ParallelPlan, seq_len: float) -> None:
+        self._plan = plan
+        self.seq_len = seq_len
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+
+def with_seq_len(plan: ParallelPlan, seq_len: float) -> ParallelPlan:
+    """`plan` where a sample has `seq_len` tokens, a mean that need not be whole."""
+    return cast(ParallelPlan, _WithLength(plan, seq_len))

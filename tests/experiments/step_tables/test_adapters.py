@@ -8,7 +8,8 @@ import pytest
 from experiments.step_tables.model import adapters_of_record
 from experiments.step_tables.records import StepRecord
 from experiments.step_tables.table import read_step_rows
-from prism_jax.workload.transformer.spec import AdapterSpec, TransformerSpec
+from prism_jax.workload.transformer.sizes import AdapterSpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 from .test_table import write_csv
 

@@ -18,7 +18,7 @@ from experiments.step_tables.model import model_of_record
 from experiments.step_tables.plan import plan_of_record
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
 from experiments.step_tables.table import count_support, read_step_rows
-from prism_jax.memory.breakdown import memory
+from prism_jax.cost.memory import memory
 from prism_jax.workload.catalog import model as preset
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"

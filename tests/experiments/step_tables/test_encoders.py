@@ -10,8 +10,8 @@ from experiments.step_tables.encoders import RECIPES, encoder_of_record, trains_
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
 from experiments.step_tables.table import read_step_rows
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.encoder.spec import EncoderSpec
-from prism_jax.workload.encoder_decoder.spec import EncoderDecoderSpec
+from prism_jax.workload.transformer.encoder import EncoderSpec
+from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec
 from tests.conftest import ROOT
 
 STEPS = ROOT / ".." / "shared" / "data" / "steps" / "steps.csv.gz"

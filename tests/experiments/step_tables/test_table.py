@@ -10,10 +10,10 @@ from experiments.step_tables.cluster import network_bytes_per_s
 from experiments.step_tables.memory_table import classify_rows
 from experiments.step_tables.plan import is_before_flash_attention
 from experiments.step_tables.table import count_support, read_step_rows
-from inference.cost_model.step_rows import usable
+from inference.cost_model.folds import usable
 from prism_jax.errors import DataError
-from prism_jax.framework.nanotron import cost_balanced_split
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.framework.frameworks.frameworks import cost_balanced_split
+from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 STEPS = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "steps"

@@ -8,16 +8,16 @@ from zlib import crc32
 
 import numpy as np
 
-from inference.cost_model.site.runs import SiteRuns, site_runs
-from inference.cost_model.step_times_terms import CENTRE
+from inference.cost_model.site_runs import SiteRuns, site_runs
+from inference.cost_model.step_times import CENTRE
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term
 from prism_jax.calibration.surrogate import surrogate_seconds
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.io.tables.job_table import MeasuredRun
-from prism_jax.job import Job
+from prism_jax.cost.efficiency import CostCorrection
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.variability.catalog import preset
+from prism_jax.validation.job_table import MeasuredRun
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 GENERATION, FRAMEWORK = "ampere", "fsdp"

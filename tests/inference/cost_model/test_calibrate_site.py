@@ -8,20 +8,19 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.site.calibrate_site import calibrate_site, of_site, posterior
-from inference.cost_model.site.curve import bands, errors, learning_curve, left_out_errors, predicted_s
-from inference.cost_model.site.prior import SITE_DEVIATION, site_prior
-from inference.cost_model.site.runs import only, site_runs, some_of
+from inference.cost_model.site_density import calibrate_site, of_site, posterior
+from inference.cost_model.site_fit import bands, errors, learning_curve, left_out_errors, predicted_s
+from inference.cost_model.site_runs import SITE_DEVIATION, only, site_prior, site_runs, some_of
 from prism_jax.calibration.calibration import DEGREES, KNOBS, linked
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.cost.correction import CostCorrection
+from prism_jax.cost.efficiency import CostCorrection
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
-from prism_jax.io.tables.job_table import MeasuredRun
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster
+from prism_jax.validation.job_table import MeasuredRun
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, job, measured, population, runs_of, simulated
 
 KEY = jax.random.key(0)

@@ -10,24 +10,20 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.calibrate import Calibrator, calibrate
-from inference.cost_model.step_folds import step_folds, thinned_rows, without
-from inference.cost_model.step_rows import row_data
-from inference.cost_model.step_thin import few_of_each, rows_of
-from inference.cost_model.step_times import seen_members
-from inference.cost_model.step_times_data import StepTimesData
+from inference.cost_model.calibrate import Calibrator, calibrate, few_of_each, rows_of
+from inference.cost_model.folds import row_data, step_folds, thinned_rows, without
+from inference.cost_model.step_times import StepTimesData, seen_members
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import Level
 from prism_jax.errors import DataError
-from prism_jax.validation.groups import group_of
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow, group_of
 from prism_jax.validation.steps import validate_steps
 from tests.support.measured_rows import SITES, measured_rows, with_measured
 
 KEY = jax.random.key(0)
 ROWS = measured_rows()
 NOISY = measured_rows(spread=0.05, batches=(64, 128))  # enough rows, far enough apart, that a scale can be told
-MODULE = importlib.import_module("inference.cost_model.step_folds")
+MODULE = importlib.import_module("inference.cost_model.folds")
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> dict[str, StepTimesData]:
             return replace(shipped(), record=record)
 
     monkeypatch.setattr(MODULE, "Calibrator", Recorder)
-    monkeypatch.setattr("inference.cost_model.step_rows.stragglers", lambda jobs, progress: np.zeros(len(jobs)))
+    monkeypatch.setattr("inference.cost_model.folds.stragglers", lambda jobs, progress: np.zeros(len(jobs)))
     return seen
 
 

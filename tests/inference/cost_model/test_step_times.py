@@ -6,14 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.calibrate import calibrate
-from inference.cost_model.step_thin import few_of_each, rows_of
-from inference.cost_model.step_times_data import StepTimesData, step_times_data
-from inference.cost_model.step_times_terms import NEW_SITE
+from inference.cost_model.calibrate import calibrate, few_of_each, rows_of
+from inference.cost_model.step_times import NEW_SITE, StepTimesData, step_times_data
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
-from prism_jax.cost.correction import NEUTRAL, CostCorrection
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, efficiency
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload import catalog as models

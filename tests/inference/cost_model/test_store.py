@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.site.calibrate_site import calibrate_site
+from inference.cost_model.site_density import calibrate_site
 from inference.cost_model.store import is_calibration, load, save
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey

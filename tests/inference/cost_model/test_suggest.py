@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference.cost_model.site.suggest import suggest_runs, unalike
+from inference.cost_model.suggest import suggest_runs, unalike
 from prism_jax.errors import DataError
 from prism_jax.shell.app import main
 

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.workloads import with_workloads
+from inference.cost_model.folds import with_workloads
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import CalibrationKey, Level
 from prism_jax.errors import DataError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.validation.costed import costed, job_of_row
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 from prism_jax.workload.catalog import workload
 from tests.support.measured_rows import measured_rows
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from inference.data import Column, Measurements, read_measurements
+from inference.data.clean import Measurements
+from inference.data.columns import Column
+from inference.data.read import read_measurements
 
 FLEET = (
     Column("kernel", ("kernel_name",), required=True, text=True),

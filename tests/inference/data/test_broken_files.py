@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from inference.data import read_measurements, tidy
-from inference.data.formats import packed
+from inference.data import raw_table as packed
+from inference.data.read import read_measurements, tidy
+from inference.engine.model import random_key
 from inference.fit import fit
-from inference.random_key import random_key
 from prism_jax.errors import DataError, UnitError
 from tests.support.files.broken import Broken
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from inference.data import tidy
+from inference.data.read import tidy
 from prism_jax.errors import DataError
 
 from .tables import FLEET, STEPS, accounted, fleet_frame

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from inference.data import read_measurements, tidy
-from inference.data.formats import delimited
+from inference.data import raw_table as delimited
+from inference.data.read import read_measurements, tidy
 
 from .tables import FLEET, fleet_frame, read_text
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from inference.data import Column, read_measurements, tidy
+from inference.data.columns import Column
+from inference.data.read import read_measurements, tidy
 from prism_jax.errors import DataError
 
 from .tables import FLEET, accounted, write

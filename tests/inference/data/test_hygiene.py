@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from inference.data import CleaningReport, Column, read_measurements, tidy
+from inference.data.columns import Column
+from inference.data.read import read_measurements, tidy
+from prism_jax.core.report import to_plain
 from prism_jax.errors import DataError
-from prism_jax.report.codec import to_plain
+from prism_jax.fits.report import CleaningReport
 
 from .tables import FLEET, STEPS, accounted, fleet_frame, read_text, values, write
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from inference.data import Column, read_measurements, tidy
-from inference.data.names import understand
+from inference.data.columns import Column, understand
+from inference.data.read import read_measurements, tidy
 from inference.models import model_named
 from prism_jax.errors import DataError
 

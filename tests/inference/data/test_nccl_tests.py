@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from inference import measured
-from inference.data import Measurements, read_measurements
+from inference.data.clean import Measurements
+from inference.data.read import read_measurements
 from prism_jax.errors import DataError, FitError
 
 from .tables import COLLECTIVES, accounted, records, write

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from inference.data import read_measurements
+from inference.data.read import read_measurements
 from prism_jax.errors import DataError
 
 from .tables import STEPS, accounted

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference.data import read_measurements
+from inference.data.read import read_measurements
 
 from .tables import COLLECTIVES, FLEET, KERNELS, OVERLAP, STEPS, accounted, values
 

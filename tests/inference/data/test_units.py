@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.data import Column, tidy
+from inference.data.columns import Column
+from inference.data.read import tidy
 from prism_jax.errors import UnitError
 
 from .tables import COLLECTIVES, FLEET, OVERLAP, STEPS, accounted, fleet_frame, read_text

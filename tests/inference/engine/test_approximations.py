@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from inference.engine.importance import GOOD_K, pareto_fit, smoothed_weights
+from inference.engine.laplace import GOOD_K, pareto_fit, smoothed_weights
 
 
 def k_of(target, proposal, n: int = 4000, seed: int = 0) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from inference.engine.checks import Checks
+from inference.engine.diagnostics import Checks
 
 N_OBS, N_DRAW = 2000, 999
 

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from inference.data import CleaningReport
-from inference.engine.diagnostics import Verdict, verdict
-from inference.engine.sampled import Sampled
+from inference.engine.diagnostics import verdict
+from inference.engine.program import Sampled
 from inference.result import Fit
+from prism_jax.core.report import to_plain
 from prism_jax.errors import FitError
-from prism_jax.report.codec import to_plain
+from prism_jax.fits.report import CleaningReport, Verdict
 from tests.inference.engine.toy import Toy, readings
 
 N_CHAIN, N_DRAW = 4, 500

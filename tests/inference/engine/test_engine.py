@@ -11,10 +11,10 @@ import pytest
 
 import inference
 from inference import Settings
-from inference.engine.sampled import Sampled
+from inference.engine.program import Sampled
 from inference.fit import posterior
+from prism_jax.core.processes import Progress, silent
 from prism_jax.errors import DataError, FitError
-from prism_jax.progress import Progress, silent
 from tests.inference.engine.toy import Toy, exact, readings
 from tests.support.files.archives import changed, npy
 

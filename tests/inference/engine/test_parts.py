@@ -13,8 +13,7 @@ from scipy import stats
 
 import inference
 from inference.engine.diagnostics import verdict
-from inference.engine.parts import together
-from inference.engine.sampled import Sampled, independent
+from inference.engine.program import Sampled, independent, together
 from inference.fit import posterior
 
 from .toy import Toy, ToyData, exact, readings

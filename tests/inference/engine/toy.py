@@ -19,8 +19,8 @@ import pandas as pd
 from scipy import stats
 
 from inference.data.columns import Column
-from inference.engine.checks import Checks
-from inference.model import Draws, Model, Score
+from inference.engine.diagnostics import Checks
+from inference.engine.model import Draws, Model, Score
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Variability
 

@@ -22,15 +22,11 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer.util import unconstrain_fn
 from scipy import stats
 
-from inference.engine.importance import GOOD_K
-from inference.engine.laplace import Mode, fit_map, mode, start_widths
+from inference.engine.laplace import GOOD_K, Mode, fit_map, fit_svi, mode, start_widths
+from inference.engine.model import Model
 from inference.engine.nuts import DENSE_UP_TO, _kernel
-from inference.engine.program import Program, program
-from inference.engine.pytree import traced
-from inference.engine.sampled import Sampled
-from inference.engine.svi import fit_svi
-from inference.model import Model
-from inference.settings import Settings
+from inference.engine.program import Program, Sampled, program, traced
+from inference.engine.settings import Settings
 
 Sites = dict[str, np.ndarray]
 Simulate = Callable[[Sites, np.random.Generator], Any]

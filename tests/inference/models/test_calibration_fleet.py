@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.fleet.data import FleetData
-from inference.models.fleet.model import Fleet
+from inference.fleet.data import FleetData
+from inference.fleet.model import Fleet
 
 from .calibration import CHAINS, Calibration, Sites, calibrate
 

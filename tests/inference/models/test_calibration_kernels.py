@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.kernels import shapes as shapes
-from inference.models.kernels.data import KernelsData, from_frame
-from inference.models.kernels.model import Kernels
-from inference.settings import Settings
+from inference.engine.settings import Settings
+from inference.kernels import laws as shapes
+from inference.kernels.data import KernelsData, from_frame
+from inference.kernels.model import Kernels
 
 from .calibration import Calibration, Sites, calibrate
 

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.overlap.data import COUNTERS, OverlapData, from_frame
-from inference.models.overlap.mixture import LONGEST
-from inference.models.overlap.model import Overlap
+from inference.overlap import Overlap
+from inference.overlap_data import COUNTERS, LONGEST, OverlapData, from_frame
 
 from .calibration import Calibration, Sites, calibrate
 

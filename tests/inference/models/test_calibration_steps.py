@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.steps.data import N_SMOOTH, REFERENCE_LOG2_GPUS, SLOPE_SD, StepsData
-from inference.models.steps.kernel import EFFECTS, LEVEL_SD
-from inference.models.steps.model import LEVEL_FLOOR, Steps
-from inference.models.steps.runs import LABELS
-from inference.settings import Settings
+from inference.engine.settings import Settings
+from inference.steps.data import EFFECTS, LEVEL_SD, N_SMOOTH, REFERENCE_LOG2_GPUS, SLOPE_SD, StepsData
+from inference.steps.model import LEVEL_FLOOR, Steps
+from inference.steps.runs import LABELS
 
 from .calibration import Calibration, Sites, calibrate
 

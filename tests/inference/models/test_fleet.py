@@ -11,15 +11,13 @@ import pytest
 from scipy import stats
 
 from inference import Settings, holdout, measured
-from inference.data import tidy
+from inference.data.read import tidy
 from inference.fit import posterior
-from inference.models.fleet.data import FleetData, fleet_data
-from inference.models.fleet.likelihood import FleetParameters, log_nodes
-from inference.models.fleet.model import Fleet
-from inference.models.fleet.predict import new_gpus
-from inference.models.fleet.report import kernel_class
+from inference.fleet.data import FleetData, fleet_data
+from inference.fleet.model import Fleet, kernel_class
+from inference.fleet.predict import FleetParameters, log_nodes, new_gpus
 from prism_jax.errors import DataError
-from prism_jax.variability.families import Mixture
+from prism_jax.variability.family_registry import Mixture
 
 from .fleets import TRUTH, fleet_table
 

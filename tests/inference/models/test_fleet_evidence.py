@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inference.models.fleet.data import FleetData, fleet_data
-from inference.models.fleet.evidence import POSITIVE, Component
-from inference.models.fleet.model import Fleet
-from inference.models.fleet.report import describe
+from inference.fleet.data import FleetData, fleet_data
+from inference.fleet.model import Fleet, describe
+from inference.fleet.predict import POSITIVE, Component
 
 from .fleets import fleet_table
 

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.kernels.cost import measured_constants
-from inference.models.kernels.model import Kernels
+from inference.kernels.cost import measured_constants
+from inference.kernels.model import Kernels
 from prism_jax.cost.compute import attention_s, gemm_s, stream_s
-from prism_jax.cost.efficiency import Efficiency, efficiency
-from prism_jax.cost.measured import MeasuredTables
+from prism_jax.cost.efficiency import Efficiency, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
 from prism_jax.plan.plan import ParallelPlan

@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from inference.models.kernels import collapsed as collapsed, field as residual, shapes as shapes
-from inference.models.kernels.data import from_frame
-from inference.models.kernels.model import CLASS_SCALE, TABLE_SCALE, Kernels
-from inference.models.kernels.predict import efficiency
-from inference.models.kernels.table import START_LEVEL, tidy
+from inference.kernels import laws as shapes, predict as collapsed, residual_field as residual
+from inference.kernels.data import START_LEVEL, from_frame, tidy
+from inference.kernels.model import CLASS_SCALE, TABLE_SCALE, Kernels
+from inference.kernels.predict import efficiency
 from prism_jax.errors import DataError, FitError
 
 MODEL = Kernels()
@@ -191,8 +190,8 @@ def test_a_cost_is_no_variability(fitted):
 
 @pytest.mark.slow
 def test_noise_and_differences_of_gpus_are_recovered_by_a_fit():
+    from inference.engine.settings import Settings
     from inference.fit import posterior
-    from inference.settings import Settings
 
     data = MODEL.prepare(simulated(5, n_shape=400))
     found = posterior(MODEL, data, "map", jax.random.key(0), settings=Settings(n_approximate_draw=400))

@@ -10,10 +10,8 @@ import pandas as pd
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from inference.models.overlap.data import FEATURES, OverlapData, from_frame
-from inference.models.overlap.mixture import LONGEST, best_for_mape
-from inference.models.overlap.model import Overlap
-from inference.models.overlap.predict import point, slowdown
+from inference.overlap import Overlap, point, slowdown
+from inference.overlap_data import FEATURES, LONGEST, OverlapData, best_for_mape, from_frame
 from prism_jax.errors import DataError, FitError
 
 MODEL = Overlap()

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import inference.models.overlap.cost as cost
-from inference.models.overlap.cost import measured_slowdown
-from inference.models.overlap.data import from_frame
+import inference.overlap as cost
+from inference.overlap import measured_slowdown
+from inference.overlap_data import from_frame
 from prism_jax.errors import DataError
 from prism_jax.system import catalog
 

@@ -12,12 +12,11 @@ import pytest
 
 from inference.engine.laplace import mode
 from inference.engine.program import constrained, program
-from inference.models.steps.data import StepsData
-from inference.models.steps.model import Steps, new_run, query, total_time
-from inference.models.steps.predict import coordinates, query_of, shapes
-from inference.models.steps.report import variance_shares
-from inference.models.steps.runs import read_runs
-from inference.models.steps.shape import P99, ratios
+from inference.steps.data import StepsData
+from inference.steps.model import Steps
+from inference.steps.predict import coordinates, new_run, query, query_of, shapes, total_time
+from inference.steps.report import variance_shares
+from inference.steps.runs import P99, ratios, read_runs
 from prism_jax.errors import DataError
 
 MODEL = Steps()

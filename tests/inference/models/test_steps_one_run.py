@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.steps.data import StepsData
-from inference.models.steps.model import Steps
-from inference.models.steps.report import describe, kind_words, variance_shares
-from inference.models.steps.shape import P99
-from prism_jax.calibration.level import MeasuredLevel, NoLevel
+from inference.steps.data import StepsData
+from inference.steps.model import Steps
+from inference.steps.report import describe, kind_words, variance_shares
+from inference.steps.runs import P99
+from prism_jax.calibration.key import MeasuredLevel, NoLevel
 
 MODEL = Steps()
 N_STEP, STEP_S, STEP_CV = 400, 9.8, 0.02

@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inference.models.steps.runs import gpu_class
-from inference.models.steps.shape import LEVELS, cdf, excess, ks_distance, lag_one, moments, quantile, ratios, shape_of
+from inference.steps.runs import (
+    LEVELS,
+    cdf,
+    excess,
+    gpu_class,
+    ks_distance,
+    lag_one,
+    moments,
+    quantile,
+    ratios,
+    shape_of,
+)
 
 
 def test_quantile_function_never_falls():

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax._core import archive
-from prism_jax._core.archive import ABOUT, kind_of, opened, write_archive
+from prism_jax.core import archive
+from prism_jax.core.archive import ABOUT, kind_of, opened, write_archive
 from prism_jax.errors import DataError
 from tests.support.files.archives import changed, npy, written
 

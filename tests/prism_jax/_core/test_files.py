@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax._core.files import atomic_path, check_target
+from prism_jax.core.write_file import atomic_path, check_target, write_bytes, write_text
 from prism_jax.errors import DataError
-from prism_jax.io.write import write_bytes, write_text
 
 
 def left(folder: Path) -> list[str]:

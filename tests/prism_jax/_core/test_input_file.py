@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from prism_jax._core.input_file import check_input, open_input, read_bytes, read_text
+from prism_jax.core.read_file import check_input, open_input, read_bytes, read_text
 from prism_jax.errors import DataError
 
 REMEDY = "Give a table."

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax._core.strict_json import parse_json
+from prism_jax.core.read_file import parse_json
 from prism_jax.errors import DataError
 
 VALUES = st.recursive(

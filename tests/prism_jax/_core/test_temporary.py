@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax._core.files import atomic_path, check_target
-from prism_jax._core.temporary import MARK, temporary_file
-from prism_jax.io.write import write_text
+from prism_jax.core.write_file import MARK, atomic_path, check_target, temporary_file, write_text
 
 WRITER = """\
 import os, sys
-from prism_jax._core.files import atomic_path
+from prism_jax.core.write_file import atomic_path
 with atomic_path(sys.argv[1]) as file:
     file.write_text("half")
     if sys.argv[2] == "killed":

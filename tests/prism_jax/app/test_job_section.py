@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.app.catalogue import job_section
 from prism_jax.errors import SpecError
-from prism_jax.io.job.examples import example_files
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.shell.app import main
+from prism_jax.show.job_section import job_section
 from prism_jax.system import catalog
-from prism_jax.variability.catalog import preset, preset_names
+from prism_jax.tables.streams import example_files
+from prism_jax.variability.config import preset, preset_names
 from prism_jax.workload.catalog import workload, workload_names
 
 TIERS = (

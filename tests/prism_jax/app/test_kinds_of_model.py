@@ -13,9 +13,10 @@ import pytest
 
 import prism_jax.placement
 from prism_jax import load_job, predict
-from prism_jax.app.placing.nodes import place_nodes
 from prism_jax.placement.place import Effort, place
-from prism_jax.search import default_space, search
+from prism_jax.placement.place_nodes import place_nodes
+from prism_jax.search.exhaustive import search
+from prism_jax.search.space import default_space
 from prism_jax.shell.app import main
 from prism_jax.variability.tree import Variability
 

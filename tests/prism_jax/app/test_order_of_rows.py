@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import prism_jax as pj
-from prism_jax.app.predict import explain_step
+from prism_jax.prediction.predict import explain_step
 from tests.support.readme_inputs import CHANGES, write_inputs
 
 TOLERANCE = 1e-9

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.app.predict import explain_step
 from prism_jax.errors import DataError
+from prism_jax.prediction.predict import explain_step
 
 JOB = """\
 model: {n_layers: 4, hidden: 512, n_heads: 8, ffn_hidden: 1024, vocab: 1000}

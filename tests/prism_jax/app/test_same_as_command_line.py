@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import prism_jax as pj
-from prism_jax.app.captured.capture import capture_step
-from prism_jax.app.trace.host import host_of_trace
+from prism_jax.capture.capture_program import capture_step
+from prism_jax.core.report import Report
 from prism_jax.errors import DataError
-from prism_jax.report import Report
-from prism_jax.report.catalogue import REPORTS, published_schema
+from prism_jax.host.host_of_trace import host_of_trace
 from prism_jax.shell.app import main
+from prism_jax.shell.reports import REPORTS, published_schema
 from tests.support.files.execution_traces import trace_text
 from tests.support.intervals import estimates
 

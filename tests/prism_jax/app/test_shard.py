@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import prism_jax as pj
-from prism_jax.app.placing.tables import shard_tables, write_sharded_job
-from prism_jax.report.types.placing.sharding import ShardingReport
+from prism_jax.sharding.report import ShardingReport
+from prism_jax.sharding.shard_tables import shard_tables, write_sharded_job
 from prism_jax.shell.app import main
 
 JOB = """

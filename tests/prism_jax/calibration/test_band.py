@@ -12,8 +12,7 @@ from prism_jax.calibration.band import model_factors, outline_factors, repeated_
 from prism_jax.calibration.calibration import DEGREES, Calibration, Term, uncalibrated
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.system.catalog import cluster, device
 from prism_jax.system.likeness import device_like
 from prism_jax.workload.catalog import model

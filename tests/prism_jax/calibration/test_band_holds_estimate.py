@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from prism_jax.calibration.band import model_factors
-from prism_jax.framework import FRAMEWORKS
-from prism_jax.io.job.examples import example_files
-from prism_jax.io.job.load_job import load_job
+from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
+from prism_jax.job.job.load_job import load_job
+from prism_jax.tables.streams import example_files
 
 
 @pytest.mark.parametrize("example", sorted(example_files()))

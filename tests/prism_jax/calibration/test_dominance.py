@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PrismError
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster, cluster_names
 from prism_jax.system.hardware import Cluster
-from prism_jax.variability.catalog import preset
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 MODELS = ("llama-3-8b", "llama-2-7b", "mixtral-8x7b", "gpt3-18.4b")

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.calibration.band import model_factors
+from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import Calibration, Term, uncalibrated
-from prism_jax.calibration.joint import case_of, joint_factors
 from prism_jax.calibration.open_fields import OpenField
-from prism_jax.calibration.residual_gp import SHARED
+from prism_jax.calibration.surrogate import SHARED
 from prism_jax.system.catalog import cluster
 from prism_jax.system.likeness import device_like
 from prism_jax.workload.catalog import model

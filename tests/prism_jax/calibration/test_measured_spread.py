@@ -7,13 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.calibration.band import model_factors
+from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import Calibration, Term, uncalibrated
-from prism_jax.calibration.joint import case_of, joint_factors
 from prism_jax.calibration.key import CalibrationKey
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
-from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.measured import MeasuredCost, MeasuredTables
+from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables, efficiency
 from prism_jax.system.catalog import cluster
 from prism_jax.workload.catalog import model
 from tests.support.measured_rows import PLANS

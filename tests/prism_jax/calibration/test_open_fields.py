@@ -10,11 +10,10 @@ from prism_jax.calibration.band import model_factors
 from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.open_fields import OpenField, open_fields
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
-from prism_jax.cost.correction import NEUTRAL
-from prism_jax.cost.efficiency import efficiency
-from prism_jax.job import Job
-from prism_jax.plan.plan import ParallelPlan, Software
-from prism_jax.software.choices import SOFTWARE_VALUES
+from prism_jax.cost.efficiency import NEUTRAL, efficiency
+from prism_jax.framework.frameworks.software import SOFTWARE_VALUES, Software
+from prism_jax.job.job.job import Job
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import default_cluster
 from prism_jax.variability.tree import Variability
 from prism_jax.workload import catalog

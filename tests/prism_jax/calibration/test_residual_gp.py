@@ -8,14 +8,21 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.site.calibrate_site import calibrate_site
-from inference.cost_model.site.curve import predicted_s
-from inference.cost_model.site.runs import some_of
+from inference.cost_model.site_density import calibrate_site
+from inference.cost_model.site_fit import predicted_s
+from inference.cost_model.site_runs import some_of
 from prism_jax.calibration.calibration import KNOBS
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.calibration.residual_gp import DEGREES, REACH, SHARED, ResidualGP, sensitivities, weight_of
-from prism_jax.calibration.surrogate import surrogate_seconds
-from prism_jax.cost.correction import OF_SECONDS, CostCorrection
+from prism_jax.calibration.surrogate import (
+    DEGREES,
+    REACH,
+    SHARED,
+    ResidualGP,
+    sensitivities,
+    surrogate_seconds,
+    weight_of,
+)
+from prism_jax.cost.efficiency import OF_SECONDS, CostCorrection
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from tests.inference.cost_model.sites import FRAMEWORK, GENERATION, JOBS, population, runs_of, simulated

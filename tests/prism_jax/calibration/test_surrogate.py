@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
-from prism_jax.cost.correction import NEUTRAL, CostCorrection
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.efficiency import NEUTRAL, CostCorrection, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.plan.plan import Overlap, ParallelPlan
-from prism_jax.schedule import make_schedule
+from prism_jax.schedule.registry import make_schedule
 from prism_jax.system import catalog
 from prism_jax.workload import catalog as models
 from tests.support.pipelines import simulate_cost

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax import read_capture
-from prism_jax.capture import FRONT_ENDS, CaptureRequest, FrontEnd
+from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest, FrontEnd
 from prism_jax.shell.app import main
-from prism_jax.workload.captured import RankProgram
+from prism_jax.workload.captured.program import RankProgram
 from tests.support.captured.programs import program
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import jax
 import pytest
 
-from prism_jax.capture import CaptureRequest, front_end_for
-from prism_jax.capture.jax.contract import step_of
-from prism_jax.capture.user_code import load_function
+from prism_jax.capture.front_end import CaptureRequest, front_end_for, load_function
+from prism_jax.capture.hlo.front_end.parse import read_hlo
+from prism_jax.capture.hlo.front_end.program import Stated, rank_program
+from prism_jax.capture.jax.child import step_of
 from prism_jax.errors import DataError
-from prism_jax.io.capture.hlo import Stated, rank_program, read_hlo
 from prism_jax.shell.app import main
-from prism_jax.workload.captured import RankProgram
 from prism_jax.workload.captured.fusion import fused
+from prism_jax.workload.captured.program import RankProgram
 
 DATA = Path(__file__).parents[2] / "data" / "hlo"
 STEP = DATA / "mlp_step.py"

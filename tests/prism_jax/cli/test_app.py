@@ -137,7 +137,7 @@ def test_a_cache_that_cannot_be_used_is_no_news(tmp_path):
     (tmp_path / "file").touch()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"PRISM_JAX_CACHE": str(tmp_path / "file"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    code = "from prism_jax.start_jax import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
+    code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

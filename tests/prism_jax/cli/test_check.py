@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from prism_jax.framework.peak_law import WITHOUT_PEAKS
-from prism_jax.io.job.load_job import load_job
-from prism_jax.memory.breakdown import memory
+from prism_jax.cost.memory import memory
+from prism_jax.framework.base import WITHOUT_PEAKS
+from prism_jax.job.job.load_job import load_job
 from prism_jax.shell.app import main
 
 JOB = """\

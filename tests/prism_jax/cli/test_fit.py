@@ -171,7 +171,7 @@ def test_report_adds_checks_and_a_picture(kept, tmp_path, capsys):
 @pytest.mark.slow  # compiles most
 def test_predict_uses_a_fit_and_says_how_far_it_can_be_trusted(kept, job, capsys, monkeypatch):
     file, _ = kept
-    monkeypatch.setattr(import_module("prism_jax.app.fitted.load_fits"), "N_DRAW", 4)
+    monkeypatch.setattr(import_module("prism_jax.fits.load_fits"), "N_DRAW", 4)
     options = ["predict", job, "--json", "--samples", "200"]
     assert main(options) == 0
     without = json.loads(capsys.readouterr().out)
@@ -202,7 +202,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
     table, job, tmp_path, capsys, monkeypatch
 ):
     import inference.fit  # noqa: F401  (the module, which the function of that name hides)
-    from inference.engine.diagnostics import Verdict
+    from prism_jax.fits.report import Verdict
 
     bad = Verdict(False, "failed: the chains disagree", 1.5, 10.0, "gpu_spread", 0, np.nan, "chains")
     monkeypatch.setattr(sys.modules["inference.fit"], "_verdict", lambda *_: bad)
@@ -222,7 +222,7 @@ def test_a_fit_that_fails_its_checks_exits_with_1_and_is_kept_under_a_name_that_
 
 @pytest.mark.slow  # compiles most
 def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
-    monkeypatch.setattr(import_module("prism_jax.app.fitted.load_fits"), "N_DRAW", 4)
+    monkeypatch.setattr(import_module("prism_jax.fits.load_fits"), "N_DRAW", 4)
     options = ["predict", job, "--json", "--samples", "200"]
     assert main(options) == 0
     without = json.loads(capsys.readouterr().out)

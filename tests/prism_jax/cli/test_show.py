@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from prism_jax.app.catalogue import CATALOGUES
-from prism_jax.framework import FRAMEWORKS
-from prism_jax.report.text.entry import readable
-from prism_jax.schedule import SCHEDULES
+from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
+from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.shell.app import main
+from prism_jax.show.catalogues import CATALOGUES
+from prism_jax.show.report import readable
 
 
 @pytest.mark.parametrize("kind", list(CATALOGUES))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.report.quantity import bar
+from prism_jax.core.text_table import bar
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, Command
 
@@ -113,7 +113,7 @@ hears_ctrl_c = pytest.mark.skipif(
 def test_ctrl_c_says_interrupted_and_exits_with_130(job):
     """While the command reads its job file, which here takes for ever."""
     code = (
-        "import sys, time; import prism_jax.io.job.read_job_file as read_job_file; from prism_jax.shell.app import main\n"
+        "import sys, time; import prism_jax.job.load_job as read_job_file; from prism_jax.shell.app import main\n"
         "read_job_file.read_text = lambda *given: (print('reading', flush=True), time.sleep(600))\n"
         "sys.exit(main(['check', 'job.yaml']))"
     )
@@ -152,7 +152,7 @@ def test_files_are_written_though_the_reader_has_left(job):
     ],
 )
 def test_a_picture_that_cannot_be_written_is_refused_before_the_work(option, target, message, job, monkeypatch, capsys):
-    monkeypatch.setattr("prism_jax.app.jobs.load_job", lambda *_: pytest.fail("work has begun"))
+    monkeypatch.setattr("prism_jax.job.load_job.load_job", lambda *_: pytest.fail("work has begun"))
     (job.parent / "folder.png").mkdir()
     assert main(["predict", str(job), option, str(job.parent / target)]) == 2
     assert message in capsys.readouterr().err

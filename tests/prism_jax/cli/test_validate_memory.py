@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from prism_jax.io.tables.job_table import read_memory_runs
 from prism_jax.shell.app import main
+from prism_jax.validation.job_table import read_memory_runs
 
 ROW = {
     "row": "1", "model": "llama-2-7b", "model.name": "tiny 1B", "model.n_layers": "16", "model.hidden": "2048",

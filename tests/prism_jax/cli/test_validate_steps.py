@@ -12,8 +12,8 @@ import pytest
 
 from inference.cost_model.store import save
 from prism_jax.calibration.calibration import Calibration, shipped
-from prism_jax.report.text.steps_validation import cut
 from prism_jax.shell.app import main
+from prism_jax.validation.report import cut
 from tests.support.measured_rows import only_misfit
 
 ROW = {

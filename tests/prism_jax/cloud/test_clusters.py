@@ -3,18 +3,20 @@
 import pytest
 
 from prism_jax import load_job
-from prism_jax.cloud.clusters.instance_cluster import (
+from prism_jax.cloud.clusters import (
     FAST_LATENCY_S,
     SLOW_LATENCY_S,
+    PlanTimes,
     Shape,
     UnusableError,
+    best_plans,
     cluster_of,
+    exchange_s,
     joins_stages,
+    mix,
+    split,
 )
-from prism_jax.cloud.clusters.mixed import exchange_s, mix, split
-from prism_jax.cloud.clusters.step_times import PlanTimes, best_plans
-from prism_jax.cloud.gpu_names import device_of
-from prism_jax.cloud.offers import Offer
+from prism_jax.cloud.offers import Offer, device_of
 
 P4D = Shape("a100-40gb", 8, 50e9)
 

@@ -4,10 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.cloud.availability import WeibullSpells
-from prism_jax.cloud.availability.loss_rate import loss_rate_s
-from prism_jax.cloud.completion.simulate import simulate
-from prism_jax.cloud.completion.task import Task
+from prism_jax.cloud.availability import WeibullSpells, loss_rate_s
+from prism_jax.cloud.completion import Task, simulate
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
 from prism_jax.errors import SpecError

@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import WeibullSpells
-from prism_jax.cloud.choice.bounds import bound_of
-from prism_jax.cloud.choice.candidate import Candidate, pays_for
-from prism_jax.cloud.choice.outcome import Outcome
-from prism_jax.cloud.choice.search import Choice, exhaustive, search
-from prism_jax.cloud.choice.wish import Wish
-from prism_jax.cloud.choice.worlds import Worlds
-from prism_jax.cloud.clusters.step_times import BestPlan
-from prism_jax.cloud.completion.task import Task
+from prism_jax.cloud.candidates import Candidate, Wish, pays_for
+from prism_jax.cloud.choice import Choice, Outcome, Worlds, bound_of, exhaustive, search
+from prism_jax.cloud.clusters import BestPlan
+from prism_jax.cloud.completion import Task
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.policies import POLICIES
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.cloud.laws.start_up import StartUpLaw
-from prism_jax.cloud.laws.step_time import LadderLaw
+from prism_jax.cloud.laws import LadderLaw, StartUpLaw
 from prism_jax.errors import SpecError
 
 ONE = np.ones(1)

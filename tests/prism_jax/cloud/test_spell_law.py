@@ -7,11 +7,10 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import kstest
 
+from prism_jax.cloud import spot as spell_law
 from prism_jax.cloud.availability import FittedSpells, SeveralZones
 from prism_jax.cloud.paths import Paths
-from prism_jax.cloud.spot import spell_law
-from prism_jax.cloud.spot.spell_law import N_LAWS, draw
-from prism_jax.cloud.spot.together import together
+from prism_jax.cloud.spot import N_LAWS, draw, together
 from prism_jax.errors import SpecError
 
 N = 4000

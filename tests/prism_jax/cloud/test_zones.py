@@ -10,19 +10,14 @@ import numpy as np
 import pytest
 
 from prism_jax.cloud.availability import SeveralZones, WeibullSpells
-from prism_jax.cloud.choice.bounds import bound_of
-from prism_jax.cloud.choice.candidate import Candidate
-from prism_jax.cloud.choice.outcome import Outcome
-from prism_jax.cloud.choice.wish import Wish
-from prism_jax.cloud.choice.worlds import Worlds
-from prism_jax.cloud.choice.zones import Zones, several_zones
-from prism_jax.cloud.clusters.step_times import BestPlan
-from prism_jax.cloud.completion.simulate import Ran, simulate
-from prism_jax.cloud.completion.task import Task
+from prism_jax.cloud.candidates import Candidate, Wish, Zones, several_zones
+from prism_jax.cloud.choice import Outcome, Worlds, bound_of
+from prism_jax.cloud.clusters import BestPlan
+from prism_jax.cloud.completion import Ran, Task, simulate
 from prism_jax.cloud.offers import Offer
 from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
-from prism_jax.cloud.spot.together import together
+from prism_jax.cloud.spot import together
 
 HORIZON_S = 20 * 86_400.0
 LAW = WeibullSpells(3 * 3600.0, 0.75, 2 * 3600.0, lone_per_node_s=1e-5)

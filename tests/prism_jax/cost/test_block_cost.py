@@ -9,11 +9,10 @@ import pytest
 
 from prism_jax.calibration.surrogate import PROBES
 from prism_jax.cost.block_cost import BlockCost, BlockCostModel
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base import kinds_of
+from prism_jax.workload.base.workload.workload import kinds_of
 from prism_jax.workload.catalog import model
 
 PLANS = {

@@ -7,11 +7,19 @@ import pytest
 
 from prism_jax.cost.compute import gemm_s, op_seconds
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.laws.convolution import Convolution, convolution_s, ways_s
-from prism_jax.cost.laws.cuda_cores import convolution_ways, cuda_core_device, cuda_core_efficiency, vector_constants
-from prism_jax.cost.laws.vector import VECTOR_OPS, vector_s
+from prism_jax.cost.kernel_laws import (
+    VECTOR_OPS,
+    Convolution,
+    convolution_s,
+    convolution_ways,
+    cuda_core_device,
+    cuda_core_efficiency,
+    vector_constants,
+    vector_s,
+    ways_s,
+)
 from prism_jax.system import catalog
-from prism_jax.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
 
 V100 = catalog.device("v100-pcie")
 EFF = cuda_core_efficiency(V100)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.offload import HOST_UPDATE_S, host_update_s
+from prism_jax.cost.memory import memory
 from prism_jax.cost.step import step_cost
-from prism_jax.memory.breakdown import memory
+from prism_jax.cost.step_end import HOST_UPDATE_S, host_update_s
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.system import cluster
+from prism_jax.system.catalog import cluster
 from prism_jax.workload.catalog import model
 
 MODEL = model("llama-2-7b")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.cost.overlap import behind, bucketed, cut_up, prefetched
+from prism_jax.cost.chunk_cost import behind, bucketed, cut_up, prefetched
 
 SECONDS = st.floats(0.0, 10.0)
 

@@ -9,10 +9,10 @@ import pytest
 
 from experiments.capture.spec.run import captured, stated
 from prism_jax import load_job
-from prism_jax.cost.sharded import Gathered, copy_kernels
+from prism_jax.cost.block_cost import Gathered, copy_kernels
 from prism_jax.cost.step import step_cost
+from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.plan.state_dtypes import StateDtypes
 
 PLAN = ParallelPlan(1, 8, dp=8, sharding="fsdp", shard_copies=True)
 COUNT = 1000.0

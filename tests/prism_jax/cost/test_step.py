@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from experiments.step_tables.table import read_step_rows
+from prism_jax.core.kernels import COMM_AXES
 from prism_jax.cost.block_cost import dispatch_share
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.step import step_cost
-from prism_jax.cost.step_cost import StepCost
-from prism_jax.job import Job
-from prism_jax.kernels import COMM_AXES
+from prism_jax.cost.step import StepCost, step_cost
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.validation.costed import job_of_row
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.score import MeasuredRow
 from prism_jax.variability.tree import Variability
 from prism_jax.workload.catalog import model as catalog_model
-from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
+from prism_jax.workload.transformer.sizes import MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 F, B, W = 0, 1, 2
 TP, CP, EP, DP = range(len(COMM_AXES))

@@ -11,19 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax._core.arrays import is_traced, namespace
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import CalibrationKey
-from prism_jax.cost.communication import collective_s
-from prism_jax.cost.correction import CostCorrection
-from prism_jax.cost.efficiency import Efficiency
-from prism_jax.cost.step import step_cost
-from prism_jax.cost.step_cost import StepCost
-from prism_jax.kernels import COLLECTIVES
+from prism_jax.core.arrays import is_traced, namespace
+from prism_jax.core.kernels import COLLECTIVES
+from prism_jax.cost.block_cost import collective_s
+from prism_jax.cost.efficiency import CostCorrection, Efficiency
+from prism_jax.cost.step import StepCost, step_cost
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.system.hardware import Cluster, Device, Tier
-from prism_jax.workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
+from prism_jax.system.hardware import Cluster, Device
+from prism_jax.system.network import Tier
+from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 GPT = TransformerSpec(name="gpt", n_layers=8, hidden=2048, n_heads=16, ffn_hidden=8192, vocab=32000)
 MOE = replace(GPT, gated=True, norm="rms", position="rope", bias=False, moe=MoESpec(8, 2, 1024))

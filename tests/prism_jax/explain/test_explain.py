@@ -7,13 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.explain import explain
-from prism_jax.explain.breakdown import breakdown
-from prism_jax.explain.criticality import criticality, slowest_weight
-from prism_jax.explain.owners import p95_owners
-from prism_jax.explain.timeline import timelines
-from prism_jax.explain.types import Timeline
-from prism_jax.explain.words import words
+from prism_jax.explain.explain import breakdown, criticality, explain, p95_owners, slowest_weight, timelines
+from prism_jax.explain.types import Timeline, words
 from prism_jax.simulate.predict import predict, symmetric
 from prism_jax.simulate.program import Program
 from prism_jax.variability.families import LogNormal, Normal

@@ -4,10 +4,10 @@ import pytest
 
 from prism_jax import Job, ParallelPlan
 from prism_jax.cost.step import step_cost
-from prism_jax.explain.power_phases import power_phases
-from prism_jax.power import step_power
-from prism_jax.system import cluster
-from prism_jax.variability.catalog import preset
+from prism_jax.explain.explain import power_phases
+from prism_jax.system.catalog import cluster
+from prism_jax.system.power import step_power
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 BREAKDOWN = {

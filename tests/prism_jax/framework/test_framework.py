@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.framework import FRAMEWORKS, Framework, PlanDefaults, SourcePattern, framework_of, recognised, style_of
-from prism_jax.framework.base import AS_MEGATRON
-from prism_jax.framework.memory_options import MEGATRON
-from prism_jax.framework.other import UNKNOWN
+from prism_jax.framework.base import AS_MEGATRON, MEGATRON, Framework, PlanDefaults, SourcePattern
+from prism_jax.framework.frameworks.frameworks import FRAMEWORKS, UNKNOWN, framework_of, recognised, style_of
 from prism_jax.plan.plan import ParallelPlan
 
 RUN = {"notes": "", "table": "", "source": "", "gpu": ""}

@@ -5,9 +5,8 @@ from math import exp
 import numpy as np
 import pytest
 
-from prism_jax.framework.megatron import MEGATRON_CORE
-from prism_jax.framework.nanotron import NANOTRON
-from prism_jax.framework.peak_law import WITHOUT_PEAKS, PeakLaw
+from prism_jax.framework.base import WITHOUT_PEAKS, PeakLaw
+from prism_jax.framework.frameworks.frameworks import MEGATRON_CORE, NANOTRON
 
 LAW = PeakLaw(1.02, 0.05, 1.05, 0.2)
 GIB = 2.0**30

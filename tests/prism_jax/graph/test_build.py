@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 
 from prism_jax.errors import PlanError
 from prism_jax.graph.build import build_graph
-from prism_jax.schedule import Op, ScheduleOrder, make_schedule
+from prism_jax.schedule.order import Op, ScheduleOrder
+from prism_jax.schedule.registry import make_schedule
 from tests.support.oracle import simulate, waits_for
 from tests.support.pipelines import compute_only, op_seconds, random_cost, schedule_parts, schedules, simulate_cost
 from tests.support.timeline import Timeline, timeline

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from prism_jax.errors import PlanError
-from prism_jax.graph.levels import level_table
-from prism_jax.schedule import Op, Part, ScheduleOrder, backward, forward, input_gradient, make_schedule
-from prism_jax.schedule.order import Placement
+from prism_jax.graph.build import level_table
+from prism_jax.schedule.order import Op, Part, Placement, ScheduleOrder, backward, forward, input_gradient
+from prism_jax.schedule.registry import make_schedule
 from tests.support.oracle import waits_for
 from tests.support.pipelines import schedules
 

@@ -9,12 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.graph.members import GivenDurations, Members
-from prism_jax.graph.pad import pad_graph, padded_depth
-from prism_jax.graph.propagate import GraphArrays, Network, propagate, trail
-from prism_jax.graph.step_graph import StepGraph
-from prism_jax.kernels import NETWORK_AXES
-from prism_jax.simulate.program import ring_rows
+from prism_jax.core.kernels import NETWORK_AXES
+from prism_jax.graph.propagate import GivenDurations, GraphArrays, Members, Network, propagate, trail
+from prism_jax.graph.step_graph import StepGraph, pad_graph, padded_depth, ring_rows
 
 N_REPLICA, N_SAMPLE = 3, 4
 N_COLUMN = N_REPLICA * N_SAMPLE

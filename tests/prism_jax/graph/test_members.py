@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prism_jax.graph.members import ExplicitMembers
-from prism_jax.graph.propagate import GraphArrays
-from prism_jax.graph.random import both, key_words, normal_pairs, word_pairs
-from prism_jax.graph.score import residual_map, standardised
-from prism_jax.simulate.columns import ColumnInputs
+from prism_jax.graph.draws import both, key_words, normal_pairs, residual_map, standardised, word_pairs
+from prism_jax.graph.propagate import ExplicitMembers, GraphArrays
+from prism_jax.simulate.columns import ColumnInputs, member_table
 from prism_jax.simulate.inputs import column_inputs, regime_factors
-from prism_jax.simulate.member_table import member_table
-from prism_jax.variability.families import Family, LogNormal, Mixture, Normal, StudentT
+from prism_jax.variability.families import Family, LogNormal, Normal, StudentT
+from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import compute_varies, make_program
 

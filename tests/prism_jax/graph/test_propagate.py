@@ -10,15 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from prism_jax.core.kernels import NETWORK_AXES
 from prism_jax.graph.build import build_graph
-from prism_jax.graph.members import ExplicitMembers
-from prism_jax.graph.propagate import CallNoise, GraphArrays, Network, propagate, trail
-from prism_jax.graph.random import key_words
-from prism_jax.graph.score import residual_map, standardised
+from prism_jax.graph.draws import key_words, residual_map, standardised
+from prism_jax.graph.propagate import CallNoise, ExplicitMembers, GraphArrays, Network, propagate, trail
 from prism_jax.graph.step_graph import StepGraph
-from prism_jax.kernels import NETWORK_AXES
-from prism_jax.schedule import Part, ScheduleOrder, make_schedule
-from prism_jax.simulate.explicit import unit_network, unit_step
+from prism_jax.schedule.order import Part, ScheduleOrder
+from prism_jax.schedule.registry import make_schedule
+from prism_jax.simulate.inputs import unit_network, unit_step
 from prism_jax.simulate.program import graph_arrays
 from prism_jax.variability.families import LogNormal
 from tests.support.oracle import simulate

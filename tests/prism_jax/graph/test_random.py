@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prism_jax.graph.random import (
+from prism_jax.graph.draws import (
     both,
     exponential_pairs,
     key_words,

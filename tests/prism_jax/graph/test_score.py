@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.graph.score import ScoreChain, chain_of, family_chain, map_sd, residual_map, standardised
-from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Mixture, Normal, Pool, StudentT
+from prism_jax.graph.draws import ScoreChain, chain_of, family_chain, map_sd, residual_map, standardised
+from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Normal, StudentT
+from prism_jax.variability.family_registry import Mixture, Pool
 from prism_jax.variability.score_map import NormalScoreMap
 
 FAMILIES = [

@@ -8,14 +8,12 @@ import pytest
 from scipy.stats import norm
 
 from experiments.horizon.renewal_settings import renewal_settings
-from prism_jax.horizon.checkpoint import Checkpoint
-from prism_jax.horizon.events import Setting, Shape, SlowArrays, Threats, Worlds, simulate
-from prism_jax.horizon.recovery import PlannedStop, Recovery
+from prism_jax.horizon.checkpoint import Checkpoint, PlannedStop, Recovery
 from prism_jax.horizon.reliability import HOUR_S, Hazard, Reliability, SlowPhase
-from prism_jax.horizon.renewal import expected_time
-from prism_jax.horizon.run import TrainingRun
-from prism_jax.horizon.simulated_run import simulated_run
+from prism_jax.horizon.run import TrainingRun, expected_time
+from prism_jax.horizon.simulated_run import simulate, simulated_run
 from prism_jax.horizon.steps import StepSum
+from prism_jax.horizon.worlds import Setting, Shape, SlowArrays, Threats, Worlds
 
 PLAIN = TrainingRun(
     n_steps=20_000,

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.horizon.renewal import best_interval, expected_time, growth
+from prism_jax.horizon.run import best_interval, expected_time, growth
 
 SETTINGS = [(w, rate) for w in (1e-6, 0.01, 0.3, 5.0) for rate in (1e-5, 0.003, 0.3, 2.0)]
 

@@ -10,15 +10,22 @@ from scipy.stats import binom, poisson
 
 from prism_jax.errors import SpecError
 from prism_jax.horizon.advice import changes, response
-from prism_jax.horizon.catalog import preset, preset_names
-from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, Tier
-from prism_jax.horizon.recovery import PlannedStop, Recovery
-from prism_jax.horizon.reliability import Hazard, Reliability, SlowPhase, of_mtbf
+from prism_jax.horizon.checkpoint import BEHIND, DISK, Checkpoint, PlannedStop, Recovery, Tier
+from prism_jax.horizon.reliability import (
+    Hazard,
+    Reliability,
+    SlowPhase,
+    down_share,
+    enough_prob,
+    fewest_spares,
+    n_down_law,
+    of_mtbf,
+)
+from prism_jax.horizon.reliability_file import preset, preset_names
 from prism_jax.horizon.run import TrainingRun
 from prism_jax.horizon.simulated_run import simulated_run
-from prism_jax.horizon.spares import down_share, enough_prob, fewest_spares, n_down_law
 from prism_jax.horizon.steps import StepSum
-from prism_jax.system.names import load_toml
+from prism_jax.system.catalog import load_toml
 
 RUN = TrainingRun(
     100_000, StepSum.fixed(5.0), 16384, 8, of_mtbf(3.0, 16384), Checkpoint(30.0, load_s=60.0), Recovery(300.0)

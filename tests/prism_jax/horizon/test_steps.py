@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from prism_jax.horizon.steps import StepSum, variance_of_sum
-from prism_jax.result import StepTimeDistribution
-from prism_jax.variability.families.normal import Normal
+from prism_jax.result.distribution import StepTimeDistribution
+from prism_jax.variability.families import Normal
 from prism_jax.variability.tree import Variability
 
 

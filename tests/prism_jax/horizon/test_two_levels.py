@@ -5,14 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.horizon.advice import changes
-from prism_jax.horizon.checkpoint import BEHIND, Checkpoint
-from prism_jax.horizon.recovery import Recovery
+from prism_jax.horizon.advice import TwoLevels, changes, two_level_time_s, two_levels_of
+from prism_jax.horizon.checkpoint import BEHIND, Checkpoint, Recovery
 from prism_jax.horizon.reliability import Hazard, Reliability
-from prism_jax.horizon.renewal import expected_time
-from prism_jax.horizon.run import TrainingRun
+from prism_jax.horizon.run import TrainingRun, expected_time
 from prism_jax.horizon.steps import StepSum
-from prism_jax.horizon.two_levels import TwoLevels, two_level_time_s, two_levels_of
 
 BOTH = TwoLevels(0.3, 0.2, 0.02, 0.1, 0.1, 0.3)
 

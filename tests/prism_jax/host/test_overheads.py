@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from prism_jax.host.overheads import (
+from prism_jax.host.program import (
     FEWEST,
+    Action,
+    Call,
     Operator,
     Overhead,
     TimedCall,
@@ -12,7 +14,6 @@ from prism_jax.host.overheads import (
     recorded_calls,
     without_outliers,
 )
-from prism_jax.host.program import Action, Call
 
 
 def operator(name, start, n_call=2):

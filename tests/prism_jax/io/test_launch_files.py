@@ -6,7 +6,7 @@ import re
 
 from hypothesis import given, strategies as st
 
-from prism_jax.io.launch_files import hostfile, rankfile
+from prism_jax.placement.place_nodes import hostfile, rankfile
 
 NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9.-]{0,9}", fullmatch=True), unique=True, min_size=1, max_size=20)
 DEEPSPEED = re.compile(r"^(\S+)\s+slots=(\d+)")  # as its runner reads a line

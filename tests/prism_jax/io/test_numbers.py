@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.io.numbers import is_plain, number_of
+from prism_jax.tables.csv_rows import is_plain, number_of
 
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))

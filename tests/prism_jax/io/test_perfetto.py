@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
+from prism_jax.explain import perfetto
 from prism_jax.explain.types import Timeline
-from prism_jax.io import perfetto
 
 
 def timeline(title: str = "median step", n_level: int = 4, n_lane: int = 2) -> Timeline:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io import perfetto_trace
-from prism_jax.io.perfetto_trace import typical_steps, write_recorded
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded import describe_trace as perfetto_trace
+from prism_jax.recorded.describe_trace import typical_steps, write_recorded
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import FIRST_STEP, draws, measured, record
 

@@ -3,8 +3,7 @@
 import pytest
 
 from prism_jax.errors import ConfigError, SpecError
-from prism_jax.horizon.catalog import preset
-from prism_jax.io.reliability import load_reliability
+from prism_jax.horizon.reliability_file import load_reliability, preset
 
 GOOD = """\
 name: mine

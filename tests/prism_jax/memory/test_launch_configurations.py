@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from prism_jax.app.check import check_job
+from prism_jax.prediction.check import check_job
 from prism_jax.shell.app import main
 
 TABLE = yaml.safe_load((Path(__file__).parents[2] / "data" / "launch_configurations.yaml").read_text())

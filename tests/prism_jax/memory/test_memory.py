@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from prism_jax.cost.memory import MemoryBreakdown, memory
+from prism_jax.cost.partition import chunks_of_stage, layers_of_chunks
 from prism_jax.errors import PlanError
-from prism_jax.framework.memory_options import GIB, MEGATRON, MemoryOptions
-from prism_jax.memory.breakdown import MemoryBreakdown, memory
-from prism_jax.partition.chunks import chunks_of_stage, layers_of_chunks
+from prism_jax.framework.base import GIB, MEGATRON, MemoryOptions
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.system.hardware import Cluster, Device, Tier
-from prism_jax.workload.base import total_bytes
+from prism_jax.system.hardware import Cluster, Device
+from prism_jax.system.network import Tier
+from prism_jax.workload.base.workload.workload import total_bytes
 from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors
-from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
+from prism_jax.workload.transformer.sizes import MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 A100 = Device("a100-80gb", {"bf16": 312e12}, 80 * GIB, 2.04e12, 400.0, 108, source="datasheet")
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=40)

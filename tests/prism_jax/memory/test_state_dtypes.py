@@ -6,23 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prism_jax.cost.block_cost import gradient_bytes
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.sharded import gradient_bytes
+from prism_jax.cost.memory import StateFactors, memory, state_factors
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import optimizer_bytes
 from prism_jax.errors import PlanError
-from prism_jax.framework.memory_options import MEGATRON
-from prism_jax.job import Job
-from prism_jax.memory.breakdown import memory
-from prism_jax.memory.factors import StateFactors, state_factors
-from prism_jax.plan.plan import ParallelPlan, StateDtypes
-from prism_jax.rules.check import check_plan, problems
+from prism_jax.framework.base import MEGATRON
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.rules import check_plan, problems
+from prism_jax.plan.fields import StateDtypes
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.block import peak_memory
-from prism_jax.search.plans.space import default_space
-from prism_jax.search.plans.table import PlanTable
+from prism_jax.search.plan_costs import peak_memory
+from prism_jax.search.plan_table import PlanTable
+from prism_jax.search.space import default_space
 from prism_jax.system import catalog
-from prism_jax.variability.catalog import preset
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model as catalog_model
 
 LLAMA = catalog_model("llama-3-8b")

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.objective import OBJECTIVES, Objective, Outcome, PlanFacts, PlanObjective, plan_objective
-from prism_jax.objective.statistics import Cvar, Quantile
+from prism_jax.job.job.load_job import load_job
+from prism_jax.result.objective import (
+    OBJECTIVES,
+    Cvar,
+    Objective,
+    Outcome,
+    PlanFacts,
+    PlanObjective,
+    Quantile,
+    plan_objective,
+)
 
 LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 TIMES = ("mean", *LEVELS, "cvar95")

@@ -10,22 +10,21 @@ import pytest
 
 from benchmarks.placement import gain_on
 from prism_jax.errors import DataError
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.placement import Effort, place
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score, step_times, stored
 from prism_jax.placement.fleet import fleet_of
-from prism_jax.placement.optimisers.baselines import (
+from prism_jax.placement.optimisers import (
     all_assignments,
     as_given,
     busy_seconds,
     n_distinct,
     random_assignments,
+    relaxed,
     sorted_assignments,
 )
-from prism_jax.placement.optimisers.sinkhorn import relaxed
-from prism_jax.simulate.explicit import step_time
-from prism_jax.simulate.known import known_gpus
+from prism_jax.placement.place import Effort, place
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.simulate.inputs import known_gpus, step_time
 from prism_jax.simulate.predict import predict
 
 P95 = PlanObjective(OBJECTIVES.named("p95"))

@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import to_hex
 
-from prism_jax.plot import figure_bytes, plot_accuracy
-from prism_jax.plot.accuracy import COLOURS, OTHERS, groups, palette, plot_errors, plot_predicted, short
-from prism_jax.validation.rows import RowResult
+from prism_jax.core.picture import figure_bytes
+from prism_jax.validation.picture import (
+    COLOURS,
+    OTHERS,
+    groups,
+    palette,
+    plot_accuracy,
+    plot_errors,
+    plot_predicted,
+    short,
+)
+from prism_jax.validation.score import RowResult
 
 
 def row(number: int, source: str, error: float = 0.1, defect: str = "") -> RowResult:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax.plot import figure_bytes, plot_bandwidth, plot_bandwidths
-from prism_jax.plot.bandwidth import MOST_CURVES, size_name
+from prism_jax.core.picture import figure_bytes
+from prism_jax.fits.picture import MOST_CURVES, plot_bandwidth, plot_bandwidths, size_name
 
 SUMMARY = {"model": "collectives", "verdict": {"ok": True}}
 SIZES = 2.0 ** np.arange(3, 30)

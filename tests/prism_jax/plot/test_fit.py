@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from inference.engine.checks import Checks
-from prism_jax.plot import figure_bytes, plot_fit
-from prism_jax.plot.fit import plot_replicated, plot_shares
+from inference.engine.diagnostics import Checks
+from prism_jax.core.picture import figure_bytes
+from prism_jax.fits.picture import plot_fit, plot_replicated, plot_shares
 
 SHARES = {"gpu": 0.62, "node": 0.3, "run": 0.08}
 SUMMARY = {

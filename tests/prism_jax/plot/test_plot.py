@@ -14,11 +14,13 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from prism_jax.core.picture import colour, figure_bytes, style
 from prism_jax.errors import DataError
+from prism_jax.explain.picture import plot_breakdown, plot_owners
 from prism_jax.explain.types import Explanation
-from prism_jax.plot import figure_bytes, plot_breakdown, plot_owners, plot_prediction, plot_step_time, style
-from prism_jax.plot.style import colour
-from prism_jax.result import AllocationSpread
+from prism_jax.prediction.picture import plot_prediction
+from prism_jax.result.picture import plot_step_time
+from prism_jax.result.spread import AllocationSpread
 from tests.support.synthetic import EXPLANATION, distribution
 
 KINDS = ("usual", "constant", "narrow", "skewed", "long_tailed", "noisy")

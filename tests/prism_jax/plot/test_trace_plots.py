@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from prism_jax.core.picture import figure_bytes
 from prism_jax.explain.types import Stragglers
-from prism_jax.plot import figure_bytes, plot_trace_prediction, plot_workers
+from prism_jax.recorded.picture import plot_trace_prediction, plot_workers
 from prism_jax.recorded.prediction import TracePrediction
 
 RNG = np.random.default_rng(0)

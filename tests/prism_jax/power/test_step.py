@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.power import PowerLaw, StepPower, power_law, step_power
-from prism_jax.power.step import KIND_OF
-from prism_jax.system import device, device_names
+from prism_jax.system.catalog import device, device_names
+from prism_jax.system.power import KIND_OF, PowerLaw, StepPower, power_law, step_power
 
 H100 = device("h100-sxm")
 PHASES = {"gemm": 0.6, "attention": 0.1, "memory": 0.2, "slowed": 0.05, "dp_comm": 0.2, "bubble": 0.1, "stalls": 0.01}

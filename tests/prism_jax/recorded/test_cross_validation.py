@@ -19,11 +19,10 @@ from prism_jax.recorded.cross_validation import (
     slowest_recorded,
     splits,
 )
-from prism_jax.recorded.prediction import ks_distance
+from prism_jax.recorded.prediction import LEVEL, SplitScore, ks_distance, mean_of_splits
 from prism_jax.recorded.recorded_job import IDENTITY, fit_job
-from prism_jax.recorded.score import LEVEL, SplitScore, mean_of_splits
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, measured, planted, timed
 

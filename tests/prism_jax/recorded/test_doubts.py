@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.recorded.doubts import doubts
-from prism_jax.recorded.prediction import TracePrediction
-from prism_jax.recorded.resampling import resampled
+from prism_jax.recorded.prediction import TracePrediction, doubts, resampled
 
 STEPS = np.random.default_rng(0).normal(1.0, 0.05, 120)
 

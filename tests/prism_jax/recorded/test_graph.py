@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from prism_jax.graph.step_graph import StepGraph
-from prism_jax.recorded.graph import TraceGraph, trace_graph
-from prism_jax.recorded.trace.durations import durations
-from prism_jax.recorded.trace.trace import TraceOp
-from prism_jax.recorded.trace.waiting_ops import dependencies
+from prism_jax.recorded.replay import TraceGraph, trace_graph
+from prism_jax.trace.dependencies import durations
+from prism_jax.trace.pipeline import dependencies
+from prism_jax.trace.trace import TraceOp
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import draws, record, skeleton
 

@@ -10,10 +10,9 @@ import pytest
 
 from prism_jax.errors import DataError
 from prism_jax.recorded.effects import fit_effects
-from prism_jax.recorded.moments import match_moments
+from prism_jax.recorded.prediction import MomentMatch
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
-from prism_jax.recorded.score import MomentMatch
-from prism_jax.recorded.unseen_steps import predict_job
+from prism_jax.recorded.unseen_steps import match_moments, predict_job
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from scipy import stats
 
 from prism_jax.recorded.prediction import TracePrediction, ks_distance
-from prism_jax.result import StepTimes
+from prism_jax.result.distribution import StepTimes
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from prism_jax.graph.members import GivenDurations
-from prism_jax.graph.propagate import trail
+from prism_jax.graph.propagate import GivenDurations, trail
 from prism_jax.recorded.replay import ReplayProgram, _no_network, replay, replay_program, step_seconds, with_durations
-from prism_jax.recorded.trace.durations import durations, last_arrival
-from prism_jax.recorded.trace.waiting_ops import dependencies
-from prism_jax.recorded.trace.waits import observed_waits
+from prism_jax.trace.dependencies import durations, last_arrival, observed_waits
+from prism_jax.trace.pipeline import dependencies
 from tests.support.trace_oracle import PipelineJob, Task, simulate_step
 from tests.support.traces import Law, draws, measured, planted, record, skeleton
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from prism_jax.recorded.prediction import TracePrediction
-from prism_jax.recorded.resampling import resampled
+from prism_jax.recorded.prediction import TracePrediction, resampled
 
 REFITS = {"n_refit": 40, "per_refit": 100, "seed": 0}
 

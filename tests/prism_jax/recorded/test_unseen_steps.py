@@ -16,8 +16,6 @@ from prism_jax.recorded.effects import Effects, Strata
 from prism_jax.recorded.factor_shape import POOL, Choice
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import replay, step_seconds
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
 from prism_jax.recorded.unseen_steps import (
     StepSampler,
     _scores,
@@ -27,6 +25,8 @@ from prism_jax.recorded.unseen_steps import (
     step_law,
     unseen_steps,
 )
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.trace import JobShape, OpRow, OpTable
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 
@@ -47,7 +47,7 @@ def effects_of(job: RecordedJob) -> Effects:
 @pytest.fixture(autouse=True)
 def pool_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Micro-batch factors are those that were recorded, not those of a family fitted to them."""
-    monkeypatch.setattr("prism_jax.recorded.effects.choose_shape", lambda log_factor: Choice(POOL, {}))
+    monkeypatch.setattr("prism_jax.recorded.factor_shape.choose_shape", lambda log_factor: Choice(POOL, {}))
 
 
 @eqx.filter_jit

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from prism_jax.calibration.calibration import KNOBS
-from prism_jax.report.text.site_calibration import MOST_RUNS, WORDS
-from prism_jax.report.types.site import SiteReport
+from prism_jax.validation.calibration_report import MOST_RUNS, WORDS, SiteReport
 
 
 def report(n_run: int = 3, **moved: tuple[float, float, float]) -> SiteReport:

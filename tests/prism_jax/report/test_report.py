@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.report.quantity import bar, prob, with_error
-from prism_jax.report.types.prediction import ModelBand
+from prism_jax.core.text_table import bar, prob, with_error
+from prism_jax.prediction.report import ModelBand
 from tests.support.synthetic import EXPLANATION, distribution, report
 
 KEYS = {

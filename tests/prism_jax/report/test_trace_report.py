@@ -11,29 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.app.trace.facts import check_facts, evidence_facts, prediction_facts, trace_facts, what_if_report
+from prism_jax.core.report import RunRecord, to_plain
+from prism_jax.core.text_table import with_error
 from prism_jax.explain.types import Stragglers
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.criticality import trace_criticality
-from prism_jax.recorded.edits.what_if import stragglers
-from prism_jax.recorded.prediction import TracePrediction
-from prism_jax.recorded.recorded_job import RecordedJob, fit_job
-from prism_jax.recorded.replay_recorded import replay_recorded
-from prism_jax.recorded.score import (
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.prediction import (
     HeldOutScore,
     MeasuredQuantiles,
     MomentMatch,
     NaiveScore,
     Quantiles,
     SplitScore,
+    TracePrediction,
 )
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.report.codec import to_plain
-from prism_jax.report.quantity import with_error
-from prism_jax.report.types.record import RunRecord
-from prism_jax.report.types.trace import TraceInfoReport, TraceReplayReport
-from prism_jax.report.types.trace_prediction import Asked, TracePredictionReport, WhatIfReport
+from prism_jax.recorded.prediction_report import Asked, TracePredictionReport, WhatIfReport
+from prism_jax.recorded.recorded_job import RecordedJob, fit_job
+from prism_jax.recorded.replay import replay_recorded, trace_criticality
+from prism_jax.recorded.report import TraceInfoReport, TraceReplayReport
+from prism_jax.recorded.stragglers import stragglers
+from prism_jax.recorded.trace_facts import check_facts, evidence_facts, prediction_facts, trace_facts, what_if_report
+from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, planted, timed
 

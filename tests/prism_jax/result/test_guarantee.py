@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from prism_jax.errors import DataError
-from prism_jax.result.guarantee import independent_bound, order_statistic_bound, randomised_bound, smallest_sample
+from prism_jax.result.distribution import independent_bound, order_statistic_bound, randomised_bound, smallest_sample
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from prism_jax.result.interval import holding
+from prism_jax.result.distribution import holding
 
 NUMBER = st.floats(-1e6, 1e6)
 

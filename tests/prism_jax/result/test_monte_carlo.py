@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from prism_jax.result.monte_carlo import level_error, quantile, quantile_error, stated_error
+from prism_jax.result.distribution import level_error, quantile, quantile_error, stated_error
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.95, 0.99])

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.result import StepTimeDistribution, StepTimes
-from prism_jax.result.guarantee import independent_bound
-from prism_jax.result.html_table import html_table
+from prism_jax.result.distribution import StepTimeDistribution, StepTimes, html_table, independent_bound
 
 
 def distribution(method: str = "symmetric", n: int = 8000) -> StepTimeDistribution:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PlanError
-from prism_jax.graph.build import build_graph
-from prism_jax.graph.levels import level_table
+from prism_jax.graph.build import build_graph, level_table
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.schedule import SCHEDULES, PipelineSchedule, resolve_schedule
+from prism_jax.schedule.base import PipelineSchedule
 from prism_jax.schedule.dual_pipe import DualPipe
+from prism_jax.schedule.registry import SCHEDULES, resolve_schedule
 from tests.support.pipelines import random_cost
 from tests.support.timeline import timeline
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.errors import PlanError
-from prism_jax.schedule import SCHEDULES, ScheduleOrder
-from prism_jax.schedule.activations import peak_activations, peak_logits
-from prism_jax.schedule.order import Op
+from prism_jax.schedule.order import Op, ScheduleOrder, peak_activations, peak_logits
+from prism_jax.schedule.registry import SCHEDULES
 from tests.support.pipelines import schedules
 
 

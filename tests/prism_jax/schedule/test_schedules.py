@@ -20,7 +20,8 @@ from hypothesis import given
 
 from prism_jax.errors import PlanError
 from prism_jax.graph.build import build_graph
-from prism_jax.schedule import ScheduleOrder, make_schedule
+from prism_jax.schedule.order import ScheduleOrder
+from prism_jax.schedule.registry import make_schedule
 from tests.support.pipelines import compute_only, schedules
 from tests.support.timeline import Timeline, timeline
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.space import PlanSpace
-from prism_jax.variability.catalog import preset
+from prism_jax.search.space import PlanSpace
+from prism_jax.variability.config import preset
 from tests.support.jobs import stated
 
 SMALL = ["plan.sharding=none", "plan.dp=16", "plan.global_batch=64", "plan.micro_batch=1", "cluster.n_devices=16"]

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PlanError
-from prism_jax.io.job.load_job import load_job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.plans.block import peak_memory, table_cost
-from prism_jax.search.plans.bound import lower_bound
-from prism_jax.search.plans.space import default_space
-from prism_jax.simulate import predict
+from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
+from prism_jax.search.space import default_space
 from prism_jax.simulate.inputs import deterministic
+from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
-from prism_jax.variability.catalog import preset
-from prism_jax.workload import model
+from prism_jax.variability.config import preset
+from prism_jax.workload.catalog import model
 from tests.support.jobs import stated
 
 FLOAT32 = 2e-6  # both are computed in it

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.calibration.band import model_factors
+from prism_jax.calibration.band import case_of, joint_factors, model_factors
 from prism_jax.calibration.calibration import shipped, uncalibrated
-from prism_jax.calibration.joint import case_of, joint_factors
-from prism_jax.search import search
-from prism_jax.search.model_error import model_errors, prob_best
+from prism_jax.search.exhaustive import search
+from prism_jax.search.racing import model_errors, prob_best
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.search import search
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.block import feasibility
-from prism_jax.search.plans.kind import kind_of, of_each_kind
-from prism_jax.search.plans.rules import FEASIBLE
-from prism_jax.search.plans.space import default_space
+from prism_jax.search.exhaustive import search
+from prism_jax.search.plan_costs import FEASIBLE, feasibility
+from prism_jax.search.plan_table import kind_of, of_each_kind
+from prism_jax.search.space import default_space
 from prism_jax.system import catalog
-from prism_jax.variability.catalog import preset
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 JOBS = [

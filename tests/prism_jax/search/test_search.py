@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError, PlanError
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.search import AskTell, search
-from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.pareto import front
-from prism_jax.search.tail import TailScorer
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.search.ask_tell import AskTell
+from prism_jax.search.evaluate import Evaluator, TailScorer
+from prism_jax.search.exhaustive import search
+from prism_jax.search.study import front
 from tests.support.files.archives import changed, npy
 
 N_SEED = 6

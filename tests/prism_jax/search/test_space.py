@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PlanError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.rules.check import problems
+from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job.rules import problems
 from prism_jax.search.evaluate import Evaluator
-from prism_jax.search.plans.block import feasibility
-from prism_jax.search.plans.rules import FEASIBLE, MEMORY
-from prism_jax.search.plans.space import default_space
-from prism_jax.search.plans.table import PlanTable
+from prism_jax.search.plan_costs import FEASIBLE, MEMORY, feasibility
+from prism_jax.search.plan_table import PlanTable
+from prism_jax.search.space import default_space
 
 
 def every_plan(evaluator):

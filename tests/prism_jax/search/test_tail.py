@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.search.plans.table import PlanTable
-from prism_jax.search.tail import TailScorer
-from prism_jax.simulate import predict
-from prism_jax.variability.catalog import preset
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.search.evaluate import TailScorer
+from prism_jax.search.plan_table import PlanTable
+from prism_jax.simulate.predict import predict
+from prism_jax.variability.config import preset
 
 N_SEED = 8
 

@@ -6,10 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.result import AllocationSpread
+from prism_jax.result.spread import AllocationSpread
 from prism_jax.simulate.allocation import allocation_spread
-from prism_jax.simulate.brute import brute_force
-from prism_jax.simulate.predict import symmetric
+from prism_jax.simulate.predict import brute_force, symmetric
 from prism_jax.simulate.program import Program
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import Stall, Variability

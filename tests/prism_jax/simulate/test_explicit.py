@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.simulate import step_time
-from prism_jax.simulate.explicit import unit_step
-from prism_jax.simulate.inputs import deterministic
-from prism_jax.simulate.layout import device_layout
+from prism_jax.plan.plan import device_layout
+from prism_jax.simulate.inputs import deterministic, step_time, unit_step
 from prism_jax.simulate.program import by_class, lower
 from tests.support.jobs import make_job
 

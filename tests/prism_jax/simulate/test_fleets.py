@@ -8,10 +8,9 @@ import pytest
 from scipy.special import ndtri
 
 from prism_jax.errors import DataError
-from prism_jax.result import StepTimeDistribution, StepTimes
-from prism_jax.simulate import predict
-from prism_jax.simulate.brute import brute_force
-from prism_jax.simulate.step_regimes import step_regimes
+from prism_jax.result.distribution import StepTimeDistribution, StepTimes
+from prism_jax.simulate.predict import brute_force, predict
+from prism_jax.simulate.replica_maximum import step_regimes
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.score_map import NormalScoreMap
 from prism_jax.variability.tree import Stall, Variability

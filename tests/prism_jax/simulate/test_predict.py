@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.job import Job
-from prism_jax.simulate.brute import brute_force
-from prism_jax.simulate.known import MAX_KNOWN_REPLICAS, known_gpus
-from prism_jax.simulate.predict import FALLBACK_STEPS, predict, symmetric
-from prism_jax.variability.families import LogNormal, Mixture, StudentT
+from prism_jax.job.job.job import Job
+from prism_jax.simulate.inputs import MAX_KNOWN_REPLICAS, known_gpus
+from prism_jax.simulate.predict import FALLBACK_STEPS, brute_force, predict, symmetric
+from prism_jax.variability.families import LogNormal, StudentT
+from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import EVERYTHING, compute_varies, make_job, make_program
 
@@ -143,7 +143,7 @@ def cheap_job(tree: Variability, **plan: object) -> Job:
 
 DEVICES = """
 import json, sys, jax
-from prism_jax.simulate.brute import brute_force
+from prism_jax.simulate.predict import brute_force
 from prism_jax.simulate.predict import symmetric
 from tests.support.jobs import EVERYTHING, make_program
 assert len(jax.devices()) == int(sys.argv[1])

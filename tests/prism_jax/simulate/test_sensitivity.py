@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.simulate import predict
-from prism_jax.simulate.sensitivity.fields import hardware_sensitivity
-from prism_jax.simulate.sensitivity.quantile import kernel_weights, noise_free_step, step_quantile
+from prism_jax.simulate.predict import predict
+from prism_jax.simulate.sensitivity import hardware_sensitivity, kernel_weights, noise_free_step, step_quantile
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster
-from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec
+from prism_jax.workload.transformer.sizes import MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.jobs import EVERYTHING, STATED
 
 P, N_SAMPLES = 0.95, 512

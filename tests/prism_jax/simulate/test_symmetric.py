@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.result import StepTimeDistribution
-from prism_jax.simulate.brute import brute_force
-from prism_jax.simulate.known import known_gpus
-from prism_jax.simulate.predict import symmetric
+from prism_jax.result.distribution import StepTimeDistribution
+from prism_jax.simulate.inputs import known_gpus
+from prism_jax.simulate.predict import brute_force, symmetric
 from prism_jax.simulate.program import Program, by_class
-from prism_jax.variability.families import LogNormal, Mixture, Normal, StudentT
+from prism_jax.variability.families import LogNormal, Normal, StudentT
+from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import Stall, Variability
 from tests.support.jobs import EVERYTHING, compute_varies, make_program, network_varies
 

@@ -7,10 +7,9 @@ from math import inf, isinf, log2
 
 import pytest
 
-from prism_jax.app.jobs import loaded
-from prism_jax.job import Job
-from prism_jax.study.onset import KNEE, crossing, exposed_share, of_step, onsets
-from prism_jax.study.sizes import job_of_size
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import loaded
+from prism_jax.study.scaling import KNEE, crossing, exposed_share, job_of_size, of_step, onsets
 
 
 @pytest.fixture(scope="module")

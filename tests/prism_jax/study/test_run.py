@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError, PlanError
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.study.figures import Figures
-from prism_jax.study.measure import Asked, figures_of
-from prism_jax.study.run import run_study
-from prism_jax.study.sizes import job_of_size
+from prism_jax.study.run_grid import Asked, figures_of, run_study
+from prism_jax.study.scaling import job_of_size
 from prism_jax.system import catalog
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import EVERYTHING, MODEL, STATED

@@ -9,13 +9,12 @@ import pytest
 
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.laws.cuda_cores import cuda_core_device
-from prism_jax.power import power_law
-from prism_jax.system.board_power import board_speed
+from prism_jax.cost.kernel_laws import cuda_core_device
 from prism_jax.system.catalog import device
 from prism_jax.system.hardware import Device
-from prism_jax.system.likeness import device_like
-from prism_jax.workload.kernels import Kernel, KernelTable
+from prism_jax.system.likeness import board_speed, device_like
+from prism_jax.system.power import power_law
+from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
 
 MEASURED = ("v100-32gb", "a100-80gb", "h100-sxm", "b200", "l40s", "a40")
 SIZE = 8192.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prism_jax.system import cluster
+from prism_jax.system.catalog import cluster
 
 
 def test_a_cluster_of_another_size_keeps_its_tiers_and_grows_the_last():

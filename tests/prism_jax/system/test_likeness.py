@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.power import population_law, power_law
-from prism_jax.system import device
+from prism_jax.system.catalog import device
 from prism_jax.system.likeness import POWER_SD, SAME_KIND, SHARE_SD, device_like, device_notes
+from prism_jax.system.power import population_law, power_law
 
 
 def test_stated_figures_replace_and_the_rest_is_taken_over() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.system import device, device_names
-from prism_jax.system.variant import device_of_text
+from prism_jax.system.catalog import device, device_names
+from prism_jax.system.likeness import device_of_text
 
 
 @pytest.mark.parametrize("name", device_names())

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.validation.baseline import with_baseline
-from prism_jax.validation.rows import RowResult
-from prism_jax.validation.score import score, validation_of
+from prism_jax.validation.score import RowResult, score, validation_of, with_baseline
 
 
 def row(name: str, error: float | None, source: str = "S", **more: object) -> RowResult:

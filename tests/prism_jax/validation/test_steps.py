@@ -12,9 +12,8 @@ from scipy.stats import t as student
 from prism_jax.calibration.calibration import DEGREES, Calibration, shipped, uncalibrated
 from prism_jax.errors import DataError
 from prism_jax.validation import steps
-from prism_jax.validation.groups import GROUPS, group_of
-from prism_jax.validation.parts import PARTS
-from prism_jax.validation.rows import MeasuredRow
+from prism_jax.validation.costed import PARTS
+from prism_jax.validation.score import GROUPS, MeasuredRow, group_of
 from prism_jax.validation.steps import _Asked, _calibrated, _part, validate_steps
 from tests.support.measured_rows import SITES, measured_rows, only_misfit, with_measured
 

@@ -8,13 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.simulate import predict
+from prism_jax.simulate.predict import predict
 from prism_jax.system.catalog import cluster
-from prism_jax.validation.costed import CostedJob, costed
-from prism_jax.validation.typical import step_times
-from prism_jax.variability.catalog import preset
+from prism_jax.validation.costed import CostedJob, costed, step_times
+from prism_jax.variability.config import preset
 from prism_jax.workload.catalog import model
 
 PLANS = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.variability.families import CONSTANT, LogNormal, Normal
-from prism_jax.variability.overlay import overlay
-from prism_jax.variability.tree import ClassVariability, Stall, Variability
+from prism_jax.variability.tree import ClassVariability, Stall, Variability, overlay
 
 BASE = Variability(
     "base",

@@ -7,9 +7,10 @@ import pytest
 from scipy.special import ndtri
 
 from prism_jax.errors import SpecError
-from prism_jax.variability.catalog import preset, preset_names
 from prism_jax.variability.combine import combine
-from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Mixture, Normal, Pool, StudentT
+from prism_jax.variability.config import preset, preset_names
+from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Normal, StudentT
+from prism_jax.variability.family_registry import Mixture, Pool
 from prism_jax.variability.score_map import TOLERANCE, NormalScoreMap
 from prism_jax.variability.tree import PARTS
 

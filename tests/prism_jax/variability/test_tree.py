@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from experiments.variability_presets import run
+from prism_jax.core.kernels import varying_classes
 from prism_jax.errors import SpecError
-from prism_jax.kernels import varying_classes
-from prism_jax.variability.catalog import default_for, preset, preset_names
-from prism_jax.variability.config import variability_to_dict
-from prism_jax.variability.families import CONSTANT, Constant, LogNormal, Mixture, Normal
+from prism_jax.variability.config import default_for, preset, preset_names, variability_from_dict, variability_to_dict
+from prism_jax.variability.families import CONSTANT, Constant, LogNormal, Normal
+from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.score_map import NormalScoreMap
-from prism_jax.variability.section import variability_from_dict
 from prism_jax.variability.tree import PARTS, ClassVariability, Stall, Variability
 
 ROOT = Path(__file__).resolve().parents[3]

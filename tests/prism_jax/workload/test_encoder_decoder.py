@@ -9,7 +9,7 @@ import pytest
 from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.encoder_decoder.spec import EncoderDecoderSpec
+from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec
 
 PLAN = ParallelPlan(micro_batch=4, global_batch=64, seq_len=512, dp=16)
 

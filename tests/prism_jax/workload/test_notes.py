@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.app.check import check_job
+from prism_jax.job.job.rules import workload_notes
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.workload import AdapterSpec, TransformerSpec, WindowSpec, model
-from prism_jax.workload.notes import workload_notes
+from prism_jax.prediction.check import check_job
+from prism_jax.workload.catalog import model
+from prism_jax.workload.transformer.mixers import WindowSpec
+from prism_jax.workload.transformer.sizes import AdapterSpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 PLAN = ParallelPlan(micro_batch=1, global_batch=8, seq_len=65536)
 BY_HAND = TransformerSpec("mine", 2, 64, 4, 64, 64, position="rope")

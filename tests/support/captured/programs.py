@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, RankProgram, Repeat
+from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, RankProgram, Repeat
 
 
 def product(phase: str = "F", m: int = 4096, n: int = 4096, k: int = 4096, **other: Any) -> CapturedOp:

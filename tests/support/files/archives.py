@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prism_jax._core.archive import ABOUT, ENDING
+from prism_jax.core.archive import ABOUT, ENDING
 
 
 def parts(file: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

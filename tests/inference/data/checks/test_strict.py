@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import inference
-from inference.data.checks.strict import ROW
+from inference.data.checks import ROW
 from prism_jax.errors import DataError
 
 HEADER = "system,node,start,end\n"

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.collectives.data import CollectivesData, from_frame
-from inference.models.collectives.knots import SLOPE
-from inference.models.collectives.laws import REFERENCE_GPUS, priors
-from inference.models.collectives.model import Collectives
-from inference.models.collectives.predict import SMALLEST_SPREAD
+from inference.collectives.data import CollectivesData, from_frame
+from inference.collectives.laws import REFERENCE_GPUS, SLOPE, priors
+from inference.collectives.model import Collectives
+from inference.collectives.predict import SMALLEST_SPREAD
 
 from ..calibration import CHAINS, Calibration, Sites, calibrate
 

@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from inference.collectives.columns import COLUMNS, floats, plain_rows
+from inference.collectives.data import CollectivesData, from_frame
+from inference.collectives.laws import LAWS, log_seconds, place, priors
+from inference.collectives.model import Collectives, alpha_beta, sigmoid
+from inference.collectives.predict import Place, bridge, log_centre
+from inference.engine.settings import Settings
 from inference.fit import posterior as sample
-from inference.models.collectives.columns import COLUMNS, floats, plain_rows
-from inference.models.collectives.data import CollectivesData, from_frame
-from inference.models.collectives.laws import LAWS, log_seconds, place, priors
-from inference.models.collectives.model import Collectives
-from inference.models.collectives.predict import Place, bridge, log_centre
-from inference.models.collectives.score import alpha_beta, sigmoid
-from inference.settings import Settings
 from prism_jax.errors import DataError, FitError
 from prism_jax.variability.families import StudentT
 

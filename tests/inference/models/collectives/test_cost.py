@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import inference.models.collectives.cost as cost
-from inference.models.collectives.cost import measured_collectives
-from inference.models.collectives.data import from_frame
-from prism_jax.cost.measured import MeasuredTables
+import inference.collectives.cost as cost
+from inference.collectives.cost import measured_collectives
+from inference.collectives.data import from_frame
+from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.errors import DataError
 from prism_jax.system import catalog
 

@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from inference.models.collectives.collapsed import log_likelihood, residuals
-from inference.models.collectives.data import CollectivesData, from_frame
-from inference.models.collectives.laws import Reference, from_reference, priors, to_reference
-from inference.models.collectives.least_squares import drawn, fit_laws
-from inference.models.collectives.trust import trusts
+from inference.collectives.data import CollectivesData, from_frame
+from inference.collectives.laws import Reference, from_reference, priors, to_reference, trusts
+from inference.collectives.predict import log_likelihood, residuals
+from inference.collectives.report import drawn, fit_laws
 
 from .test_collectives import table, true_seconds
 

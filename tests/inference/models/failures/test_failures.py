@@ -12,8 +12,8 @@ from numpyro.infer.util import log_density
 from scipy.stats import binom, lognorm, nbinom, norm
 
 import inference
-from inference.models import failures as rates
-from inference.models.failures import LOG_RATE, LOG_RATE_SD, LOG_SHAPE, Failures, FailuresData, from_frame
+from inference.durations import failures as rates
+from inference.durations.failures import LOG_RATE, LOG_RATE_SD, LOG_SHAPE, Failures, FailuresData, from_frame
 from prism_jax.errors import DataError, FailedFitError, FitError
 
 MODEL = Failures()

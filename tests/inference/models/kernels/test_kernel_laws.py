@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.models.kernels import laws, shapes
-from inference.models.kernels.data import KernelsData, log_ideal_s
-from inference.models.kernels.model import Kernels
-from inference.models.kernels.predict import efficiency
-from inference.models.kernels.table import AXES, tidy
+from inference.kernels import laws, laws as shapes
+from inference.kernels.data import AXES, KernelsData, log_ideal_s, tidy
+from inference.kernels.model import Kernels
+from inference.kernels.predict import efficiency
 from prism_jax.system import catalog
 
 MODEL = Kernels()

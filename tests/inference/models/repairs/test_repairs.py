@@ -12,13 +12,10 @@ from scipy.special import gammaln
 from scipy.stats import expon, lognorm, norm, weibull_min
 
 import inference
-from inference.models import durations as laws
-from inference.models.durations import around_likelihood, tick, times
-from inference.models.repairs import events
-from inference.models.repairs.data import RepairsData, from_frame
-from inference.models.repairs.events import WITHIN_S, system_log
-from inference.models.repairs.model import N, Repairs
-from inference.models.repairs.predict import scores
+from inference.durations import durations as laws, repair_data as events
+from inference.durations.durations import around_likelihood, tick, times
+from inference.durations.repair_data import WITHIN_S, RepairsData, from_frame, system_log
+from inference.durations.repairs import N, Repairs, scores
 from prism_jax.errors import DataError, FitError
 
 THETA = np.array([[8.0, 0.4], [9.0, -0.3]])

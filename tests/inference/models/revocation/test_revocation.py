@@ -13,13 +13,19 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import inference
+from inference.durations import durations, revocation as predict
+from inference.durations.durations import times
+from inference.durations.revocation_data import (
+    CLASSES,
+    FAMILIES,
+    QUANTITIES,
+    SHAPES,
+    from_frame,
+    of_lifetimes,
+    of_states,
+)
 from inference.engine.program import program
-from inference.models import durations
-from inference.models.durations import times
-from inference.models.revocation import predict
-from inference.models.revocation.data import CLASSES, FAMILIES, QUANTITIES, SHAPES, from_frame
-from inference.models.revocation.spells import of_lifetimes, of_states
-from prism_jax.cloud.spot.spell_law import MIXTURES, components
+from prism_jax.cloud.spot import MIXTURES, components
 from prism_jax.errors import DataError, FitError
 
 SMALL = inference.Settings(n_approximate_draw=200)

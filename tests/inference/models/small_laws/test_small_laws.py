@@ -13,7 +13,7 @@ import pytest
 
 import inference
 from inference.models import model_named
-from inference.models.sums import SumsData, log_seconds
+from inference.sums import SumsData, log_seconds
 from prism_jax.errors import DataError, FitError
 from tests.inference.models.small_laws import tables
 

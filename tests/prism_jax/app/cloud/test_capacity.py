@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import inference
-from prism_jax.app.cloud.capacity import law_of_offers
+from prism_jax.cloud.chosen import law_of_offers
 from prism_jax.cloud.offers import Offer
 from prism_jax.shell.app import main
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import inference
-from prism_jax.app.cloud.run import RESTART_S, _restart_s
-from prism_jax.app.cloud.small_laws import JOB_START_S, SmallLaws, small_laws
-from prism_jax.app.jobs import loaded
+from prism_jax.cloud.choose_cloud import JOB_START_S, RESTART_S, SmallLaws, _restart_s, small_laws
 from prism_jax.errors import DataError
 from prism_jax.horizon.checkpoint import checkpoint_bytes
+from prism_jax.job.job.load_job import loaded
 from tests.inference.models.small_laws import tables
 
 JOB = """

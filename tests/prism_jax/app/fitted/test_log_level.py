@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.app.fitted.load_fits import LogLevel, _level_of
-from prism_jax.app.fitted.log_level import JobAtLevel, at_log_level
-from prism_jax.app.prediction_report import model_band
-from prism_jax.calibration.level import LevelFactor, MeasuredLevel, NoLevel
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
-from prism_jax.result import StepTimeDistribution
+from prism_jax.calibration.key import LevelFactor, MeasuredLevel, NoLevel
+from prism_jax.fits.load_fits import LogLevel, _level_of
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
+from prism_jax.prediction.facts import model_band
+from prism_jax.prediction.predicted_step import JobAtLevel, at_log_level
+from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.simulate.program import lower
 
 PREDICTED_S = 8.0

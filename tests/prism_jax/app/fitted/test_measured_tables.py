@@ -11,14 +11,13 @@ import pytest
 
 from inference.models import model_named
 from prism_jax import load_job
-from prism_jax.app.fitted.measured_tables import with_tables
-from prism_jax.cost.efficiency import efficiency
-from prism_jax.cost.measured import MeasuredCost, MeasuredTables
+from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError, FailedFitError
-from prism_jax.job import Job
+from prism_jax.fits.load_fits import with_tables
+from prism_jax.job.job.job import Job
 from prism_jax.shell.app import main
-from prism_jax.system.network import MeasuredCollectives, MeasuredCurve
+from prism_jax.system.network_kinds import MeasuredCollectives, MeasuredCurve
 
 JOB = """\
 name: small

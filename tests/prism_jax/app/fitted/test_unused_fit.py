@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from prism_jax import load_job
-from prism_jax.app.fitted.unused_fit import collectives_of, unused_note
-from prism_jax.job import Job
+from prism_jax.fits.load_fits import collectives_of, unused_note
+from prism_jax.job.job.job import Job
 from prism_jax.variability.families import StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
 

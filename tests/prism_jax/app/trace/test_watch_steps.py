@@ -7,10 +7,10 @@ import pytest
 
 from prism_jax import watch_steps
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.durations import durations
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.waiting_ops import dependencies
-from prism_jax.report.types.horizon.watch import WatchReport
+from prism_jax.trace.dependencies import durations
+from prism_jax.trace.pipeline import dependencies
+from prism_jax.trace.step_log import StepLog
+from prism_jax.watch.report import WatchReport
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import draws, record, timed
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax import read_capture
-from prism_jax.workload.captured.program import RankClass, RankProgram
-from prism_jax.workload.captured.rows import CapturedComm
+from prism_jax.workload.captured.program import CapturedComm, RankClass, RankProgram
 
 DATA = Path(__file__).parent / "data"
 WIDTH, INNER, VOCABULARY, TOKENS, LAYERS = 64, 256, 96, 64, 4

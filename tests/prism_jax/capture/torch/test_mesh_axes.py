@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from prism_jax.capture.front_end import CaptureRequest
-from prism_jax.capture.torch import FRONT_END
-from prism_jax.capture.torch.mesh_axes import Group, data_parallel_size, group_of, mesh_axes, rank_of_stage
+from prism_jax.capture.torch.contract import Group, data_parallel_size, group_of, mesh_axes, rank_of_stage
+from prism_jax.capture.torch.front_end import FRONT_END
 from prism_jax.errors import DataError
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.report.text.studies.comparison import markdown
-from prism_jax.report.types.studies.comparison import ComparisonReport
 from prism_jax.shell.app import main
+from prism_jax.study.report import ComparisonReport, comparison_markdown
 
 FEW = ["--samples", "64"]
 JOB = """\
@@ -47,7 +46,7 @@ def test_text_json_markdown_and_picture_tell_the_same(jobs: list[str], tmp_path:
     text = "\n".join(report.lines())
     assert "Probability that the job of the row" in text
     assert f"{100 * report.prob_less[1][0]:.0f}%" in text
-    assert markdown(report)[0].startswith("|  | job |")
+    assert comparison_markdown(report)[0].startswith("|  | job |")
 
 
 def test_overrides_apply_to_all_and_unlike_batches_compare_per_token(jobs: list[str], tmp_path: Path, capsys) -> None:

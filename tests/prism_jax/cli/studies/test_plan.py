@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.report.types.studies.capacity import CapacityReport
 from prism_jax.shell.app import main
+from prism_jax.study.scaling_report import CapacityReport
 from tests.support.job_texts import JOB
 
 SPACE = (

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from prism_jax.report.types.studies.scaling import ScalingReport
 from prism_jax.shell.app import main
+from prism_jax.study.scaling_report import ScalingReport
 
 JOB = ["scale", "llama2_7b_fsdp_64", "--samples", "64"]
 

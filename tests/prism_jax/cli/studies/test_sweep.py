@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from prism_jax.report.types.studies.sweep import SweepReport
 from prism_jax.shell.app import main
+from prism_jax.study.report import SweepReport
 from tests.support.job_texts import JOB
 
 FEW = ["--samples", "64"]

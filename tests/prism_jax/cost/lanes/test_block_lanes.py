@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.cost.lanes import Overlapping, block_lanes, laned_seconds
-from prism_jax.workload.base import Comm, LanedRow
-from prism_jax.workload.kernels import Kernel
+from prism_jax.cost import lanes as block_lanes
+from prism_jax.cost.lanes import Overlapping, laned_seconds
+from prism_jax.workload.base.workload.kernels import Kernel
+from prism_jax.workload.base.workload.workload import Comm, LanedRow
 
 FREE = Overlapping(0.0, 1.0)
 TP = 0  # index of the axis

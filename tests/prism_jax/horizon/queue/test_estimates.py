@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.horizon.queue import POLICIES, QueuedJobs, draw_world
-from prism_jax.horizon.queue.compare import Setting, compare
-from prism_jax.horizon.queue.estimates import ESTIMATES, matched_level
-from prism_jax.horizon.queue.jobs import capacity_of, check_capacity
-from prism_jax.horizon.queue.world import slowest_of, spread_to
-from prism_jax.variability.catalog import preset
+from prism_jax.queue.compare import Setting, compare
+from prism_jax.queue.jobs import QueuedJobs, capacity_of, check_capacity
+from prism_jax.queue.policies import POLICIES
+from prism_jax.queue.world import ESTIMATES, draw_world, matched_level, slowest_of, spread_to
+from prism_jax.variability.config import preset
 
 SHAPE = preset("v100-longhorn")
 

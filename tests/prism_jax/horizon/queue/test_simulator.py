@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.horizon.queue import POLICIES, QueuedJobs, World, simulate
-from prism_jax.horizon.queue.policies import LeastAttained
-from prism_jax.horizon.queue.simulator import Segment
+from prism_jax.queue.jobs import QueuedJobs
+from prism_jax.queue.policies import POLICIES, LeastAttained
+from prism_jax.queue.simulator import Segment, simulate
+from prism_jax.queue.world import World
 
 LATE = 1e9
 

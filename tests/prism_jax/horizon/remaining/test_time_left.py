@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.horizon.remaining.law import HORIZON, DriftLaw, shipped_law
-from prism_jax.horizon.remaining.time_left import time_left
-from prism_jax.horizon.remaining.traits import Traits
+from prism_jax.watch.remaining import HORIZON, DriftLaw, Traits, shipped_law, time_left
 
 STILL = DriftLaw(0.0, 1e9, 1e-12, 0.0, 0.0, 0.0, 0.0, levels=(0.05, 0.5, 0.95), errors=(-1.645, 0.0, 1.645))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.slow_phases.run import least_s, paid_s
-from prism_jax.horizon.slow_phases.act_or_wait import act_at
+from prism_jax.watch.phases import act_at
 
 
 def test_it_acts_when_the_loss_reaches_the_cost():

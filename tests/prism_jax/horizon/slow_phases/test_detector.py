@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from prism_jax.horizon.slow_phases.detector import N_LEARN, SlowPhaseDetector, StepNoise
+from prism_jax.watch.detector import N_LEARN, SlowPhaseDetector, StepNoise
 
 SHIFT = 0.10
 

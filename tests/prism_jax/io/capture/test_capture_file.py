@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.capture import is_capture, read_capture, write_capture
-from prism_jax.io.capture.write_capture import lines
 from prism_jax.shell.app import main
+from prism_jax.workload.captured.files import is_capture, lines, read_capture, write_capture
 from tests.support.captured.programs import program, reduction
 
 HEAD, CLASS, PRODUCT, SUM = 0, 1, 2, 4  # lines of the toy program, from 0
@@ -115,7 +114,7 @@ def test_a_row_that_nothing_can_wait_for_is_refused(tmp_path: Path):
 
 
 def test_a_file_that_unpacks_to_more_than_is_read_is_refused_in_little_memory(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(import_module("prism_jax.io.capture.read_capture"), "MOST_BYTES", 8 << 20)
+    monkeypatch.setattr(import_module("prism_jax.workload.captured.files"), "MOST_BYTES", 8 << 20)
     file = tmp_path / "bomb.capture.gz"
     with gzip.open(file, "wb", compresslevel=1) as stream:
         for _ in range(64):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.io.capture import read_capture, write_capture
-from prism_jax.io.execution.program import TracedJob, read_traces
-from prism_jax.io.execution.work import item_bytes
-from prism_jax.workload.captured.rows import CapturedComm, CapturedOp
+from prism_jax.capture.execution.ops import item_bytes
+from prism_jax.capture.execution.program import TracedJob, read_traces
+from prism_jax.workload.captured.files import read_capture, write_capture
+from prism_jax.workload.captured.program import CapturedComm, CapturedOp
 from tests.support.files.execution_traces import (
     GEMM_FLOPS,
     GRADIENT_BYTES,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import prism_jax as pj
+from prism_jax.capture.execution.program import read_traces
 from prism_jax.errors import DataError, PrismError
-from prism_jax.io.execution.program import read_traces
 from tests.support.files.execution_traces import profile_text, program, trace_text, written
 
 LATEST = "1.1.1-chakra.0.0.4"

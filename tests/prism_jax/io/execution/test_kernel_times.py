@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 import prism_jax as pj
+from prism_jax.capture.execution.kernel_times import read_kernel_times
 from prism_jax.cost.compute import op_seconds
 from prism_jax.errors import DataError, PrismError
-from prism_jax.io.execution.kernel_times import read_kernel_times
-from prism_jax.io.job.load_job import load_job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.workload.captured.kernel_times import with_times
-from prism_jax.workload.captured.program import RankClass, RankProgram
-from prism_jax.workload.captured.rows import CapturedOp
+from prism_jax.workload.captured.program import CapturedOp, RankClass, RankProgram
 from tests.support.files.execution_traces import KERNEL_US, profile_text, trace_text
 
 CONV = ["[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]

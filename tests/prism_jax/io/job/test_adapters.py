@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from prism_jax.errors import ConfigError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.io.job.write.sections import model_fields
-from prism_jax.workload import AdapterSpec
+from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job.write_job import model_fields
+from prism_jax.workload.transformer.sizes import AdapterSpec
 
 JOB = """
 model: {preset: llama3-8b, adapters: %s}

@@ -8,9 +8,9 @@ import yaml
 
 from prism_jax import check_job
 from prism_jax.errors import ConfigError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.io.job.write.sections import device_fields
-from prism_jax.system import device
+from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job.write_job import device_fields
+from prism_jax.system.catalog import device
 from prism_jax.system.likeness import device_like
 
 PLAN = "plan: {micro_batch: 1, global_batch: 64, seq_len: 4096, dp: 64}\nmodel: llama-2-7b\n"

@@ -5,13 +5,14 @@ import json
 import pytest
 
 import prism_jax
-from prism_jax.io.job.examples import example_files
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
 from prism_jax.plan.plan import Overlap
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.tables.streams import example_files
+from prism_jax.variability.config import default_for, preset
 from prism_jax.workload.catalog import model as model_preset
-from prism_jax.workload.transformer.spec import TransformerSpec, WindowSpec
+from prism_jax.workload.transformer.mixers import WindowSpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER, mistakes_of
 
 

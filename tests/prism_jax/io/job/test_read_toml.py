@@ -3,7 +3,7 @@
 import pytest
 
 from prism_jax.errors import ConfigError
-from prism_jax.io.job.read_toml import read_toml
+from prism_jax.tables.yaml_toml import read_toml
 
 TEXT = """# a job
 name = "x"

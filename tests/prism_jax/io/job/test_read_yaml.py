@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.errors import ConfigError, Mark
-from prism_jax.io.job.read_yaml import read_value, read_yaml
+from prism_jax.tables.yaml_toml import read_value, read_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

@@ -5,10 +5,12 @@ from dataclasses import fields
 import pytest
 from pydantic import ValidationError
 
-from prism_jax.hints import ELSEWHERE, did_you_mean
-from prism_jax.io.job import schema
-from prism_jax.plan.plan import ParallelPlan, StateDtypes
-from prism_jax.system.hardware import Device, Tier
+from prism_jax.core.registry import ELSEWHERE, did_you_mean
+from prism_jax.job.job import schema
+from prism_jax.plan.fields import StateDtypes
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.system.hardware import Device
+from prism_jax.system.network import Tier
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 

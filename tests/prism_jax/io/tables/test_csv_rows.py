@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.io.tables import csv_rows
-from prism_jax.io.tables.csv_rows import CsvTable, Seen
+from prism_jax.tables import csv_rows
+from prism_jax.tables.csv_rows import CsvTable, Seen
 
 FIELDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 TABLES = st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(FIELDS, min_size=n, max_size=n), max_size=5))

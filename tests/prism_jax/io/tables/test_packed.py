@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.tables import packed
+from prism_jax.tables import csv_rows as packed
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.tables.slowdowns import SlowdownTable, read_slowdowns
+from prism_jax.variability.slowdowns_file import SlowdownTable, read_slowdowns
 
 
 def hosts(tmp_path, text: str, n_devices: int = 16) -> SlowdownTable:

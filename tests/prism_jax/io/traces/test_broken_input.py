@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from prism_jax.errors import DataError, PrismError
-from prism_jax.io.traces import op_columns
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace import columns as op_columns
+from prism_jax.trace.trace import Trace
 from tests.support.broken_traces import BROKEN, GOOD_ROW, HEADER, Broken, kineto, straggler
 
 MAX_MESSAGE = 1000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from prism_jax.io.traces.clocks import Meetings, compare_clocks
+from prism_jax.profiles.clocks import Meetings, compare_clocks
 
 JITTER_S = 20e-6
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.trace import Trace
 
 HEADER = "step,dp,op_type,start_s,duration_s"
 ROWS = [

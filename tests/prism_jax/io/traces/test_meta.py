@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prism_jax.errors import ConfigError, DataError
-from prism_jax.io.traces.meta import find_meta, read_meta
-from prism_jax.recorded.trace.op_table import JobShape
+from prism_jax.recorded.formats.open_trace import find_meta, read_meta
+from prism_jax.trace.trace import JobShape
 
 PUBLISHED = (
     "trial_name: SE\nrun_id: 0\ndp_size: 32\ndsp_size: 2\npp_size: 2\ntp_size: 1\nvpp_size: 1\nworld_size: 128\n"

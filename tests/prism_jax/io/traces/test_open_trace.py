@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.step_log import StepLog
+from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 from tests.support.broken_traces import MEGATRON, kineto, mllog_line, straggler
 
 CSV = "step,dp,pp,op_type,chunk,start_s,duration_s\n" + "".join(
@@ -110,7 +109,7 @@ class FakeKineto(SimpleNamespace):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeKineto:
     module = FakeKineto(job=None, asked=[])
-    monkeypatch.setitem(sys.modules, "prism_jax.io.traces.kineto.profiles", module)  # pyright: ignore[reportArgumentType]
+    monkeypatch.setitem(sys.modules, "prism_jax.profiles.kineto", module)  # pyright: ignore[reportArgumentType]
     return module
 
 
@@ -150,7 +149,7 @@ def test_nothing_is_imported_that_the_format_does_not_need():
     """A log needs neither pyarrow nor pandas nor JAX."""
     import subprocess
 
-    code = "import sys, prism_jax.io.traces.open_trace as o, prism_jax.io.traces.logs.text.read, prism_jax.io.traces.logs.mllog;"
+    code = "import sys, prism_jax.recorded.formats.open_trace as o, prism_jax.recorded.formats.text_logs, prism_jax.recorded.formats.mllog;"
     code += "print(*sorted({'jax', 'pandas', 'pyarrow', 'pydantic'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout.strip() == ""

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces import csv_columns, plain_table
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.io.traces.plain_table import read_plain_csv, read_plain_parquet
-from prism_jax.io.traces.straggler_parquet import read_straggler_parquet
-from prism_jax.recorded.trace.op_table import OpRow, OpTable
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.formats import plain_table
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.formats.plain_table import read_plain_csv, read_plain_parquet
+from prism_jax.recorded.formats.straggler_parquet import read_straggler_parquet
+from prism_jax.trace import columns as csv_columns
+from prism_jax.trace.trace import OpRow, OpTable, Trace
 
 ENDINGS = ("csv", "csv.gz", "parquet")
 RANKS = st.integers(0, 5)

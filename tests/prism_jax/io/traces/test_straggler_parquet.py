@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces import parquet_columns
-from prism_jax.io.traces.op_columns import Column, OpColumns
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.io.traces.straggler_parquet import read_straggler_parquet
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.recorded.formats.straggler_parquet import read_straggler_parquet
+from prism_jax.trace import parquet_columns
+from prism_jax.trace.columns import Column, OpColumns
+from prism_jax.trace.trace import Trace
 from tests.support.broken_traces import straggler
 
 

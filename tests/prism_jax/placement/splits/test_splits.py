@@ -8,16 +8,23 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.objective import OBJECTIVES, PlanObjective
-from prism_jax.placement import Effort, place
+from prism_jax.cost.partition import Splits
 from prism_jax.placement.draws import Draws
 from prism_jax.placement.evaluator import problem_of, score, step_times, stored
 from prism_jax.placement.fleet import fleet_of
-from prism_jax.placement.optimisers.baselines import as_given
-from prism_jax.placement.splits.layers import split_layers
-from prism_jax.placement.splits.micro_batches import rounded, split_micro_batches
-from prism_jax.placement.splits.splits import Splits, exact_problem, split_space, with_layers, with_micro_batches
-from prism_jax.simulate.explicit import step_time
+from prism_jax.placement.layer_splits import split_layers
+from prism_jax.placement.optimisers import as_given
+from prism_jax.placement.place import Effort, place
+from prism_jax.placement.splits import (
+    exact_problem,
+    rounded,
+    split_micro_batches,
+    split_space,
+    with_layers,
+    with_micro_batches,
+)
+from prism_jax.result.objective import OBJECTIVES, PlanObjective
+from prism_jax.simulate.inputs import step_time
 from tests.support.jobs import stated
 
 P95 = PlanObjective(OBJECTIVES.named("p95"))

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.edits.more_micro_batches import with_micro_batches
+from prism_jax.recorded.edits import with_micro_batches
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
-from prism_jax.recorded.trace.dependencies import Links
-from prism_jax.recorded.trace.trace import Trace
 from prism_jax.recorded.unseen_steps import predict_job
-from prism_jax.schedule import ScheduleOrder, make_schedule
+from prism_jax.schedule.order import ScheduleOrder
+from prism_jax.schedule.registry import make_schedule
+from prism_jax.trace.dependencies import Links
+from prism_jax.trace.trace import Trace
 from tests.support import trace_oracle
 from tests.support.trace_oracle import PipelineJob, Task
 from tests.support.traces import TYPICAL_S, Law, measured, planted, record, skeleton, timed
@@ -233,7 +234,7 @@ def test_an_order_of_its_own_is_refused(as_schedule) -> None:
 
 
 def test_other_op_types_are_refused() -> None:
-    from prism_jax.io.traces.open_trace import open_trace
+    from prism_jax.recorded.formats.open_trace import open_trace
 
     trace = open_trace(Path(__file__).parents[3] / "data" / "kineto_gloo")
     assert isinstance(trace, Trace)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.edits.place_workers import (
+from prism_jax.recorded.edits import (
     with_even_micro_batches,
     with_even_stages,
     with_even_transfers,

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.recorded.edits.what_if import Stragglers, ideal_durations, stragglers, worst_workers
+from prism_jax.explain.types import Stragglers
+from prism_jax.recorded.stragglers import ideal_durations, stragglers, worst_workers
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, draws, measured, planted, record, skeleton, timed
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import FIRST_STEP, Recording, draws, record
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.dependencies import Dependencies, Links
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.trace.dependencies import Dependencies, Links
+from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import skeleton
 

@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.dependencies import Dependencies
-from prism_jax.recorded.trace.durations import CLOCK_FAULT_S, durations, last_arrival, ready_s
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.recorded_order import recorded_order
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.dependencies import CLOCK_FAULT_S, Dependencies, durations, last_arrival, ready_s
+from prism_jax.trace.pipeline import recorded_order
+from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 
 WORK_A, MEET_A, WORK_B, MEET_B = range(4)
 

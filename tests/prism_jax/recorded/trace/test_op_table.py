@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.op_table import NONE, JobShape, OpRow, OpTable
+from prism_jax.trace.trace import NONE, JobShape, OpRow, OpTable
 
 ROWS = [
     OpRow(7, 0, 0, 0, "forward-compute", 0, 0, 1.0, 0.5),

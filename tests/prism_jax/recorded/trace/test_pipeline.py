@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.durations import durations
-from prism_jax.recorded.trace.op_table import OpRow, OpTable
-from prism_jax.recorded.trace.pipeline import is_pipeline, pipeline_dependencies
-from prism_jax.recorded.trace.trace import Trace
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.dependencies import durations
+from prism_jax.trace.pipeline import is_pipeline, pipeline_dependencies
+from prism_jax.trace.trace import OpRow, OpTable, Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import STEP_APART_S, Recording, draws, record
 

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.dependencies import Lane
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.recorded_order import recorded_order
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.trace.waiting_ops import dependencies
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.dependencies import Lane
+from prism_jax.trace.pipeline import dependencies, recorded_order
+from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import skeleton
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.trace.step_log import StepLog
 
 
 def log(seconds: list[float], n_steps: list[int] | None = None) -> StepLog:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.dependencies import Dependencies, Links
-from prism_jax.recorded.trace.durations import durations, ready_s
-from prism_jax.recorded.trace.op_table import JobShape, OpRow, OpTable
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.trace.waiting_ops import dependencies
-from prism_jax.recorded.trace.waits import observed_waits, work
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.dependencies import Dependencies, Links, durations, observed_waits, ready_s, work
+from prism_jax.trace.pipeline import dependencies
+from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, draws, planted, record, skeleton, timed
 

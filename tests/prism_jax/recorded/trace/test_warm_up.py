@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.trace.step_log import StepLog
-from prism_jax.recorded.trace.trace import Trace
-from prism_jax.recorded.trace.warm_up import without_warm_up
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.step_log import StepLog, without_warm_up
+from prism_jax.trace.trace import Trace
 
 STEADY = [1.0, 1.02, 0.99, 1.01, 0.98, 1.03, 1.0, 0.97] * 10
 

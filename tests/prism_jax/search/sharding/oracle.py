@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from prism_jax.search.sharding.exchange import Exchange
-from prism_jax.search.sharding.task import Pieces, ShardingTask, StepRest
+from prism_jax.sharding.task import Exchange, Pieces, ShardingTask, StepRest
 
 
 def random_task(n_table: int, n_ranks: int, seed: int, n_sample: int = 1, shared: bool = False) -> ShardingTask:

@@ -8,11 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from prism_jax.search.sharding.bounds.bound import lower_bound
-from prism_jax.search.sharding.bounds.linear_bound import linear_bound
-from prism_jax.search.sharding.evaluate import steps
-from prism_jax.search.sharding.exchange import Exchange, free
-from prism_jax.search.sharding.task import StepRest
+from prism_jax.sharding.assignment import steps
+from prism_jax.sharding.bounds import linear_bound, lower_bound
+from prism_jax.sharding.task import Exchange, StepRest, free
 
 from .oracle import random_task
 

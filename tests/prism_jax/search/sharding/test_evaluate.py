@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.search.sharding import evaluate
-from prism_jax.search.sharding.evaluate import NO_ROOM, loads, steps, values
-from prism_jax.search.sharding.search import nominal
+from prism_jax.sharding import assignment as evaluate
+from prism_jax.sharding.assignment import NO_ROOM, loads, steps, values
+from prism_jax.sharding.search import nominal
 
 from .oracle import random_task, slow_memory, slow_step
 

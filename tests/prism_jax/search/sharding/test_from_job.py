@@ -10,17 +10,13 @@ import pytest
 
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
-from prism_jax.plan.table_sharding import TableShard, TableSharding, parse_shard
-from prism_jax.search.sharding.assignment import Assignment
-from prism_jax.search.sharding.cut import Cut
-from prism_jax.search.sharding.evaluate import steps
-from prism_jax.search.sharding.from_job import own_assignment, problem_of
-from prism_jax.search.sharding.problem import ShardingProblem
-from prism_jax.search.sharding.sharders import SHARDERS
-from prism_jax.search.sharding.sharders.base import greedy
-from prism_jax.search.sharding.sharders.lpt import predicted_s
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
+from prism_jax.plan.fields import TableShard, TableSharding, parse_shard
+from prism_jax.sharding.assignment import Assignment, steps
+from prism_jax.sharding.from_job import own_assignment, problem_of
+from prism_jax.sharding.problem import Cut, ShardingProblem
+from prism_jax.sharding.sharders import SHARDERS, greedy, predicted_s
 
 
 def assignment_of(problem: ShardingProblem, texts: Mapping[str, str]) -> Assignment:

@@ -7,10 +7,10 @@ from itertools import product
 
 import numpy as np
 
-from prism_jax.search.sharding.evaluate import NO_ROOM, values
-from prism_jax.search.sharding.local_search import descend
-from prism_jax.search.sharding.search import nominal
-from prism_jax.search.sharding.sharders import SHARDERS
+from prism_jax.sharding.assignment import NO_ROOM, values
+from prism_jax.sharding.local_search import descend
+from prism_jax.sharding.search import nominal
+from prism_jax.sharding.sharders import SHARDERS
 
 from .oracle import random_task
 

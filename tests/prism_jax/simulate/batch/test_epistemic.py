@@ -8,12 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.kernels import COMPUTE_CLASSES
+from prism_jax.core.kernels import COMPUTE_CLASSES
 from prism_jax.simulate import columns
-from prism_jax.simulate.batch.epistemic import alike, epistemic_band
+from prism_jax.simulate.batches import alike, epistemic_band
 from prism_jax.simulate.predict import columns_or_full, predict
 from prism_jax.simulate.program import lower
-from prism_jax.variability.families import LogNormal, Mixture
+from prism_jax.variability.families import LogNormal
+from prism_jax.variability.family_registry import Mixture
 from prism_jax.variability.tree import ClassVariability, Variability
 from tests.support.jobs import make_job
 

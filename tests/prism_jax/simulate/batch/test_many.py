@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from jax import monitoring
 
-from prism_jax.app.predict import predict_many
 from prism_jax.errors import ConfigError
-from prism_jax.io.job.load_job import load_job
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import load_job
+from prism_jax.prediction.predict import predict_many
 from prism_jax.simulate.predict import predict
 
 KEY = jax.random.key(0)

@@ -7,8 +7,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from prism_jax.study.capacity import Span, capacities
 from prism_jax.study.figures import Figures
-from prism_jax.study.fleets.capacity import Span, capacities
 
 ONE = np.ones((1, 2))
 

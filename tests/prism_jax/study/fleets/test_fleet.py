@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.job import Job
+from prism_jax.job.job.fleet import cluster_of, fleets_of, job_on, shared_batch
+from prism_jax.job.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.study.fleets.fleet import cluster_of, fleets_of, job_on, shared_batch
 from prism_jax.system import catalog
-from prism_jax.variability.catalog import default_for, preset
+from prism_jax.variability.config import default_for, preset
 from prism_jax.variability.tree import Variability
 from tests.support.jobs import MODEL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import DataError, SpecError
-from prism_jax.study.fleets.prices import checked, price_of, prices_of
+from prism_jax.result.prices import checked, price_of, prices_of
 
 
 def test_forms() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.cost.communication import collective_s
-from prism_jax.system import Cluster, catalog
-from prism_jax.system.network import NCCL, TieredNetwork
-from prism_jax.system.network.algorithms import Group, candidates
+from prism_jax.cost.block_cost import collective_s
+from prism_jax.system import catalog
+from prism_jax.system.collectives import NCCL, Group, candidates
+from prism_jax.system.hardware import Cluster
+from prism_jax.system.network_kinds import TieredNetwork
 
 A100 = catalog.cluster("dgx-a100", 1024)
 H100 = catalog.cluster("dgx-h100", 1024)

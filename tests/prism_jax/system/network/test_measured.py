@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from prism_jax.system import catalog
-from prism_jax.system.network import MeasuredCollectives, MeasuredCurve, MeasuredNetwork, Network
+from prism_jax.system.network import Network
+from prism_jax.system.network_kinds import MeasuredCollectives, MeasuredCurve, MeasuredNetwork
 
 CLUSTER = catalog.cluster("dgx-h100", 64)
 SIZES = (log(1e4), log(1e6), log(1e8))

@@ -10,7 +10,9 @@ import pytest
 
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
-from prism_jax.system.network import LIBRARIES, NCCL, NETWORKS, Network, TieredNetwork
+from prism_jax.system.collectives import NCCL
+from prism_jax.system.network import Network
+from prism_jax.system.network_kinds import LIBRARIES, NETWORKS, TieredNetwork
 
 H100 = catalog.cluster("dgx-h100", 1024)
 GENTLE = replace(NCCL, name="gentle", scale_up=replace(NCCL.scale_up, all_gather=NCCL.scale_up.all_gather / 2))

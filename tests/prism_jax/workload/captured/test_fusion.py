@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Repeat
 from prism_jax.workload.captured.fusion import NEIGHBOURS, fused, merged
-from prism_jax.workload.captured.program import FUSIONS
+from prism_jax.workload.captured.program import FUSIONS, CapturedComm, CapturedOp, RankClass, Repeat
 from tests.support.captured.programs import pointwise, product, reduction
 
 

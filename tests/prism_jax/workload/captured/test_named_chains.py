@@ -8,11 +8,11 @@ import pytest
 
 from prism_jax import ParallelPlan
 from prism_jax.errors import SpecError
-from prism_jax.workload.captured import CapturedComm, CapturedOp, RankClass, Repeat, check_program
-from prism_jax.workload.captured.fusion import fused
-from prism_jax.workload.captured.kernels import OPERATION_SHARE
+from prism_jax.workload.captured.block import OPERATION_SHARE
+from prism_jax.workload.captured.check import check_program
+from prism_jax.workload.captured.fusion import chain_ends, fused, in_chains
 from prism_jax.workload.captured.model import CapturedModel
-from prism_jax.workload.captured.named_chains import chain_ends, in_chains
+from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, Repeat
 from tests.support.captured.programs import pointwise, product, program, reduction
 
 CHAIN = (product(), pointwise(chain=2), product(), replace(pointwise(), name="gelu", chain_bytes=1e6), pointwise())

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.workload.cnn.architectures import ARCHITECTURES
-from prism_jax.workload.cnn.architectures.totals import CM_DARE_TOTALS
-from prism_jax.workload.cnn.layers import Network
+from prism_jax.workload.cnn.architectures import ARCHITECTURES, CM_DARE_TOTALS
 from prism_jax.workload.cnn.spec import CnnSpec
+from prism_jax.workload.cnn.tape import Network
 
 PUBLISHED = {
     "alexnet": (61_100_840, 0.714), "convnext-base": (88_591_464, 15.355), "convnext-large": (197_767_336, 34.361),

@@ -13,18 +13,18 @@ import prism_jax
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import ConfigError, SpecError
-from prism_jax.io.job.write.sections import model_fields
+from prism_jax.job.job.write_job import model_fields
+from prism_jax.plan.fields import TableSharding, parse_shard, parse_sharding
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.plan.table_sharding import TableSharding, parse_shard, parse_sharding
-from prism_jax.search import default_space, search
+from prism_jax.search.exhaustive import search
+from prism_jax.search.space import default_space
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base import CompletesPlans, Workload
+from prism_jax.workload.base.workload.workload import CompletesPlans, Workload
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.dlrm import EmbeddingTable, exchange_bytes
-from prism_jax.workload.dlrm.blocks import held_by_fullest, kernel_of
 from prism_jax.workload.dlrm.parts import EVERYWHERE, parts_of
-from prism_jax.workload.dlrm.reuse import Histogram, Reuse, Uniform, Zipf
-from prism_jax.workload.dlrm.spec import DLRMSpec
+from prism_jax.workload.dlrm.sizes import exchange_bytes
+from prism_jax.workload.dlrm.spec import DLRMSpec, held_by_fullest, kernel_of
+from prism_jax.workload.dlrm.tables import EmbeddingTable, Histogram, Reuse, Uniform, Zipf
 
 
 def dlrm(name: str) -> DLRMSpec:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.workload.dlrm.reuse import Histogram, Reuse, Uniform, Zipf, bin_reuse, parse_reuse
+from prism_jax.workload.dlrm.tables import Histogram, Reuse, Uniform, Zipf, bin_reuse, parse_reuse
 
 MEASURED = Path("../shared/data/nonllm/meta_embedding_reuse.csv")
 ALL = (Uniform(), Zipf(0.0), Zipf(0.7), Zipf(1.0), Zipf(1.3), Histogram((0.1,) * 10 + (0.0,) * 7))

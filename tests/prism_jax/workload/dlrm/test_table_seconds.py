@@ -9,10 +9,18 @@ import pytest
 
 from prism_jax.errors import SpecError
 from prism_jax.system.catalog import device
-from prism_jax.workload.dlrm import EmbeddingTable, SizeRule, TableSeconds, exchange_bytes
-from prism_jax.workload.dlrm.law import A100, V100, BandwidthCurve, lookup_law
-from prism_jax.workload.dlrm.seconds import seconds_of_traffic
-from prism_jax.workload.dlrm.traffic import Lookups, traffic
+from prism_jax.workload.dlrm.lookup_law import (
+    A100,
+    V100,
+    BandwidthCurve,
+    Lookups,
+    TableSeconds,
+    lookup_law,
+    seconds_of_traffic,
+    traffic,
+)
+from prism_jax.workload.dlrm.sizes import SizeRule, exchange_bytes
+from prism_jax.workload.dlrm.tables import EmbeddingTable
 
 TABLES = tuple(
     EmbeddingTable(f"t{i}", rows, 128, pooling) for i, (rows, pooling) in enumerate([(10**7, 10.0), (500, 1.0)])

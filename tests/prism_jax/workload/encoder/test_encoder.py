@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from prism_jax.cost.memory import memory
 from prism_jax.errors import SpecError
-from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base import Workload, distinct_runs
+from prism_jax.workload.base.workload.workload import Workload, distinct_runs
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.encoder.spec import EncoderSpec
+from prism_jax.workload.transformer.encoder import EncoderSpec
 
 PLAN = ParallelPlan(micro_batch=4, global_batch=64, seq_len=512, dp=16)
 

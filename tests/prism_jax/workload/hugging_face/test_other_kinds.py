@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.workload import model_from_hf, transformer_from_hf
 from prism_jax.workload.catalog import workload
+from prism_jax.workload.hugging_face.config import model_from_hf, transformer_from_hf
 
 BERT = {
     "model_type": "bert",

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.errors import PrismError, SpecError
-from prism_jax.workload import TransformerSpec, WindowSpec, model, transformer_from_hf
-from prism_jax.workload.base import distinct_runs
+from prism_jax.workload.base.workload.workload import distinct_runs
+from prism_jax.workload.catalog import model
 from prism_jax.workload.hugging_face.architectures import ARCHITECTURES
+from prism_jax.workload.hugging_face.config import transformer_from_hf
+from prism_jax.workload.transformer.mixers import WindowSpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.published_configs import LLAMA_4, MISTRAL, PUBLISHED, REFUSED
 
 LLAMA = PUBLISHED["llama-3.1-8b"].config

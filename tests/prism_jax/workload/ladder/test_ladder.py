@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prism_jax.cloud.laws.step_time import LadderLaw
+from prism_jax.cloud.laws import LadderLaw
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import PrismError, SpecError
+from prism_jax.job.job.rules import check_plan
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.rules.check import check_plan
 from prism_jax.system import catalog
-from prism_jax.workload.ladder.law import same_as, slowness
-from prism_jax.workload.ladder.spec import LadderSpec
+from prism_jax.workload.ladder import LadderSpec, same_as, slowness
 
 MODEL = LadderSpec("mine", 0.02, 1e-3, "v100-16gb", 25_000_000, 128)
 PLAN = ParallelPlan(micro_batch=64, global_batch=64, dtype="fp16")

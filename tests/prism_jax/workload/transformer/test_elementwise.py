@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.plan.plan import ParallelPlan, Software
+from prism_jax.framework.frameworks.software import Software
+from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload import catalog
-from prism_jax.workload.transformer.op_lists.elementwise import cross_entropy_kernels, norm_kernels, rope_kernels
+from prism_jax.workload.transformer.op_lists import cross_entropy_kernels, norm_kernels, rope_kernels
 from prism_jax.workload.transformer.ops import head_ops, layer_ops
 from prism_jax.workload.transformer.shard import Shard
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from prism_jax.cost.memory import memory
 from prism_jax.errors import SpecError
-from prism_jax.memory.breakdown import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base import distinct_runs
-from prism_jax.workload.transformer.spec import MixerSpec, MoESpec, TransformerSpec
+from prism_jax.workload.base.workload.workload import distinct_runs
+from prism_jax.workload.transformer.mixers import MixerSpec
+from prism_jax.workload.transformer.sizes import MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 MAMBA2 = TransformerSpec(
     "mamba2-2.7b",

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.workload.kernels import KernelTable
+from prism_jax.workload.base.workload.kernels import KernelTable
 from prism_jax.workload.transformer.ops import layer_ops
-from prism_jax.workload.transformer.spec import MLASpec, MoESpec, TransformerSpec
+from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 GPT = TransformerSpec(name="gpt", n_layers=4, hidden=1024, n_heads=16, ffn_hidden=4096, vocab=51200)
 LLAMA = replace(

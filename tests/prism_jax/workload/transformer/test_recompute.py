@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from prism_jax.framework.memory_options import MEGATRON
-from prism_jax.memory.notes import memory_notes
+from prism_jax.cost.memory import memory_notes
+from prism_jax.framework.base import MEGATRON
+from prism_jax.plan.fields import MODULES
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.plan.recomputation import MODULES
 from prism_jax.system import catalog
-from prism_jax.workload.base import total_bytes
+from prism_jax.workload.base.workload.workload import total_bytes
 from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer.blocks import LayerBlock, sorts_of_layers
-from prism_jax.workload.transformer.flops import recomputed_flops_per_token
-from prism_jax.workload.transformer.spec import MoESpec, TransformerSpec, WindowSpec
+from prism_jax.workload.transformer.mixers import WindowSpec
+from prism_jax.workload.transformer.params import recomputed_flops_per_token
+from prism_jax.workload.transformer.sizes import MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 LLAMA = catalog_model("llama-3-8b")
 MOE = replace(LLAMA, name="moe", moe=MoESpec(8, 2, 2048, n_shared=1, n_dense_first=2))

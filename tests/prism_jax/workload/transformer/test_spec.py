@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.errors import SpecError
-from prism_jax.workload import MLASpec, MoESpec, TransformerSpec, model, model_names
+from prism_jax.workload.catalog import model, model_names
+from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 GPT = TransformerSpec("gpt", n_layers=4, hidden=64, n_heads=4, ffn_hidden=256, vocab=1000, max_seq_len=128)
 

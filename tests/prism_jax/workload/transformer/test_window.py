@@ -10,16 +10,18 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.calibration.calibration import shipped
 from prism_jax.calibration.key import CalibrationKey
+from prism_jax.cost.memory import memory
+from prism_jax.cost.partition import chunk_blocks
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import SpecError
-from prism_jax.memory.breakdown import memory
-from prism_jax.partition.chunks import chunk_blocks
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.workload import MoESpec, TransformerSpec, WindowSpec, model
-from prism_jax.workload.base import distinct_runs, kinds_of
+from prism_jax.workload.base.workload.workload import distinct_runs, kinds_of
+from prism_jax.workload.catalog import model
+from prism_jax.workload.transformer.mixers import WindowSpec, causal_area, mean_keys
 from prism_jax.workload.transformer.ops import layer_ops
-from prism_jax.workload.transformer.window import causal_area, mean_keys
+from prism_jax.workload.transformer.sizes import MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 GEMMA = WindowSpec(1024, ("sliding",) * 5 + ("full",))
 PLAN = ParallelPlan(micro_batch=1, global_batch=16, seq_len=4096, tp=2, pp=4)

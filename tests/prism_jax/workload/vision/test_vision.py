@@ -9,8 +9,8 @@ import pytest
 from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.catalog import workload
-from prism_jax.workload.vision.dit import DitSpec
-from prism_jax.workload.vision.vit import VitSpec
+from prism_jax.workload.transformer.dit import DitSpec
+from prism_jax.workload.transformer.vit import VitSpec
 
 PLAN = ParallelPlan(micro_batch=8, global_batch=64, dp=8)
 

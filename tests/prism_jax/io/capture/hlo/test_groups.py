@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from prism_jax.capture.hlo.front_end.groups import guessed_axes, known_axes, permuted_pairs, replica_groups
 from prism_jax.errors import DataError
-from prism_jax.io.capture.hlo.axes import guessed_axes, known_axes
-from prism_jax.io.capture.hlo.groups import permuted_pairs, replica_groups
 
 from .texts import module
 

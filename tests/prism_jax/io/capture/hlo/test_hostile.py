@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from prism_jax.capture.hlo.front_end.parse import parse_hlo
+from prism_jax.capture.hlo.front_end.program import rank_program
 from prism_jax.errors import DataError
-from prism_jax.io.capture.hlo import parse_hlo, rank_program
 from prism_jax.shell.app import main
 
 from .texts import ENTRY_OF_LOOP, LOOP, text

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.io.capture.hlo import Stated, is_hlo, rank_program, read_hlo
-from prism_jax.workload.captured import CapturedComm, CapturedOp, RankProgram
+from prism_jax.capture.hlo.front_end.parse import is_hlo, read_hlo
+from prism_jax.capture.hlo.front_end.program import Stated, rank_program
+from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankProgram
 
 from .texts import ENTRY_OF_LOOP, GPU, LOOP, module
 

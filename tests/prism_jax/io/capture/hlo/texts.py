@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from prism_jax.io.capture.hlo import Module, parse_hlo
+from prism_jax.capture.hlo.front_end.parse import parse_hlo
+from prism_jax.capture.hlo.front_end.types import Module
 
 SUM = """%sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)

@@ -8,7 +8,7 @@ import pytest
 
 from prism_jax import load_job, write_capture
 from prism_jax.errors import ConfigError
-from prism_jax.search.plans.space import default_space
+from prism_jax.search.space import default_space
 from prism_jax.shell.app import main
 from prism_jax.workload.captured.model import CapturedModel
 from tests.support.captured.programs import program

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import ConfigError
-from prism_jax.io.job.load_job import job_sections, load_job
-from prism_jax.io.job.network_section import written_names
-from prism_jax.io.job.reference.about import ABOUT, FORMS
-from prism_jax.io.job.reference.fields import CLASS, NEEDED, job_fields
-from prism_jax.io.job.reference.values import quantity_of
-from prism_jax.io.job.schema import cluster_section, device_section, model_section, plan_section, tier_section
-from prism_jax.system.network import NETWORKS
+from prism_jax.job.job.cluster_section import written_names
+from prism_jax.job.job.field_descriptions import ABOUT, FORMS
+from prism_jax.job.job.load_job import job_sections, load_job
+from prism_jax.job.job.reference import CLASS, NEEDED, job_fields, quantity_of
+from prism_jax.job.job.schema import cluster_section, device_section, model_section, plan_section, tier_section
+from prism_jax.system.network_kinds import NETWORKS
 from prism_jax.variability.config import section_fields
 from prism_jax.variability.tree import PARTS
 from prism_jax.workload.transformer.spec import TransformerSpec

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from prism_jax.errors import ConfigError
-from prism_jax.io.job.load_job import job_of
-from prism_jax.io.job.read_yaml import read_yaml
-from prism_jax.io.job.reference.fields import job_fields
-from prism_jax.io.job.write.new_job import new_job_text
-from prism_jax.job import Job
+from prism_jax.job.job.job import Job
+from prism_jax.job.job.load_job import job_of
+from prism_jax.job.job.reference import job_fields
+from prism_jax.job.job.write_job import new_job_text
+from prism_jax.tables.yaml_toml import read_yaml
 
 FIELD = re.compile(r"^( *)# (\w+): ")
 PLAN = {"micro_batch": 1, "global_batch": 128, "seq_len": 2048, "tp": 2, "pp": 2, "dp": "auto"}

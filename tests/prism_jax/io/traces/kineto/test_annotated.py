@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.kineto.names import annotation, communication_kind
-from prism_jax.io.traces.kineto.profiles import read_kineto
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.op_table import JobShape
-from prism_jax.recorded.trace.pipeline import OP_TYPES, is_pipeline, pipeline_dependencies
+from prism_jax.profiles.kineto import read_kineto
+from prism_jax.profiles.names import annotation, communication_kind
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.pipeline import OP_TYPES, is_pipeline, pipeline_dependencies
+from prism_jax.trace.trace import JobShape
 from tests.support.kineto_profiles import bare, profile, span, step, timed, write
 
 OFFSET_S = (0.0, 1.0, -2.0, 30.0)

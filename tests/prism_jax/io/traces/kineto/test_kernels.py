@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.kineto.profiles import read_kineto
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.op_table import JobShape, OpTable
+from prism_jax.profiles.kineto import read_kineto
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.trace import JobShape, OpTable
 from tests.support.kineto_profiles import (
     AHEAD_US,
     BASE_NS,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.kineto import events as kineto_events, file as kineto_file
-from prism_jax.io.traces.kineto.profiles import read_kineto
-from prism_jax.recorded.trace.assemble import assemble
-from prism_jax.recorded.trace.op_table import JobShape
+from prism_jax.profiles import events as kineto_events, file as kineto_file
+from prism_jax.profiles.kineto import read_kineto
+from prism_jax.trace.assemble import assemble
+from prism_jax.trace.trace import JobShape
 from tests.support.kineto_profiles import bare, kernel, profile, span, step, write
 
 RECORDED = Path(__file__).parents[4] / "data" / "kineto_gloo"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.io.traces.logs.clock import TICKS, steps_by_clock, timestamp
+from prism_jax.recorded.formats.log_entries import TICKS, steps_by_clock, timestamp
 
 NOON = 1_741_780_800.0  # 2025-03-12 12:00:00 UTC
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.mllog import read_mllog
-from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.formats.mllog import read_mllog
+from prism_jax.trace.step_log import StepLog
 from tests.support.broken_traces import mllog_line as line
 
 BATCH = line("global_batch_size", 5, 32)
@@ -124,6 +124,6 @@ def test_two_runs_in_one_file_do_not_touch(tmp_path):
 
 
 def test_too_many_entries_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("prism_jax.io.traces.logs.mllog.MAX_EVENTS", 2)
+    monkeypatch.setattr("prism_jax.recorded.formats.mllog.MAX_EVENTS", 2)
     with pytest.raises(DataError, match=r"result_0\.txt: more than 2 entries"):
         read(tmp_path, *[line("train_loss", n, 9.0, step_num=n) for n in range(3)])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.open_trace import open_trace
-from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.step_log import StepLog
 from tests.support.training_logs import LOGS, Written
 
 SECONDS = st.lists(st.integers(800, 1500).map(lambda ms: ms / 1e3), min_size=3, max_size=8)

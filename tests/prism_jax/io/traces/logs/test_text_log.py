@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.text.formats import LINE_FORMATS
-from prism_jax.io.traces.logs.text.read import read_text_log
-from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.formats.text_logs import LINE_FORMATS, read_text_log
+from prism_jax.trace.step_log import StepLog
 
 MEGATRON = (
     " [2025-03-02 10:14:{n:02d}] iteration {step:8d}/   5000 | consumed samples: {samples:12d} | "
@@ -182,6 +181,6 @@ def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str)
 
 
 def test_too_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("prism_jax.io.traces.logs.entries.MAX_ENTRIES", 3)
+    monkeypatch.setattr("prism_jax.recorded.formats.log_entries.MAX_ENTRIES", 3)
     with pytest.raises(DataError, match=r"run7\.log: more than 3 step times"):
         read(tmp_path, "".join(megatron(n, 500.0) for n in range(4)))

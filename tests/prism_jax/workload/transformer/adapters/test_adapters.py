@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.memory import memory, state_factors
+from prism_jax.cost.partition import chunk_blocks, group_splits, stage_weights
 from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import end_work
 from prism_jax.errors import SpecError
-from prism_jax.framework.memory_options import MEGATRON
-from prism_jax.memory.breakdown import memory
-from prism_jax.memory.factors import state_factors
-from prism_jax.partition.chunks import chunk_blocks
-from prism_jax.partition.weights import group_splits, stage_weights
+from prism_jax.framework.base import MEGATRON
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base import Workload, total_bytes
+from prism_jax.workload.base.workload.kernels import KernelTable
+from prism_jax.workload.base.workload.workload import Workload, total_bytes
 from prism_jax.workload.catalog import model as preset
-from prism_jax.workload.kernels import KernelTable
-from prism_jax.workload.transformer.adapters.targets import adapter_params
-from prism_jax.workload.transformer.spec import AdapterSpec, MLASpec, MoESpec, TransformerSpec
+from prism_jax.workload.transformer.adapters import adapter_params
+from prism_jax.workload.transformer.sizes import AdapterSpec, MLASpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
 
 LLAMA = TransformerSpec(
     name="llama", n_layers=4, hidden=1024, n_heads=16, n_kv_heads=4, ffn_hidden=2816, vocab=32000,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from prism_jax.capture.hlo.front_end.program import Stated, rank_program
 from prism_jax.errors import DataError
-from prism_jax.io.capture.hlo import Stated, rank_program
-from prism_jax.workload.captured import CapturedOp, RankProgram
 from prism_jax.workload.captured.fusion import fused
+from prism_jax.workload.captured.program import CapturedOp, RankProgram
 from tests.prism_jax.io.capture.hlo.texts import module
 
 SIZE = 64 * 64 * 4.0  # bytes of a matrix

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.scalars.choose import choose
-from prism_jax.io.traces.logs.scalars.names import is_clock, is_step, is_time, meaning
+from prism_jax.recorded.formats.scalars import choose, is_clock, is_step, is_time, meaning
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.io.traces.logs.text.read import read_text_log
-from prism_jax.recorded.trace.step_log import StepLog
+from prism_jax.recorded.formats.text_logs import read_text_log
+from prism_jax.trace.step_log import StepLog
 from tests.support.training_logs import LOGS, deepspeed_breakdown, deepspeed_throughput, megatron, torchtitan
 
 BAR = " {share:3d}%|█████▏    | {n}/1000 [{elapsed}<16:42,  2.03s/it]"

@@ -1,0 +1,325 @@
+"""Cells, curves and knots of a table of collectives.
+
+A *cell* is one message size of one configuration at one scale; its repeats (in place, out of place, runs) tell the noise
+apart from the curve. A *fabric* is what shares a law: operation, GPU, network and source. Configurations of a fabric
+differ in library and setting. A *curve* is a fabric at one scale, held at the knots of `collectives_knots`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+from prism_jax.core.arrays import Floats
+from prism_jax.errors import DataError
+
+from .columns import FABRIC, SETTING, floats, plain_rows, texts
+from .laws import BEYOND, SPACING, Ints, Place, Reference, axis, between_knots, coarse, correlate, place, steps, trusts
+
+
+@dataclass(frozen=True)
+class CollectivesData:
+    """What the likelihood needs.
+
+    Attributes:
+        fabrics: names, "op | gpu | network | source" without the unknown ones at its end, in the order of `curve_fabric`.
+        fabric_keys: what the names are made of: the values of `FABRIC`.
+        configs: names, "fabric | library | setting", in the order of `config`.
+        config_fabric: [config].
+        deviation_across: of pairs of configuration and regime (in a node, across nodes) with a deviation of their own, whether
+            that regime is across nodes, [deviation].
+        two_nodes: fabrics measured on two nodes and on more, where two may be faster than the rest says, [fabric, ...].
+        held: where the law is held; the values of a `Reference`, [value, fabric].
+        deviation_of: deviation of every configuration in either regime; -1 for none, [config, regime].
+        knots: positions along x, [knot].
+        smooth: Cholesky factor of the knots' correlation, [knot, knot].
+        coarse: values at the knots of lines between a few nodes, [knot, node].
+        curve_fabric, curve_gpus, curve_nodes: of every curve, [curve]; curves of a fabric follow one another with scale.
+        curve_hops, curve_net_hops, curve_bus: see `Place`, [curve].
+        curve_from: the curve one scale below in the same fabric; -1 for the first, [curve].
+        curve_step: doublings of scale between the two, [curve].
+        curve_across: whether the one is in a node and the other across nodes, [curve].
+        curve, config: of every cell, [cell].
+        log_bytes, n_gpus, n_nodes, hops, net_hops, bus: of every cell; see `Place`, [cell].
+        knot, weight: the knot below and how far the next one is mixed in, [cell].
+        log_s: median log seconds of the cell's repeats, [cell].
+        trust: weight of the cell; about one, and near zero of cells far off the curve through their neighbours, [cell].
+        n_row: repeats of the cell, [cell].
+        in_place: share of in-place repeats, [cell].
+        repeat, repeat_in_place, repeat_gpus, repeat_fabric: log deviation from the cell, scaled to an independent draw,
+            that of `in_place`, scale and fabric, [repeat].
+        notes: rows dropped, by rule.
+    """
+
+    AXES: ClassVar[Mapping[str, str]] = {
+        "fabric": "fabrics fabric_keys",
+        "config": "configs",
+        "config -> fabric": "config_fabric",
+        "deviation -> 2": "deviation_across",
+        "config 2 -> deviation or -1": "deviation_of",
+        "pair -> fabric": "two_nodes",
+        "value fabric": "held",
+        "knot": "knots",
+        "knot knot": "smooth",
+        "knot node": "coarse",
+        "curve": "curve_gpus curve_nodes curve_hops curve_net_hops curve_bus curve_step curve_across",
+        "curve -> fabric": "curve_fabric",
+        "curve -> curve or -1": "curve_from",
+        "cell": "log_bytes n_gpus n_nodes hops net_hops bus weight log_s trust n_row in_place",
+        "cell -> curve": "curve",
+        "cell -> config": "config",
+        "cell -> knot": "knot",
+        "repeat": "repeat repeat_in_place repeat_gpus",
+        "repeat -> fabric": "repeat_fabric",
+    }
+
+    fabrics: tuple[str, ...]
+    fabric_keys: tuple[tuple[str, ...], ...]
+    configs: tuple[str, ...]
+    config_fabric: Ints
+    deviation_across: Ints
+    deviation_of: Ints
+    two_nodes: Ints
+    held: Floats
+    knots: Floats
+    smooth: Floats
+    coarse: Floats
+    curve_fabric: Ints
+    curve_gpus: Floats
+    curve_nodes: Floats
+    curve_hops: Floats
+    curve_net_hops: Floats
+    curve_bus: Floats
+    curve_from: Ints
+    curve_step: Floats
+    curve_across: Floats
+    curve: Ints
+    config: Ints
+    log_bytes: Floats
+    n_gpus: Floats
+    n_nodes: Floats
+    hops: Floats
+    net_hops: Floats
+    bus: Floats
+    knot: Ints
+    weight: Floats
+    log_s: Floats
+    trust: Floats
+    n_row: Floats
+    in_place: Floats
+    repeat: Floats
+    repeat_in_place: Floats
+    repeat_gpus: Floats
+    repeat_fabric: Ints
+    notes: tuple[str, ...]
+
+    @property
+    def n_deviation(self) -> int:
+        """Number of deviations."""
+        return len(self.deviation_across)
+
+    @property
+    def fabric_op(self) -> tuple[str, ...]:
+        """Operation of every fabric."""
+        return tuple([key[FABRIC.index("op")] for key in self.fabric_keys])
+
+    @property
+    def reference(self) -> Reference:
+        """Where the law of every fabric is held, [fabric]."""
+        return Reference(*self.held)
+
+    @property
+    def where(self) -> Place:
+        """Place of every cell."""
+        return Place(self.n_gpus, self.n_nodes, self.hops, self.net_hops, self.bus)
+
+    @property
+    def curve_where(self) -> Place:
+        """Place of every curve."""
+        return Place(self.curve_gpus, self.curve_nodes, self.curve_hops, self.curve_net_hops, self.curve_bus)
+
+
+def from_frame(frame: pd.DataFrame) -> CollectivesData:
+    """The data of a checked table.
+
+    Raises:
+        DataError: no row is left.
+        FitError: an operation is unknown.
+    """
+    rows, notes = plain_rows(frame)
+    if rows.empty:
+        raise DataError(f"no measurement of a collective on two or more GPUs is left ({'; '.join(notes) or 'no rows'})")
+    cells, repeats = _cells(named(rows))
+    key_of = {_joined(key): key for key in _keys(rows, FABRIC)}
+    fabrics = tuple(sorted(key_of))
+    of_config = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
+    configs = tuple(sorted(of_config))
+    deviation_of = _deviations(cells, configs)
+    curves = _curves(cells, fabrics)
+    grid = _grid(cells, curves)
+    at = _places(cells)
+    curve_at = _places(curves)
+    config = _index(texts(cells, "of_config"), configs)
+    return CollectivesData(
+        fabrics=fabrics,
+        fabric_keys=tuple([key_of[name] for name in fabrics]),
+        configs=configs,
+        config_fabric=_index([of_config[name] for name in configs], fabrics),
+        deviation_across=np.nonzero(deviation_of >= 0)[1],
+        deviation_of=deviation_of,
+        two_nodes=_two_nodes(curves, len(fabrics)),
+        held=np.stack(_reference(curves, curve_at, len(fabrics))),
+        knots=grid.knots,
+        smooth=correlate(grid.knots),
+        coarse=coarse(grid.knots),
+        curve_fabric=_index(texts(curves, "fabric"), fabrics),
+        curve_gpus=curve_at.n_gpus,
+        curve_nodes=curve_at.n_nodes,
+        curve_hops=curve_at.hops,
+        curve_net_hops=curve_at.net_hops,
+        curve_bus=curve_at.bus,
+        curve_from=floats(curves, "before").astype(np.int64),
+        curve_step=floats(curves, "step"),
+        curve_across=floats(curves, "across"),
+        curve=grid.curve,
+        config=config,
+        log_bytes=np.log(floats(cells, "message_bytes")),
+        n_gpus=at.n_gpus,
+        n_nodes=at.n_nodes,
+        hops=at.hops,
+        net_hops=at.net_hops,
+        bus=at.bus,
+        knot=grid.knot,
+        weight=grid.weight,
+        log_s=floats(cells, "log_s"),
+        trust=trusts(grid.curve, config, floats(cells, "message_bytes"), floats(cells, "log_s")),
+        n_row=floats(cells, "n"),
+        in_place=floats(cells, "share"),
+        repeat=floats(repeats, "deviation"),
+        repeat_in_place=floats(repeats, "deviation_in_place"),
+        repeat_gpus=floats(repeats, "n_gpus"),
+        repeat_fabric=_index(texts(repeats, "fabric"), fabrics),
+        notes=notes,
+    )
+
+
+def _reference(curves: pd.DataFrame, at: Place, n_fabric: int) -> Reference:
+    """Where the law of every fabric is held, [fabric]; curves follow one another with scale."""
+    fabric, across = floats(curves, "order").astype(np.int64), at.n_nodes > 1
+    smallest = [int(np.flatnonzero(fabric == i)[0]) for i in range(n_fabric)]
+
+    def largest(side: np.ndarray) -> Floats:
+        found = [at.bus[(fabric == i) & side] for i in range(n_fabric)]
+        return np.array([bus[-1] if len(bus) else 1.0 for bus in found])
+
+    return Reference(at.hops[smallest], at.net_hops[smallest], largest(~across), largest(across))
+
+
+class _Grid(NamedTuple):
+    """Where cells lie on their curves.
+
+    Attributes:
+        knots: positions along x, [knot].
+        curve: curve of every cell, [cell].
+        knot, weight: the knot below and how far the next one is mixed in, [cell].
+    """
+
+    knots: Floats
+    curve: Ints
+    knot: Ints
+    weight: Floats
+
+
+def _grid(cells: pd.DataFrame, curves: pd.DataFrame) -> _Grid:
+    x = axis(floats(cells, "message_bytes"), floats(cells, "n_gpus"))
+    knots = np.arange(np.floor(x.min()) - BEYOND, np.ceil(x.max()) + BEYOND + SPACING, SPACING)
+    knot, weight = between_knots(knots, x)
+    number = {one: i for i, one in enumerate(_scales(curves))}
+    curve = np.array([number[one] for one in _scales(cells)], dtype=np.int64)
+    return _Grid(knots, curve, knot, weight)
+
+
+def _scales(rows: pd.DataFrame) -> Iterable[tuple[str, float, float]]:
+    """Fabric, GPUs and nodes of every row: what tells one curve from another."""
+    return zip(texts(rows, "fabric"), floats(rows, "n_gpus"), floats(rows, "n_nodes"), strict=True)
+
+
+def _places(rows: pd.DataFrame) -> Place:
+    """Place of every row."""
+    return place(texts(rows, "op"), floats(rows, "n_gpus"), floats(rows, "n_nodes"))
+
+
+def named(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the names of their fabric and configuration."""
+    fabrics, configs = _keys(rows, FABRIC), _keys(rows, (*FABRIC, *SETTING))
+    return rows.assign(fabric=[_joined(key) for key in fabrics], of_config=[_joined(key) for key in configs])
+
+
+def _keys(rows: pd.DataFrame, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Texts of some columns of every row, without the separator of names."""
+    parts = zip(*(texts(rows, column) for column in columns), strict=True)
+    return [tuple([part.replace("|", "/") for part in each]) for each in parts]
+
+
+def _joined(key: tuple[str, ...]) -> str:
+    return " | ".join(key).rstrip(" |")
+
+
+def _cells(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cells, and the rows of cells with repeats."""
+    keys = ["op", "fabric", "of_config", "message_bytes", "n_gpus", "n_nodes"]
+    rows = rows.assign(log_s=np.log(floats(rows, "duration_s")))
+    groups = rows.groupby(keys, sort=True)
+    cells = groups.agg(log_s=("log_s", "median"), share=("in_place", "mean"), n=("log_s", "size")).reset_index()
+    every = rows.merge(cells, on=keys, suffixes=("", "_cell"))
+    every = cast(pd.DataFrame, every[floats(every, "n") > 1])
+    n = floats(every, "n")
+    grow = np.sqrt(n / (n - 1.0))  # of n deviations from their centre only n - 1 are free
+    return cells, every.assign(
+        deviation=(floats(every, "log_s") - floats(every, "log_s_cell")) * grow,
+        deviation_in_place=(floats(every, "in_place") - floats(every, "share")) * grow,
+    )
+
+
+def _curves(cells: pd.DataFrame, fabrics: tuple[str, ...]) -> pd.DataFrame:
+    """Fabrics at one scale, by fabric and scale (one node first), each with the one before it."""
+    curves = cast(pd.DataFrame, cells[["fabric", "op", "n_gpus", "n_nodes"]]).drop_duplicates()
+    curves = curves.assign(order=_index(texts(curves, "fabric"), fabrics), several=floats(curves, "n_nodes") > 1)
+    curves = curves.sort_values(["order", "several", "n_gpus", "n_nodes"]).reset_index(drop=True)
+    first = np.diff(floats(curves, "order"), prepend=-1.0) != 0
+    before = np.where(first, -1, np.arange(len(curves)) - 1)
+    n_gpus, n_nodes = floats(curves, "n_gpus"), floats(curves, "n_nodes")
+    step, across = steps(n_gpus[before], n_nodes[before], n_gpus, n_nodes)
+    return curves.assign(before=before, step=np.where(first, 1.0, step), across=np.where(first, 0.0, across))
+
+
+def _deviations(cells: pd.DataFrame, configs: tuple[str, ...]) -> Ints:
+    """Number of the deviation of each configuration in a node and across nodes; -1 where a fabric has but one there."""
+    found = np.full((len(configs), 2), -1, dtype=np.int64)
+    of_fabric = dict(zip(texts(cells, "of_config"), texts(cells, "fabric"), strict=True))
+    across = floats(cells, "n_nodes") > 1
+    for regime in (0, 1):
+        there = sorted(set(np.array(texts(cells, "of_config"))[across == bool(regime)].tolist()))
+        n_config = Counter(of_fabric[config] for config in there)
+        several = [config for config in there if n_config[of_fabric[config]] > 1]
+        found[_index(several, configs), regime] = 0
+    found[found == 0] = np.arange(int((found == 0).sum()))
+    return found
+
+
+def _two_nodes(curves: pd.DataFrame, n_fabric: int) -> Ints:
+    fabric, nodes = floats(curves, "order").astype(np.int64), floats(curves, "n_nodes")
+    return np.array(
+        [i for i in range(n_fabric) if (nodes[fabric == i] == 2).any() and (nodes[fabric == i] > 2).any()],
+        dtype=np.int64,
+    )
+
+
+def _index(values: Iterable[str], names: tuple[str, ...]) -> Ints:
+    number = {name: i for i, name in enumerate(names)}
+    return np.array([number[value] for value in values], dtype=np.int64)

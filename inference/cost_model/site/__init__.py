@@ -1,1 +1,0 @@
-"""The shipped calibration updated by measured runs of one cluster."""

@@ -1,1 +1,0 @@
-"""Seconds of collectives by size, group and system."""

@@ -1,1 +1,0 @@
-"""Speed of the GPUs of a fleet."""

@@ -1,1 +1,0 @@
-"""How fast kernels run by shape."""

@@ -1,1 +1,0 @@
-"""What communication costs the kernels beside it."""

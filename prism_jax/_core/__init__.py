@@ -1,1 +1,0 @@
-"""What everything rests on: files written whole, lazy names, registries, equality by content, array libraries."""

@@ -1,1 +1,0 @@
-"""Use cases: everything that the command line does is one call here, and every answer is a typed report."""

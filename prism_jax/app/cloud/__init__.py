@@ -1,1 +1,0 @@
-"""Use cases about clouds: what to rent."""

@@ -1,1 +1,0 @@
-"""Use cases about the whole job: from the step to the day it is done."""

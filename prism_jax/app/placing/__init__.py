@@ -1,1 +1,0 @@
-"""Use cases that place things: measured nodes, embedding tables."""

@@ -1,1 +1,0 @@
-"""Use cases about many jobs: sweeps, scaling, comparisons, capacity."""

@@ -1,0 +1,230 @@
+"""`read_traces`: the execution traces of a job, and the profiles beside them, as one captured program.
+
+Execution traces in the place of captures: what `predict` and `capture` read them by.
+
+Front end of execution traces: what PyTorch recorded of a job that ran, one file per rank, and profiles of the same run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...errors import DataError, SpecError
+from ...workload.captured.check import check_program
+from ...workload.captured.files import CapturedFile
+from ...workload.captured.program import USUAL_ROLES, CapturedOp, CapturedRow, RankClass, RankProgram
+from ..front_end import CaptureRequest, FrontEnd
+from .measured import MeasuredNodes, measure
+from .profiled_ops import Profile, read_profile_ops
+from .rank import RankRows, rank_rows
+from .trace import ENDINGS, REMEDY, ExecutionTrace, documents, holds_execution_traces, read_execution_trace
+
+MAX_TRACES = 1024
+MATCHED = 0.9  # share of the kernel seconds below which a profile is of another program
+_NOT_TIMED = "no durations are taken from execution traces, which have no clock"
+
+
+@dataclass(frozen=True)
+class TracedRank:
+    """One rank: its trace, its rows, and what its profile says of them."""
+
+    trace: ExecutionTrace
+    rows: RankRows
+    measured: MeasuredNodes | None
+
+
+@dataclass(frozen=True)
+class TracedJob:
+    """A job as its execution traces have it.
+
+    Attributes:
+        ranks: those that were recorded, by process.
+        world: ranks of the job.
+        unused: profiles that belong to no trace, and why.
+    """
+
+    name: str
+    ranks: tuple[TracedRank, ...]
+    world: int
+    unused: tuple[str, ...]
+
+    @property
+    def program(self) -> RankProgram:
+        """The program.
+
+        Raises:
+            SpecError: it contradicts itself.
+        """
+        return check_program(_program(self))
+
+
+def read_traces(path: str | Path, profiles: Sequence[str | Path] = ()) -> TracedJob:
+    """The execution traces that `path` names: a file, an archive or a folder; and the profiles among and beside them.
+
+    Args:
+        profiles: further files, archives or folders with Kineto profiles of the same run.
+
+    Raises:
+        DataError: cannot be read, no execution trace among them, one of them is damaged; names the place and the remedy.
+    """
+    traces: list[ExecutionTrace] = []
+    kineto: list[Profile] = []
+    for source in (path, *profiles):
+        for document in documents(Path(source)):
+            if document.is_trace:
+                traces.append(read_execution_trace(document))
+            elif document.is_profile:
+                kineto.append(read_profile_ops(document.name, document.pieces))
+            if len(traces) > MAX_TRACES:
+                raise DataError(f"{path}: more than {MAX_TRACES:,} execution traces. Name one rank of each kind.")
+    if not traces:
+        raise DataError(f"{path}: no execution trace. {REMEDY}")
+    pairs, unused = _paired(traces, kineto)
+    world = max([len(traces), *(one.world for one in kineto)])
+    ranks = tuple(TracedRank(one, rank_rows(one, pairs.get(at), world), pairs.get(at)) for at, one in enumerate(traces))
+    largest = max(
+        (1 + (group.ranks - 1) * group.stride for one in ranks for group in one.rows.groups.values()), default=1
+    )
+    name = Path(path).name
+    for ending in (".gz", ".tar", ".tgz", ".json"):
+        name = name.removesuffix(ending)
+    return TracedJob(name or "traces", ranks, max(world, largest), unused)
+
+
+def _paired(
+    traces: Sequence[ExecutionTrace], profiles: Sequence[Profile]
+) -> tuple[dict[int, MeasuredNodes], tuple[str, ...]]:
+    """Index of a trace -> what its profile says: the one of the same process, else the only one, if its operators agree."""
+    found: dict[int, MeasuredNodes] = {}
+    unused: list[str] = []
+    for profile in profiles:
+        same = [at for at, one in enumerate(traces) if one.pid is not None and one.pid == profile.pid]
+        alone = [0] if len(traces) == len(profiles) == 1 else []
+        at = next((at for at in (*same, *alone) if at not in found), None)
+        if at is None:
+            unused.append(f"{profile.name}: no execution trace of the same process")
+            continue
+        made = measure(traces[at], profile)
+        if made.kernels.matched < MATCHED:
+            unused.append(
+                f"{profile.name}: of another program: {made.kernels.matched:.0%} of its kernel seconds match {traces[at].name}"
+            )
+        else:
+            found[at] = made
+    return found, tuple(unused)
+
+
+def _program(job: TracedJob) -> RankProgram:
+    axes, roles, notes = _mesh(job)
+    like: defaultdict[tuple[CapturedRow, ...], list[RankRows]] = defaultdict(list)
+    for one in job.ranks:
+        like[tuple(_unmeasured(row) for row in one.rows.rows)].append(one.rows)
+    classes, left, n_left = [], job.world, len(job.ranks)
+    for number, members in enumerate(like.values()):
+        n_ranks = max(left * len(members) // n_left, 1)
+        left, n_left = left - n_ranks, n_left - len(members)
+        first = members[0]
+        classes.append(RankClass(f"kind {number}", n_ranks, 0, _averaged(members), n_parameters=first.n_parameters))
+    first = job.ranks[0].rows
+    notes += [_NOT_TIMED, *(note for one in job.ranks for note in one.rows.notes), *job.unused]
+    if not first.samples:
+        notes.append("one sample per rank and step: no operator says how many there are")
+    schemas = {one.trace.schema or "none" for one in job.ranks}
+    program = RankProgram(
+        job.name,
+        job.world,
+        axes,
+        tuple(classes),
+        micro_batches=1,
+        samples_per_step=1,
+        tokens_per_sample=first.tokens,
+        source="et",
+        versions={"schema": ", ".join(sorted(schemas))},
+        assumptions=tuple(dict.fromkeys(notes)),
+        roles=roles,
+    )
+    split = program.degree("tp") * program.degree("cp") * program.degree("pp")
+    return replace(program, samples_per_step=max(first.samples, 1) * max(job.world // split, 1))
+
+
+def _mesh(job: TracedJob) -> tuple[dict[str, int], dict[str, str], list[str]]:
+    """Axes, which axis of a plan each is, and what was assumed of them."""
+    axes: dict[str, int] = {}
+    roles: dict[str, str] = {}
+    notes: list[str] = []
+    for one in job.ranks:
+        for axis, group in one.rows.groups.items():
+            axes[axis] = max(axes.get(axis, 1), group.ranks)
+            if axis not in USUAL_ROLES and axis not in roles:
+                roles[axis] = "dp"
+                notes.append(f"the group {axis} of {group.ranks} ranks is taken as data parallel")
+    return axes, roles, notes
+
+
+def _unmeasured(row: CapturedRow) -> CapturedRow:
+    return replace(row, seconds=None) if row.seconds is not None else row
+
+
+def _averaged(members: Sequence[RankRows]) -> tuple[CapturedRow, ...]:
+    """The rows of ranks that run the same, with the mean of their measured seconds."""
+    found: list[CapturedRow] = []
+    for rows in zip(*(one.rows for one in members), strict=True):
+        known = [row.seconds for row in rows if row.seconds is not None]
+        is_op = isinstance(rows[0], CapturedOp) and known
+        found.append(replace(rows[0], seconds=sum(known) / len(known)) if is_op else rows[0])
+    return tuple(found)
+
+
+def is_execution_trace(path: Path) -> bool:
+    """A folder, archive or JSON file with an execution trace in it."""
+    is_named = str(path).lower().endswith(ENDINGS)
+    return (is_named or path.is_dir()) and holds_execution_traces(path)
+
+
+def read(path: Path) -> RankProgram:
+    """The program of the execution traces at `path`, with the kernel times of the profiles among them.
+
+    Raises:
+        DataError: as `read_traces`; the traces contradict each other.
+    """
+    try:
+        return read_traces(path).program
+    except SpecError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+CAPTURED_FILE = CapturedFile(
+    "execution traces", "execution traces of PyTorch: a file, a tar archive or a folder", is_execution_trace, read
+)
+
+
+OPTIONS = {"kernels": "a Kineto profile of the same run, an archive or a folder of them: their kernel times are kept"}
+
+
+def recognises(request: CaptureRequest) -> bool:
+    """A file, an archive or a folder with an execution trace in it."""
+    return is_execution_trace(Path(request.source))
+
+
+def capture(request: CaptureRequest) -> RankProgram:
+    """The program of the recorded job; what the request states stands in the place of what was read off.
+
+    Raises:
+        DataError: the traces cannot be read.
+        SpecError: they contradict each other.
+    """
+    request.check_options(OPTIONS)
+    request.refuse_stated(("world", "axes"), "Ranks and groups are those that were recorded.")
+    kernels = request.options.get("kernels", "")
+    program = read_traces(request.source, (kernels,) if kernels else ()).program
+    given = {
+        name: getattr(request, name)
+        for name in ("micro_batches", "samples_per_step", "tokens_per_sample", "fusion", "name")
+    }
+    return replace(program, **{name: value for name, value in given.items() if value})
+
+
+FRONT_END = FrontEnd("et", "execution traces of PyTorch: a file, a tar archive or a folder", recognises, capture)

@@ -1,0 +1,218 @@
+"""Rows of what a device computes: products and fused attention by their sizes, all else by the bytes that it moves.
+
+What reading HLO had to assume, one sentence each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...workload.captured.program import CapturedOp
+from .groups import Axes
+from .moves import Place, Traffic, own_shape, traffic_of
+from .products import Product, is_again, layer_of, named, product_of
+from .types import Computation, Instruction, Module
+from .walk import Visit, Walk
+
+# No work on the device: names, tuples, views, and what XLA keeps for itself.
+# fmt: off
+_NOTHING = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
+    "opt-barrier", "add-dependency", "domain", "async-update", "infeed", "outfeed", "recv", "get-dimension-size",
+    "rng-get-and-update-state",
+})
+# fmt: on
+# fmt: off
+_NO_CALLS = frozenset({
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer", "AssumeGatherIndicesInBound",
+    "MoveToHost", "MoveToDevice", "annotate_device_placement", "LayoutConstraint",
+})
+# fmt: on
+_BY_BYTES = ("TopK", "__topk", "__cub$", "Sort", "PadToStatic", "SliceToDynamic")  # no products inside
+_FLASH = "__cudnn$fmha"
+_BACKWARD_PRODUCTS = 2.5  # of fused attention over the forward: five products, of which one is done again, for two
+LEAST_BYTES = 16.0  # counters of loops
+_MOST_INNER = 10_000  # instructions of a fusion that are looked through for products
+
+
+class Tally(Protocol):
+    """Where calls that nobody knows are noted."""
+
+    unknown_calls: set[str]
+
+
+def is_work(instruction: Instruction) -> bool:
+    """Whether a device does anything for it."""
+    return instruction.opcode not in _NOTHING
+
+
+def ops_of(module: Module, visit: Visit, tally: Tally) -> Iterator[CapturedOp]:
+    """The rows of one run of an instruction."""
+    instruction, computation = visit.instruction, visit.computation
+    target = instruction.attributes.get("custom_call_target", "").strip('"')
+    if target in _NO_CALLS:
+        return
+    traffic = traffic_of(module, computation, instruction)
+    layer = layer_of(named(module, instruction))
+    again = " again" if is_again(module, instruction) else ""
+    if target.startswith(_FLASH):
+        yield _attention(module, visit, target, traffic, layer)
+        return
+    found = list(products_in(module, computation, instruction))
+    if not found:
+        if target and not target.startswith(_BY_BYTES):
+            tally.unknown_calls.add(target)
+        yield _memory(instruction, visit.phase, traffic, layer, f"custom-call {target[:60]}" if target else "")
+    for number, one in enumerate(found):
+        read, written = traffic if number == 0 else Traffic(0.0, 0.0)
+        product = one.product
+        yield CapturedOp(
+            name=("dot" if product.kind == "gemm" else "convolution") + again,
+            kind=product.kind,
+            phase=visit.phase,
+            dtype=own_shape(module, one.computation, one.instruction.operands[0], one.outer).plain_dtype,
+            shape=product.shape,
+            flops=product.flops,
+            n_bytes=read + written,
+            module=layer,
+            output_bytes=written,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProduct:
+    """A product, and where it stands: in fusions `outer`, outermost first."""
+
+    product: Product
+    computation: Computation
+    instruction: Instruction
+    outer: tuple[Place, ...]
+
+
+def products_in(module: Module, computation: Computation, instruction: Instruction) -> Iterator[FoundProduct]:
+    """Products that an instruction is or that are fused into it."""
+    work: list[tuple[Computation, Instruction, tuple[Place, ...]]] = [(computation, instruction, ())]
+    seen = 0
+    while work and seen < _MOST_INNER:
+        inner, at, outer = work.pop()
+        seen += 1
+        if at.opcode == "fusion" and (called := module.called(at, "calls")) is not None:
+            around = (*outer, (inner, at))
+            work += [(called, one, around) for one in reversed(list(called.instructions.values()))]
+            continue
+        if at.opcode not in ("dot", "convolution", "ragged-dot", "custom-call"):
+            continue
+        makers = [inner.instructions[name] for name in at.operands]
+        shapes = tuple(one.shapes[0] for one in makers if one.shapes)
+        if product := product_of(module, at, shapes):
+            yield FoundProduct(product, inner, at, outer)
+
+
+def _memory(instruction: Instruction, phase: str, traffic: Traffic, layer: str, name: str) -> CapturedOp:
+    n_bytes = traffic.read + traffic.written
+    dtype = instruction.shapes[0].plain_dtype if instruction.shapes else "fp32"
+    kind = "none" if n_bytes <= LEAST_BYTES else "memory"
+    called = name or instruction.opcode
+    return CapturedOp(called, kind, phase, dtype, (), 0.0, n_bytes, layer, fusible=False, output_bytes=traffic.written)
+
+
+def _attention(module: Module, visit: Visit, target: str, traffic: Traffic, layer: str) -> CapturedOp:
+    """Fused attention of cuDNN: queries [batch, q, heads, d] and keys [batch, kv, heads, d], or as the call says."""
+    instruction = visit.instruction
+    config = instruction.attributes.get("backend_config", "{}")
+    makers = [visit.computation.instructions[name] for name in instruction.operands[:3]]
+    if (
+        len(makers) < 3
+        or any(len(one.shapes[0].dims) != 4 for one in makers if one.shapes)
+        or not all(m.shapes for m in makers)
+    ):
+        raise module.refused(
+            instruction.line, f"{target[:60]} {instruction.name[:60]}: no queries, keys and values of 4 dimensions"
+        )
+    queries, keys, values = (one.shapes[0].dims for one in makers)
+    heads = _heads_dimension(config)
+    rows = next(number for number in (1, 2) if number != heads)
+    batch_heads, q, kv = queries[0] * queries[heads], queries[rows], keys[rows]
+    is_backward = "Backward" in target
+    causal = "CAUSAL" in config
+    dtype = own_shape(module, visit.computation, instruction.operands[0]).plain_dtype
+    flops = 2.0 * batch_heads * q * kv * (queries[3] + values[3]) * (_BACKWARD_PRODUCTS if is_backward else 1.0)
+    return CapturedOp(
+        name="attention",
+        kind="attention",
+        phase="B" if is_backward else visit.phase,
+        dtype=dtype,
+        shape=(batch_heads, q, kv, queries[3], values[3]),
+        flops=flops * (0.5 if causal else 1.0),
+        n_bytes=traffic.read + traffic.written,
+        module=layer,
+        causal=causal,
+        output_bytes=traffic.written,
+    )
+
+
+def _heads_dimension(config: str) -> int:
+    """1 or 2: which dimension of the queries counts heads."""
+    try:
+        found = json.loads(config).get("cudnn_fmha_backend_config", {}).get("bmm1_dot_dimension_numbers", {})
+        batch = [int(one) for one in found.get("lhs_batch_dimensions", ())]
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        batch = []
+    return 1 if batch == [0, 1] else 2
+
+
+class Met(Protocol):
+    """What was met on the way."""
+
+    again_flops: float
+    flops: float
+    from_all_reduce: int
+    widened: int
+    unknown_calls: set[str]
+    asynchronous: int
+    backward: int
+    expert_loops: int
+    combined: int
+
+
+def notes_of(module: Module, walk: Walk, met: Met, axes: Axes) -> Iterator[str]:
+    """Sentences for people who read a prediction."""
+    if met.again_flops:
+        share = met.again_flops / met.flops
+        yield f"{share:.1%} of the FLOPs repeat work of the forward pass (rematerialisation); they are counted."
+    if met.flops and not met.backward:
+        yield "Nothing in the text is named as a part of a backward pass: all of it is counted as forward."
+    yield from _exchanges(met)
+    if met.expert_loops:
+        yield f"{met.expert_loops} loops choose tokens (top_k), or are the backward passes of those: layers of experts."
+    if walk.untold:
+        names = ", ".join(walk.untold[:3])
+        yield f"{len(walk.untold)} loops whose trips the text does not tell are counted once: {names[:120]}."
+    if walk.branches:
+        yield f"{walk.branches} conditionals: the branch with the most FLOPs is counted."
+    if met.unknown_calls:
+        names = ", ".join(sorted(met.unknown_calls)[:5])
+        yield f"Custom calls of unknown FLOPs are counted by their bytes: {names[:200]}."
+    if axes.guessed:
+        roles = ", ".join(f"{name} is {role}" for name, role in axes.guessed.items())
+        yield f"The dimensions of the mesh were guessed from the groups of collectives: {roles[:200]}."
+    if not module.is_scheduled:
+        yield "The module is not scheduled: its order is that of the text."
+
+
+def _exchanges(met: Met) -> Iterator[str]:
+    """Of collectives."""
+    if met.from_all_reduce:
+        yield (
+            f"{met.from_all_reduce} all-reduces of which every device keeps its slice are counted as reduce-scatters, "
+            "which XLA makes of them on GPUs and TPUs."
+        )
+    if met.widened:
+        yield f"{met.widened} collectives that XLA for CPUs widened are counted in the dtype of the program."
+    if not met.asynchronous:
+        yield "No collective is asynchronous in the text: each one blocks. XLA for GPUs and TPUs overlaps some."
+    if met.combined:
+        yield f"{met.combined} gatherings of parameters are parts of others, as XLA for GPUs combines them."

@@ -1,0 +1,401 @@
+"""Wish: what is asked of a choice: work, time, money, how sure; WorkDone: what a job that runs already has done.
+
+Candidate: so many instances of a shape under a policy, with the prices of an hour of all of them in every place.
+
+Jobs that run in any of several zones of a region: the two, three and four cheapest that offer the same machine on spot.
+
+All candidates of a catalogue, and how many offers cannot be used and why.
+
+Pairs of kinds of instances on demand, in one region, that can still beat what was found on one kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import inf, isfinite, isinf, nan
+
+import numpy as np
+
+from ..core.arrays import Floats
+from ..core.processes import Progress, silent
+from ..errors import PrismError, Problem, SpecError
+from ..horizon.checkpoint import Checkpoint, Tier, checkpoint_bytes
+from ..horizon.reliability import HOUR_S, Reliability
+from ..job.job import Job
+from .availability import Availability, SeveralZones, loss_rate_s
+from .clusters import UNKNOWN_DEVICE, BestPlan, Mix, Part, PlanTimes, Shape, UnusableError, mix, shape_of
+from .completion import Ran, Task
+from .offers import Identity, Offer
+from .policies import Policy
+
+MOST_WORLDS = 200_000
+LEAST_WORLDS = 200
+
+
+@dataclass(frozen=True)
+class WorkDone:
+    """What a job that runs already has done and spent."""
+
+    steps_done: int
+    elapsed_s: float
+    spent_usd: float
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked.
+
+    Attributes:
+        n_steps: to be done.
+        deadline_s, budget_usd: infinite: none. Without a deadline but with a budget the shortest p95 time is looked for, else
+            the least expected cost.
+        prob: with which each of both is to be kept.
+        restart_s: from nodes at hand to the first new step, besides the load of the checkpoint.
+        interval_s: of work between checkpoints; None: the best.
+        n_worlds, seed: simulated worlds.
+
+    Raises:
+        SpecError: a figure is out of range.
+    """
+
+    n_steps: int
+    deadline_s: float = inf
+    budget_usd: float = inf
+    prob: float = 0.95
+    restart_s: float = 300.0
+    interval_s: float | None = None
+    n_worlds: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field, told in (("deadline_s", "deadline"), ("budget_usd", "budget")):
+            if not getattr(self, field) > 0.0:
+                raise SpecError.of(Problem(told, f"{getattr(self, field):g}, but it must be above 0"))
+        if not 0.0 < self.prob < 1.0:
+            raise SpecError.of(Problem("prob", f"{self.prob:g}, but it must lie between 0 and 1"))
+        if not 0.0 <= self.restart_s < 1e7:
+            raise SpecError.of(Problem("restart", f"{self.restart_s:g} s, but it must be at least 0 and below 1e7"))
+        if self.interval_s is not None and not 0.0 < self.interval_s < inf:
+            raise SpecError.of(Problem("checkpoint", f"{self.interval_s:g} s, but it must be finite and above 0"))
+        if not LEAST_WORLDS <= self.n_worlds <= MOST_WORLDS:
+            text = f"{self.n_worlds:,}, but it must be between {LEAST_WORLDS:,} and {MOST_WORLDS:,}"
+            raise SpecError.of(Problem("worlds", text))
+
+    @property
+    def wants_time(self) -> bool:
+        """Whether time is to be short and money bounded, not the other way round."""
+        return isinf(self.deadline_s) and not isinf(self.budget_usd)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One thing that may be rented, before it is simulated.
+
+    Attributes:
+        offers: of one shape and law of availability, that have what the policy needs.
+        count: instances.
+        best: parallel plan and step time there.
+        task: in intervals.
+        law: of spot capacity; None where the policy needs none.
+        parts: of a mix of kinds, whose one offer has the price of all; empty for one kind.
+        zones: that the job moves between, the first that has all nodes; its one offer has the spot price of the first, and `law`
+            the others' over it. Empty: it stays in one.
+    """
+
+    offers: tuple[Offer, ...]
+    count: int
+    best: BestPlan
+    task: Task
+    policy: Policy
+    law: Availability | None
+    parts: tuple[Part, ...] = ()
+    zones: tuple[Offer, ...] = ()
+
+    @property
+    def least_usd_per_s(self) -> float:
+        """Lower bound of what a second of work on all nodes costs, wherever it is done."""
+        on_demand, spot = self.prices()
+        found = inf
+        for use in self.policy.uses:
+            if use.pace > 0.0:
+                paid = sum(
+                    (part * price for part, price in ((use.on_demand, on_demand), (use.spot, spot)) if part > 0.0)
+                )
+                found = min(found, float(np.min(paid / use.pace)))
+        return found / 3600.0
+
+    def prices(self) -> tuple[Floats, Floats]:
+        """USD per hour of all instances [offer], on demand and on spot; NaN where not offered."""
+        return tuple(  # type: ignore[return-value]
+            self.count * np.array([nan if price is None else price for price in column])
+            for column in zip(*((o.on_demand_usd_per_h, o.spot_usd_per_h) for o in self.offers), strict=True)
+        )
+
+    def cheapest(self, ran: Ran) -> tuple[Offer, float]:
+        """The offer at which these worlds cost least on average, and its expected cost, USD."""
+        on_demand, spot = self.prices()
+        hours = np.array([ran.on_demand_s.mean(), ran.spot_s.mean()]) / 3600.0
+        cost = sum(h * price for h, price in zip(hours, (on_demand, spot), strict=True) if h > 0.0)
+        row = int(np.argmin(np.broadcast_to(cost, len(self.offers))))
+        return self.offers[row], float(np.broadcast_to(cost, len(self.offers))[row])
+
+
+def pays_for(policy: Policy, offer: Offer) -> bool:
+    """Whether an offer has the prices that a policy needs."""
+    needed = ((policy.needs_on_demand, offer.on_demand_usd_per_h), (policy.needs_spot, offer.spot_usd_per_h))
+    return all(price is not None and isfinite(price) for wanted, price in needed if wanted)
+
+
+MOST_ZONES = (
+    4  # by the law that ships nodes are there .68 of the time in one zone, .81 in two, .85 in three, .87 in six
+)
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Several zones as one offer and one law.
+
+    Attributes:
+        offers: one per zone, the cheapest on spot first: where the job goes if it has to move.
+        laws: of spot capacity, one per zone.
+    """
+
+    offers: tuple[Offer, ...]
+    laws: tuple[Availability, ...]
+
+    @property
+    def spot_usd_per_h(self) -> tuple[float, ...]:
+        """Of an instance in every zone."""
+        return tuple(offer.spot_usd_per_h or 0.0 for offer in self.offers)
+
+    @property
+    def on_demand_usd_per_h(self) -> float | None:
+        """Of an instance in the dearest zone; None: one has none."""
+        prices = [offer.on_demand_usd_per_h for offer in self.offers]
+        return None if None in prices else max(price for price in prices if price is not None)
+
+    @property
+    def offer(self) -> Offer:
+        """At the spot price of the cheapest zone, over which `law` has those of the others."""
+        days = [offer.day for offer in self.offers if offer.day is not None]
+        where = f"{len(self.offers)} zones of {self.offers[0].region}"
+        price = self.on_demand_usd_per_h
+        return replace(self.offers[0], zone=where, on_demand_usd_per_h=price, day=min(days, default=None))
+
+    @property
+    def law(self) -> SeveralZones:
+        """Of the zones together, with their spot prices over that of the first."""
+        first, *_ = prices = self.spot_usd_per_h
+        return SeveralZones(self.laws, factors=tuple(price / first for price in prices))
+
+
+def several_zones(laws: Mapping[Offer, Availability], policy: Policy) -> list[Zones]:
+    """All that can be the cheapest of those with the same laws; from the laws of offers that have the prices of a policy.
+
+    Notes: the offers are of one shape, so that of two with the same laws the one whose prices are all higher costs more in every
+        world.
+    """
+    by_law: dict[tuple[Availability, ...], list[Zones]] = defaultdict(list)
+    for zones in _cheapest_together(laws):
+        by_law[zones.laws].append(zones)
+    return [zones for own in by_law.values() for zones in _undominated(own, policy.needs_on_demand)]
+
+
+def _cheapest_together(laws: Mapping[Offer, Availability]) -> Iterator[Zones]:
+    by_region: dict[Identity, list[Offer]] = defaultdict(list)
+    for offer in laws:
+        if offer.region and offer.zone:
+            by_region[offer.identity._replace(zone="")].append(offer)
+    for offers in by_region.values():
+        ordered = sorted(offers, key=lambda offer: (offer.spot_usd_per_h or 0.0, offer.zone))
+        for n in range(2, min(len(ordered), MOST_ZONES) + 1):
+            yield Zones(tuple(ordered[:n]), tuple(laws[offer] for offer in ordered[:n]))
+
+
+def _undominated(zones: Sequence[Zones], with_on_demand: bool) -> list[Zones]:
+    """Of those with equal prices the first."""
+    kept: dict[tuple[float, ...], Zones] = {}
+    for one in sorted(zones, key=lambda own: (own.spot_usd_per_h, own.on_demand_usd_per_h or 0.0)):
+        prices = one.spot_usd_per_h + ((one.on_demand_usd_per_h or 0.0,) if with_on_demand else ())
+        if not any(all(a <= b for a, b in zip(other, prices, strict=True)) for other in kept):
+            kept[prices] = one
+    return list(kept.values())
+
+
+NOT_OFFERED = "no price of the kinds that are allowed"
+MOST_SIZES = 8  # powers of two
+STORE_GB_PER_S = 1.2  # that an instance writes to storage: BLOOM, 2.3 TB in 40 s from 48 nodes
+LawOf = Callable[[Offer], Availability]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all candidates share.
+
+    Attributes:
+        policies: that may be chosen.
+        law_of: spot capacity of an offer.
+        reliability: of hardware and software; None: nothing is said of it.
+        most_gpus: that are looked at.
+        checkpoint: None: from the size of the states, written by every instance at its network's rate, at most 1.2 GB/s.
+    """
+
+    policies: tuple[Policy, ...]
+    law_of: LawOf
+    most_gpus: int
+    reliability: Reliability | None = None
+    checkpoint: Checkpoint | None = None
+
+
+@dataclass(frozen=True)
+class Field:
+    """Candidates, and reasons of offers that make none, with their number."""
+
+    candidates: tuple[Candidate, ...]
+    unusable: Mapping[str, int]
+    n_offers: int
+    n_shapes: int
+
+
+def field_of(
+    offers: Sequence[Offer], times: PlanTimes, setting: Setting, wish: Wish, progress: Progress = silent
+) -> Field:
+    """Every shape on every number of instances under every policy."""
+    by_shape: dict[Shape, list[Offer]] = defaultdict(list)
+    for offer in offers:
+        by_shape[shape_of(offer)].append(offer)
+    unusable: Counter[str] = Counter()
+    found: list[Candidate] = []
+    for number, (shape, own) in enumerate(by_shape.items()):
+        progress(number / len(by_shape), f"plans on {shape.gpus} x {shape.device or own[0].gpu}")
+        paid = [offer for offer in own if any(pays_for(policy, offer) for policy in setting.policies)]
+        unusable[NOT_OFFERED] += len(own) - len(paid)
+        try:
+            plans = _plans(times, shape, setting.most_gpus) if paid else {}
+        except UnusableError as error:
+            unusable[error.reason] += len(paid)
+            continue
+        for count, best in plans.items():
+            found += _of_plan(paid, count, best, setting, wish)
+    return Field(tuple(found), dict(+unusable), len(offers), len(by_shape))
+
+
+def counts_of(gpus: int, most_gpus: int) -> tuple[int, ...]:
+    """Numbers of instances that are looked at: the largest powers of two."""
+    powers = [1 << k for k in range(most_gpus.bit_length()) if (gpus << k) <= most_gpus]
+    return tuple(powers[-MOST_SIZES:])
+
+
+def _plans(times: PlanTimes, shape: Shape, most_gpus: int) -> dict[int, BestPlan]:
+    if not shape.device:
+        raise UnusableError(UNKNOWN_DEVICE)
+    counts = counts_of(shape.gpus, most_gpus)
+    if not counts:
+        raise UnusableError("one instance has more GPUs than are allowed")
+    return times.of(shape, counts)
+
+
+def _of_plan(offers: list[Offer], count: int, best: BestPlan, setting: Setting, wish: Wish) -> Iterator[Candidate]:
+    """One candidate for every policy and law, and for every choice of zones that a job may move between."""
+    written = setting.checkpoint or _checkpoint(best, offers[0], count)
+    for policy in setting.policies:
+        able = [offer for offer in offers if pays_for(policy, offer)]
+        laws = {offer: setting.law_of(offer) for offer in able} if policy.needs_spot else {}
+        for law in dict.fromkeys(laws.get(offer) for offer in able):
+            own = tuple(offer for offer in able if laws.get(offer) == law)
+            yield Candidate(own, count, best, task_of(best, count, written, law, setting, wish), policy, law)
+        for zones in several_zones(laws, policy):
+            task = task_of(best, count, written, zones.laws[0], setting, wish)  # intervals for losses in the first zone
+            yield Candidate((zones.offer,), count, best, task, policy, zones.law, zones=zones.offers)
+
+
+def task_of(
+    best: BestPlan, count: int, written: Checkpoint, law: Availability | None, setting: Setting, wish: Wish
+) -> Task:
+    """The work of a plan, cut into intervals that suit what interrupts it."""
+    cluster = best.job.cluster
+    threats = setting.reliability
+    failures_s = threats.rate_h(cluster.n_devices, cluster.node_size) / HOUR_S if threats else 0.0
+    losses_s = 0.0 if law is None else loss_rate_s(law, count)
+    work_s, restart_s = wish.n_steps * best.step_s, wish.restart_s + written.load_s
+    return Task.cut(work_s, wish.interval_s, written.blocking_s, restart_s, failures_s, losses_s)
+
+
+def _checkpoint(best: BestPlan, offer: Offer, count: int) -> Checkpoint:
+    rate = min(STORE_GB_PER_S, (offer.network_bytes_per_s or STORE_GB_PER_S * 1e9) / 1e9)
+    return Checkpoint.of_bytes(checkpoint_bytes(best.job), count, (Tier("store", rate),))
+
+
+MOST_PAIRS = 24  # that are planned; those of the least bound
+Rented = tuple[Offer, int, Candidate]
+
+
+def mixed_candidates(
+    candidates: Sequence[Candidate], job: Job, wish: Wish, best_usd: float, most_gpus: int
+) -> list[Candidate]:
+    """Mixes whose bounds keep the deadline and beat `best_usd` (infinite: nothing was found), least bound first."""
+    pairs = sorted(_pairs(candidates, wish, best_usd, most_gpus), key=lambda pair: pair[0])
+    found = []
+    for _, one, other in pairs[:MOST_PAIRS]:
+        rented = [(offer, count, own.best) for offer, count, own in (one, other)]
+        try:
+            made = mix(job, rented)
+        except (UnusableError, PrismError):  # a part of the batch that no plan can take
+            made = None
+        if made is not None:
+            found.append(_candidate(made, one[2], wish))
+    return found
+
+
+def _pairs(
+    candidates: Sequence[Candidate], wish: Wish, best_usd: float, most_gpus: int
+) -> Iterator[tuple[float, Rented, Rented]]:
+    """Bound of the cost, and both parts.
+
+    Notes: a part of the batch takes at least its share of the time of the whole, so that rates add up at best.
+    """
+    for rented in _by_region(candidates).values():
+        for one, other in combinations(rented, 2):
+            if (
+                one[0].device == other[0].device
+                or one[2].best.plan.n_devices + other[2].best.plan.n_devices > most_gpus
+            ):
+                continue
+            work_s = wish.n_steps / sum(1.0 / part[2].best.step_s for part in (one, other))
+            usd_per_h = sum(part[1] * (part[0].on_demand_usd_per_h or 0.0) for part in (one, other))
+            cost_usd = work_s * usd_per_h / 3600.0
+            if work_s < wish.deadline_s and cost_usd < min(best_usd, wish.budget_usd):
+                yield cost_usd, one, other
+
+
+def _by_region(candidates: Sequence[Candidate]) -> dict[tuple[str, str], list[Rented]]:
+    """(cloud, region) -> the cheapest offer there of every candidate on demand."""
+    found: dict[tuple[str, str], list[Rented]] = defaultdict(list)
+    for one in candidates:
+        if one.policy.needs_spot:
+            continue
+        cheapest: dict[tuple[str, str], Offer] = {}
+        for offer in one.offers:
+            key = (offer.cloud, offer.region)
+            before = cheapest.get(key)
+            if before is None or (offer.on_demand_usd_per_h or 0.0) < (before.on_demand_usd_per_h or 0.0):
+                cheapest[key] = offer
+        for key, offer in cheapest.items():
+            found[key].append((offer, one.count, one))
+    return found
+
+
+def _candidate(made: Mix, like: Candidate, wish: Wish) -> Candidate:
+    """A mix as one offer whose price is that of all its instances."""
+    usd_per_h = sum(part.count * (part.offer.on_demand_usd_per_h or 0.0) for part in made.parts)
+    first = made.parts[0].offer
+    days = [part.offer.day for part in made.parts if part.offer.day is not None]
+    offer = replace(
+        first, instance="mix", zone="", on_demand_usd_per_h=usd_per_h, spot_usd_per_h=None, day=min(days, default=None)
+    )
+    best = replace(made.best, step_s=made.step_s)
+    task = replace(like.task, work_s=wish.n_steps * made.step_s)
+    return Candidate((offer,), 1, best, task, like.policy, None, made.parts)

@@ -1,0 +1,354 @@
+"""What is asked of a choice of cloud, checked, and what it is made of.
+
+Spot capacity of offers: a law by name, or what a fit of revocations says of their zones.
+
+Choices as facts of a report.
+
+The part of the choice that needs JAX: candidates, search, finalists on fresh draws, and the report of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date
+from math import inf, isfinite
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._inference_loader import inference
+from ..core.archive import kind_of
+from ..core.arrays import Floats
+from ..core.processes import Progress, part_of
+from ..core.report import RunRecord, from_plain
+from ..errors import DataError, FitError
+from ..horizon.checkpoint import Checkpoint
+from ..horizon.predict_run import FIT
+from ..horizon.reliability import Reliability
+from ..horizon.simulated_report import level_draws
+from ..job.job import Job
+from ..result.distribution import holding
+from ..search.report import PlanFacts
+from ..search.study import plan_dict
+from ..simulate.predict import predict
+from .availability import AVAILABILITY, Availability
+from .candidates import Candidate, Field, Setting, Wish, field_of, mixed_candidates
+from .choice import Choice, Fresh, Gain, Outcome, Worlds, gain_of, promised, search
+from .clusters import Part, PlanTimes
+from .offers import Offer
+from .policies import POLICIES, Policy
+from .report import CloudReport, GainFacts, PartFacts, RentFacts
+from .state_file import CloudState, Running
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked, checked; steps, time and money are what is left; `told`: what fits of small laws say."""
+
+    offers: tuple[Offer, ...]
+    n_steps: int
+    deadline_s: float
+    budget_usd: float
+    prob: float
+    spot: str
+    policies: tuple[str, ...]
+    availability: str | Availability
+    reliability: Reliability | None
+    checkpoint: Checkpoint | None
+    interval_s: float | None
+    restart_s: float
+    restart_assumed: bool
+    most_gpus: int
+    mix: bool
+    state: CloudState | None
+    n_worlds: int
+    seed: int
+    today: date
+    catalogue: tuple[str, ...]
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was searched and found."""
+
+    wish: Wish
+    field: Field
+    choice: Choice
+    best: Outcome | None
+    reference: Outcome | None
+
+
+def law_of_offers(
+    availability: str | Availability, offers: Sequence[Offer]
+) -> tuple[Callable[[Offer], Availability], str]:
+    """The law of every offer, and a line that says where it comes from.
+
+    Args:
+        availability: a law, a name of `AVAILABILITY`, or a fit of revocations: zones that it has seen have their own law, the
+            others that of a zone that nobody has seen.
+
+    Raises:
+        FailedFitError, FitError, SpecError: no such law, or a fit that failed or is of something else.
+    """
+    if not isinstance(availability, str):
+        return (lambda _: availability), f"{availability.name}, {availability.source}"
+    if kind_of(availability) != FIT:
+        law = AVAILABILITY.named(availability)
+        return (lambda _: law), f"{law.name}, {law.source}"
+    fit = inference().Fit.load(availability)
+    unseen: Availability = fit.spot_market()
+    zones = sorted({offer.zone for offer in offers if offer.zone})
+    seen = _markets(fit, zones)
+    return (lambda offer: seen.get(offer.zone, unseen)), f"{unseen.source}; {_told(zones, list(seen))}"
+
+
+def _markets(fit: Any, zones: Sequence[str]) -> dict[str, Availability]:
+    """The laws of those zones of which a fit has one."""
+    found: dict[str, Availability] = {}
+    for zone in zones:
+        with suppress(FitError):
+            found[zone] = fit.spot_market(zone)
+    return found
+
+
+def _told(zones: Sequence[str], seen: Sequence[str]) -> str:
+    """Which zones of a catalogue have a law of their own.
+
+    Notes: AWS has ids of zones ("use1-az1") that are the same for all, and names ("us-east-1a") that stand for another zone in
+        every account: nobody but the account can tell one from the other.
+    """
+    if seen:
+        return f"{len(seen)} of {len(zones)} zones of the catalogue are among them: {', '.join(seen)}"
+    return (
+        "none of them is a zone of the catalogue, so that all are like one that was not seen: name the zones of traces as the "
+        "catalogue does (AWS: by ids such as use1-az1, since names such as us-east-1a are each account's own)"
+    )
+
+
+MOST_ON_FRONT = 12
+
+
+def report_of(
+    job: Job,
+    asked: Asked,
+    found: Chosen,
+    gain: Gain | None,
+    notes: Sequence[str],
+    record: RunRecord,
+    elapsed_s: float,
+) -> CloudReport:
+    """The report of a choice."""
+    wish, state = found.wish, asked.state
+    front = found.choice.front[:MOST_ON_FRONT]
+    return CloudReport(
+        job=job.name,
+        model=job.model.name,
+        n_steps=wish.n_steps,
+        deadline_s=wish.deadline_s if isfinite(wish.deadline_s) else None,
+        budget_usd=wish.budget_usd if isfinite(wish.budget_usd) else None,
+        prob=wish.prob,
+        aim="time" if wish.wants_time else "cost",
+        left=None if state is None else state.done,
+        catalogue=asked.catalogue,
+        best=None if found.best is None else rent_facts(found.best, wish, asked),
+        front=tuple(rent_facts(one, wish, asked) for one in front),
+        gain=None if gain is None else _gain(gain, wish, asked),
+        infeasible=found.choice.infeasible,
+        unusable=found.field.unusable,
+        n_offers=found.field.n_offers,
+        n_candidates=found.choice.n_candidates,
+        n_simulated=len(found.choice.simulated),
+        n_worlds=wish.n_worlds,
+        notes=tuple(notes),
+        elapsed_s=elapsed_s,
+        record=record,
+    )
+
+
+def rent_facts(outcome: Outcome, wish: Wish, asked: Asked) -> RentFacts:
+    """Something that may be rented."""
+    candidate, offer, ran = outcome.candidate, outcome.offer, outcome.ran
+    policy, task = candidate.policy, candidate.task
+    paid_s = float(ran.spot_s.mean() + ran.on_demand_s.mean())
+    prices = (offer.on_demand_usd_per_h, policy.needs_on_demand), (offer.spot_usd_per_h, policy.needs_spot)
+    on_demand, spot = (candidate.count * price if needed and price is not None else None for price, needed in prices)
+    return RentFacts(
+        parts=_parts(outcome),
+        plan=from_plain(PlanFacts, plan_dict(candidate.best.plan)),
+        policy=policy.name,
+        law=candidate.law.name if candidate.law else "",
+        step_s=task.work_s / wish.n_steps,
+        interval_s=task.interval_s,
+        restart_s=task.restart_s,
+        on_demand_usd_per_h=on_demand,
+        spot_usd_per_h=spot,
+        price_day=offer.day.isoformat() if offer.day else None,
+        price_age_days=(asked.today - offer.day).days if offer.day else None,
+        time_mean_s=outcome.time_mean(),
+        time_p50_s=outcome.time_quantile(0.5),
+        time_p95_s=outcome.time_quantile(0.95),
+        cost_mean_usd=outcome.cost_mean(),
+        cost_p50_usd=outcome.cost_quantile(0.5),
+        cost_p95_usd=outcome.cost_quantile(0.95),
+        cost_cvar95_usd=outcome.cost_cvar(),
+        deadline_prob=outcome.prob_by(wish.deadline_s) if isfinite(wish.deadline_s) else None,
+        budget_prob=outcome.prob_within(wish.budget_usd) if isfinite(wish.budget_usd) else None,
+        spot_share=float(ran.spot_s.mean()) / paid_s if paid_s > 0.0 else 0.0,
+        interruptions=float(ran.n_lost.mean()),
+        zones=tuple(zone.zone for zone in candidate.zones),
+    )
+
+
+def _parts(outcome: Outcome) -> tuple[PartFacts, ...]:
+    candidate = outcome.candidate
+    batch = candidate.best.plan.global_batch
+    parts = candidate.parts or (Part(outcome.offer, candidate.count, batch),)
+    return tuple(
+        PartFacts(o.cloud, o.title, o.device, o.where, part.count, part.count * o.gpus, part.samples)
+        for part in parts
+        for o in (part.offer,)
+    )
+
+
+def _gain(gain: Gain, wish: Wish, asked: Asked) -> GainFacts:
+    running = asked.state is not None and asked.state.running is not None
+    low, high = np.quantile(gain.saved_usd, (0.05, 0.95))
+    saved_usd = float(gain.saved_usd.mean())
+    return GainFacts(
+        against="what is running" if running else "on demand",
+        reference=rent_facts(gain.reference, wish, asked),
+        saved_usd=saved_usd,
+        saved_usd_interval=holding(saved_usd, float(low), float(high)),
+        saved_s=float(gain.saved_s.mean()),
+        saved_share=gain.share,
+        saved_share_interval=holding(gain.share, *gain.share_interval),
+    )
+
+
+def chosen(job: Job, asked: Asked, record: RunRecord, progress: Progress) -> tuple[CloudReport, Chosen]:
+    """The report, and what it is made of."""
+    started = time.perf_counter()
+    wish = Wish(
+        asked.n_steps,
+        asked.deadline_s,
+        asked.budget_usd,
+        asked.prob,
+        asked.restart_s,
+        asked.interval_s,
+        asked.n_worlds,
+        asked.seed,
+    )
+    law_of, told = law_of_offers(asked.availability, asked.offers)
+    policies = allowed(asked.spot, asked.policies)
+    setting = Setting(policies, law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
+    times = PlanTimes(job)
+    field = field_of(asked.offers, times, setting, wish, part_of(progress, 0.0, 0.6))
+    if not field.candidates:
+        reasons = "; ".join(f"{n} offers: {reason}" for reason, n in field.unusable.items())
+        raise DataError(f"cloud: no offer of the catalogue can run the job: {reasons}")
+    candidates, running = _with_running(field.candidates, asked)
+    worlds = Worlds(wish, level_draws(job, asked.seed))
+    choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
+    if asked.mix:
+        usd = inf if choice.best is None else choice.best.mean_usd
+        candidates = (*candidates, *mixed_candidates(candidates, job, wish, usd, asked.most_gpus))
+        choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9))
+    progress(0.9, "the best on fresh draws")
+    fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
+    best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)
+    reference = None if best is None else _reference(candidates, running, fresh, wish, job, asked)
+    gain = None
+    if best is not None and reference is not None and reference is not best:
+        gain = gain_of(best, reference, asked.seed)
+    found = Chosen(wish, field, choice, best, reference)
+    notes = _notes(job, asked, told, candidates)
+    return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started), found
+
+
+def allowed(spot: str, names: Sequence[str]) -> tuple[Policy, ...]:
+    """Policies by name and by what is said of spot.
+
+    Raises:
+        DataError: none is left. SpecError: an unknown name.
+    """
+    wanted = [POLICIES.named(name) for name in dict.fromkeys(names)] if names else list(POLICIES)
+    if spot == "never":
+        wanted = [one for one in wanted if not one.needs_spot]
+    if spot == "only":
+        wanted = [one for one in wanted if not one.needs_on_demand]
+    if not wanted:
+        raise DataError(f"--spot {spot} leaves none of the policies {', '.join(names)}. Leave one of both out.")
+    return tuple(wanted)
+
+
+def _ranked(choice: Choice, wish: Wish) -> list[Outcome]:
+    """Feasible ones, best first."""
+    return sorted((one for one in choice.simulated if one.keeps(wish)), key=lambda one: one.value(wish))
+
+
+def _refined(candidate: Candidate, seed: int) -> tuple[float, Floats]:
+    """Mean step over the noise-free one, and what is not known of the step of that plan."""
+    job = candidate.best.job
+    step = predict(job, key=jax.random.key(seed))
+    return step.mean_s / step.deterministic_s, level_draws(job, seed)
+
+
+def _with_running(candidates: Sequence[Candidate], asked: Asked) -> tuple[tuple[Candidate, ...], Candidate | None]:
+    """What runs already starts at once; the others as everywhere."""
+    running = None if asked.state is None else asked.state.running
+    if running is None:
+        return tuple(candidates), None
+    at = [i for i, one in enumerate(candidates) if _is_running(one, running)]
+    if not at:
+        raise DataError(
+            f"--resume: no candidate is {running.count} x {running.instance} in {running.where} under {running.policy}: name "
+            "instance, zone and policy as the catalogue and `prism-jax cloud` do, and a count that is a power of two"
+        )
+    own = candidates[at[0]]
+    offers = tuple(offer for offer in own.offers if offer.where.lower() == running.where.lower())
+    stays = replace(own, offers=offers, task=replace(own.task, first_s=0.0))
+    return (*candidates, stays), stays
+
+
+def _is_running(candidate: Candidate, running: Running) -> bool:
+    here = any(
+        offer.title.lower() == running.instance.lower() and offer.where.lower() == running.where.lower()
+        for offer in candidate.offers
+    )
+    return here and candidate.count == running.count and candidate.policy.name == running.policy
+
+
+def _reference(
+    candidates: Sequence[Candidate], running: Candidate | None, fresh: Fresh, wish: Wish, job: Job, asked: Asked
+) -> Outcome | None:
+    """What is running, or the cheapest on demand that keeps what is asked; None if neither is there."""
+    if running is not None:
+        return fresh.outcome(running)
+    plain = [one for one in candidates if not one.policy.needs_spot]
+    if not plain:
+        return None
+    choice = search(plain, Worlds(wish, level_draws(job, asked.seed)), wish)
+    return None if choice.best is None else fresh.outcome(choice.best.candidate)
+
+
+def _notes(job: Job, asked: Asked, law: str, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    notes = list(asked.told)
+    if asked.reliability is None:
+        notes.append("nothing is said of failures of hardware and software: state --reliability")
+    if asked.restart_assumed:
+        notes.append(f"a restart takes {asked.restart_s / 60.0:.3g} min besides the load: state --restart")
+    if asked.checkpoint is None:
+        notes.append("checkpoints are written by every instance at its network's rate, at most 1.2 GB/s")
+    if any(one.policy.needs_spot for one in candidates):
+        notes.append(f"spot capacity: {law}")
+    if any(one.zones for one in candidates):
+        notes.append(
+            "jobs that move between zones of a region pay a restart, but no transfer of data between zones is counted"
+        )
+    notes.append(f"the batch stays at {job.plan.global_batch:,}; plans are searched in a part of the space of `search`")
+    return tuple(notes)

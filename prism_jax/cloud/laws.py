@@ -1,0 +1,177 @@
+"""SaveLaw: seconds of a checkpoint by its bytes, on the storage that was measured.
+
+StartUpLaw: seconds from asking for a machine until it runs, in parts that follow each other.
+
+LadderLaw: seconds of a step against the batch on one instance, for models that nobody described.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.arrays import Floats
+from ..core.content import ByContent
+from ..errors import Problem, SpecError
+from ..horizon.checkpoint import Checkpoint
+from ..workload.ladder import LadderSpec
+
+
+@dataclass(frozen=True, eq=False)
+class SaveLaw(ByContent):
+    """t = fixed + bytes x seconds per byte, in draws of what is not known, [draw].
+
+    Attributes:
+        fixed_s: whatever the size.
+        s_per_byte: of the stream.
+        most_bytes: largest checkpoint that was measured.
+        source: what was measured.
+
+    Raises:
+        SpecError: arrays differ in length or hold what is no number of at least 0.
+    """
+
+    fixed_s: Floats
+    s_per_byte: Floats
+    most_bytes: float
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("fixed_s", "s_per_byte"):
+            value = getattr(self, name)
+            if value.shape != self.fixed_s.shape or value.ndim != 1 or not len(value):
+                raise SpecError.of(
+                    Problem(name, f"shape {value.shape}, but it must be that of fixed_s, [draw]"), "saves"
+                )
+            if not (np.isfinite(value) & (value >= 0.0)).all():
+                raise SpecError.of(Problem(name, "holds what is no number of at least 0"), "saves")
+
+    def seconds(self, n_bytes: float) -> Floats:
+        """Of a checkpoint, [draw].
+
+        Raises:
+            SpecError: no bytes.
+        """
+        if not 0.0 < n_bytes < np.inf:
+            raise SpecError.of(Problem("n_bytes", f"{n_bytes:g}, but it must be above 0 and finite"), "saves")
+        return self.fixed_s + self.s_per_byte * n_bytes
+
+    def checkpoint(self, n_bytes: float) -> Checkpoint:
+        """Written and loaded in the median time, by one writer; training waits for it."""
+        seconds = float(np.median(self.seconds(n_bytes)))
+        return Checkpoint(seconds, load_s=seconds, source=f"{n_bytes / 1e9:.3g} GB, {self.source}")
+
+
+PARTS = ("provisioning", "staging", "booting")
+
+
+@dataclass(frozen=True, eq=False)
+class StartUpLaw(ByContent):
+    """Seconds of single starts, drawn: what is not known of a region and how starts differ together, [draw, part].
+
+    Attributes:
+        part_s: of `PARTS`.
+        source: what was measured.
+
+    Raises:
+        SpecError: it is no table of positive seconds.
+    """
+
+    part_s: Floats
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.part_s.ndim != 2 or self.part_s.shape[1] != len(PARTS) or not len(self.part_s):
+            raise SpecError.of(
+                Problem("part_s", f"shape {self.part_s.shape}, but it must be [draw, {len(PARTS)}]"), "start-up"
+            )
+        if not (np.isfinite(self.part_s) & (self.part_s > 0.0)).all():
+            raise SpecError.of(Problem("part_s", "holds what is no positive number of seconds"), "start-up")
+
+    @property
+    def seconds(self) -> Floats:
+        """Of a whole start, [draw]."""
+        return self.part_s.sum(axis=1)
+
+    def quantile(self, q: float) -> float:
+        """Of a single start."""
+        return float(np.quantile(self.seconds, q))
+
+    def last_of(self, n_nodes: int, rng: np.random.Generator, n_worlds: int = 2000) -> Floats:
+        """Seconds until the last of `n_nodes` machines that were asked for together runs, [world].
+
+        Raises:
+            SpecError: no node.
+        """
+        if n_nodes < 1:
+            raise SpecError.of(Problem("n_nodes", f"{n_nodes}, but there must be at least 1"), "start-up")
+        seconds = np.sort(self.seconds)
+        rank = (
+            np.ceil(len(seconds) * rng.random(n_worlds) ** (1.0 / n_nodes)).astype(int) - 1
+        )  # of the largest of n_nodes
+        return seconds[np.clip(rank, 0, len(seconds) - 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class LadderLaw(ByContent):
+    """t(b) = floor + seconds per sample x b, in draws of what is not known, [draw].
+
+    Attributes:
+        floor_s: that no batch is small enough to save: launches, data, the optimizer.
+        s_per_sample: of a sample more.
+        noise: scale of the logarithm of a single step.
+        batches: smallest and largest that was measured.
+        source: what was measured.
+
+    Raises:
+        SpecError: arrays differ in length or hold what is no positive number.
+    """
+
+    floor_s: Floats
+    s_per_sample: Floats
+    noise: Floats
+    batches: tuple[float, float]
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("floor_s", "s_per_sample", "noise"):
+            value = getattr(self, name)
+            if value.shape != self.floor_s.shape or value.ndim != 1 or not len(value):
+                raise SpecError.of(
+                    Problem(name, f"shape {value.shape}, but it must be that of floor_s, [draw]"), "ladder"
+                )
+            if not (np.isfinite(value) & (value >= 0.0)).all():
+                raise SpecError.of(Problem(name, "holds what is no number of at least 0"), "ladder")
+
+    def seconds(self, batch: float) -> Floats:
+        """Seconds of a step of `batch` samples on one instance, [draw].
+
+        Raises:
+            SpecError: the batch is not positive.
+        """
+        if not 0.0 < batch < np.inf:
+            raise SpecError.of(Problem("batch", f"{batch:g}, but it must be above 0 and finite"), "ladder")
+        return self.floor_s + self.s_per_sample * batch
+
+    def model(self, name: str, measured_on: str, n_parameters: int) -> LadderSpec:
+        """The model of which this is all that is known, for jobs of any kind.
+
+        Args:
+            name: in reports. measured_on: device of the ladder. n_parameters: that ranks exchange and checkpoints hold.
+
+        Raises:
+            SpecError: no such device, or no parameters.
+        """
+        floor_s, s_per_sample = float(np.median(self.floor_s)), float(np.median(self.s_per_sample))
+        most = int(self.batches[1])
+        return LadderSpec(name, floor_s, s_per_sample, measured_on, n_parameters, most, source=self.source)
+
+    def interval(self, batch: float) -> tuple[float, float, float]:
+        """Seconds of a step: 5 %, median and 95 % of what is not known of the mean step."""
+        low, middle, high = np.quantile(self.seconds(batch), [0.05, 0.5, 0.95])
+        return float(low), float(middle), float(high)
+
+    def extrapolates(self, batch: float) -> bool:
+        """Whether a batch lies outside of what was measured."""
+        return not self.batches[0] <= batch <= self.batches[1]

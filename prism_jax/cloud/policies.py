@@ -1,0 +1,188 @@
+"""Policy: what decides where a job runs; View: what it may know; Use: what a place is in pace and nodes.
+
+Spot while there is slack, on demand from when there is none to the end.
+
+Source: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines" (NSDI 2024), section 4: the safety net. A job
+that waits goes on demand when time left <= work left + restart. One that finds spot takes it only if it can lose an interval
+and still change over; one that runs on spot stays until it is lost. The paper's machines on demand never fail; ours do, so that
+slack for one failure is kept, too (`failures = 0`: the paper's rule).
+
+A part of the nodes on demand at all times, the rest on spot while there is some.
+
+On demand from start to end.
+
+Spot whenever there is some; else the job waits.
+
+POLICIES: rules by name; a policy that ships is one line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+
+from ..core.registry import Registry
+
+WAIT, SPOT, ON_DEMAND = 0, 1, 2  # places
+
+
+class View(NamedTuple):
+    """What is known at a moment; arrays of one shape, seconds.
+
+    Attributes:
+        spot_up: whether all spot nodes are there.
+        place: where the job is.
+        time_left_s: until the deadline; infinite where there is none.
+        work_left_s: that what is not saved takes on all nodes, checkpoints included.
+        restart_s: from the decision to move to the first new step.
+        at_risk_s: that a loss costs at most besides the restart: one interval with its checkpoint.
+    """
+
+    spot_up: Any
+    place: Any
+    time_left_s: Any
+    work_left_s: Any
+    restart_s: Any
+    at_risk_s: Any
+
+
+class Use(NamedTuple):
+    """What a place is: pace of the job, over that on all nodes, and shares of the nodes that are paid for."""
+
+    pace: float
+    spot: float
+    on_demand: float
+
+
+class Policy(Protocol):
+    """A rule by which a job moves. Written with `jax.numpy`; instances are hashable, since they are static in compiled code.
+
+    Attributes:
+        name: what reports call it.
+        needs_spot, needs_on_demand: which prices it pays.
+        uses: of WAIT, SPOT and ON_DEMAND.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def needs_spot(self) -> bool: ...
+
+    @property
+    def needs_on_demand(self) -> bool: ...
+
+    @property
+    def uses(self) -> tuple[Use, Use, Use]: ...
+
+    def place(self, view: View) -> Any:
+        """Where the job is to be now: WAIT, SPOT or ON_DEMAND; SPOT only where `spot_up`."""
+        ...
+
+    def changes_in_s(self, view: View) -> Any:
+        """Seconds until `place` would say otherwise though nothing has happened; infinite where it never would."""
+        ...
+
+
+ROUNDING_S = 60.0  # of a clock in single precision
+
+
+@dataclass(frozen=True)
+class SpotWithFallback:
+    """Spot while there is slack, on demand from when there is none to the end.
+
+    Attributes:
+        failures: of machines on demand that there is slack for.
+    """
+
+    name: str = "spot_with_fallback"
+    failures: float = 1.0
+    needs_spot: bool = True
+    needs_on_demand: bool = True
+    uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 1.0, 0.0), Use(1.0, 0.0, 1.0))
+
+    def place(self, view: View) -> Any:
+        """See `Policy`."""
+        slack_s = self._slack_s(view)
+        stays = (view.place == ON_DEMAND) & (slack_s < jnp.inf)
+        enough = (view.place == SPOT) | (slack_s > view.at_risk_s + view.restart_s)
+        waits = jnp.where(slack_s > 0.0, WAIT, ON_DEMAND)
+        return jnp.where(stays, ON_DEMAND, jnp.where(view.spot_up & enough, SPOT, waits))
+
+    def changes_in_s(self, view: View) -> Any:
+        """A job that waits loses slack second by second."""
+        return jnp.where(view.place == WAIT, jnp.maximum(self._slack_s(view), 0.0), jnp.inf)
+
+    def _slack_s(self, view: View) -> Any:
+        """Seconds that may be waited before the job must go on demand."""
+        failure_s = view.at_risk_s + view.restart_s
+        return view.time_left_s - view.work_left_s - view.restart_s - self.failures * failure_s - ROUNDING_S
+
+
+HALF = (Use(0.0, 0.0, 0.0), Use(1.0, 0.5, 0.5), Use(0.5, 0.0, 0.5))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Half of the nodes on demand; where spot is lost the job goes on with them, at half the pace and the same batch."""
+
+    name: str = "mixture"
+    needs_spot: bool = True
+    needs_on_demand: bool = True
+    uses: tuple[Use, Use, Use] = field(default=HALF)
+
+    def place(self, view: View) -> Any:
+        """See `Policy`."""
+        return jnp.where(view.spot_up, SPOT, ON_DEMAND)
+
+    def changes_in_s(self, view: View) -> Any:
+        """Never."""
+        return jnp.full_like(view.work_left_s, jnp.inf)
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """On demand from start to end."""
+
+    name: str = "on_demand"
+    needs_spot: bool = False
+    needs_on_demand: bool = True
+    uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 0.0, 1.0), Use(1.0, 0.0, 1.0))
+
+    def place(self, view: View) -> Any:
+        """See `Policy`."""
+        return jnp.full_like(view.place, ON_DEMAND)
+
+    def changes_in_s(self, view: View) -> Any:
+        """Never."""
+        return jnp.full_like(view.work_left_s, jnp.inf)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Spot whenever there is some; else the job waits."""
+
+    name: str = "spot"
+    needs_spot: bool = True
+    needs_on_demand: bool = False
+    uses: tuple[Use, Use, Use] = (Use(0.0, 0.0, 0.0), Use(1.0, 1.0, 0.0), Use(0.0, 0.0, 0.0))
+
+    def place(self, view: View) -> Any:
+        """See `Policy`."""
+        return jnp.where(view.spot_up, SPOT, WAIT)
+
+    def changes_in_s(self, view: View) -> Any:
+        """Never."""
+        return jnp.full_like(view.work_left_s, jnp.inf)
+
+
+def _shipped() -> Iterable[Policy]:
+
+    return (OnDemand(), Spot(), SpotWithFallback(), Mixture())
+
+
+POLICIES: Registry[Policy] = Registry("policy", _shipped)
+"""What a search of the cloud may choose from."""

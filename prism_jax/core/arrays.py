@@ -1,0 +1,124 @@
+"""Names of array axes, one meaning each, for jaxtyping shapes such as `Float[Array, "row sample"]`.
+
+Glossary:
+    axis:   dimension of the network: tp, cp, ep, dp, then pp (transfers between stages) and the end of the step.
+    batch:  independent randomisation of an estimate.
+    cell:   any point of a table; `*cell` are the axes that argument and result share.
+    chunk:  columns that are drawn under one key on the device; elsewhere model chunk in model order.
+    batch_sample: draw of one such randomisation.
+    column: independent random draw of one replica; the last axis of the engine.
+    dep:    predecessor slot of an operation.
+    device: GPU of the job, in the order of the plan's axis order.
+    draw:   posterior draw.
+    factor: group of kernel classes that are slowed by one factor per GPU.
+    fleet:  GPUs and nodes that a job gets; steps of one fleet share what persists.
+    kind:   F, B, W.
+    knot:   bend of a piecewise-linear function.
+    lane:   pipeline stage of the spec front end, rank or stream of a trace.
+    level:  position in the execution order of a step graph; the scanned axis.
+    member: rank of the group that synchronises inside every op of a lane.
+    node:   host.
+    op:     operation signature.
+    pair:   two columns that share one counter of the random numbers; half as many as columns.
+    part:   the factors, and after them the constant part that no factor slows.
+    plan:   candidate plan of a sweep.
+    replica: columns of lanes that meet at the end of the step only.
+    row:    one operation instance on one lane.
+    sample: Monte Carlo draw of a step; always the last axis.
+    score:  value of the step's network score; all share every random number.
+    stage:  pipeline stage.
+    step:   training step, in the order of time where steps belong to one fleet.
+    used:   network axis that has any communication inside the ops.
+    word:   row of packed random words of an op: one per member, one more for its communication.
+
+Which array library a formula runs on: NumPy, or JAX where one of its numbers is a JAX array or is being traced.
+
+Costs are arithmetic on peaks, bandwidths and latencies. On plain floats it runs in NumPy; where a caller differentiates or
+compiles a function of such a number, the same arithmetic runs on the traced values. JAX is not imported here: its arrays know
+their own library (`__array_namespace__` of the array API standard).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike as ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int32]
+    Counts = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+    Positions = NDArray[np.intp]
+else:  # names in annotations only, so that NumPy is loaded by the modules that compute
+    ArrayLike = Floats = Ints = Counts = Flags = Positions = Any
+
+
+Values: TypeAlias = Any
+"""Real numbers in an array of NumPy or of JAX, or one number."""
+
+_PLAIN = frozenset({float, int, str, bool, type(None)})
+
+
+def namespace(*things: Any) -> Any:
+    """`numpy`, or `jax.numpy` if any number in `things` is a JAX array or tracer.
+
+    Args:
+        things: numbers, arrays, and tuples, mappings or dataclasses that hold such.
+    """
+    found = _foreign(things)
+    if found is not None:
+        return found.__array_namespace__()
+    import numpy as np  # on first use: commands without arithmetic load this module, too
+
+    return np
+
+
+def is_numpy(library: Any) -> bool:
+    """Whether `library`, a result of `namespace`, is NumPy."""
+    return library.__name__ == "numpy"
+
+
+def is_traced(value: Any) -> bool:
+    """Whether `value` belongs to JAX, so that it cannot be checked, compared or hashed on the host."""
+    return not _is_plain(value) and _foreign((value,)) is not None
+
+
+def _foreign(things: Iterable[Any]) -> Any | None:
+    """The first array in `things` that is not of NumPy."""
+    for thing in things:
+        match _kind(type(thing)):
+            case "plain":
+                found = None
+            case "sequence":
+                found = _foreign(thing)
+            case "mapping":
+                found = _foreign(thing.values())
+            case "dataclass":
+                found = _foreign(vars(thing).values())
+            case _:
+                found = thing if hasattr(thing, "__array_namespace__") else None
+        if found is not None:
+            return found
+    return None
+
+
+def _is_plain(thing: Any) -> bool:
+    """Whether `thing` is a number, a text or an array of NumPy; asked without loading NumPy."""
+    return _kind(type(thing)) == "plain"
+
+
+@lru_cache(maxsize=1024)
+def _kind(of: type) -> str:
+    """What objects of a type are to `_foreign`; asked once per type, since costs ask thousands of times."""
+    if of in _PLAIN or of.__module__ == "numpy":
+        return "plain"
+    if issubclass(of, (tuple, list)):
+        return "sequence"
+    if issubclass(of, Mapping):
+        return "mapping"
+    return "dataclass" if is_dataclass(of) else "array"

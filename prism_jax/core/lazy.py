@@ -1,0 +1,49 @@
+"""Names of a package that are imported on first use, so that importing the package costs nothing.
+
+NumPy, imported on first use: for modules that commands without arithmetic load too (`show`, `--help`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+
+def lazy_names(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names live in its modules.
+
+    Args:
+        package: its `__name__`.
+        home: name -> module below the package that defines it; empty where the name is itself such a module.
+    """
+
+    def get(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not home[name]:
+            return import_module(f".{name}", package)
+        return getattr(import_module(f".{home[name]}", package), name)
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *home})
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)  # the next use finds it without coming here
+        return value
+
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = LazyModule("numpy")
+
+__all__ = ["np"]

@@ -1,0 +1,135 @@
+"""JAX as it is wanted here: compiled programs are kept between runs, and the command line uses one device per core.
+
+Processes of this host that share work which Python does one piece at a time.
+
+Progress: how a long computation says how far it is. One signature for everything that takes a `progress` argument.
+
+What a use case says while it works.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from ..errors import DataError
+
+CACHE_VARIABLE = "PRISM_JAX_CACHE"
+OPTIONS = {  # JAX reads these variables when it is imported, and these options ever after
+    "JAX_COMPILATION_CACHE_DIR": "jax_compilation_cache_dir",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "jax_persistent_cache_min_compile_time_secs",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "jax_persistent_cache_min_entry_size_bytes",
+}
+
+
+_CACHE_FAULT = "Error (reading|writing) persistent compilation cache entry"
+
+
+def start_jax() -> None:
+    """Sets the number of devices and keeps compiled programs, unless the user has set these.
+
+    May be called with JAX imported; the number of devices is fixed by the first computation.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_force_host_platform_device_count" not in flags:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={cores}".strip()
+    keep_programs()
+
+
+def keep_programs() -> None:
+    """Keeps compiled programs in `cache_folder`, unless the user has said where; called before anything is compiled."""
+    warnings.filterwarnings(
+        "ignore", _CACHE_FAULT, UserWarning
+    )  # one per program; the answer is the same without the cache
+    defaults = (str(cache_folder()), 0.1, -1)
+    jax = sys.modules.get("jax")
+    for (variable, option), value in zip(OPTIONS.items(), defaults, strict=True):
+        if variable not in os.environ:
+            os.environ[variable] = str(value)
+            if jax is not None:
+                jax.config.update(option, value)
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept: in the user's own cache folder, since compiled code is run as it is found."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(CACHE_VARIABLE, Path(base) / "prism-jax" / "jax"))
+
+
+MOST = 256
+
+
+def check_workers(n_workers: int) -> None:
+    """Refuses a number of processes that no host has.
+
+    Raises:
+        DataError: below 1 or above `MOST`.
+    """
+    if not 1 <= n_workers <= MOST:
+        raise DataError(f"--workers: {n_workers}, but it must be between 1 and {MOST}")
+
+
+@contextmanager
+def processes(n_workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose functions and arguments are pickled; where the caller fails, what has not begun is given up.
+
+    Notes:
+        The processes start from nothing: a fork of one that has started JAX may hang. A script that asks for more than one needs
+        `if __name__ == "__main__":` around its work.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_workers, mp_context=context, initializer=_start) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _start() -> None:
+    """JAX as on the command line; a process whose parent was killed ends, too."""
+    start_jax()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@runtime_checkable  # the type checker of the tests asks
+class Progress(Protocol):
+    """Called now and then while something runs."""
+
+    def __call__(self, done: float, what: str = "", /) -> None:
+        """Takes the share that is done, 0-1, and what is being done; an empty text where only one thing is done."""
+        ...
+
+
+def silent(_done: float, _what: str = "", /) -> None:
+    """Progress that nobody watches."""
+
+
+def part_of(progress: Progress, start: float, end: float) -> Progress:
+    """Progress of a part of the work: its shares 0-1 are reported as shares from `start` to `end` of the whole."""
+
+    def report(done: float, what: str = "", /) -> None:
+        progress(start + (end - start) * done, *((what,) if what else ()))
+
+    return report
+
+
+def part(progress: Progress, what: str) -> Progress:
+    """`progress` for one kind of work, which need not say what it is."""
+    return lambda done, own="", /: progress(done, own or what)

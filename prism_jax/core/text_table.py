@@ -1,0 +1,95 @@
+"""Numbers as a person reads them: an estimate to the digits that its error allows, and bars of characters.
+
+Tables as plain data, and as lines of text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..units import format_bytes
+
+SMALLEST_PROB = 1e-4  # a law learnt from some hundred peaks says nothing of less
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def with_error(value: float, error: float) -> tuple[str, str]:
+    """An estimate and its error, both down to the first digit of the error; no error: four decimals of the value's scale.
+
+    Example:
+        >>> with_error(6.51025, 0.00054)
+        ('6.5103', '0.0005')
+    """
+    digits = decimals(error if error > 0 else abs(value) / 1e3)
+    return f"{value:.{digits}f}", f"{error:.{digits}f}"
+
+
+def decimals(smallest: float) -> int:
+    """Decimals that show a number down to the size of `smallest`, 0-6."""
+    return max(0, min(6, math.ceil(-math.log10(max(smallest, 1e-9)))))
+
+
+def bar(share: float, width: int) -> str:
+    """A horizontal bar of `share` (0-1) of `width` characters, to an eighth of a character."""
+    n_eighth = round(max(0.0, min(1.0, share)) * width * 8)
+    whole, rest = divmod(n_eighth, 8)
+    return ("█" * whole + (EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def prob(value: float) -> str:
+    """A probability as a percentage with two significant digits."""
+    return f"{100 * value:.2g}%" if 0 < value < 0.995 else f"{100 * value:.0f}%"
+
+
+def uncertain_memory(interval_bytes: tuple[float, float], not_fit_prob: float) -> str:
+    """What a peak of memory would be measured as, and how probable it is that it does not fit."""
+    low, high = (format_bytes(n_bytes, 3) for n_bytes in interval_bytes)
+    chance = prob(not_fit_prob) if not_fit_prob >= SMALLEST_PROB else f"below {prob(SMALLEST_PROB)}"
+    return f"90 % interval {low} to {high}, does not fit with probability {chance}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings; `title` may be empty."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def is_numeric(self, index: int) -> bool:
+        """Whether a column holds numbers, which are aligned right; the first one names the rows."""
+        cells = [row[index] for row in self.rows if row[index]]
+        return index > 0 and bool(cells) and all(cell[0].isdigit() or cell[0] in "-+" for cell in cells)
+
+    def lines(self) -> list[str]:
+        """The table as text."""
+        widths = [max(map(len, (name, *(row[i] for row in self.rows)))) for i, name in enumerate(self.columns)]
+        numeric = [self.is_numeric(index) for index in range(len(self.columns))]
+
+        def line(cells: Sequence[str]) -> str:
+            padded = (c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True))
+            return (" " + "   ".join(padded)).rstrip()
+
+        rule = " " + "─" * (sum(widths) + 3 * (len(widths) - 1))
+        head = [self.title] if self.title else []
+        return [*head, "", line(self.columns), rule, *map(line, self.rows), ""]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values of one thing.
+
+    Attributes:
+        has_paragraphs: whether values are descriptions of the package, whose line ends are kept.
+    """
+
+    title: str
+    facts: Mapping[str, str]
+    has_paragraphs: bool = False
+
+    def lines(self) -> list[str]:
+        """The facts as text, one per line."""
+        width = max(map(len, self.facts), default=0)
+        return [self.title, *(f"{name:<{width}}  {value}".rstrip() for name, value in self.facts.items())]

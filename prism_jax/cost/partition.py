@@ -1,0 +1,190 @@
+"""Which blocks a model chunk holds and which chunks a pipeline stage holds. Integer counts only.
+
+How many parameters one device of a pipeline stage holds, by the way they are sharded. Counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.arrays import Floats
+from ..errors import PlanError
+from ..plan.plan import ParallelPlan
+from ..workload.base.workload import Parameters, Workload, distinct_runs, frozen_groups, n_body, updates_in_step
+
+ChunkBlocks = tuple[int, ...]
+"""Blocks of each kind in a model chunk, in the order of `kinds_of(model)`; chunks that hold the same cost the same."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Counts that may be uneven.
+
+    Attributes:
+        layers: per model chunk.
+        micro_batches: per replica.
+    """
+
+    layers: tuple[int, ...]
+    micro_batches: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def chunk_blocks(model: Workload, plan: ParallelPlan) -> tuple[ChunkBlocks, ...]:
+    """What every model chunk holds, in model order.
+
+    Raises:
+        PlanError: `layer_split` does not match the chunks or the layers.
+    """
+    layers = layers_of_chunks(n_body(model), plan)
+    first, last = 0, len(layers) - 1
+    columns = [run._replace(count=0) for run in distinct_runs(model)]
+    chunks = [[0] * len(columns) for _ in layers]
+    start = 0
+    for run in model.layout:
+        body = range(start, start + run.count) if run.place == "body" else range(0)
+        start += len(body)
+        column = columns.index(run._replace(count=0))
+        for index, (held, own) in enumerate(zip(chunks, layers, strict=True)):
+            fixed = run.count if (run.place, index) in (("first", first), ("last", last)) else 0
+            held[column] += fixed + len(range(max(own.start, body.start), min(own.stop, body.stop)))
+    return tuple(tuple(held) for held in chunks)
+
+
+def layers_of_chunks(n_layers: int, plan: ParallelPlan) -> tuple[range, ...]:
+    """Layer numbers of every model chunk, in model order.
+
+    Notes:
+        Without `plan.layer_split` chunks differ by at most one layer, and those that get one less are taken from the two
+        ends in turn (last, first, ...), because embedding and head add to these. So did Llama 3 (arXiv 2407.21783,
+        section 3.3.2: one layer fewer on the first and on the last stage).
+
+    Raises:
+        PlanError: `layer_split` does not match the chunks or the layers.
+    """
+    sizes = plan.layer_split or _even_split(n_layers, plan.n_chunk)
+    if len(sizes) != plan.n_chunk:
+        raise PlanError(
+            f"layer_split has {len(sizes)} entries, but pp * virtual_stages = {plan.n_chunk}. Give one count per chunk."
+        )
+    if sum(sizes) != n_layers:
+        raise PlanError(f"layer_split adds up to {sum(sizes)} layers, but the model has {n_layers}")
+    starts = [sum(sizes[:chunk]) for chunk in range(plan.n_chunk)]
+    return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def _even_split(n_layers: int, n_chunk: int) -> tuple[int, ...]:
+    base, n_extra = divmod(n_layers, n_chunk)
+    if n_extra == 0:
+        return (base,) * n_chunk
+    short = n_chunk - n_extra
+    first, last = short // 2, n_chunk - (short - short // 2)
+    return tuple(base + 1 if first <= chunk < last else base for chunk in range(n_chunk))
+
+
+def chunks_of_stage(plan: ParallelPlan, stage: int) -> tuple[int, ...]:
+    """Chunks whose parameters live on `stage` under the plan's schedule, in model order."""
+    return plan.pipeline_schedule.chunks_of_stage(stage, plan.pp, plan.virtual_stages)
+
+
+class StageWeights(NamedTuple):
+    """Parameters of one device after tensor and expert parallelism, before ZeRO or FSDP; arrays may have leading axes.
+
+    Attributes:
+        count: [*plan, group] by the way they are sharded, in the order of `Workload.groups`.
+        trained: [*plan, group] of these, those that have gradients.
+        updated: [*plan, group] of these, those whose update comes after the blocks; none where measured blocks hold it.
+        largest_unit: [*plan] of the largest block among them that is gathered by itself.
+        root: [*plan] of the other blocks: embedding, head, final norm.
+        shared: [*plan] of tensors that other stages hold copies of (a tied embedding), if they are trained.
+    """
+
+    count: Floats
+    trained: Floats
+    updated: Floats
+    largest_unit: Floats
+    root: Floats
+    shared: Floats
+
+    @property
+    def key(self) -> bytes:
+        """The same for stages that hold the same parameters."""
+        return b"".join(part.tobytes() for part in self)
+
+
+def group_splits(model: Workload, plan: ParallelPlan) -> Floats:
+    """[group] ranks of dp x cp among which the workload itself divides the parameters of each group."""
+    return np.array([split for _, split in model.groups(plan)], dtype=np.float64)
+
+
+def trained_groups(model: Workload, plan: ParallelPlan) -> Floats:
+    """[group] 1 where parameters have gradients, 0 where they are frozen."""
+    frozen = frozen_groups(model, plan)
+    return np.array([float(name not in frozen) for name, _ in model.groups(plan)])
+
+
+def sharded(count: Floats, splits: Floats, n_shard: int) -> float:
+    """Parameters per device when they are sharded over `n_shard` ranks of dp x cp; [group] counts and splits."""
+    return float((count / np.maximum(n_shard / splits, 1.0)).sum())
+
+
+def state_ranks(plan: ParallelPlan) -> int:
+    """Ranks over which gradients or optimizer state are sharded: dp x cp, or an HSDP group."""
+    return plan.dp_shard if plan.sharding == "hsdp" else plan.dp * plan.cp
+
+
+def block_parameters(model: Workload, plan: ParallelPlan, kind: str) -> Floats:
+    """[group] parameters of a block on one device, shared tensors included."""
+    names = [name for name, _ in model.groups(plan)]
+    count = np.zeros(len(names))
+    for own in model.block(kind, plan).parameters:
+        count[names.index(own.group)] += own.count
+    return count
+
+
+def stage_weights(
+    model: Workload, plan: ParallelPlan, chunks: Sequence[ChunkBlocks], stages: Sequence[tuple[int, ...]]
+) -> list[StageWeights]:
+    """Parameters of every stage.
+
+    Args:
+        chunks: blocks of every model chunk.
+        stages: chunks that each stage holds.
+
+    Notes:
+        A tensor that several blocks share is held once per stage; a stage that holds it beside another stage has a copy.
+    """
+    blocks = [(run.is_unit, model.block(run.kind, plan).parameters) for run in distinct_runs(model)]
+    groups = [name for name, _ in model.groups(plan)]
+    trained = trained_groups(model, plan)
+    held = [
+        _held(blocks, groups, trained, [sum(chunks[c][i] for c in own) for i in range(len(blocks))]) for own in stages
+    ]
+    if updates_in_step(model):
+        held = [(own._replace(updated=np.zeros_like(own.updated)), tensors) for own, tensors in held]
+    copies = [sum(n for name, n in own.items() if sum(name in other for _, other in held) > 1) for _, own in held]
+    return [own._replace(shared=np.array(n)) for (own, _), n in zip(held, copies, strict=True)]
+
+
+def _held(
+    blocks: Sequence[tuple[bool, Sequence[Parameters]]], groups: list[str], trained: Floats, counts: list[int]
+) -> tuple[StageWeights, dict[str, float]]:
+    """Parameters of a stage with `counts` of the blocks, and its shared tensors by name."""
+    total, largest, root, tensors = np.zeros(len(groups)), 0.0, 0.0, dict[str, float]()
+    for (is_unit, parameters), n in zip(blocks, counts, strict=True):
+        for own in parameters if n else ():
+            times = n if not own.shared else 0 if own.shared in tensors else 1
+            total[groups.index(own.group)] += times * own.count
+            root += 0.0 if is_unit else times * own.count
+            if own.shared:
+                tensors[own.shared] = own.count * float(trained[groups.index(own.group)])
+        if n and is_unit:
+            largest = max(largest, sum(own.count for own in parameters))
+    return StageWeights(
+        total, total * trained, total * trained, np.array(largest), np.array(root), np.array(0.0)
+    ), tensors

@@ -1,0 +1,55 @@
+"""Horizontal bars with their values written at the ends: where a step's seconds go, and who owns its p95."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ..core.picture import colour, new_axes
+from .types import Explanation, words
+
+SMALLEST_SHARE = 0.001  # of the step; below, a part is not drawn
+MOST_OWNERS = 6
+FEWEST_ROWS = 4  # room is kept for, so that two bars are not blocks
+SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
+
+
+def plot_breakdown(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
+    """Draws where the mean step goes for an average GPU: one bar per part, largest first, with seconds and share."""
+    ax = new_axes() if ax is None else ax
+    whole_s = sum(explanation.breakdown_s.values())
+    parts = {name: value for name, value in explanation.breakdown_s.items() if abs(value) >= SMALLEST_SHARE * whole_s}
+    digits = max(2, 2 - int(np.floor(np.log10(whole_s))))
+    labels = {name: f"{value:.{digits}f} s  {value / whole_s:.1%}" for name, value in parts.items()}
+    plot_bars(ax, parts, labels)
+    ax.set_xlabel("seconds of the mean step, average GPU")
+    return ax
+
+
+def plot_owners(explanation: Explanation, *, ax: Axes | None = None) -> Axes:
+    """Draws by how much p95 would fall if one kind of work did not vary; the falls need not add up."""
+    ax = new_axes() if ax is None else ax
+    largest_s = max(map(abs, explanation.p95_owner_s.values()), default=0.0)
+    scale, unit = (1e3, "ms") if largest_s < 1.0 else (1.0, "s")
+    ranked = sorted(explanation.p95_owner_s.items(), key=lambda item: -item[1])[:MOST_OWNERS]
+    owners = {name: scale * value for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest_s > 0.0}
+    plot_bars(ax, owners, {name: f"{value:.3g} {unit}" for name, value in owners.items()})
+    seconds = "milliseconds" if unit == "ms" else "seconds"
+    fleet = f"{explanation.allocation.share:.0%} of the variance is which GPUs the job gets"
+    ax.set_xlabel(f"{seconds} off p95 if it did not vary\n({fleet})" if owners else "nothing varies")
+    return ax
+
+
+def plot_bars(ax: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -> None:
+    """One bar per entry, largest on top; room on the right for the texts."""
+    names = sorted(values, key=lambda name: values[name])
+    ax.barh([words(name) for name in names], [values[name] for name in names], color=[colour(name) for name in names])
+    largest = max((abs(value) for value in values.values()), default=1.0) or 1.0
+    for row, name in enumerate(names):
+        ax.text(max(values[name], 0.0) + 0.02 * largest, row, labels[name], va="center", fontsize="small")
+    ax.set_xlim(min(0.0, 1.1 * min(values.values(), default=0.0)), 1.45 * largest)
+    ax.set_ylim(len(names) - max(len(names), FEWEST_ROWS) - 0.6, len(names) - 0.4)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(True, axis="x")

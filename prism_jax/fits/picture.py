@@ -1,0 +1,164 @@
+"""Fitted collectives as a picture: bus bandwidth by message size, measured and by the law with its band.
+
+A fit of variability as a picture: shares of variance, and measured values against what the model replicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
+
+from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, style
+from .report import KeptFitReport
+
+COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
+MOST_PANELS, MOST_CURVES = 6, len(COLOURS)
+COLUMNS = 3
+GB = 1e9
+
+
+def plot_bandwidths(curves: Sequence[Any], summary: Mapping[str, Any]) -> Figure:
+    """One panel per collective, one colour per scale.
+
+    Args:
+        curves: what `Fit.curves` returns, at least one.
+        summary: what `Fit.summary` returns.
+    """
+    ops = list(dict.fromkeys(curve.op for curve in curves))
+    shown = ops[:MOST_PANELS]
+    n_column = min(COLUMNS, len(shown))
+    n_row = -(-len(shown) // n_column)
+    with style():
+        figure = Figure(figsize=(1.5 + 4.7 * n_column, 0.6 + 4.0 * n_row), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = list(np.atleast_1d(figure.subplots(n_row, n_column)).ravel())
+        for op in shown:
+            plot_bandwidth([curve for curve in curves if curve.op == op], ax=axes.pop(0))
+        for empty in axes:
+            empty.axis("off")
+        verdict = "good" if summary["verdict"]["ok"] else "failed"
+        rest = f", {len(ops) - len(shown)} more not shown" if len(ops) > len(shown) else ""
+        figure.suptitle(f"{summary['model']}: {verdict} fit{rest}", fontsize=11)
+    return figure
+
+
+def plot_bandwidth(curves: Sequence[Any], *, ax: Axes | None = None) -> Axes:
+    """Bus bandwidth of one collective by message size: measured points, and the fitted curves with their 90 % bands."""
+    ax = new_axes() if ax is None else ax
+    shown = _spread(curves, MOST_CURVES)
+    places = [_place(curve) for curve in shown]
+    for curve, place, tint in zip(shown, places, COLOURS, strict=False):
+        low, centre, high = curve.bus / GB
+        name = f"{place}, {curve.fabric}" if places.count(place) > 1 and curve.fabric else place
+        ax.fill_between(curve.n_bytes, low, high, color=tint, alpha=0.25, linewidth=0)
+        ax.plot(curve.n_bytes, centre, color=tint, label=name)
+        ax.plot(curve.measured_bytes, curve.measured_bus / GB, ".", color=tint, markersize=5)
+    ax.set_xscale("log", base=2)
+    ax.set_ylim(bottom=0.0)
+    ax.xaxis.set_major_locator(LogLocator(base=2.0**5, numticks=12))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n_bytes, _: size_name(n_bytes)))
+    ax.xaxis.set_minor_locator(LogLocator(base=2.0, numticks=99))
+    ax.xaxis.set_minor_formatter(FuncFormatter(lambda n_bytes, _: ""))
+    ax.set_xlabel("message size")
+    ax.set_ylabel("bus bandwidth (GB/s)")
+    left_out = f" ({len(curves) - len(shown)} more scales not shown)" if len(curves) > len(shown) else ""
+    ax.set_title(f"{curves[0].op}{left_out}", fontsize=10)
+    ax.legend(loc="upper left", title="points measured, band 90 %")
+    return ax
+
+
+def size_name(n_bytes: float) -> str:
+    """8 B, 32 KiB, 1 GiB."""
+    for unit, name in ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
+        if n_bytes >= unit:
+            return f"{n_bytes / unit:g} {name}"
+    return f"{n_bytes:g} B"
+
+
+def _place(curve: Any) -> str:
+    nodes = f" in {curve.n_nodes} nodes" if curve.n_nodes > 1 else ""
+    return f"{curve.n_gpus} GPUs{nodes}"
+
+
+def _spread(curves: Sequence[Any], most: int) -> list[Any]:
+    """As many as `most` of them, evenly, with the first and the last."""
+    chosen = np.unique(np.linspace(0, len(curves) - 1, min(most, len(curves))).round().astype(int))
+    return [curves[i] for i in chosen]
+
+
+SMALLEST_SHARE = 0.0005  # smaller ones would be labelled 0.0 %
+N_BAND = 200  # replicated data sets behind the band
+
+
+def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
+    """Left the shares of variance per level, right the distribution of the measured values and of replicated ones.
+
+    Args:
+        summary: what `Fit.summary` returns.
+        checked: what `Fit.check` returns; None leaves the right side out.
+    """
+    shares = summary["variance_shares"]
+    with style():
+        panels = bool(shares) + (checked is not None)
+        figure = Figure(figsize=(5.2 * max(panels, 1), 4.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = list(np.atleast_1d(figure.subplots(1, max(panels, 1))))
+        if shares:
+            plot_shares(_visible(shares), of=summary["variance_of"], ax=axes.pop(0))
+        if checked is not None:
+            plot_replicated(checked, ax=axes.pop(0))
+        for empty in axes:
+            empty.axis("off")
+            empty.text(0.5, 0.5, "These data tell no shares of variance.", ha="center")
+        verdict = "good" if summary["verdict"]["ok"] else "failed"
+        figure.suptitle(f"{summary['model']}: {verdict} fit", fontsize=11)
+    return figure
+
+
+def _visible(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: share for name, share in shares.items() if share >= SMALLEST_SHARE}
+
+
+def plot_shares(shares: Mapping[str, float], *, of: str = "log time", ax: Axes | None = None) -> Axes:
+    """Bars of the share of variance of each level."""
+    ax = new_axes() if ax is None else ax
+    names = list(shares)[::-1]
+    ax.barh(names, [shares[name] for name in names], color=TEAL)
+    for row, name in enumerate(names):
+        ax.text(shares[name] + 0.01, row, f"{shares[name]:.1%}", va="center")
+    ax.set_xlim(0.0, 1.15)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_xlabel(f"share of the variance of {of}")
+    return ax
+
+
+def plot_replicated(checked: Any, *, ax: Axes | None = None) -> Axes:
+    """Empirical distribution of the measured values (points) in the band of replicated ones (5 to 95 %)."""
+    ax = new_axes() if ax is None else ax
+    measured = np.sort(checked.measured)
+    level = (np.arange(len(measured)) + 0.5) / len(measured)
+    replicated = np.sort(checked.predicted[:N_BAND], axis=1)
+    low, middle, high = np.quantile(replicated, [0.05, 0.5, 0.95], axis=0)
+    ax.fill_betweenx(level, low, high, color=INDIGO, alpha=0.25, linewidth=0, label="replicated, 90 %")
+    ax.plot(middle, level, color=INDIGO)
+    ax.plot(measured, level, ".", color=WINE, markersize=4, label="measured")
+    ax.set_xlabel(checked.what)
+    ax.set_ylabel("share of values below")
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylim(0.0, 1.0)
+    ax.legend(loc="lower right")
+    return ax
+
+
+def draw_fit(report: KeptFitReport) -> Figure:
+    """Bandwidth by size of collectives; else shares of variance, and fitted rows against replicated ones."""
+    curves = report.parts.fit.curves()
+    return (
+        plot_bandwidths(curves, report.parts.summary) if curves else plot_fit(report.parts.summary, report.parts.checks)
+    )

@@ -1,0 +1,331 @@
+"""Megatron-LM, and what is built on it: fused kernels, gradients summed inside the matrix product, its own memory rules.
+
+Hugging Face nanotron: eager modules, gradients summed in fp32 by a pass of their own, layers dealt out by their cost.
+
+DeepSpeed ZeRO on models that are not Megatron's.
+
+It sums weight gradients inside the product or in a pass of its own, by precision and version: nothing is said of it.
+
+PyTorch's own fully sharded data parallelism: modules as written, whatever trainer runs them.
+
+Colossal-AI.
+
+JAX code: compiled by XLA, one program for all devices.
+
+MindSpore with MindFormers: the step is compiled into one graph.
+
+PaddleNLP.
+
+Known software that is none of the others, such as code of a company's own; and software that is not known at all.
+
+Training frameworks: plan defaults, kernels, what they hold in memory, and how a published run tells which one it ran on.
+
+`FRAMEWORKS.add(Framework(...))` makes a framework of the caller's own known to job files, tables and the command line.
+"""
+
+from __future__ import annotations
+
+from ..core.registry import Registry, did_you_mean
+from ..errors import SpecError
+from .base import (
+    EAGER,
+    FUSED,
+    NOTHING_ELSE,
+    OWN_PAPERS,
+    Capabilities as Capabilities,
+    Framework as Framework,
+    LayerShape,
+    MemoryOptions as MemoryOptions,
+    PeakLaw,
+    PlanDefaults as PlanDefaults,
+    SourcePattern as SourcePattern,
+    by_name,
+    in_notes,
+)
+
+MEASURED = "Megatron-LM, docs/source/api-guide/dist_optimizer.md; peaks in experiments/memory_validation"
+# 278 peaks: 30 case families of Megatron-LM's tests, 4 models on B200 (experiments/memory_validation/megatron_ci.py).
+PEAKS = PeakLaw(1.007, 0.045, 0.988, 0.084)
+_NO_TPU = r"\A(?!.*\btpu)"  # on a TPU those names stand for somebody's JAX code
+
+_EVEN = Capabilities(
+    schedules=("1f1b", "interleaved"),
+    zero_stages=(0, 1),
+    sharding=("none",),
+    recompute=("none", "selective", "full"),
+    even_chunks=True,
+    source="Megatron-LM, megatron/training/arguments.py; ZeRO-2 and 3 only with --use-megatron-fsdp",
+)
+_BEFORE_2022 = Capabilities(
+    schedules=("1f1b", "interleaved"),
+    zero_stages=(0,),
+    sharding=("none",),
+    recompute=("none", "full"),
+    max_cp=1,
+    sequence_parallel=False,
+    even_chunks=True,
+    source="arXiv 2104.04473",
+)
+
+MEGATRON_CORE = Framework(
+    "megatron-core",
+    "Megatron-Core and what is built on it: NeMo, Megatron-Bridge, Primus",
+    FUSED,
+    memory_source=MEASURED,
+    peak_law=PEAKS,
+    capabilities=_EVEN,
+    patterns=(
+        in_notes(r"^megatron-lm .*\bTE \d", 50),  # Transformer Engine: a version of after 2022
+        in_notes(r"megatron-core|megatron-bridge|\bnemo\b", 80),
+        *by_name(r"nvidia|nemo\b|nemotron|megatron|mcore|mlcommons|simumax|primus", 90, gpu=_NO_TPU),
+    ),
+)
+
+# Without Transformer Engine, on A100 or V100, or in the papers of Megatron-LM itself.
+MEGATRON_2021 = Framework(
+    "megatron-2021",
+    "Megatron-LM before sequence parallelism and the distributed optimizer, 2019-22",
+    FUSED,
+    memory_source=MEASURED,
+    peak_law=PEAKS,
+    capabilities=_BEFORE_2022,
+    patterns=(
+        SourcePattern(notes=r"^megatron-lm\b", rank=OWN_PAPERS),
+        SourcePattern(source=r"1909\.08053|2104\.04473|2201\.11990|2205\.05198", rank=OWN_PAPERS),
+        SourcePattern(source=r"\A(?-i:NVIDIA/Megatron-LM)\Z", gpu=r"(?-i:[AV]100)", rank=OWN_PAPERS),
+    ),
+)
+
+MEGATRON_DEEPSPEED = Framework(
+    "megatron-deepspeed",
+    "Megatron-DeepSpeed and GPT-NeoX",
+    FUSED,
+    capabilities=Capabilities(
+        schedules=("1f1b",),
+        zero_stages=(0, 1),
+        sharding=("none",),
+        recompute=("none", "selective", "full"),
+        max_cp=1,
+        source="DeepSpeed, runtime/pipe/engine.py: ZeRO-2 and 3 are incompatible with pipeline parallelism",
+    ),
+    patterns=(
+        in_notes(r"megatron-deepspeed|gpt-neox", 20),
+        *by_name(
+            r"megatron[\s_-]*deepspeed|deepspeed megatron|megatron-lm \(3d\) / deepspeed"
+            r"|bigscience|\bbloom\b|vtrain|gpt-?neox|pythia|glm-?130b|argonne|sailor",
+            30,
+        ),
+    ),
+)
+
+FLAGSCALE = Framework(
+    "flagscale", "FlagScale and FlagPerf, on Megatron", FUSED, capabilities=_EVEN, patterns=by_name(r"flagscale", 50)
+)
+
+LIBAI = Framework("libai", "OneFlow LiBai", FUSED, patterns=(in_notes(r"^libai\b", 40), *by_name(r"oneflow", 50)))
+
+
+def cost_balanced_split(model: LayerShape, pp: int) -> tuple[int, ...]:
+    """Layers per stage when blocks are dealt out by compute, the head counting as one block.
+
+    A stage takes blocks until their running cost exceeds its share of the total. The cost of a block is its matrix
+    parameters; embedding and norms are free.
+
+    Source: nanotron, `models/base.py` (`build_model`) and `LlamaForTraining.get_block_compute_costs`.
+    """
+    layer = 4 * model.n_heads * model.qk_head_dim * model.hidden + 3 * model.ffn_hidden * model.hidden
+    total = model.n_layers * layer + model.vocab * model.hidden
+    sizes = [0] * pp
+    stage = 0
+    for n_dealt in range(1, model.n_layers + 1):
+        sizes[stage] += 1
+        if n_dealt * layer > total * (stage + 1) / pp and stage < pp - 1:
+            stage += 1
+    return tuple(sizes)
+
+
+NANOTRON = Framework(
+    "nanotron",
+    "Hugging Face nanotron",
+    EAGER,
+    plan_defaults=PlanDefaults(fused_grad_accumulation=False),  # `FP32GradientAccumulator`
+    # bf16 gradients beside the fp32 accumulator (parallel/data_parallel, optim/gradient_accumulator.py), gathered inputs
+    # recomputed (`tp_recompute_allgather`, its default), SwiGLU and cross entropy as separate eager operations.
+    # fragmentation: the value of a grid of 0.05 with the least median error of the peak.
+    memory=MemoryOptions(
+        model_grad_bytes=2.0, fused_gate=False, logits_peak_bytes=10.0, dropout=False, fragmentation=0.2
+    ),
+    memory_source="3,682 measured layouts and their peaks in experiments/memory_validation",
+    # 1,765 peaks of 5 models; with experts none: Megatron-LM's spread on top.
+    peak_law=PeakLaw(1.025, 0.161, 1.025, 0.182),
+    memory_margin=0.15,  # of 61 layouts right below it 90 % fit, of all 99 % (experiments/memory_validation)
+    capabilities=Capabilities(
+        schedules=("1f1b", "gpipe"),
+        zero_stages=(0, 1),
+        sharding=("none",),
+        recompute=("none", "full"),
+        max_cp=1,
+        source="nanotron, parallel/pipeline_parallel/engine.py and config/parallelism_config.py",
+    ),
+    layer_split=cost_balanced_split,
+    patterns=by_name(r"nanotron", 10),
+)
+
+
+DEEPSPEED = Framework(
+    "deepspeed",
+    "DeepSpeed ZeRO without Megatron",
+    EAGER,
+    capabilities=Capabilities(
+        schedules=(),
+        sharding=("none",),
+        recompute=("none", "full"),
+        max_tp=1,
+        source="DeepSpeed, docs/_pages/training.md",
+    ),
+    patterns=(in_notes(r"(?<!megatron \+ )deepspeed zero", 70), *by_name(r"deepspeed|bloomberggpt", 75)),
+)
+
+
+FSDP = Framework(
+    "fsdp",
+    "PyTorch FSDP 1 and 2 under any trainer",
+    EAGER,
+    # SwiGLU and cross entropy as separate eager operations: logits in 16 bits, in fp32, and their log softmax at once.
+    memory=MemoryOptions(fused_gate=False, logits_peak_bytes=10.0),
+    capabilities=Capabilities(
+        schedules=(),
+        sharding=("fsdp",),
+        recompute=("none", "full", "selective_op"),
+        source="PyTorch, torch/distributed/fsdp: pipelines are a matter of the trainer",
+    ),
+    memory_source="the operations of torchtitan's model and loss, as PyTorch runs them; no peaks were compared",
+    patterns=(
+        in_notes(r"torchtitan|litgpt|axolotl|\bvariant (fsdp|ddp)\b|torch\.compile", 60),
+        *by_name(
+            r"llm-foundry|mosaicml|fms-fsdp|foundation-model-stack|torchtitan|torchtune|pytorch blog|axolotl"
+            r"|composer|plain pytorch|open_lm"
+            r"|\baccelerate\b|lightning|litgpt|llama-?factory|\bolmo\b|(?<!megatron )(?<!megatron-)\bfsdp\d?\b|opt-175b|metaseq",
+            80,
+        ),
+    ),
+)
+
+
+COLOSSALAI = Framework(
+    "colossalai",
+    "Colossal-AI",
+    EAGER,
+    capabilities=Capabilities(
+        schedules=("1f1b", "interleaved", "zb_v"),
+        zero_stages=(0, 1),
+        sharding=("none",),
+        recompute=("none", "full"),
+        source="Colossal-AI, booster/plugin/hybrid_parallel_plugin.py",
+    ),
+    patterns=by_name(r"colossal-?ai", 40),
+)
+
+
+JAX = Framework(
+    "jax",
+    "MaxText, PaxML, T5X and other JAX code",
+    FUSED,
+    plan_defaults=PlanDefaults(grouped_queries=True),  # MaxText's `qk_product` is an einsum over groups
+    patterns=(
+        in_notes(r"maxtext|paxml|\bjax\b", 10),
+        *by_name(r"maxtext|tpu-recipes|\bpax(ml)?\b|palm\b|\bt5x\b|alpa\b|levanter|easylm", 20),
+        SourcePattern(gpu=r"\btpu", rank=NOTHING_ELSE),  # a TPU without other words runs JAX
+    ),
+)
+
+
+MINDSPORE = Framework(
+    "mindspore", "MindSpore and MindFormers, in graph mode", FUSED, patterns=by_name(r"mindspore|mindformers", 30)
+)
+
+
+PADDLE = Framework(
+    "paddle",
+    "PaddleNLP",
+    FUSED,
+    capabilities=Capabilities(
+        schedules=("1f1b", "interleaved"),
+        zero_stages=(0, 1),
+        sharding=("none",),
+        recompute=("none", "selective", "full"),
+        source="PaddleNLP, docs/trainer.md",
+    ),
+    patterns=(in_notes(r"paddlenlp", 30), *by_name(r"paddle", 60)),
+)
+
+
+OTHER = Framework(
+    "other",
+    "known, none of the others",
+    patterns=by_name(
+        r"llama 3 herd|2407\.21783|deepseek-ai|fire-?flyer|hai-?llm|megascale|veomni|internevo|internlm|xtuner", 70
+    ),
+)
+
+UNKNOWN = Framework("", "not stated: the population's average")
+
+
+FRAMEWORKS: Registry[Framework] = Registry(
+    "framework",
+    lambda: (
+        MEGATRON_CORE,
+        MEGATRON_2021,
+        MEGATRON_DEEPSPEED,
+        FLAGSCALE,
+        LIBAI,
+        JAX,
+        PADDLE,
+        FSDP,
+        DEEPSPEED,
+        NANOTRON,
+        COLOSSALAI,
+        MINDSPORE,
+        OTHER,
+    ),
+)
+
+
+def framework_of(framework: str | Framework) -> Framework:
+    """The framework of that name, or the framework itself; an empty name stands for software that is not known.
+
+    Raises:
+        SpecError: the name is unknown; names those that are known.
+    """
+    if isinstance(framework, Framework):
+        return framework
+    if not framework:
+        return UNKNOWN
+    if framework not in FRAMEWORKS:
+        known = FRAMEWORKS.names
+        raise SpecError(
+            f"framework {framework!r} is unknown; known are {', '.join(known)}{did_you_mean(framework, known)}"
+        )
+    return FRAMEWORKS.named(framework)
+
+
+def style_of(name: str) -> str:
+    """`fused`, `eager`, or empty where the framework or its style is not known."""
+    return FRAMEWORKS.named(name).style if name in FRAMEWORKS else UNKNOWN.style
+
+
+def recognised(*, notes: str, table: str, source: str, gpu: str) -> str:
+    """Name of the framework that a published run was made with; empty where nothing says.
+
+    Args:
+        notes: remarks that stand beside its figures.
+        table: path of the table it is from.
+        source: publication or repository.
+        gpu: accelerator.
+    """
+    by_rank = sorted(
+        ((pattern, framework.name) for framework in FRAMEWORKS for pattern in framework.patterns),
+        key=lambda pair: pair[0].rank,
+    )
+    found = (name for pattern, name in by_rank if pattern.matches(notes=notes, table=table, source=source, gpu=gpu))
+    return next(found, "")

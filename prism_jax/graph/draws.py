@@ -1,0 +1,248 @@
+"""Random numbers made inside the scan over levels: counter-based, vectorised, never stored.
+
+`jax.random` writes all normals of a step to memory and reads them back; here a level's draws are made where they are
+used. One Threefry-2x32-20 call (Salmon et al., SC 2011) gives two 32-bit words, one polynomial Box-Muller turns them into
+two normals. Both travel as *one* complex array: XLA would otherwise compute every word twice, once per output.
+
+The counter of a draw is (its place, its level), where the place is (member, lane, pair of columns) and does not
+depend on how many members, lanes and levels there are: padding never changes a number. Columns k and
+k + n_column / 2 share a pair, so a chunk's width is part of its identity.
+
+ScoreChain: a monotone piecewise-linear function of a normal score, evaluated without lookups.
+
+    value(z) = offset + slope z + sum_k bend_k max(z - knot_k, 0)
+
+One mechanism for every family of factors: a linear family has no knots, a heavy tail bends upwards at its knots. A chain of
+`max` vectorises where a table lookup does not.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Complex64, Float, Float32, Integer, Key, UInt32
+
+from ..variability.families import Family
+from ..variability.score_map import NormalScoreMap
+
+MAX_COLUMNS = 1 << 11  # column pairs of one chunk fit in 10 bits of the counter
+MAX_LANES = 1 << 11
+MAX_MEMBERS = 1 << 11  # in the first word of the counter; more go to the high bits of the second, above the level
+MAX_LEVELS = 1 << 20
+_TWO_M32 = float(np.float32(2.0**-32))
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def _half_turn_coefficients() -> tuple[list[float], list[float]]:
+    """Polynomials in y = t*t for sin(pi t)/t and cos(pi t) on |t| <= 1/2; error below 1e-7 at these degrees."""
+    t = 0.5 * np.cos(np.pi * (np.arange(2001) + 0.5) / 2001)
+    powers = np.vander(t * t, 6, increasing=True)
+    sine = np.linalg.lstsq(powers[:, :5], np.sinc(t) * np.pi, rcond=None)[0]
+    cosine = np.linalg.lstsq(powers, np.cos(np.pi * t), rcond=None)[0]
+    return sine.tolist(), cosine.tolist()
+
+
+def _logarithm_coefficients() -> list[float]:
+    """Polynomial in s for log(1 + s) / s on 0 <= s <= 1; log(1 + s) then errs by less than 1e-7."""
+    s = 0.5 + 0.5 * np.cos(np.pi * (np.arange(4001) + 0.5) / 4001)
+    powers = np.vander(s, 9, increasing=True)[:, 1:]
+    return np.linalg.lstsq(powers, np.log1p(s), rcond=None)[0].tolist()
+
+
+_SINE, _COSINE = _half_turn_coefficients()
+_LOG = _logarithm_coefficients()
+
+
+def threefry2x32(
+    k0: UInt32[Array, ""], k1: UInt32[Array, ""], x0: UInt32[Array, "*cell"], x1: UInt32[Array, "*cell"]
+) -> tuple[UInt32[Array, "*cell"], UInt32[Array, "*cell"]]:
+    """Two 32-bit words from a 64-bit key and a 64-bit counter, 20 rounds; equals `jax.random`'s own block function."""
+    keys = (k0, k1, k0 ^ k1 ^ jnp.uint32(0x1BD11BDA))
+    x0, x1 = x0 + keys[0], x1 + keys[1]
+    for i in range(20):
+        r = _ROTATIONS[(i // 4) % 2][i % 4]
+        x0 = x0 + x1
+        x1 = ((x1 << jnp.uint32(r)) | (x1 >> jnp.uint32(32 - r))) ^ x0
+        if i % 4 == 3:
+            j = i // 4 + 1
+            x0 = x0 + keys[j % 3]
+            x1 = x1 + keys[(j + 1) % 3] + jnp.uint32(j)
+    return x0, x1
+
+
+def word_pairs(
+    key_data: UInt32[Array, "2"], level: Integer[Array, ""], n_member: int, n_lane: int, n_pair: int
+) -> Complex64[Array, "member lane pair"]:
+    """Random words for one level, two per element, packed as complex64."""
+    shape = (n_member, n_lane, n_pair)
+    place = lax.broadcasted_iota(jnp.uint32, shape, 0) * jnp.uint32(MAX_LANES)
+    place = (place + lax.broadcasted_iota(jnp.uint32, shape, 1)) * jnp.uint32(MAX_COLUMNS // 2)
+    place = place + lax.broadcasted_iota(jnp.uint32, shape, 2)
+    time = jnp.broadcast_to(level.astype(jnp.uint32), shape)
+    if n_member > MAX_MEMBERS:
+        time = time + lax.broadcasted_iota(jnp.uint32, shape, 0) // jnp.uint32(MAX_MEMBERS) * jnp.uint32(MAX_LEVELS)
+    b0, b1 = threefry2x32(key_data[0], key_data[1], place, time)
+    packed = lax.complex(lax.bitcast_convert_type(b0, jnp.float32), lax.bitcast_convert_type(b1, jnp.float32))
+    return lax.optimization_barrier(packed)
+
+
+def normal_pairs(words: Complex64[Array, "*cell"]) -> Complex64[Array, "*cell"]:
+    """Standard normals from packed words: real and imaginary part are independent, complex64, same shape."""
+    radius = jnp.sqrt(2.0 * _exponential(_bits(lax.real(words))))
+    t = _bits(lax.imag(words)).astype(jnp.int32).astype(jnp.float32) * jnp.float32(_TWO_M32)  # half turns / 2
+    y = t * t
+    sine = t * _horner(y, _SINE)
+    cosine = _horner(y, _COSINE)
+    pair = lax.complex(radius * (1.0 - 2.0 * sine * sine), radius * (2.0 * sine * cosine))
+    return lax.optimization_barrier(pair)
+
+
+def exponential_pairs(words: Complex64[Array, "*cell"]) -> Complex64[Array, "*cell"]:
+    """Standard exponentials from packed words: real and imaginary part are independent, complex64, same shape."""
+    pair = lax.complex(_resolved_exponential(_bits(lax.real(words))), _resolved_exponential(_bits(lax.imag(words))))
+    return lax.optimization_barrier(pair)
+
+
+def normals(
+    key_data: UInt32[Array, "2"], n_member: int, n_lane: int, n_column: int
+) -> Float32[Array, "member lane column"]:
+    """Standard normals; a draw depends on its member, lane and column pair, not on how many there are."""
+    return both(normal_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
+
+
+def uniforms(
+    key_data: UInt32[Array, "2"], n_member: int, n_lane: int, n_column: int
+) -> Float32[Array, "member lane column"]:
+    """Uniforms in (0, 1], with the same property."""
+    return jnp.exp(
+        -both(exponential_pairs(word_pairs(key_data, jnp.zeros((), jnp.uint32), n_member, n_lane, n_column // 2)))
+    )
+
+
+def both(pairs: Complex64[Array, "*cell pair"]) -> Float32[Array, "*cell 2*pair"]:
+    """The draws of packed pairs, along the last axis: first all real parts, then all imaginary ones."""
+    return jnp.concatenate([lax.real(pairs), lax.imag(pairs)], axis=-1)
+
+
+def _bits(x: Array) -> Array:
+    return lax.bitcast_convert_type(x, jnp.uint32)
+
+
+def _exponential(bits: Array) -> Array:
+    """-log(u) with u = (bits + 1/2) / 2^32: never infinite, the upper tail resolved to 2^-33; zero once in 3e7 draws.
+
+    Exponent and mantissa are taken apart by their bits and the mantissa's logarithm by a polynomial: XLA's own logarithm
+    spends half of its time on arguments that cannot occur here.
+    """
+    x = lax.bitcast_convert_type(bits.astype(jnp.float32) + jnp.float32(0.5), jnp.int32)
+    doublings = (jnp.int32(159) - (x >> 23)).astype(jnp.float32)  # bits + 1/2 = (1 + s) 2^(32 - doublings)
+    s = lax.bitcast_convert_type((x & 0x7FFFFF) | 0x3F800000, jnp.float32) - 1.0
+    return jnp.maximum(doublings * jnp.float32(np.log(2.0)) - s * _horner(s, _LOG), 0.0)
+
+
+def _resolved_exponential(bits: Array) -> Array:
+    """-log(1 - v) with v = (bits + 1/2) / 2^32, never 0 or infinite.
+
+    Small values, which are the upper tail of a maximum, by their series.
+    """
+    v = (bits.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(_TWO_M32)
+    series = v * (1.0 + v * (0.5 + v * jnp.float32(1.0 / 3.0)))
+    return jnp.where(bits < jnp.uint32(1 << 24), series, _exponential(~bits))
+
+
+def _horner(y: Array, coefficients: list[float]) -> Array:
+    value = jnp.full_like(y, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        value = value * y + jnp.float32(c)
+    return value
+
+
+def key_words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
+    """The two 32-bit words of a typed JAX key."""
+    return jax.random.key_data(key)
+
+
+N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense where the family bends
+# Longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run.
+MAX_UNROLLED_KNOTS = 12
+N_TERMS = (0, MAX_UNROLLED_KNOTS, 48, 96)  # knots of a chain are one of these: another spread needs no other program
+_QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
+
+
+class ScoreChain(eqx.Module):
+    """Device form of a `NormalScoreMap`.
+
+    Attributes:
+        offset: value at score 0 without bends.
+        slope: left of all knots.
+        knots: [knot] increasing scores; none for a linear function.
+        bends: [knot] what is added to the slope at each.
+    """
+
+    offset: Float[Array, ""]
+    slope: Float[Array, ""]
+    knots: Float[Array, " knot"]
+    bends: Float[Array, " knot"]
+
+    def __call__(self, z: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
+        """Value at normal score `z`, any shape, in z's dtype."""
+        offset, slope, knots, bends = (x.astype(z.dtype) for x in (self.offset, self.slope, self.knots, self.bends))
+
+        def add_bend(k: int | Array, value: Array) -> Array:
+            return value + bends[k] * jnp.maximum(z - knots[k], 0.0)
+
+        value = offset + slope * z
+        if len(knots) > MAX_UNROLLED_KNOTS:
+            return lax.fori_loop(0, len(knots), add_bend, value)
+        for k in range(len(knots)):
+            value = add_bend(k, value)
+        return value
+
+    def inverse(self, value: Float[Array, "*cell"]) -> Float[Array, "*cell"]:
+        """Normal score of `value`, piece by piece from the left; the chain must increase."""
+        slope = self.slope.astype(value.dtype)
+        at = self.offset.astype(value.dtype)  # the current piece is at + slope z
+        score = (value - at) / slope
+        for k in range(self.knots.shape[0]):
+            knot, bend = self.knots[k].astype(value.dtype), self.bends[k].astype(value.dtype)
+            at, slope = at - bend * knot, slope + bend
+            score = jnp.where(value > at + slope * knot, (value - at) / slope, score)
+        return score
+
+
+def chain_of(
+    score_map: NormalScoreMap, *, shift: float = 0.0, scale: float = 1.0, n_terms: int | None = None
+) -> ScoreChain:
+    """Device form of `(score_map - shift) * scale`, padded to `n_terms` knots; None for the next of `N_TERMS`."""
+    n_inner = len(score_map.knots_z) - 2
+    terms = score_map.relu_terms(next((n for n in N_TERMS if n >= n_inner), n_inner) if n_terms is None else n_terms)
+    values = (float(terms.intercept) - shift) * scale, float(terms.slope) * scale, terms.knots, terms.dslopes * scale
+    return ScoreChain(*(jnp.asarray(v, float) for v in values))
+
+
+def family_chain(family: Family, n_terms: int | None = None) -> ScoreChain:
+    """Factor of `family` (mean one) as a function of a normal score."""
+    return chain_of(NormalScoreMap.from_family(family), n_terms=n_terms)
+
+
+def residual_map(family: Family) -> NormalScoreMap:
+    """Map of a call's factor with few knots; exactly linear for a normal one that is never near zero."""
+    linear = family.is_normal and family.cv <= 0.15
+    return NormalScoreMap.from_family(family, 2 if linear else N_CALL_KNOTS)
+
+
+def map_sd(score_map: NormalScoreMap) -> float:
+    """Standard deviation of the map under N(0, 1), by the trapezoidal rule."""
+    weight = np.exp(-0.5 * _QUADRATURE_Z**2)
+    weight /= weight.sum()
+    return float(np.sqrt(weight @ (score_map(_QUADRATURE_Z) - score_map.mean) ** 2))
+
+
+def standardised(score_map: NormalScoreMap) -> ScoreChain:
+    """The map with mean zero and standard deviation one, linear or with as many knots as a call's residual has at most."""
+    n_inner = len(score_map.knots_z) - 2
+    n_terms = max(n_inner, N_CALL_KNOTS - 2) if n_inner else 0
+    return chain_of(score_map, shift=1.0, scale=1.0 / map_sd(score_map), n_terms=n_terms)

@@ -1,0 +1,302 @@
+"""Predicting a whole training run: when it is done, with what probability; what `prism-jax job` does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .._inference_loader import inference
+from ..core.archive import kind_of
+from ..core.processes import Progress, keep_programs, silent
+from ..core.use_case import NOT_TYPED, Group, Option, noted, use_case
+from ..errors import DataError, PrismError, Problem, SpecError
+from ..fits.load_fits import calibrated_job, with_variability
+from ..job.job import Job
+from ..job.load_job import JobFile, loaded
+from ..result.parameters import Applied, Overrides, Seed
+from ..units import parse
+from .checkpoint import DISK, Checkpoint, Recovery, checkpoint_bytes
+from .reliability import Reliability, of_mtbf
+from .reliability_file import load_reliability
+from .report import RunReport
+
+if TYPE_CHECKING:
+    from .run import TrainingRun
+    from .steps import RunOutcome
+
+RESTART_S = 660.0  # median retry of 504 B200: 11 min (arXiv 2605.09370)
+RELIABILITY = (
+    "What interrupts the job: a preset (`prism-jax show reliability`), a YAML or TOML file, or a fit of failures."
+)
+INTERVAL = "Work between checkpoints, 600s; auto: the best by the exact form."
+AUTO = "auto"
+COUNTS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+DEFAULT_WORLDS = 10_000
+MOST_WORLDS = 1_000_000
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of an option such as "3h".
+
+    Raises:
+        DataError: it is no time.
+    """
+    try:
+        return parse(text, "time")
+    except PrismError as error:
+        raise DataError(f"{option}: {error}") from None
+
+
+def hours_of(option: str, text: str) -> float:
+    """Hours of an option such as "3h"."""
+    return seconds_of(option, text) / 3600.0
+
+
+def count_of(option: str, text: str) -> float:
+    """Tokens from "15.6T"; T is 1e12, B is 1e9.
+
+    Raises:
+        DataError: it is no number.
+    """
+    unit = text[-1:].upper() if text[-1:].upper() in COUNTS else ""
+    try:
+        return float(text[:-1] if unit else text) * COUNTS[unit]
+    except ValueError:
+        raise DataError(f"{option}: {text!r} is not a number. Write 15.6T, 300B or 1e12.") from None
+
+
+def spares_of(option: str, text: str) -> int | None:
+    """Number of spare nodes; None of "auto".
+
+    Raises:
+        DataError: it is neither.
+    """
+    if text != AUTO and not (text.isascii() and text.isdigit()):
+        raise DataError(f"{option}: {text!r}, but it must be auto or a number of nodes")
+    return None if text == AUTO else int(text)
+
+
+def interval_of(option: str, text: str) -> float | None:
+    """Seconds between checkpoints; None of "auto"."""
+    return None if text == AUTO else seconds_of(option, text)
+
+
+ReliabilitySource = Annotated[Reliability | str | Path | None, Option("--reliability", "PRESET|FILE", help=RELIABILITY)]
+Interval = Annotated[
+    float | None, Option("--checkpoint", "auto|TIME", parse=interval_of, default=AUTO, key=None, help=INTERVAL)
+]
+Steps = Annotated[int | None, Option("--steps", "N", key="steps", help="Steps to be done.")]
+Tokens = Annotated[
+    float | None,
+    Option("--tokens", "T", key="tokens", parse=count_of, help="Tokens (samples) to be done: 15.6T, 300B, 1e12."),
+]
+
+
+@dataclass(frozen=True)
+class Work(Group):
+    """What is to be done: one of both; tokens are what the job counts (samples, images)."""
+
+    n_steps: Steps = None
+    n_tokens: Tokens = None
+
+
+@dataclass(frozen=True)
+class Threats(Group):
+    """What interrupts the job: one of both.
+
+    Attributes:
+        mtbf_h: instead: mean time between interruptions of this job, 3h; hours in Python.
+    """
+
+    reliability: ReliabilitySource = None
+    mtbf_h: Annotated[float | None, Option("--mtbf", "TIME", parse=hours_of)] = None
+
+
+@dataclass(frozen=True)
+class Saves(Group):
+    """What checkpoints cost, and how often they are written.
+
+    Attributes:
+        checkpoint: all costs as one; None: those stated by the others, or from the size of the states, written to a parallel
+            file system, and told as assumed.
+        interval_s: work between checkpoints, 600s; auto: the best by the exact form.
+        blocking_s: that training waits for a checkpoint, 40s.
+        behind_s: after that, until it can be loaded (asynchronous saves).
+        load_s: to load a checkpoint.
+    """
+
+    checkpoint: Annotated[Checkpoint | None, NOT_TYPED] = None
+    interval_s: Interval = None
+    blocking_s: Annotated[float | None, Option("--checkpoint-write", "TIME", parse=seconds_of)] = None
+    behind_s: Annotated[float | None, Option("--checkpoint-behind", "TIME", parse=seconds_of)] = None
+    load_s: Annotated[float | None, Option("--load", "TIME", parse=seconds_of)] = None
+
+    def stated(self) -> Checkpoint | None:
+        """The checkpoint that is stated; None where nothing is."""
+        if self.checkpoint is not None:
+            return self.checkpoint
+        if self.blocking_s is None:
+            if self.behind_s is not None or self.load_s is not None:
+                raise DataError(
+                    "--checkpoint-behind and --load: say with --checkpoint-write what training waits for, too"
+                )
+            return None
+        behind_s = self.behind_s or 0.0
+        return Checkpoint(self.blocking_s, behind_s, self.blocking_s + behind_s if self.load_s is None else self.load_s)
+
+    def inputs(self) -> dict[str, Any]:
+        """The interval alone."""
+        return {"checkpoint": self.interval_s}
+
+
+@dataclass(frozen=True)
+class Restarts(Group):
+    """How the job comes back.
+
+    Attributes:
+        recovery: all of it as one; None: what the others state, or a restart of 11 minutes, told as assumed.
+        restart_s: from a noticed interruption to the load, 10min.
+        spares: spare nodes; auto: the fewest that suffice 99 % of the time.
+        policy: where spares do not suffice: restart (wait), hot_spare (wait) or shrink.
+    """
+
+    recovery: Annotated[Recovery | None, NOT_TYPED] = None
+    restart_s: Annotated[float | None, Option("--restart", "TIME", parse=seconds_of)] = None
+    spares: Annotated[int | None, Option("--spares", "auto|K", parse=spares_of, default=AUTO)] = None
+    policy: str = "restart"
+
+    def stated(self) -> Recovery | None:
+        """The recovery that is stated; None where the restart is not and all else is left alone."""
+        if self.recovery is not None:
+            return self.recovery
+        made = Recovery(RESTART_S if self.restart_s is None else self.restart_s, policy=self.policy)
+        made = made if self.spares is None else replace(made, spares=self.spares)
+        return None if self.restart_s is None and made == Recovery(RESTART_S) else made
+
+    def inputs(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """What the picture of a run is made of.
+
+    Attributes:
+        outcome, known: over all, and over chance alone; None where nothing is said of failures.
+    """
+
+    run: TrainingRun
+    outcome: RunOutcome | None
+    known: RunOutcome | None
+
+
+FIT = "fit"  # kind of archive
+
+
+@use_case()
+def predict_run(
+    job: JobFile,
+    *,
+    overrides: Overrides = (),
+    work: Work = Work(),
+    threats: Threats = Threats(),
+    saves: Saves = Saves(),
+    restarts: Restarts = Restarts(),
+    deadline_s: Annotated[float | None, Option("--deadline", "TIME", parse=seconds_of)] = None,
+    applied: Applied = Applied(),
+    n_worlds: Annotated[int, Option("--worlds", "N", key="worlds")] = DEFAULT_WORLDS,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> RunReport:
+    """Predict when a training run is done: failures, checkpoints, slow phases, deadline.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        overrides: "section.field=value" texts that replace fields of a file.
+        work: steps or tokens.
+        threats: what interrupts the job.
+        saves: what checkpoints cost.
+        restarts: how the job comes back.
+        deadline_s: for P(done by then): 54d, 1300h.
+        applied: fits, as in `explain_step`.
+        n_worlds: simulated worlds.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        ConfigError, DataError, FitError, SpecError: a file or an argument is wrong, or the job makes no progress.
+
+    Example:
+        >>> print(predict_run("llama3_405b_16384", n_steps=100_000, reliability="llama3-2024"))  # doctest: +SKIP
+    """
+    from .run import steps_of
+
+    stated, recovery = saves.stated(), restarts.stated()
+    keep_programs()
+    own, rest = calibrated_job(loaded(job, overrides), applied.fits)
+    wanted = _threats(own, threats.reliability, threats.mtbf_h, applied.force)
+    _check_numbers(deadline_s, n_worlds)
+    count = steps_of(own, work.n_steps, work.n_tokens)
+    assumed: list[str] = []
+    made = _checkpoint(own, stated, saves.interval_s, assumed)
+    after = recovery or _recovery(assumed)
+    fitted = with_variability(own, rest, seed=seed, force=applied.force, progress=progress)
+    record = noted(reliability=wanted.name if wanted else None, checkpoint=made.interval_s)
+    from .simulated_report import Asked, simulated  # needs JAX, which mistakes above do not wait for
+
+    asked = Asked(count, wanted, made, after, deadline_s, n_worlds, seed, tuple(assumed))
+    report, *parts = simulated(fitted, asked, record, progress)
+    return report.made_of(RunParts(*parts))
+
+
+def _threats(
+    job: Job, reliability: Reliability | str | Path | None, mtbf_h: float | None, force: bool
+) -> Reliability | None:
+    """What interrupts the job; None where nothing is said."""
+    if reliability is not None and mtbf_h is not None:
+        raise DataError("reliability and mtbf: both say how often the job is interrupted. Keep one.")
+    if mtbf_h is not None:
+        return of_mtbf(mtbf_h, job.plan.n_devices)
+    return threats_of(reliability, force=force)
+
+
+def threats_of(reliability: Reliability | str | Path | None, *, force: bool = False) -> Reliability | None:
+    """What interrupts jobs, by an object, a preset, a file, or a fit; None where nothing is said.
+
+    Raises:
+        DataError, FitError, SpecError: the file is none of these, or a fit whose verdict is failed, without `force`.
+    """
+    if reliability is None or isinstance(reliability, Reliability):
+        return reliability
+    if kind_of(reliability) == FIT:
+        return inference().Fit.load(str(reliability)).reliability(force=force)
+    return load_reliability(reliability)
+
+
+def _check_numbers(deadline_s: float | None, n_worlds: int) -> None:
+    if deadline_s is not None and not 0.0 < deadline_s < float("inf"):
+        raise SpecError.of(Problem("deadline", f"{deadline_s:g} s, but it must be finite and above 0"))
+    if not 100 <= n_worlds <= MOST_WORLDS:
+        raise SpecError.of(Problem("worlds", f"{n_worlds:,}, but it must be between 100 and {MOST_WORLDS:,}"))
+
+
+def _checkpoint(job: Job, stated: Checkpoint | None, interval_s: float | None, assumed: list[str]) -> Checkpoint:
+    """What checkpoints cost; where that is not stated, by size and a parallel file system."""
+    if stated is not None:
+        return stated if interval_s is None else replace(stated, interval_s=interval_s)
+    n_node = -(-job.plan.n_devices // job.cluster.node_size)
+    made = Checkpoint.of_bytes(checkpoint_bytes(job), n_node, (DISK,), interval_s)
+    assumed.append(
+        f"checkpoints block {made.blocking_s:.3g} s: {made.source} at {DISK.gb_per_s_node:g} GB/s each, at most "
+        f"{DISK.gb_per_s_cluster:g} GB/s (as BLOOM and Llama 3 report); state --checkpoint-write"
+    )
+    return made
+
+
+def _recovery(assumed: list[str]) -> Recovery:
+    assumed.append(
+        f"a restart takes {RESTART_S / 60:g} min (median of 504 B200, arXiv 2605.09370) besides the load; state --restart"
+    )
+    return Recovery(RESTART_S)

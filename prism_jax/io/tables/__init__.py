@@ -1,1 +1,0 @@
-"""Tables of jobs, slowdowns and memory."""

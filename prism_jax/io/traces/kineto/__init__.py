@@ -1,1 +1,0 @@
-"""PyTorch profiles (kineto)."""

@@ -1,1 +1,0 @@
-"""Step times in logs of training frameworks."""

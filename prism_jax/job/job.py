@@ -1,0 +1,166 @@
+"""Job: a model, a cluster, a plan, a variability and a training framework that belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from math import exp
+from typing import Any
+
+from ..calibration.calibration import Calibration, shipped
+from ..calibration.key import CalibrationKey, LevelFactor
+from ..calibration.open_fields import Odds, OpenField, open_fields, usual_software
+from ..core.content import ByContent
+from ..cost.efficiency import Efficiency
+from ..cost.memory import MemoryBreakdown, memory as memory_of_plan
+from ..framework.base import Framework, PlanDefaults
+from ..framework.frameworks import FRAMEWORKS, framework_of
+from ..framework.software import SOFTWARE_VALUES, Software
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..variability.tree import Variability
+from ..workload.base.workload import Workload, completed_plan
+from .rules import check_plan
+
+Filled = tuple[tuple[str, Any], ...]
+_SOFTWARE = "software."  # in front of the names of filled fields of it
+
+
+@dataclass(frozen=True, eq=False)
+class Job(ByContent):
+    """What one training step is made of; equal and hashed by content, in every process, and picklable.
+
+    Attributes:
+        plan: fields that the given plan leaves open (None) hold what the framework does.
+        framework: training software: a name in `framework.FRAMEWORKS`, or a `Framework` of the caller's own that is not among
+            them; empty: not known, the population's average.
+        calibration: what measured steps say about the cost model; None: the shipped calibration.
+        level: how much longer steps take than the cost model says, by a log of this very job; None: nothing is known of that.
+        open_plan: fields of the plan whose value nobody stated, with the odds of what they may be; the plan holds the first.
+        filled: fields of the plan that were open, with what the framework put there. A copy of the job with another framework
+            fills them in anew; a value that differs from this one was written, and stays.
+
+    Raises:
+        SpecError: unknown framework.
+    """
+
+    model: Workload
+    cluster: Cluster
+    plan: ParallelPlan
+    variability: Variability
+    name: str = "job"
+    framework: str | Framework = ""
+    calibration: Calibration | None = None
+    level: LevelFactor | None = None
+    open_plan: tuple[tuple[str, Odds], ...] = ()
+    filled: Filled = field(default=(), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        own = framework_of(self.framework)
+        plan, filled = _completed(
+            completed_plan(self.model, self.plan, self.cluster.node_size), own.plan_defaults, self.filled
+        )
+        stated = _stated(plan, self.model, dict(self.filled))
+        plan, chosen = _with_software(plan, stated, own, self.cluster.device.generation)
+        is_registered = own.name in FRAMEWORKS and FRAMEWORKS.named(own.name) == own
+        object.__setattr__(self, "framework", own.name if is_registered else self.framework)
+        object.__setattr__(self, "plan", plan)
+        object.__setattr__(self, "filled", (*filled, *chosen))
+
+    @cached_property
+    def open_fields(self) -> tuple[OpenField, ...]:
+        """What nobody stated and what it does to the step, widest first; nothing at a site whose own runs were measured."""
+        calibration = self.effective_calibration
+        if calibration.site is not None:
+            return ()
+
+        def efficiency_of(software: Software) -> Efficiency:
+            return calibration.efficiency(CalibrationKey.of(self.cluster.device, self.framework, software, self.model))
+
+        return open_fields(
+            self.model, self.cluster, self.plan, self.open_software, self.framework, efficiency_of, self.open_plan
+        )
+
+    def at_mean_of_open(self, eff: Efficiency) -> Efficiency:
+        """`eff` under which steps stand at the mean over what is not stated."""
+        if not self.open_fields:
+            return eff
+        usual = exp(sum(one.mean for one in self.open_fields))
+        return replace(eff, correction=eff.correction.scaled(usual))
+
+    @property
+    def open_software(self) -> tuple[str, ...]:
+        """Fields of `plan.software` that nobody stated: they hold what the framework usually does."""
+        return tuple(name.removeprefix(_SOFTWARE) for name, _ in self.filled if name.startswith(_SOFTWARE))
+
+    @property
+    def software(self) -> Framework:
+        """The framework as an object.
+
+        Raises:
+            SpecError: it is no longer known.
+        """
+        return framework_of(self.framework)
+
+    @property
+    def effective_calibration(self) -> Calibration:
+        """What measured training steps say about the cost of this job: its own calibration, or the shipped one."""
+        return shipped() if self.calibration is None else self.calibration
+
+    @cached_property
+    def efficiency(self) -> Efficiency:
+        """Constants of the device under the job's software, as calibrated.
+
+        Raises:
+            SpecError: no constants for the device.
+            PlanError: `layer_split` does not fit.
+        """
+        eff = self.effective_calibration.efficiency_of(self.model, self.cluster, self.plan, self.framework)
+        eff = self.at_mean_of_open(eff)
+        return eff if self.level is None else replace(eff, correction=eff.correction.scaled(self.level.factor))
+
+    @cached_property
+    def memory(self) -> MemoryBreakdown:
+        """Peak memory of one device on every pipeline stage, in bytes, by the rules of the job's framework.
+
+        Raises:
+            PlanError: the plan contradicts the model or the cluster.
+        """
+        self.check()
+        return memory_of_plan(self.model, self.cluster, self.plan, self.software.memory)
+
+    def check(self) -> None:
+        """Refuses a plan that is impossible for the model or the cluster; whatever simulates a job asks this first.
+
+        Raises:
+            PlanError: value, constraint, remedy.
+        """
+        check_plan(self.plan, self.model, self.cluster)
+
+
+def _completed(plan: ParallelPlan, defaults: PlanDefaults, earlier: Filled) -> tuple[ParallelPlan, Filled]:
+    """The plan without open fields, and those that were filled in; `earlier` holds what another framework put there."""
+    before = dict(earlier)
+    names = [one.name for one in fields(defaults)]
+    is_open = [getattr(plan, name) in (None, before.get(name)) for name in names]
+    filled = {name: getattr(defaults, name) for name, empty in zip(names, is_open, strict=True) if empty}
+    if all(getattr(plan, name) == value for name, value in filled.items()):
+        return plan, tuple(filled.items())
+    return replace(plan, **filled), tuple(filled.items())
+
+
+def _with_software(
+    plan: ParallelPlan, stated: Software, framework: Framework, generation: str
+) -> tuple[ParallelPlan, Filled]:
+    """The plan with the usual software where none is stated, and what was put there."""
+    full = usual_software(stated, framework, generation)
+    filled = tuple((_SOFTWARE + name, getattr(full, name)) for name in stated.open_fields)
+    return plan if full == plan.software else replace(plan, software=full), filled
+
+
+def _stated(plan: ParallelPlan, model: Workload, before: dict[str, Any]) -> Software:
+    """What is said of the software: not what another framework put there before; and what follows from plan and model."""
+    given = plan.software
+    put = {name: None for name in SOFTWARE_VALUES if before.get(_SOFTWARE + name) == getattr(given, name)}
+    follows = {"attention": "fused_softmax"} if plan.attention == "unfused" else {}
+    return replace(given, **put).filled(follows | dict(getattr(model, "sure_software", {})))

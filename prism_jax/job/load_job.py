@@ -1,0 +1,301 @@
+"""`--set plan.tp=4`: replaces or adds one field of a Document before it is checked, so that mistakes name the option.
+
+A job file on disk, or the name of a shipped job, to a Document; refuses what cannot be a job before parsing it.
+
+`load_job`: a job file to a Job, or one error that lists every mistake with file, line, field, value and remedy.
+
+Jobs as use cases take them: an object, a file, or the name of a shipped example.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+from pydantic import BaseModel
+
+from ..core.read_file import read_text
+from ..core.use_case import Argument
+from ..errors import ConfigError, DataError, FieldPath, Mark, Mistake, dotted
+from ..framework.frameworks import FRAMEWORKS
+from ..framework.software import Software
+from ..tables.document import MAX_DEPTH, Document, short
+from ..tables.streams import example_files
+from ..tables.yaml_toml import read_toml, read_value, read_yaml
+from ..workload.captured.files import captured_file
+from .captured_section import capture_document, names_capture, read_captured, refuse_kernels, with_captured_plan
+from .cluster_section import read_cluster
+from .job import Job
+from .rules import problems
+from .schema import Text, job_section, one_of, validated
+from .sections import located, read_model, read_plan, read_software, read_variability
+
+MOST_SHOWN = 200  # characters of an option in a message
+SHORTHAND = (
+    ("model",),
+    ("cluster",),
+    ("variability",),
+    ("cluster", "device"),
+)  # `model: x` is short for `model: {preset: x}`
+
+
+def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
+    """`document` with `overrides` ("path.to.field=value") applied in order; values are read as YAML.
+
+    Raises:
+        ConfigError: an override has no `=`, no path, a value that is not YAML, or goes through a plain value.
+    """
+    return with_fields(document, [_change(override) for override in overrides])
+
+
+class FieldChange(NamedTuple):
+    """A field that is replaced or added.
+
+    Attributes:
+        field: its path with dots, as `--set` takes it.
+        text: its value in YAML; None where no value was written.
+        mark: where it was written; one of an option becomes that of the field.
+    """
+
+    field: str
+    text: str | None
+    mark: Mark
+
+
+def with_fields(document: Document, changes: Sequence[FieldChange]) -> Document:
+    """`document` with fields replaced or added in order.
+
+    Raises:
+        ConfigError: a change has no value or no path, a value that is not YAML, or goes through a plain value.
+    """
+    data: dict[str, Any] = copy.deepcopy(document.data)
+    marks = dict(document.marks)
+    mistakes: list[Mistake] = []
+    for change in changes:
+        try:
+            _apply(data, marks, change)
+        except ConfigError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ConfigError(mistakes)
+    return Document(document.name, data, marks)
+
+
+def _change(override: str) -> FieldChange:
+    mark = Mark(f"--set {override if len(override) <= MOST_SHOWN else override[:MOST_SHOWN] + '...'}", option=())
+    field, equals, text = override.partition("=")
+    return FieldChange(field, text if equals else None, mark)
+
+
+def _apply(data: dict[str, Any], marks: dict[FieldPath, Mark], change: FieldChange) -> None:
+    field, text, mark = change
+    keys = field.strip().split(".", MAX_DEPTH)
+    if len(keys) > MAX_DEPTH:
+        raise ConfigError([Mistake(f"a field of more than {MAX_DEPTH} parts", mark)])
+    if text is None or not all(keys):
+        raise ConfigError([Mistake("expected FIELD=VALUE, for example --set plan.tp=4", mark)])
+    value = read_value(text, mark)
+    path: FieldPath = ()
+    container: Any = data
+    for key in keys[:-1]:
+        step = _step(container, key, path, mark)
+        path = (*path, step)
+        container = _opened(container, step, path, marks, mark)
+    last = _step(container, keys[-1], path, mark)
+    container[last] = value
+    path = (*path, last)
+    for old in [mark for mark in marks if mark[: len(path)] == path]:
+        del marks[old]
+    marks[path] = mark if mark.option is None else replace(mark, option=path)
+
+
+def _opened(container: Any, step: Any, path: FieldPath, marks: dict[FieldPath, Mark], mark: Mark) -> Any:
+    """What stands at `step`; an absent section is begun, a preset in shorthand is written out."""
+    child = container[step] if isinstance(container, list) else container.get(step)
+    if child is None:
+        child = container[step] = {}
+        marks.setdefault(path, mark)
+    elif isinstance(container, dict) and path in SHORTHAND and isinstance(child, str):
+        child = container[step] = {"preset": child}
+        marks[(*path, "preset")] = marks.get(path, mark)
+    return child
+
+
+def _step(container: Any, key: str, path: FieldPath, mark: Mark) -> Any:
+    """`key` as a key of a mapping or an index of a list."""
+    if isinstance(container, dict):
+        return key
+    if not isinstance(container, list):
+        raise ConfigError([Mistake(f"{dotted(path)} is {short(container)}, a plain value without fields", mark)])
+    if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(container)):
+        text = f"{dotted(path)} is a list; {short(key)} must be an index from 0 to {len(container) - 1}"
+        raise ConfigError([Mistake(text, mark)])
+    return int(key)
+
+
+MAX_BYTES = 2**20  # a job is a page of text
+
+
+def read_job_file(path: str | Path) -> Document:
+    """Document of the YAML or (by its ending) TOML file `path`, of a capture, or of the shipped job of that name.
+
+    Raises:
+        ConfigError: no such file, not a file, unreadable, too large, not UTF-8 text, or not YAML or TOML.
+    """
+    file = find_job_file(path)
+    name = str(path)
+    if captured_file(file) is not None:
+        return capture_document(file, name)
+    text = _text(file, name)
+    return read_toml(text, name) if file.suffix == ".toml" else read_yaml(text, name)
+
+
+def find_job_file(path: str | Path) -> Path:
+    """`path` itself if something is there, else the shipped job of that bare name.
+
+    Raises:
+        ConfigError: neither exists; names the nearest.
+    """
+    if not str(path):
+        raise ConfigError(
+            [Mistake("the name of the job file is empty. `prism-jax show examples` lists the shipped jobs.")]
+        )
+    file = Path(path)
+    try:
+        exists = file.exists()
+    except (OSError, ValueError) as error:
+        raise ConfigError.in_file(path, f"not a usable file name: {error}") from None
+    if exists:
+        return file
+    shipped = example_files()
+    if str(path) in shipped:
+        return shipped[str(path)]
+    raise ConfigError.in_file(path, f"no such file.{_nearest(file, list(shipped))}")
+
+
+def _nearest(file: Path, shipped: list[str]) -> str:
+    beside = (
+        [f.name for f in file.parent.iterdir() if f.suffix in (".yaml", ".yml", ".toml")]
+        if file.parent.is_dir()
+        else []
+    )
+    near = get_close_matches(file.stem, [Path(name).stem for name in beside], n=1, cutoff=0.65)
+    if near:
+        found = next(name for name in beside if Path(name).stem == near[0])
+        return f" Did you mean {file.parent / found}?"
+    near = get_close_matches(file.stem, shipped, n=1, cutoff=0.8)
+    if near:
+        return f" A shipped job is called {near[0]}."
+    return " `prism-jax show examples` lists the shipped jobs."
+
+
+def _text(file: Path, name: str) -> str:
+    try:
+        return read_text(file, MAX_BYTES, "A job is a page of YAML or TOML: name such a file.")
+    except DataError as error:
+        raise ConfigError.in_file(name, error.text) from None
+
+
+SECTIONS: dict[str, Any] = {
+    "name": (Text, None),
+    "model": (Any, ...),
+    "cluster": (Any, ...),
+    "plan": (Any, ...),
+    "software": (Any, None),
+    "variability": (Any, None),
+}
+
+
+def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
+    """The job described by a YAML or TOML file, or by the name of a shipped example.
+
+    Args:
+        path: the file, or a name that `prism-jax show examples` lists.
+        overrides: "section.field=value" texts that replace or add fields, values read as YAML.
+
+    Raises:
+        ConfigError: everything that is wrong, one line per mistake.
+
+    Example:
+        >>> load_job("llama3_405b_16384", ["plan.micro_batch=2"])  # doctest: +SKIP
+    """
+    document = apply_overrides(read_job_file(path), list(overrides))
+    return job_of(document)
+
+
+def job_of(document: Document) -> Job:
+    """The job of a document; see `load_job`."""
+    found: list[Mistake] = []
+    refuse_kernels(document)
+    captured = read_captured(document, found) if names_capture(document) else None
+    if names_capture(document) and captured is None:
+        raise ConfigError(found)
+    document = document if captured is None else with_captured_plan(document, captured)
+    validated(job_sections(), document.data, document, (), found)
+    written = document.data.keys()
+    plan = read_plan(document, found) if "plan" in written else None
+    software = read_software(document, found) if "software" in written else Software()
+    plan = None if plan is None or software is None else replace(plan, software=software)
+    model = captured or (read_model(document, found) if "model" in written else None)
+    cluster = read_cluster(document, plan, found) if "cluster" in written else None
+    variability = read_variability(document, cluster, found)
+    if plan is not None and model is not None and cluster is not None:
+        found += [located(problem, document, ("plan",)) for problem in problems(plan, model, cluster)]
+    if found or plan is None or model is None or cluster is None or variability is None:
+        raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
+    name = document.data.get("name") or Path(document.name).stem
+    framework = document.data.get("framework") or ""
+    return Job(model=model, cluster=cluster, plan=plan, variability=variability, name=name, framework=framework)
+
+
+def job_sections() -> type[BaseModel]:
+    """The top level of a job file; the frameworks that a job may name are those that are known now."""
+    return _sections_of(tuple(FRAMEWORKS.names))
+
+
+@lru_cache(maxsize=8)  # tables of jobs ask once per row
+def _sections_of(frameworks: tuple[str, ...]) -> type[BaseModel]:
+    return job_section({**SECTIONS, "framework": (one_of(frameworks), None)})
+
+
+JobSource: TypeAlias = Job | str | Path
+
+
+def loaded(job: JobSource, overrides: Sequence[str] = ()) -> Job:
+    """The job itself, or the one that a file describes.
+
+    Args:
+        job: a Job; YAML or TOML file; or a name that `prism-jax show examples` lists.
+        overrides: "section.field=value" texts that replace or add fields of a file.
+
+    Raises:
+        ConfigError: everything that is wrong with a file.
+        DataError: overrides of a Job.
+    """
+    if not isinstance(job, Job):
+        return load_job(job, list(overrides))
+    if overrides:
+        raise DataError(
+            f"overrides = {list(overrides)}, but they replace fields of a file. Replace fields of the Job itself."
+        )
+    return job
+
+
+def source_of(job: JobSource) -> str:
+    """What a run record calls the job."""
+    return job.name if isinstance(job, Job) else str(job)
+
+
+JobFile = Annotated[
+    JobSource,
+    Argument(
+        metavar="JOB",
+        told=source_of,
+        help="YAML or TOML file, a capture, or the name of a shipped job (`prism-jax show examples`).",
+    ),
+]

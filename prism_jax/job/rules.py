@@ -1,0 +1,319 @@
+"""Rules between the numbers of a plan: one condition, evaluated for a plan or for columns of plans, and one message.
+
+Does a plan fit its model and its cluster? Every contradiction with value, constraint and remedy.
+
+What a person should know of a model under a plan, in sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.kernels import RECOMPUTE
+from ..errors import PlanError, PrismError, Problem
+from ..framework.software import software_problems
+from ..plan import fields as recomputation
+from ..plan.fields import DTYPES, FP8_FAMILY, QUANTISED, STATE_DTYPE_VALUES
+from ..plan.plan import SHARDING, ParallelPlan
+from ..schedule.base import PipelineSchedule
+from ..schedule.registry import SCHEDULES
+from ..system.hardware import Cluster
+from ..units import format_count
+from ..workload.base.workload import Split, Workload, completed_plan, n_body
+from ..workload.captured.fusion import capture_notes
+from ..workload.captured.model import CapturedModel
+from ..workload.transformer.spec import TransformerSpec
+
+MAX_CHUNK_RUNS = 2**18  # forward passes of model chunks per replica; 2,048 micro-batches of 128 chunks, about a minute
+
+
+@dataclass(frozen=True)
+class PlanNumbers:
+    """What the rules look at: integers of one plan, or columns [plan] of several; `n_parts` are of the model.
+
+    Attributes:
+        tied: ranks of dp that synchronise inside every op.
+        is_hsdp: whether parameters are sharded in groups.
+        n_parts: axis -> parts of the model that it is divided into.
+    """
+
+    tp: Any
+    cp: Any
+    dp: Any
+    ep: Any
+    micro_batch: Any
+    global_batch: int
+    seq_len: int
+    sequence_parallel: Any
+    n_micro_batch: Any
+    n_chunk: int
+    dp_shard: Any
+    is_hsdp: Any
+    tied: Any
+    n_parts: Mapping[str, Split]
+
+    @property
+    def batch_of_all(self) -> Any:
+        """Samples that all replicas take at a time."""
+        return self.dp * self.micro_batch
+
+
+def numbers_of(plan: ParallelPlan, n_parts: Mapping[str, Split]) -> PlanNumbers:
+    """The numbers of one plan."""
+    return PlanNumbers(
+        tp=plan.tp,
+        cp=plan.cp,
+        dp=plan.dp,
+        ep=plan.ep,
+        micro_batch=plan.micro_batch,
+        global_batch=plan.global_batch,
+        seq_len=plan.seq_len,
+        sequence_parallel=plan.sequence_parallel,
+        n_micro_batch=plan.n_micro_batch,
+        n_chunk=plan.n_chunk,
+        dp_shard=plan.dp_shard,
+        is_hsdp=plan.sharding == "hsdp",
+        tied=plan.n_member // (plan.tp * plan.cp),
+        n_parts=n_parts,
+    )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition that a plan has to meet.
+
+    Attributes:
+        reason: what is wrong with a plan that breaks it, as a search counts it.
+        is_broken: of integers or of columns.
+        problem: of one plan that breaks it, by the name of its model.
+    """
+
+    reason: str
+    is_broken: Callable[[PlanNumbers], Any]
+    problem: Callable[[PlanNumbers, str], Problem]
+
+
+def _uneven_batch(p: PlanNumbers, model: str) -> Problem:
+    step = p.batch_of_all
+    near = max(step, round(p.global_batch / step) * step)
+    return Problem(
+        "global_batch",
+        f"{p.global_batch} is not a multiple of dp*micro_batch = {p.dp}*{p.micro_batch} = {step}. Try global_batch={near}.",
+    )
+
+
+def _too_many_runs(p: PlanNumbers, model: str) -> Problem:
+    most = max(MAX_CHUNK_RUNS // p.n_chunk, 1) * p.batch_of_all
+    return Problem(
+        "global_batch",
+        f"{p.global_batch} makes {p.n_micro_batch} micro-batches of {p.n_chunk} model chunks, more than the "
+        f"{MAX_CHUNK_RUNS} that are simulated. Try global_batch={most}: time grows in proportion from there.",
+    )
+
+
+def _uneven_sequence(p: PlanNumbers, model: str) -> Problem:
+    above = -(-p.seq_len // p.cp) * p.cp
+    return Problem("seq_len", f"{p.seq_len} is not a multiple of cp = {p.cp}. Try seq_len={above}.")
+
+
+def _uneven_sequence_parallel(p: PlanNumbers, model: str) -> Problem:
+    return Problem("", f"sequence_parallel needs seq_len/cp = {p.seq_len // p.cp} to be a multiple of tp = {p.tp}")
+
+
+def _uneven_parts(axis: str) -> Callable[[PlanNumbers, str], Problem]:
+    def problem(p: PlanNumbers, model: str) -> Problem:
+        degree, (n, what, _) = getattr(p, axis), p.n_parts[axis]
+        if n == 1:
+            return Problem(axis, f"{degree}, but {model} has no {what}. Use {axis}=1.")
+        divisor = next(d for d in range(min(n, degree), 0, -1) if n % d == 0)
+        return Problem(axis, f"{degree} does not divide the model's {n} {what}. Try {axis}={divisor}.")
+
+    return problem
+
+
+def _unfilled_experts(p: PlanNumbers, model: str) -> Problem:
+    return Problem("ep", f"{p.ep} does not divide dp*cp = {p.dp}*{p.cp} = {p.dp * p.cp}")
+
+
+def _untied(p: PlanNumbers, model: str) -> Problem:
+    return Problem("ep", f"{p.ep}, but all ranks of {model} step together. Use ep={p.dp * p.cp}.")
+
+
+def _uneven_group(p: PlanNumbers, model: str) -> Problem:
+    return Problem("dp_shard", f"{p.dp_shard}, but hsdp needs a group size that divides dp = {p.dp}")
+
+
+def _uneven_ties(p: PlanNumbers, model: str) -> Problem:
+    return Problem(
+        "ep",
+        f"{p.ep} and the sharding group tie {p.tied} ranks of dp together, which does not divide dp = {p.dp}",
+    )
+
+
+def _no_group(p: PlanNumbers) -> Any:
+    """Of size 0 there is none."""
+    return (p.dp_shard < 1) | (p.dp % (p.dp_shard + (p.dp_shard < 1)) != 0)
+
+
+RULES = (
+    Rule(
+        "the batch is not a multiple of dp * micro_batch",
+        lambda p: p.global_batch % p.batch_of_all != 0,
+        _uneven_batch,
+    ),
+    Rule(
+        "more chunk runs than are simulated",
+        lambda p: (p.global_batch % p.batch_of_all == 0) & (p.n_micro_batch * p.n_chunk > MAX_CHUNK_RUNS),
+        _too_many_runs,
+    ),
+    Rule("the sequence is not a multiple of cp", lambda p: p.seq_len % p.cp != 0, _uneven_sequence),
+    Rule(
+        "the sequence is not a multiple of cp * tp, as sequence parallelism needs",
+        lambda p: (p.sequence_parallel != 0) & ((p.seq_len // p.cp) % p.tp != 0),
+        _uneven_sequence_parallel,
+    ),
+    Rule("tp does not divide the attention heads", lambda p: p.n_parts["tp"].n % p.tp != 0, _uneven_parts("tp")),
+    Rule("ep does not divide the experts", lambda p: p.n_parts["ep"].n % p.ep != 0, _uneven_parts("ep")),
+    Rule("the model ties all ranks of dp * cp", lambda p: p.n_parts["ep"].is_fixed & (p.ep != p.dp * p.cp), _untied),
+    Rule(
+        "the model has no sequence that cp divides",
+        lambda p: (p.n_parts["cp"].n == 1) & (p.cp > 1),
+        _uneven_parts("cp"),
+    ),
+    Rule(
+        "ep does not divide dp * cp",
+        lambda p: (p.n_parts["ep"].n > 1) & ((p.dp * p.cp) % p.ep != 0),
+        _unfilled_experts,
+    ),
+    Rule("dp_shard does not divide dp", lambda p: p.is_hsdp & _no_group(p), _uneven_group),
+    Rule("experts or sharding tie ranks that do not divide dp", lambda p: p.dp % p.tied != 0, _uneven_ties),
+)
+
+
+ATTENTION = ("flash", "unfused")
+
+
+def check_plan(plan: ParallelPlan, model: Workload, cluster: Cluster) -> None:
+    """Raises the first contradiction between plan, model and cluster.
+
+    Raises:
+        PlanError: value, constraint, remedy.
+    """
+    for problem in problems(plan, model, cluster):
+        raise PlanError.of(problem)
+
+
+def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[Problem]:
+    """Every contradiction."""
+    plan = completed_plan(model, plan, cluster.node_size)
+    yield from _names(plan)
+    yield from _devices(plan, cluster)
+    yield from _arithmetic(plan, model)
+    yield from model.problems(plan)
+    yield from recomputation.problems(plan)
+    yield from _state_dtypes(plan)
+    yield from _pipeline(plan, model)
+    try:
+        cluster.device.peak(plan.dtype)
+    except PrismError as error:
+        yield Problem("dtype", f"{plan.dtype}: {error}")
+
+
+def _names(plan: ParallelPlan) -> Iterator[Problem]:
+    if not _knows_schedule(plan):
+        yield Problem("schedule", f"{plan.schedule!r} is unknown; known are {', '.join(SCHEDULES.names)}")
+    for name, known in (
+        ("recompute", RECOMPUTE),
+        ("sharding", SHARDING),
+        ("attention", ATTENTION),
+    ):
+        if getattr(plan, name) not in known:
+            yield Problem(name, f"{getattr(plan, name)!r} is unknown; known are {', '.join(known)}")
+    yield from software_problems(plan.software)
+    if plan.zero_stage not in (0, 1, 2, 3):
+        yield Problem("zero_stage", f"{plan.zero_stage}, but it must be 0, 1, 2 or 3")
+
+
+def _devices(plan: ParallelPlan, cluster: Cluster) -> Iterator[Problem]:
+    if plan.n_devices == cluster.n_devices:
+        return
+    rest = plan.tp * plan.cp * plan.pp
+    product = f"tp*cp*dp*pp = {plan.tp}*{plan.cp}*{plan.dp}*{plan.pp} = {plan.n_devices}"
+    remedy = (
+        f"Try dp={cluster.n_devices // rest}; `dp: auto` in a job file finds it."
+        if cluster.n_devices % rest == 0
+        else f"Set cluster.n_devices to {plan.n_devices}."
+    )
+    yield Problem("", f"{product}, but the cluster has {cluster.n_devices} devices. {remedy}")
+
+
+def _arithmetic(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
+    numbers = numbers_of(plan, model.splits(plan))
+    for rule in RULES:
+        if rule.is_broken(numbers):
+            yield rule.problem(numbers, model.name)
+    if plan.dp_shard and plan.sharding != "hsdp":
+        yield Problem("dp_shard", f"{plan.dp_shard} only means something with sharding = hsdp, not {plan.sharding}")
+
+
+def _state_dtypes(plan: ParallelPlan) -> Iterator[Problem]:
+    for name, known in STATE_DTYPE_VALUES.items():
+        value = getattr(plan.state_dtypes, name)
+        if value is not None and value not in known:
+            yield Problem(f"state_dtypes.{name}", f"{value!r} is unknown; known are {', '.join(known)}")
+    if plan.state_dtypes.fp8_params and plan.dtype not in FP8_FAMILY:
+        yield Problem("state_dtypes.fp8_params", f"true, but dtype = {plan.dtype}. It goes with dtype=fp8 or mxfp8.")
+    if plan.bf16_layers is not None and plan.dtype not in QUANTISED:
+        text = f"{plan.bf16_layers}, but dtype = {plan.dtype}. It goes with {', '.join(QUANTISED)}."
+        yield Problem("bf16_layers", text)
+    if plan.dtype not in DTYPES:
+        yield Problem("dtype", f"{plan.dtype!r} is unknown; known are {', '.join(DTYPES)}")
+
+
+def _knows_schedule(plan: ParallelPlan) -> bool:
+    return isinstance(plan.schedule, PipelineSchedule) or plan.schedule in SCHEDULES
+
+
+def _pipeline(plan: ParallelPlan, model: Workload) -> Iterator[Problem]:
+    if plan.n_micro_batch and _knows_schedule(plan):
+        n = min(plan.n_micro_batch, MAX_CHUNK_RUNS)  # a rule refuses more
+        yield from plan.pipeline_schedule.problems(plan.pp, n, plan.virtual_stages)
+    if plan.layer_split:
+        if len(plan.layer_split) != plan.n_chunk or sum(plan.layer_split) != n_body(model):
+            yield Problem(
+                "",
+                f"layer_split has {len(plan.layer_split)} chunks with {sum(plan.layer_split)} layers, but the plan has "
+                f"pp*virtual_stages = {plan.n_chunk} chunks and the model {n_body(model)} layers",
+            )
+    elif plan.n_chunk > n_body(model) + 2:
+        yield Problem(
+            "", f"pp*virtual_stages = {plan.n_chunk} model chunks, but the model has only {n_body(model)} layers"
+        )
+
+
+def workload_notes(model: Workload, plan: ParallelPlan) -> Iterator[str]:
+    """Sentences about what of a model is left out, or cannot be as it is published.
+
+    Notes:
+        How long a sequence may be is known of published models, which have a source; of models written by hand it is known
+        where positions are learned.
+    """
+    if isinstance(model, CapturedModel):
+        yield from capture_notes(model.program)
+    if not isinstance(model, TransformerSpec):
+        return
+    for part in model.left_out:
+        yield f"model {model.name}: {part} of the published model is left out"
+    if model.adapters is not None:
+        of = f"{format_count(model.n_params_trained())} of {format_count(model.n_params())} parameters"
+        yield f"adapters: {of} are trained; MFU counts no weight gradients of the others"
+    is_stated = bool(model.source) or model.position == "learned"
+    if is_stated and plan.seq_len > model.max_seq_len:
+        yield (
+            f"seq_len = {plan.seq_len} is longer than the {model.max_seq_len} tokens that model {model.name} is made for "
+            "(max_seq_len, max_position_embeddings of its config)"
+        )
+    if model.window is not None and not plan.is_flash and model.window.size < plan.seq_len:
+        yield f"attention = unfused computes all scores: the window of {model.window.size} tokens saves nothing"

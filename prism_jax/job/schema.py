@@ -1,0 +1,397 @@
+"""What a job file may contain: pydantic models made from the core dataclasses, so that the two cannot drift apart.
+
+Integers are counts (1 or more; 0 too where 0 is the default), nothing is converted silently (no "8" for 8, no 1 for true),
+unknown fields are refused. Quantities with units have names of their own in files (`bandwidth: 400 Gbit/s`) and become the
+SI fields of the dataclasses (`bytes_per_s`).
+
+What pydantic found wrong, as one line per mistake: where, field, value, constraint, remedy.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+
+from .. import units
+from ..core.kernels import RECOMPUTE
+from ..core.registry import Registry, did_you_mean
+from ..errors import FieldPath, Mistake, PrismError, UnitError
+from ..framework.software import SOFTWARE_VALUES, Software
+from ..plan.fields import DTYPES as DTYPES, METHODS, MODULES, STATE_DTYPE_VALUES, parse_sharding
+from ..plan.plan import AXES, SHARDING, ParallelPlan
+from ..schedule.registry import SCHEDULES
+from ..system.hardware import Device
+from ..system.network import Tier
+from ..tables.document import Document, short
+from ..workload.cnn.architectures import ARCHITECTURES
+from ..workload.dlrm.lookup_law import OPTIMIZERS
+from ..workload.dlrm.sizes import INTERACTIONS
+from ..workload.dlrm.tables import parse_reuse
+from ..workload.transformer.encoder_decoder import DECODER_POSITIONS
+from ..workload.transformer.mixers import MIXERS, PLACES, REACHES
+from ..workload.transformer.sizes import (
+    KINDS as ADAPTER_KINDS,
+    NORMS,
+    POSITIONS,
+    QK_NORM_WEIGHTS,
+    QUANTISED_BYTES,
+    TARGETS,
+)
+
+STRICT = ConfigDict(extra="forbid", frozen=True)
+
+Text = Annotated[str, Field(min_length=1)]
+Flag = Annotated[bool, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+AtLeastOne = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d)?$")]
+CountOrZero = Annotated[int, Field(strict=True, ge=0)]
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Which texts a field takes; it stands in the metadata of its type."""
+
+    known: Iterable[str] | Registry[Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, as they are known now."""
+        return self.known.names if isinstance(self.known, Registry) else tuple(self.known)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a field's text measures: a key of `units.UNITS`; it stands in the metadata of its type."""
+
+    kind: str
+
+
+class OrAuto:
+    """A field takes `auto` too; it stands in the metadata of its type."""
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What a field takes, in words; it stands in the metadata of its type."""
+
+    words: str
+
+
+class NotOneOfError(ValueError):
+    """What a value must be; a message puts the value in front."""
+
+
+def one_of(names: Iterable[str] | Registry[Any]) -> Any:
+    """Type of a text that must be one of `names`, or name what a registry holds when the text is checked."""
+    choice = OneOf(names if isinstance(names, Registry) else tuple(names))
+
+    def check(value: str) -> str:
+        known = choice.names
+        if value not in known:
+            raise NotOneOfError(f"must be one of {', '.join(known)}{did_you_mean(value, known, '')}")
+        return value
+
+    return Annotated[str, AfterValidator(check), choice]
+
+
+def count_or_auto() -> Any:
+    """Type of a count that may be written as `auto`, which is replaced by a number before values are checked."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str):
+            raise NotOneOfError("must be an integer, in digits only, or auto")
+        return value
+
+    return Annotated[int, Field(strict=True, ge=1), BeforeValidator(check), OrAuto()]
+
+
+def quantity(kind: str, *, positive: bool = True) -> Any:
+    """Type of a text with a unit of `kind`, a key of `units.UNITS`."""
+
+    def check(value: object) -> float:
+        try:
+            result = units.parse(value, kind)
+        except UnitError as error:
+            raise ValueError(str(error)) from None
+        if positive and result == 0:
+            raise ValueError(f"{value!r} is zero, but it must be positive")
+        return result
+
+    return Annotated[float, BeforeValidator(check), Quantity(kind)]
+
+
+def read_by(read: Callable[[Any], Any], words: str) -> Any:
+    """Type of a value that `read` makes of what is written; `words` say what it may be."""
+
+    def made(value: object) -> Any:
+        try:
+            return read(value)
+        except PrismError as error:
+            raise NotOneOfError(error.text) from None
+
+    return Annotated[Any, BeforeValidator(made), Takes(words)]
+
+
+BANDWIDTH = quantity("bandwidth")
+BYTES = quantity("memory")
+TIME = quantity("time", positive=False)
+POWER = quantity("power")
+COMPUTE_RATE = quantity("compute rate")
+
+
+def section(
+    cls: type, partial: bool, special: Mapping[str, Any], rename: Mapping[str, str], leave_out: Container[str] = ()
+) -> type[BaseModel]:
+    """Model of the fields of dataclass `cls`.
+
+    Args:
+        partial: every field may be left out (changes to a preset).
+        special: field of the dataclass -> type to use instead of the one that follows from its annotation.
+        rename: field of the dataclass -> its name in files.
+        leave_out: fields of the dataclass that files do not give.
+    """
+    hints = get_type_hints(cls)
+    made: dict[str, Any] = {}
+    for item in fields(cls):
+        if item.name in leave_out:
+            continue
+        kind = special.get(item.name) or _kind(hints[item.name], item.default, partial)
+        needed = item.default is MISSING and item.default_factory is MISSING and not partial
+        made[rename.get(item.name, item.name)] = (kind, ... if needed else None)
+    return create_model(cls.__name__, __config__=STRICT, **made)
+
+
+def _kind(hint: Any, default: object, partial: bool) -> Any:
+    """Checked type for a dataclass annotation."""
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = next(arg for arg in get_args(hint) if arg is not type(None))
+        return _kind(inner, default, partial) | None
+    if get_origin(hint) is tuple:
+        return tuple[_kind(get_args(hint)[0], 0, partial), ...]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return section(hint, partial, _SPECIAL.get(hint.__name__, {}), {})
+    if hint is int:
+        return CountOrZero if type(default) is int and default == 0 else Count
+    return {bool: Flag, float: Number, str: Text}[hint]
+
+
+_SPECIAL: dict[str, dict[str, Any]] = {
+    "TransformerSpec": {
+        "norm": one_of(NORMS),
+        "position": one_of(POSITIONS),
+        "qk_norm_weight": one_of(QK_NORM_WEIGHTS),
+        "source": str,
+    },
+    "EncoderSpec": {"norm": one_of(NORMS), "position": one_of(POSITIONS), "source": str},
+    "DLRMSpec": {
+        "n_dense": CountOrZero,
+        "interaction": one_of(INTERACTIONS),
+        "optimizer": one_of(tuple(OPTIMIZERS)),
+        "source": str,
+    },
+    "EmbeddingTable": {"reuse": read_by(parse_reuse, "uniform, zipf(a), zipf(a, q) or 17 shares")},
+    "CrossSpec": {"rank": CountOrZero},
+    "CnnSpec": {"architecture": one_of(ARCHITECTURES), "source": str},
+    "EncoderDecoderSpec": {"norm": one_of(NORMS), "position": one_of(DECODER_POSITIONS), "source": str},
+    "VitSpec": {"source": str},
+    "DitSpec": {"source": str},
+    "MoESpec": {"imbalance": AtLeastOne},
+    "MLASpec": {"q_lora_rank": CountOrZero},
+    "MixerSpec": {"kind": one_of(MIXERS), "pattern": tuple[one_of(PLACES), ...]},
+    "WindowSpec": {"pattern": tuple[one_of(REACHES), ...]},
+    "AdapterSpec": {
+        "rank": CountOrZero,
+        "targets": tuple[one_of(TARGETS), ...],
+        "kind": one_of(ADAPTER_KINDS),
+        "quantised": one_of(tuple(QUANTISED_BYTES)),
+        "dropout": Annotated[float, Field(strict=True, ge=0.0, lt=1.0)],
+    },
+    "ParallelPlan": {
+        "dp": count_or_auto(),
+        "schedule": one_of(SCHEDULES),
+        "sharding": one_of(SHARDING),
+        "recompute": one_of(RECOMPUTE),
+        "recompute_method": one_of(METHODS),
+        "recompute_modules": tuple[one_of(MODULES), ...],
+        "dtype": one_of(DTYPES),
+        "bf16_layers": Annotated[int | None, Field(strict=True, ge=0)],
+        "attention": one_of(("flash", "unfused")),
+        "zero_stage": Annotated[int, Field(strict=True, ge=0, le=3)],
+        "axis_order": tuple[one_of(AXES), ...],
+        "tables": read_by(
+            parse_sharding, "auto, hybrid, or table: table, row, row:n, column:n, dp or hybrid, with @devices"
+        ),
+    },
+    "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
+    | {"date": Date},
+    "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
+    "Tier": {"bytes_per_s": BANDWIDTH, "latency_s": TIME, "oversubscription": AtLeastOne, "source": str},
+    "Device": {
+        "peak_flops_per_s": Annotated[
+            dict[one_of(("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")), COMPUTE_RATE], Field(min_length=1)
+        ],
+        "hbm_bytes": BYTES,
+        "hbm_bytes_per_s": BANDWIDTH,
+        "power_watts": POWER,
+        "source": str,
+        "generation": str,
+        "likeness_sd": Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)],
+    },
+}
+TIER_NAMES = {"bytes_per_s": "bandwidth", "latency_s": "latency"}
+DEVICE_NAMES = {
+    "peak_flops_per_s": "peak",
+    "hbm_bytes": "hbm",
+    "hbm_bytes_per_s": "hbm_bandwidth",
+    "power_watts": "power",
+}
+
+
+@cache
+def plan_section() -> type[BaseModel]:
+    """Fields of ParallelPlan."""
+    return section(ParallelPlan, False, _SPECIAL["ParallelPlan"], {}, ("software",))
+
+
+@cache
+def software_section() -> type[BaseModel]:
+    """Fields of Software, which stand in a section of their own."""
+    return section(Software, False, _SPECIAL["Software"], {})
+
+
+@cache
+def model_section(spec: type, partial: bool) -> type[BaseModel]:
+    """Fields of a kind of model; all optional if they change a preset."""
+    return section(spec, partial, _SPECIAL.get(spec.__name__, {}), {})
+
+
+@cache
+def nested_types(spec: type) -> dict[str, type]:
+    """Fields of a dataclass that hold a dataclass themselves, and its type."""
+    found = {}
+    for name, hint in get_type_hints(spec).items():
+        for inner in (hint, *get_args(hint)):
+            if isinstance(inner, type) and is_dataclass(inner):
+                found[name] = inner
+    return found
+
+
+@cache
+def device_section(partial: bool) -> type[BaseModel]:
+    """Fields of Device but for `like`, which says what the others change, as `preset` does."""
+    return section(Device, partial, _SPECIAL["Device"], DEVICE_NAMES, leave_out=("like",))
+
+
+@cache
+def tier_section(partial: bool) -> type[BaseModel]:
+    """Fields of Tier."""
+    return section(Tier, partial, _SPECIAL["Tier"], TIER_NAMES)
+
+
+@cache
+def cluster_section() -> type[BaseModel]:
+    """Fields of a cluster; `device`, `tiers` and `network` take several forms and are checked by their readers."""
+    optional: dict[str, Any] = {
+        "preset": (Text, None),
+        "name": (Text, None),
+        "device": (Any, None),
+        "tiers": (Any, None),
+        "n_devices": (Count, None),
+        "node_size": (Count, None),
+        "network": (Any, None),
+        "source": (str, None),
+    }
+    return create_model("ClusterSection", __config__=STRICT, **optional)
+
+
+def job_section(sections: Mapping[str, Any]) -> type[BaseModel]:
+    """The top level: which sections there are."""
+    return create_model("JobSection", __config__=STRICT, **dict(sections))
+
+
+def fields_of(model: BaseModel, rename: Mapping[str, str]) -> dict[str, Any]:
+    """What was written, under the names of the dataclass; nested sections stay models."""
+    back = {written: name for name, written in rename.items()}
+    return {back.get(name, name): getattr(model, name) for name in model.model_fields_set}
+
+
+_MUST_BE = {
+    "int_type": "an integer, in digits only",
+    "int_from_float": "an integer, in digits only",
+    "int_parsing": "an integer, in digits only",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of fields",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "string_too_short": "a text that is not empty",
+    "too_short": "a mapping that is not empty",
+}
+_BOUND = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+def validated(
+    schema: type[BaseModel], data: Any, document: Document, path: FieldPath, found: list[Mistake]
+) -> BaseModel | None:
+    """`data` as `schema`, or None after adding every mistake to `found`."""
+    try:
+        return schema.model_validate(data)
+    except ValidationError as error:
+        found += [_line(item, schema, document, path) for item in error.errors(include_url=False)]
+        return None
+
+
+def _line(item: Mapping[str, Any], schema: type[BaseModel], document: Document, path: FieldPath) -> Mistake:
+    inside = tuple(part for part in item["loc"] if part != "[key]")
+    return document.mistake((*path, *inside), _message(item, _known(schema, inside[:-1])))
+
+
+def _message(item: Mapping[str, Any], known: list[str]) -> str:
+    kind, value, context = item["type"], item["input"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        name = item["loc"][-1]
+        return f"unknown field{did_you_mean(name, known)}"
+    if kind == "missing":
+        return "is missing"
+    if kind in _BOUND:
+        words, key = _BOUND[kind]
+        return f"{short(value)}, but it must be {words} {context[key]:g}"
+    if kind == "value_error":
+        error = context["error"]
+        return f"{short(value)} {error}" if isinstance(error, NotOneOfError) else str(error)
+    if value is None:
+        return f"is empty; it must be {_MUST_BE.get(kind, 'given')}"
+    return f"{short(value)}, but it must be {_MUST_BE[kind]}" if kind in _MUST_BE else f"{short(value)}: {item['msg']}"
+
+
+def _known(schema: type[BaseModel], path: FieldPath) -> list[str]:
+    """Field names of the section at `path` inside `schema`."""
+    for part in path:
+        field = schema.model_fields.get(str(part))
+        inner = _model_in(field.annotation) if field is not None else None
+        if inner is None:
+            break
+        schema = inner
+    return list(schema.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for arg in get_args(annotation) if (model := _model_in(arg)) is not None), None)

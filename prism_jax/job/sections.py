@@ -1,0 +1,264 @@
+"""Fields of the plan that a job file may leave out because they follow from others.
+
+`dp`, or `dp: auto`: the degree that fills the cluster, n_devices / (tp * cp * pp), where `cluster.n_devices` is given; where it
+is not, dp is 1 and the cluster as large as the plan. `micro_batch`, of models whose devices take their share of the batch at
+once: global_batch / dp.
+
+The sections of a job document to core types; every mistake is added to a list instead of ending the reading.
+
+Section `variability` of a job document: a preset, a tree written out, or nothing for the default of the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from ..errors import ConfigError, FieldPath, Mistake, PrismError, Problem, SpecError
+from ..framework.software import Software
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster
+from ..tables.document import Document, short
+from ..variability.config import default_for, preset, variability_from_dict
+from ..variability.tree import Variability
+from ..workload.base.workload import Workload
+from ..workload.catalog import KINDS, TRANSFORMER, WorkloadKind, workload as model_preset
+from ..workload.hugging_face.config import read_hf_config
+from ..workload.transformer.spec import TransformerSpec
+from .schema import fields_of, model_section, nested_types, plan_section, software_section, validated
+
+AUTO = "auto"
+OTHER_AXES = ("tp", "cp", "pp")
+
+
+def with_dp(document: Document, found: list[Mistake]) -> Any:
+    """Section `plan` with a number for dp; as it is where a degree or the cluster is wrong, which others report."""
+    plan, cluster = document.data["plan"], document.data.get("cluster")
+    if not isinstance(plan, dict) or plan.get("dp", AUTO) != AUTO:
+        return plan
+    rest = {name: value for name, value in plan.items() if name != "dp"}
+    n_devices = cluster.get("n_devices") if isinstance(cluster, dict) else None
+    if n_devices is None:
+        if "dp" in plan:
+            text = "auto fills the cluster, so it needs cluster.n_devices (GPUs). Give it, or write dp as a number."
+            found.append(document.mistake(("plan", "dp"), text))
+        return rest
+    degrees = [plan.get(axis, 1) for axis in OTHER_AXES]
+    if not all(type(count) is int and count >= 1 for count in (n_devices, *degrees)):
+        return rest
+    product = degrees[0] * degrees[1] * degrees[2]
+    if n_devices % product:
+        near = max(product, round(n_devices / product) * product)
+        text = (
+            f"no dp fills the cluster: tp*cp*pp = {'*'.join(map(str, degrees))} = {product} does not divide its {n_devices} "
+            f"devices. Change a degree, or try cluster.n_devices={near}."
+        )
+        found.append(document.mistake(("plan", "dp") if "dp" in plan else ("plan",), text))
+        return rest
+    return rest | {"dp": n_devices // product}
+
+
+def with_micro_batch(document: Document, plan: Any) -> Any:
+    """Section `plan` with a micro-batch; as it is where it has one or something is wrong, which others report."""
+    kind = _kind(document.data.get("model"))
+    if not isinstance(plan, dict) or "micro_batch" in plan or kind is None or not kind.is_whole_batch:
+        return plan
+    batch, dp = plan.get("global_batch"), plan.get("dp", 1)
+    if type(batch) is not int or type(dp) is not int or dp < 1 or batch < dp:
+        return plan
+    return plan | {"micro_batch": batch // dp}
+
+
+def _kind(model: Any) -> WorkloadKind | None:
+    """Kind of the model of a job file, if its section says one."""
+    if isinstance(model, dict) and isinstance(model.get("kind"), str):
+        return next((kind for kind in KINDS if kind.name == model["kind"]), None)
+    name = model.get("preset") if isinstance(model, dict) else model
+    return next((kind for kind in KINDS for preset in kind.presets if preset.name == name), None)
+
+
+T = TypeVar("T")
+MODEL_SOURCES = ("preset", "hf_config")
+KIND = "kind"  # field of a model that is written out
+MODEL_FILLED_IN = {"name": "inline"}  # where a model is written out
+
+
+def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[Mistake]) -> T | None:
+    """Result of `build`, or None after adding its error to `found`, placed at the field that the error speaks of."""
+    try:
+        return build()
+    except ConfigError as error:
+        found += error.mistakes
+    except PrismError as error:
+        found.append(placed(error, document, path))
+    return None
+
+
+def placed(error: PrismError, document: Document, path: FieldPath) -> Mistake:
+    """An error in the section at `path` as a mistake, at its field if that was written."""
+    if error.path and (*path, *error.path) in document.marks:
+        return document.mistake((*path, *error.path), error.text)
+    return document.mistake(path, str(error))
+
+
+def located(problem: Problem, document: Document, path: FieldPath) -> Mistake:
+    """A problem of the section at `path` as a mistake, at its field if that was written or is missing."""
+    if problem.is_missing:
+        return document.mistake((*path, problem.field), problem.text)
+    return placed(PrismError.of(problem), document, path)
+
+
+def mapping_at(document: Document, path: FieldPath, found: list[Mistake], words: str) -> dict[str, Any] | None:
+    """The mapping at `path`; a text there is short for `{preset: text}`."""
+    value: Any = document.data
+    for part in path:
+        value = value[part]
+    if isinstance(value, str) and value:
+        return {"preset": value}
+    if isinstance(value, dict):
+        return value
+    state = "is empty" if value in (None, "") else f"{short(value)}"
+    found.append(document.mistake(path, f"{state}; it must be {words}"))
+    return None
+
+
+def choose_source(
+    data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[Mistake]
+) -> str | None:
+    """Which of the mutually exclusive `sources` is given ("" for none); None after a mistake (two, or not a text)."""
+    given = [source for source in sources if source in data]
+    if len(given) > 1:
+        found.append(document.mistake((*path, given[1]), f"cannot be combined with {given[0]}. Keep one."))
+        return None
+    if given and not (isinstance(data[given[0]], str) and data[given[0]]):
+        found.append(document.mistake((*path, given[0]), f"{short(data[given[0]])}, but it must be a text"))
+        return None
+    return given[0] if given else ""
+
+
+def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
+    """Section `plan`."""
+    n_before = len(found)
+    data = with_micro_batch(document, with_dp(document, found))
+    checked = validated(plan_section(), data, document, ("plan",), found)
+    if checked is None or len(found) > n_before:
+        return None
+    return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
+
+
+def read_software(document: Document, found: list[Mistake]) -> Software | None:
+    """Section `software`; an empty one states nothing."""
+    data = {} if document.data["software"] is None else document.data["software"]
+    if not isinstance(data, dict):
+        found.append(document.mistake(("software",), f"{short(data)}; it must be a mapping of fields"))
+        return None
+    checked = validated(software_section(), data, document, ("software",), found)
+    return None if checked is None else Software(**fields_of(checked, {}))
+
+
+def read_model(document: Document, found: list[Mistake]) -> Workload | None:
+    """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields of a kind of model."""
+    path: FieldPath = ("model",)
+    data = mapping_at(document, path, found, "the name of a preset (`prism-jax show models`) or a mapping of fields")
+    source = None if data is None else choose_source(data, MODEL_SOURCES, document, path, found)
+    if data is None or source is None:
+        return None
+    changes = {key: value for key, value in data.items() if key != source}
+    if not source:
+        return _written_out(changes, document, path, found)
+    reader = model_preset if source == "preset" else _hf_reader(document)
+    base: Any = attempt(lambda: reader(data[source]), document, (*path, source), found)
+    checked = validated(
+        model_section(TransformerSpec if base is None else type(base), True), changes, document, path, found
+    )
+    if base is None or checked is None:
+        return None
+    return attempt(lambda: _changed(base, checked, document, path), document, path, found)
+
+
+def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
+    """A model by its fields; `kind` says of which kind it is, a transformer if nothing is said."""
+    name = data.pop(KIND, TRANSFORMER.name)
+    if not isinstance(name, str):
+        found.append(document.mistake((*path, KIND), f"{short(name)}, but it must be a text"))
+        return None
+    kind = attempt(lambda: KINDS.named(name), document, (*path, KIND), found)
+    if kind is None:
+        return None
+    checked = validated(model_section(kind.spec, False), MODEL_FILLED_IN | data, document, path, found)
+    return None if checked is None else attempt(lambda: kind.spec(**_plain(kind.spec, checked)), document, path, found)
+
+
+def _hf_reader(document: Document) -> Callable[[str], Workload]:
+    """Reads a path given relative to the folder of the job file."""
+    folder = Path(document.name).parent
+    return lambda text: read_hf_config(folder / text)
+
+
+def _plain(cls: type, section: BaseModel) -> dict[str, Any]:
+    """Keyword arguments of the dataclass `cls` behind `section`, nested sections built too."""
+    given = fields_of(section, {})
+    return {name: _nested(cls, name, value) for name, value in given.items()}
+
+
+def _nested(cls: type, name: str, value: Any) -> Any:
+    """A field's value with its sections built, those of a list too."""
+    if isinstance(value, tuple):
+        return tuple(_nested(cls, name, item) for item in value)
+    return nested_types(cls)[name](**fields_of(value, {})) if isinstance(value, BaseModel) else value
+
+
+def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath) -> Workload:
+    """`base` with the fields that were written; a nested section changes the one of `base`, or must be whole."""
+    given = fields_of(changes, {})
+    for name, value in given.items():
+        if not isinstance(value, BaseModel):
+            given[name] = _nested(type(base), name, value)
+            continue
+        inner = getattr(base, name)
+        if inner is not None:
+            given[name] = replace(inner, **fields_of(value, {}))
+            continue
+        missing = _missing(nested_types(type(base))[name], value)
+        if missing:
+            message = f"preset {base.name} has no {name}, so all of its fields are needed; missing {listed(missing)}"
+            raise ConfigError([document.mistake((*path, name), message)])
+        given[name] = _nested(type(base), name, value)
+    return replace(base, **given)
+
+
+def _missing(cls: Any, section: BaseModel) -> list[str]:
+    """Fields without a default of the dataclass `cls` that `section` does not give."""
+    needed = [item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING]
+    return [name for name in needed if name not in section.model_fields_set]
+
+
+def listed(names: list[str]) -> str:
+    """Quoted names for a sentence: `'a'`, `'a' and 'b'`, `'a', 'b', and 'c'`."""
+    *first, last = [repr(name) for name in names]
+    if not first:
+        return last
+    return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}"
+
+
+AT: FieldPath = ("variability",)
+
+
+def read_variability(document: Document, cluster: Cluster | None, found: list[Mistake]) -> Variability | None:
+    """The tree of the job; without a section the preset for the cluster's device."""
+    if "variability" not in document.data:
+        return preset(default_for(cluster.device)) if cluster is not None else None
+    section = document.data["variability"]
+    if not isinstance(section, (str, dict)) or not section:
+        remedy = "Name a preset (`prism-jax show variability`), or leave the section out for the default of the device."
+        found.append(document.mistake(AT, f"{'is empty' if not section else short(section)}. {remedy}"))
+        return None
+    try:
+        return variability_from_dict(section, AT)
+    except SpecError as error:
+        found.append(document.mistake(error.path or AT, error.text))
+        return None

@@ -1,0 +1,286 @@
+"""Objects as sections of a job file: the fields, names and units that `load_job` reads back into equal objects.
+
+Fields that hold their default are left out.
+
+A new job file with every field in it: common ones set, the others as comments that hold the value in force.
+
+Taking the `# ` in front of such a comment away leaves the job as it is. Fields that the job has no value for stand behind `##`.
+
+A job file with another plan in it: what a search found, as a file that every command takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import yaml
+from pydantic import BaseModel
+
+from .. import units
+from ..errors import SpecError
+from ..plan.plan import ParallelPlan
+from ..system.hardware import Cluster, Device
+from ..system.network import Tier
+from ..tables.document import Document
+from ..variability.config import variability_to_dict
+from ..variability.tree import Variability
+from ..workload.base.workload import Workload
+from ..workload.catalog import KINDS, TRANSFORMER
+from .job import Job
+from .load_job import apply_overrides, job_of, read_job_file
+from .reference import JobField, job_fields, quantity_of
+from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
+from .sections import MODEL_SOURCES
+
+WIDTH = 130
+
+
+@runtime_checkable
+class Written(Protocol):
+    """A value that job files write in a form of its own."""
+
+    @property
+    def written(self) -> Any:
+        """Plain data that the file's reader reads back."""
+        ...
+
+
+AS_WIDE_AS_THE_JOB = ("n_devices",)  # of the outermost tier
+
+
+def model_fields(model: Workload) -> dict[str, Any]:
+    """Section `model`, without a preset.
+
+    Raises:
+        SpecError: the class of the model belongs to no kind that is registered.
+    """
+    kind = next((kind for kind in KINDS if kind.spec is type(model)), None)
+    if kind is None:
+        raise SpecError(f"{type(model).__name__} belongs to no kind of model, so a job file cannot name it")
+    return ({} if kind is TRANSFORMER else {"kind": kind.name}) | _changed(model)
+
+
+def device_fields(device: Device) -> dict[str, Any]:
+    """Section `cluster.device`, without a preset."""
+    own = _changed(device)
+    alike = {"like": own.pop("like"), "likeness_sd": device.likeness_sd} if device.like else {}
+    return alike | _with_units(own, device_section(False), DEVICE_NAMES)
+
+
+def cluster_fields(cluster: Cluster) -> dict[str, Any]:
+    """Section `cluster`, without a preset and without a number of devices: the outermost tier spans whatever the job needs.
+
+    Raises:
+        SpecError: the cluster has a network of another kind than tiers.
+    """
+    if cluster.network is not None:
+        raise SpecError(f"cluster {cluster.name} has a network of its own kind, which is not written")
+    tiers = [_tier_fields(tier) for tier in cluster.tiers]
+    outer = {name: value for name, value in tiers[-1].items() if name not in AS_WIDE_AS_THE_JOB}
+    return {
+        "name": cluster.name,
+        "device": device_fields(cluster.device),
+        "tiers": [*tiers[:-1], outer],
+        "node_size": cluster.node_size,
+        **({"source": cluster.source} if cluster.source else {}),
+    }
+
+
+def variability_fields(variability: Variability) -> dict[str, Any]:
+    """Section `variability`, without a preset."""
+    return {name: value for name, value in variability_to_dict(variability).items() if value not in ("", [], {})}
+
+
+def whole_fields(value: Any) -> dict[str, Any]:
+    """All fields of a dataclass as plain data, those that hold their default too; inside, None is left out."""
+    return {item.name: _whole(getattr(value, item.name)) for item in fields(value)}
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Written):
+        return value.written
+    if is_dataclass(value):
+        return {name: inner for name, inner in whole_fields(value).items() if inner is not None}
+    return [_whole(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def section_text(section: dict[str, Any], comment: str = "") -> str:
+    """YAML of a section, which `load_job` reads."""
+    text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, width=WIDTH)
+    return "".join(f"# {line}\n" for line in comment.splitlines()) + text
+
+
+def _tier_fields(tier: Tier) -> dict[str, Any]:
+    return _with_units(_changed(tier), tier_section(False), TIER_NAMES)
+
+
+def _changed(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass that do not hold their default, as plain data."""
+    found: dict[str, Any] = {}
+    for item in fields(value):
+        own = getattr(value, item.name)
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
+        if default is MISSING or own != default:
+            found[item.name] = _plain(own)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Written):
+        return value.written
+    if is_dataclass(value):
+        return _changed(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _with_units(plain: dict[str, Any], section: type[BaseModel], names: dict[str, str]) -> dict[str, Any]:
+    """Names as files have them, and SI numbers as texts with a unit that mean exactly these numbers."""
+    found: dict[str, Any] = {}
+    for name, value in plain.items():
+        written = names.get(name, name)
+        kind = quantity_of(section.model_fields[written])
+        if kind is None:
+            found[written] = value
+        elif isinstance(value, dict):
+            found[written] = {key: units.exact(item, kind) for key, item in value.items()}
+        else:
+            found[written] = units.exact(value, kind)
+    return found
+
+
+HEAD = """\
+# A job of prism-jax: `prism-jax check {file}` says what follows from it, `prism-jax predict {file}` how long its step takes.
+# A field behind `# ` has the value that holds without it: take the `# ` away to change it.
+# A field behind `##` is one that this job does not have. docs/job_file.md describes them all.
+"""
+COMMON = (
+    "micro_batch", "global_batch", "seq_len", "tp", "pp", "dp", "cp", "ep", "schedule", "virtual_stages", "sequence_parallel",
+    "zero_stage", "recompute", "dtype",
+)  # fmt: skip
+COLUMN = 40  # where the words begin
+LONGEST = 120  # characters of a value; longer ones are named only
+OF_DEVICE, OF_TIER = ("hbm", "hbm_bandwidth", "power"), ("bandwidth", "latency")  # what people change
+
+
+def new_job_text(data: Mapping[str, Any], file: str) -> str:
+    """YAML of a job with the given sections.
+
+    Args:
+        data: name, model, cluster, plan and perhaps framework, as a job file has them: mappings for model, cluster and plan.
+        file: where the text will be kept, for its head and for paths inside it.
+
+    Raises:
+        ConfigError: these sections are no job.
+    """
+    job = job_of(Document(file, dict(data)))
+    found = {field.path: field for field in job_fields()}
+    lines = [HEAD.format(file=file)]
+    for name in ("name", "model", "cluster", "plan", "framework", "software", "variability"):
+        lines += [*_section(name, data, job, found), ""]
+    return "\n".join(lines)
+
+
+def _section(name: str, data: Mapping[str, Any], job: Job, found: Mapping[tuple[str, ...], JobField]) -> Iterator[str]:
+    """Lines of one section of the top level."""
+    about = found[(name,)].about
+    inside = [field for path, field in found.items() if len(path) == 2 and path[0] == name]
+    if name == "variability":
+        yield _line("# ", name, job.variability.name, about)
+        yield _line("## ", name, _names(inside), "its fields")
+    elif name == "software" and name not in data:  # stating what is assumed would change the job
+        yield f"{name}: # {about}"
+        yield from (_line("  ## ", field.path[-1], field.takes, field.about) for field in inside)
+    elif name not in data:
+        yield _line("## ", name, found[(name,)].takes, about)
+    elif not isinstance(data[name], Mapping):
+        yield _line("", name, data[name], about)
+    else:
+        yield f"{name}: # {about}"
+        values = _VALUES[name](job)
+        set_ = {*(COMMON if name == "plan" else ()), *data[name]}
+        for field in sorted(inside, key=lambda field: field.path[1] not in set_):
+            yield from _field(field, set_, data[name], values, found)
+
+
+def _field(
+    field: JobField,
+    set_: set[str],
+    data: Mapping[str, Any],
+    values: Mapping[str, Any],
+    found: Mapping[tuple[str, ...], JobField],
+) -> Iterator[str]:
+    """The line of one field inside a section."""
+    name = field.path[-1]
+    if name in data:
+        yield _line("  ", name, data[name], field.about)
+    elif name in set_:
+        yield _line("  ", name, values[name], field.about)
+    elif name in values and len(_flow(values[name])) <= LONGEST:
+        yield _line("  # ", name, values[name], field.about)
+    elif name not in MODEL_SOURCES or field.path[0] != "model":
+        inner = [each for path, each in found.items() if path[:-1] == field.path]
+        yield _line("  ## ", name, _names(inner) if inner else field.takes, field.about)
+
+
+def _line(front: str, name: str, value: Any, about: str) -> str:
+    return f"{front}{name}: {value if front.endswith('## ') else _flow(value)}".ljust(COLUMN - 1) + f" # {about}"
+
+
+def _names(inner: list[JobField]) -> str:
+    return f"{{{', '.join(field.path[-1] for field in inner)}}}"
+
+
+def _flow(value: Any) -> str:
+    """A value on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _model_values(job: Job) -> dict[str, Any]:
+    return {name: value for name, value in whole_fields(job.model).items() if value is not None}
+
+
+def _cluster_values(job: Job) -> dict[str, Any]:
+    """Fields of the cluster as changes to a preset: its device, and tiers by name."""
+    written = cluster_fields(job.cluster)
+    device = {name: value for name, value in written["device"].items() if name in OF_DEVICE}
+    tiers = {tier["name"]: {name: tier[name] for name in OF_TIER} for tier in written["tiers"]}
+    return written | {"device": device, "tiers": tiers, "n_devices": job.cluster.n_devices}
+
+
+def _plan_values(job: Job) -> dict[str, Any]:
+    plain = whole_fields(job.plan)
+    names = [item.name for item in fields(ParallelPlan) if item.name != "software"]  # which has a section of its own
+    return {name: plain[name] for name in names if plain[name] is not None}
+
+
+def _software_values(job: Job) -> dict[str, Any]:
+    return {}  # none but those that are stated
+
+
+_VALUES = {"model": _model_values, "cluster": _cluster_values, "plan": _plan_values, "software": _software_values}
+
+
+def job_with_plan(
+    job: str | Path, overrides: Sequence[str], chosen: Mapping[str, Any], dropped: Sequence[str], comment: str
+) -> str:
+    """YAML of the job of a file, with the fields of its plan that were chosen.
+
+    Args:
+        job, overrides: as in `load_job`.
+        chosen: fields of the plan, as a job file spells them.
+        dropped: fields of the plan that do not hold beside the chosen ones.
+        comment: stands above everything.
+
+    Raises:
+        ConfigError: the file cannot be read, or an override is wrong.
+    """
+    data = apply_overrides(read_job_file(job), list(overrides)).data
+    kept = {name: value for name, value in data["plan"].items() if name not in dropped}
+    text = yaml.safe_dump({**data, "plan": {**kept, **chosen}}, sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in comment.splitlines()) + text

@@ -1,1 +1,0 @@
-"""Peak memory of a device."""

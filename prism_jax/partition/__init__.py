@@ -1,1 +1,0 @@
-"""Which blocks a model chunk holds, and which parameters a stage."""

@@ -1,0 +1,208 @@
+"""Files that launchers read: which host runs which ranks.
+
+A node holds `node_size` consecutive ranks, so the order of the lines of a hostfile is the order of ranks.
+
+Source: Open MPI, `mpirun` manual (hostfiles, rankfiles); DeepSpeed, "Resource configuration (multi-node)".
+
+Placing measured nodes so that the tail of the step time is smallest; what `prism-jax place` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ..core.processes import Progress, keep_programs, silent
+from ..core.use_case import UNRECORDED, UNTIMED_S, Group, Option, Told, use_case
+from ..core.write_file import check_file, write_text
+from ..errors import DataError
+from ..job.load_job import JobFile, loaded
+from ..result.parameters import ObjectiveChoice, Overrides, Seed
+from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
+from .report import PlacedJob, PlacementReport, SlotFacts
+
+if TYPE_CHECKING:
+    from .result import PlacementResult
+
+
+def hostfile(hosts: Sequence[str], node_size: int, spares: Sequence[str] = ()) -> str:
+    r"""One line `host slots=N` per node in the order of ranks.
+
+    Args:
+        hosts: [slot] names.
+        node_size: ranks per host.
+        spares: hosts that get no ranks; listed as comments.
+
+    Example:
+        >>> hostfile(["b", "a"], 8)
+        'b slots=8\na slots=8\n'
+    """
+    return "".join(f"{host} slots={node_size}\n" for host in hosts) + _comments(spares)
+
+
+def rankfile(hosts: Sequence[str], node_size: int, spares: Sequence[str] = ()) -> str:
+    r"""One line `rank R=host slot=S` per rank; S counts the ranks of a host from 0. Arguments as those of `hostfile`.
+
+    Example:
+        >>> rankfile(["b", "a"], 1)
+        'rank 0=b slot=0\nrank 1=a slot=0\n'
+    """
+    lines = [
+        f"rank {slot * node_size + local}={host} slot={local}\n"
+        for slot, host in enumerate(hosts)
+        for local in range(node_size)
+    ]
+    return "".join(lines) + _comments(spares)
+
+
+def _comments(spares: Sequence[str]) -> str:
+    return "".join(f"# spare: {host}\n" for host in spares)
+
+
+MOST_NODES = 1_000_000
+
+
+@dataclass(frozen=True)
+class LaunchFiles(Group):
+    """Files for launchers; the table of slowdowns must have host names for them.
+
+    Attributes:
+        hostfile: write the hosts in the order of ranks, `host slots=N`, for mpirun or DeepSpeed; spares are comments.
+        rankfile: write the host of every rank, `rank R=host slot=S`, for Open MPI; spares are comments.
+    """
+
+    hostfile: Annotated[str | Path | None, Option("--hostfile", "FILE", key=None, check=check_file)] = None
+    rankfile: Annotated[str | Path | None, Option("--rankfile", "FILE", key=None, check=check_file)] = None
+
+    def check(self, hosts: Sequence[str]) -> None:
+        """Raises:
+        DataError: both are one file, or nodes have no names.
+        """
+        wanted = [path for path in (self.hostfile, self.rankfile) if path is not None]
+        if len(wanted) > 1 and wanted[0] == wanted[1]:
+            raise DataError(f"--hostfile and --rankfile: both are {self.hostfile}. Name two files.")
+        if wanted and not hosts:
+            raise DataError(
+                "the table of slowdowns numbers its nodes, but a hostfile or rankfile needs host names. "
+                "Give it a column host with names."
+            )
+
+    def write(self, report: PlacementReport) -> None:
+        """Writes those that are wanted."""
+        for path, text in ((self.hostfile, hostfile), (self.rankfile, rankfile)):
+            if path is not None:
+                write_text(path, text(report.hosts, report.job.node_size, report.spare_hosts))
+
+
+def files_told(
+    _: PlacementReport, hostfile: str | Path | None = None, rankfile: str | Path | None = None
+) -> tuple[Told, ...]:
+    """Which files were written."""
+    return tuple(Told(f"wrote {path}") for path in (hostfile, rankfile) if path is not None)
+
+
+@use_case(then=(files_told,))
+def place_nodes(
+    job: JobFile,
+    slowdowns: Annotated[str | Path | Mapping[str, Mapping[int, float]], Option("--slowdowns", "CSV")],
+    *,
+    overrides: Overrides = (),
+    objective: ObjectiveChoice = "p95",
+    spares: Annotated[int, Option("--spares", "N", least=0)] = 0,
+    splits: bool = False,
+    seed: Seed = 0,
+    files: LaunchFiles = LaunchFiles(),
+    progress: Progress = silent,
+) -> PlacementReport:
+    """Place measured nodes so that the tail of the step time is smallest.
+
+    Args:
+        job, overrides, seed, progress: as in `explain_step`.
+        slowdowns: measured slowdowns of every node: CSV with host (a name or a number), with gpu or without, and slowdown (1.05 =
+            5 % slower) or gemm, attention, memory; or kernel class (or "all") -> device -> factor.
+        objective: what is to be small: a name that `prism-jax show objectives` lists, or an `Objective`.
+        spares: number of nodes to leave out; the table must list that many more than the job needs.
+        splits: also choose layers per stage and micro-batches per replica, uneven where that is faster.
+        files: what to write for launchers.
+
+    Raises:
+        ConfigError, DataError: a file or an option is wrong.
+
+    Example:
+        >>> place_nodes("job.yaml", "nodes.csv", spares=2).assignment  # doctest: +SKIP
+    """
+    own = loaded(job, overrides)
+    node_size = own.cluster.node_size
+    measured = _measured(slowdowns, node_size)
+    files.check(measured.hosts)
+    progress(0.0, "loading JAX")
+    keep_programs()
+    import jax  # here, so that mistakes above do not wait for it
+
+    from .fleet import fleet_of
+    from .place import place
+
+    result = place(
+        own,
+        fleet_of(measured.factors, node_size, own.model.kernel_classes, measured.hosts),
+        key=jax.random.key(seed),
+        objective=objective,
+        spares=spares,
+        splits=splits,
+        progress=progress,
+    )
+    report = _report(PlacedJob(own.name, own.plan.n_devices, node_size), result).made_of(result)
+    files.write(report)
+    return report
+
+
+def _report(job: PlacedJob, result: PlacementResult) -> PlacementReport:
+    from .result import AS_GIVEN, REPORTED  # needs JAX, which mistakes do not wait for
+
+    gain, best_baseline = result.gain, result.best_baseline
+    over_baseline = result.gain_over(best_baseline)
+    value, value_error = _reached(result, result.objective.name)
+    quantiles = {name: _reached(result, name) for name in REPORTED}
+    return PlacementReport(
+        job=job,
+        objective=result.objective.name,
+        objective_unit=result.objective.unit,
+        value=value,
+        value_error=value_error,
+        **{f"{name}_s": values for name, (values, _) in quantiles.items()},
+        **{f"{name}_error_s": errors for name, (_, errors) in quantiles.items()},
+        gain=gain.value_s,
+        gain_interval=(gain.low_s, gain.high_s),
+        gain_error=gain.error_s,
+        best_baseline=best_baseline,
+        gain_over_best_baseline=over_baseline.value_s,
+        gain_over_best_baseline_interval=(over_baseline.low_s, over_baseline.high_s),
+        chosen_from=result.method,
+        assignment=result.assignment,
+        left_out=result.left_out,
+        hosts=tuple(map(result.host, result.assignment)),
+        spare_hosts=tuple(map(result.host, result.left_out)),
+        as_given=result.assignments[AS_GIVEN][: len(result.assignment)],
+        slots=SlotFacts(*(tuple(column) for seats in (result.seat, result.last_seat) for column in seats.T.tolist())),
+        node_slowdown=tuple(result.slowness.tolist()),
+        splits=result.splits,
+        notes=result.notes,
+        elapsed_s=UNTIMED_S,
+        record=UNRECORDED,
+    )
+
+
+def _reached(result: PlacementResult, objective: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Method -> objective, and its Monte Carlo error."""
+    found = {method: result.value(method, objective) for method in result.batches_s}
+    found["random_median"] = result.random_s[objective]
+    return {name: value for name, (value, _) in found.items()}, {name: error for name, (_, error) in found.items()}
+
+
+def _measured(slowdowns: str | Path | Mapping[str, Mapping[int, float]], node_size: int) -> SlowdownTable:
+    """Slowdowns as numbers, and the hosts that a file names."""
+    if isinstance(slowdowns, Mapping):
+        return SlowdownTable(slowdowns)
+    return read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)

@@ -1,0 +1,264 @@
+"""PlacementReport: which measured node sits where, and what that is worth.
+
+A placement as text: what every method reaches, what the choice is worth, and where the slow nodes went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from ..core.arrays import Floats
+from ..core.report import INLINE, Report, RunRecord
+from ..core.text_table import bar, decimals, with_error
+from ..cost.partition import Splits
+
+
+@dataclass(frozen=True)
+class PlacedJob:
+    """The job whose nodes were placed."""
+
+    name: str
+    n_devices: int
+    node_size: int
+
+
+@dataclass(frozen=True)
+class SlotFacts:
+    """[slot] lowest and highest pipeline stage and replica of the GPUs of every slot."""
+
+    stage: tuple[int, ...]
+    replica: tuple[int, ...]
+    last_stage: tuple[int, ...]
+    last_replica: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PlacementReport(Report):
+    """What every method of placing nodes reaches, what the chosen one is worth, and where the nodes went.
+
+    Attributes:
+        objective: what was minimised.
+        value, value_error: method -> the objective that it reaches on draws that chose nothing, in its unit, and its Monte Carlo
+            error.
+        p50_s, p95_s, p99_s, cvar95_s: method -> step time on draws that chose nothing; `*_error_s` their Monte Carlo error.
+        gain, gain_interval, gain_error: seconds of the objective against the nodes as given.
+        gain_over_best_baseline, gain_over_best_baseline_interval: against the best method that moves nodes only.
+        chosen_from: method whose assignment was chosen.
+        assignment: [slot] node; `as_given` before. Slot s holds the ranks from `s * node_size` on, in the plan's axis order.
+        left_out: nodes without a slot.
+        hosts: [slot] name of its node, the number of the node where the table has no names.
+        spare_hosts: names of the nodes without a slot.
+        node_slowdown: [node] factor of its slowest GPU.
+        splits: None where splits were not free.
+    """
+
+    kind: ClassVar[str] = "placement"
+    picture: ClassVar[str] = "prism_jax.placement.picture:draw_placement"
+
+    job: PlacedJob
+    objective: str
+    objective_unit: str
+    value: Mapping[str, float]
+    value_error: Mapping[str, float]
+    p50_s: Mapping[str, float]
+    p50_error_s: Mapping[str, float]
+    p95_s: Mapping[str, float]
+    p95_error_s: Mapping[str, float]
+    p99_s: Mapping[str, float]
+    p99_error_s: Mapping[str, float]
+    cvar95_s: Mapping[str, float]
+    cvar95_error_s: Mapping[str, float]
+    gain: float
+    gain_interval: tuple[float, float]
+    gain_error: float
+    best_baseline: str
+    gain_over_best_baseline: float
+    gain_over_best_baseline_interval: tuple[float, float]
+    chosen_from: str
+    assignment: tuple[int, ...]
+    left_out: tuple[int, ...]
+    hosts: tuple[str, ...]
+    spare_hosts: tuple[str, ...]
+    as_given: tuple[int, ...]
+    slots: SlotFacts
+    node_slowdown: tuple[float, ...]
+    splits: Splits | None
+    notes: tuple[str, ...]
+    elapsed_s: float
+    record: Annotated[RunRecord, INLINE]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Everything that was tried."""
+        return tuple(self.value)
+
+    def lines(self) -> list[str]:
+
+        return placement_lines(self)
+
+
+AS_GIVEN, OPTIMISED = "as_given", "optimised"
+BAR_WIDTH = 24
+MOST_COLUMNS, MOST_ROWS = 32, 40  # of the map of nodes
+SHADES = "·.:-=+*#%@"
+ALIKE = 1e-9
+MOST_LISTED = 12
+MOST_HOSTS = 64  # of the assignment
+WORDS = {
+    AS_GIVEN: "as given",
+    "random_median": "random, median",
+    "random_best_of_1000": "random, best of 1,000",
+    "sorted": "sorted, slow to light stages",
+    "brute_force": "every assignment tried",
+    "annealed": "annealed",
+    "relaxed": "relaxed and rounded",
+    "annealed_on": "best of these, annealed on",
+    "even_splits": "best with even splits",
+    OPTIMISED: "chosen",
+}
+
+
+def placement_lines(report: PlacementReport) -> list[str]:
+    """The report, line by line."""
+    job, n = report.job, len(report.assignment)
+    head = f"{job.name}: {n} nodes of {job.node_size} on {n} slots"
+    if report.left_out:
+        head += f", {len(report.left_out)} left out"
+    blocks = [
+        [head],
+        _methods(report),
+        _gains(report),
+        _splits(report),
+        _map(report),
+        _assignment(report),
+        _left_out(report),
+    ]
+    lines = [line for block in blocks if block for line in (*block, "")]
+    notes = [f"note: {note}" for note in report.notes]
+    return [*lines, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
+
+
+def _methods(report: PlacementReport) -> list[str]:
+    """One bar per method: how far above the chosen one it stays."""
+    objective = report.objective
+    order = [name for name in WORDS if name in report.methods]
+    best, worst = report.value[OPTIMISED], max(report.value[name] for name in order)
+    width = max(len(WORDS[name]) for name in order)
+    lines = [f"{objective} of the step time, and its excess over the chosen placement"]
+    for name in order:
+        value = report.value[name]
+        text = "{} ± {} {}".format(*with_error(value, report.value_error[name]), report.objective_unit)
+        share = (value - best) / max(worst - best, 1e-12)
+        lines.append(
+            f"  {WORDS[name]:<{width}}  {text:<20} {value / best - 1.0:>+7.2%}  {bar(share, BAR_WIDTH)}".rstrip()
+        )
+    return lines
+
+
+def _gains(report: PlacementReport) -> list[str]:
+    low, high = report.gain_interval
+    base = report.value[AS_GIVEN]
+    digits = decimals(max(high - low, 1e-6) / 10)
+    lines = [
+        f"gain over the nodes as given: {report.gain:.{digits}f} s ({report.gain / base:.2%}); "
+        f"90 % interval on fresh draws {low:.{digits}f} to {high:.{digits}f} s"
+    ]
+    low, high = report.gain_over_best_baseline_interval
+    name = WORDS[report.best_baseline]
+    lines.append(
+        f"gain over the best baseline ({name}): {report.gain_over_best_baseline:.{digits}f} s "
+        f"({low:.{digits}f} to {high:.{digits}f} s)"
+    )
+    return lines
+
+
+def _splits(report: PlacementReport) -> list[str]:
+    splits = report.splits
+    if not splits:
+        return []
+    return [
+        "splits",
+        f"  layers per model chunk       {_counts(splits.layers)}",
+        f"  micro-batches per replica    {_counts(splits.micro_batches)}",
+    ]
+
+
+def _counts(values: Sequence[int]) -> str:
+    """As "8 9 9 9", long lists in runs: "14x8 2x9"."""
+    if len(values) <= MOST_LISTED * 2:
+        return " ".join(map(str, values))
+    edges = [0, *(i for i in range(1, len(values)) if values[i] != values[i - 1]), len(values)]
+    return " ".join(f"{b - a}x{values[a]}" for a, b in pairwise(edges))
+
+
+def _map(report: PlacementReport) -> list[str]:
+    """Slowness of the nodes by stage and replica, before and after, as shades."""
+    slowness = np.array(report.node_slowdown)
+    before, after = by_place(report, slowness, report.as_given), by_place(report, slowness, report.assignment)
+    if before.shape[1] > MOST_COLUMNS or before.shape[0] > MOST_ROWS:
+        return []
+    low, high = float(slowness.min()), float(slowness.max())
+    if high - low < ALIKE:
+        return ["all nodes are alike: every assignment is as good as any other"]
+    width = max(before.shape[1], len("as given"))
+    lines = [
+        f"slowest GPU of the node at each position, from '{SHADES[0]}' {low:.3f} to '{SHADES[-1]}' {high:.3f} times nominal",
+        f"  stage  {'as given':<{width}}   chosen   (columns: replicas)",
+    ]
+    for stage, (one, other) in enumerate(zip(before, after, strict=True)):
+        lines.append(f"  {stage:>5}  {_shades(one, low, high):<{width}}   {_shades(other, low, high)}".rstrip())
+    return lines
+
+
+def by_place(report: PlacementReport, slowness: Floats, assignment: Sequence[int]) -> Floats:
+    """Slowness of the slowest node in every place [lane, replica], NaN where no node starts."""
+    lane, replica = np.array(report.slots.stage), np.array(report.slots.replica)
+    shown = np.full((lane.max() + 1, replica.max() + 1), -np.inf)
+    np.maximum.at(shown, (lane, replica), slowness[list(assignment)])
+    return np.where(np.isfinite(shown), shown, np.nan)
+
+
+def _shades(row: Floats, low: float, high: float) -> str:
+    steps = len(SHADES) - 1
+    return "".join(" " if np.isnan(v) else SHADES[round(steps * (v - low) / (high - low))] for v in row)
+
+
+def _assignment(report: PlacementReport) -> list[str]:
+    """Which host takes which ranks, stages and replicas, in the order of ranks."""
+    slots, size = report.slots, report.job.node_size
+    rows = [("ranks", "node", "stage", "replica", "slowest GPU")]
+    for slot, host in enumerate(report.hosts[:MOST_HOSTS]):
+        rows.append(
+            (
+                _span(slot * size, slot * size + size - 1),
+                host,
+                _span(slots.stage[slot], slots.last_stage[slot]),
+                _span(slots.replica[slot], slots.last_replica[slot]),
+                f"{report.node_slowdown[report.assignment[slot]]:.3f}",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    more = len(report.hosts) - MOST_HOSTS
+    rest = [f"  ... {more:,} nodes more: --hostfile FILE or --json has them all"] if more > 0 else []
+    return ["assignment", *(line.rstrip() for line in lines), *rest]
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _left_out(report: PlacementReport) -> list[str]:
+    out = report.left_out
+    if not out:
+        return []
+    named = ", ".join(
+        f"{host} ({report.node_slowdown[node]:.3f})"
+        for host, node in zip(report.spare_hosts[:MOST_LISTED], out, strict=False)
+    )
+    return [f"left out: node {named}{', ...' if len(out) > MOST_LISTED else ''}"]

@@ -1,1 +1,0 @@
-"""Uneven layers per stage and micro-batches per replica."""

@@ -1,1 +1,0 @@
-"""Pictures of what is placed where: nodes, embedding tables."""

@@ -1,0 +1,145 @@
+"""What a command says of a job that does not fit into memory.
+
+Checking a job, and its memory, without simulating anything; what `prism-jax check` does. No JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from ..calibration.evidence import cell_of, evidence
+from ..core.text_table import Facts
+from ..core.use_case import Option, Told, use_case
+from ..cost.memory import MemoryBreakdown, memory_notes
+from ..fits.load_fits import load_fits
+from ..job.load_job import JobFile, JobSource, loaded
+from ..job.rules import workload_notes
+from ..result.parameters import Fits, Force, JobChanges
+from ..system.likeness import device_notes
+from ..units import format_bytes
+from .check_report import CheckReport, memory_facts, open_facts
+
+IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
+
+
+def memory_verdict(fits: bool, headroom_bytes: float, stage: int | None, ignore: bool) -> Told | None:
+    """The warning about a job that does not fit; the command fails then, unless that is to be ignored.
+
+    Args:
+        fits: whether it does.
+        headroom_bytes: capacity left on the fullest stage.
+        stage: that pipeline stage; None: not known.
+        ignore: whether `--ignore-memory` was given.
+    """
+    if fits:
+        return None
+    where = "" if stage is None else f" on stage {stage}"
+    remedy = "" if ignore else "; --ignore-memory accepts that"
+    return Told(
+        f"warning: does not fit: needs {format_bytes(-headroom_bytes)} more per device{where}{remedy}",
+        failed=not ignore,
+    )
+
+
+def print_facts(report: CheckReport) -> Facts:
+    """What follows from the job, with units."""
+    from .check_report import check_facts
+
+    return check_facts(report)
+
+
+def notes_of_check(report: CheckReport) -> tuple[Told, ...]:
+    """Notes, which are no part of the facts."""
+    return tuple(Told(f"note: {note}") for note in report.notes)
+
+
+def memory_of_check(
+    report: CheckReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
+) -> Told | None:
+    """Warns of a job that does not fit into memory."""
+    return memory_verdict(report.fits, report.memory_bytes_per_gpu.headroom, report.memory_stage, ignore_memory)
+
+
+@use_case(text=print_facts, then=(notes_of_check, memory_of_check))
+def check_job(
+    job: JobFile, *, changes: JobChanges = JobChanges(), fits: Fits = (), force: Force = False
+) -> CheckReport:
+    """Validate a job and print what follows from it, without simulating anything.
+
+    That includes whether it fits into memory, and which measured tables its predictions would use.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        changes: fields of the file to replace.
+        fits: files of `prism-jax fit` or `calibrate` that predictions of the job are to apply.
+        force: use a fit even where its verdict is failed.
+
+    Raises:
+        ConfigError: everything that is wrong with a file.
+        DataError, FitError: a fit cannot be used for this job.
+        PlanError: the plan is impossible.
+
+    Example:
+        >>> check_job("llama3_405b_16384").fits
+        True
+    """
+    fitted = load_fits(loaded(job, changes.texts), fits, force=force)
+    own = fitted.job
+    needed, plan = own.memory, own.plan
+    return CheckReport(
+        name=own.name,
+        model=own.model.name,
+        cluster=own.cluster.name,
+        device=own.cluster.device.name,
+        variability=own.variability.name,
+        framework=own.software.name,
+        n_params=own.model.n_params(),
+        n_params_active=own.model.n_params_active(),
+        n_devices=plan.n_devices,
+        tp=plan.tp,
+        cp=plan.cp,
+        pp=plan.pp,
+        dp=plan.dp,
+        ep=plan.ep,
+        schedule=plan.schedule_name,
+        n_micro_batch=plan.n_micro_batch,
+        n_chunk=plan.n_chunk,
+        n_member=plan.n_member,
+        n_replica=plan.n_replica,
+        tokens_per_step=own.model.units_per_step(plan),
+        sample_unit=own.model.sample_unit,
+        memory_bytes_per_gpu=memory_facts(own, needed),
+        fits=needed.fits,
+        has_experts=own.model.has_experts,
+        memory_stage=needed.stage,
+        micro_batch=plan.micro_batch,
+        global_batch=plan.global_batch,
+        seq_len=plan.seq_len,
+        notes=(
+            *device_notes(own.cluster.device),
+            *workload_notes(own.model, plan),
+            *memory_notes(own.model, own.cluster, plan, own.software.memory),
+            *fitted.tables,
+            *fitted.unused,
+        ),
+        open_fields=open_facts(own),
+        evidence=evidence(cell_of(own.model, own.cluster, plan, own.software.name)),
+    )
+
+
+def peak_memory(job: JobSource, *, overrides: Sequence[str] = ()) -> MemoryBreakdown:
+    """Peak memory of one device on every pipeline stage, bytes.
+
+    Args:
+        job: as in `check_job`.
+        overrides: "section.field=value" texts that replace fields of a file.
+
+    Raises:
+        ConfigError, PlanError: as in `check_job`.
+
+    Example:
+        >>> round(peak_memory("llama3_405b_16384").total_bytes / 2**30)  # doctest: +SKIP
+        61
+    """
+    return loaded(job, overrides).memory

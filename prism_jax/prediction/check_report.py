@@ -1,0 +1,242 @@
+"""OpenFieldFacts: a field that a job leaves unsaid, and what it may do to the step.
+
+Peak memory of one device as reports hold it: by component, with what is not known of it.
+
+CheckReport: what follows from a job, without simulating anything.
+
+What follows from a job as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import exp, sqrt
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from ..calibration.band import model_factors
+from ..calibration.evidence import Evidence
+from ..calibration.open_fields import OpenField
+from ..core.report import WHERE_KNOWN, Report, from_plain
+from ..core.text_table import Facts, uncertain_memory
+from ..cost.memory import MemoryBreakdown
+from ..job.job import Job
+from ..units import format_bytes, format_count
+
+TOLD = 3  # fields that a person is told of; a report holds all
+SMALLEST_GAIN = 0.005  # of the width of an interval
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What the field may be instead.
+
+    Attributes:
+        value: as a job file has it.
+        odds: its probability.
+        change: of the step if it is that value instead of the assumed one, relative.
+    """
+
+    value: str
+    odds: float
+    change: float
+
+
+@dataclass(frozen=True)
+class OpenFieldFacts:
+    """One field.
+
+    Attributes:
+        name: `software.norm`.
+        assumed: the likeliest value, which memory and plan are checked with.
+        odds: its probability.
+        alternatives: the others.
+        narrows: share of the width of the interval that goes if the field is stated.
+    """
+
+    name: str
+    assumed: str
+    odds: float
+    alternatives: tuple[Alternative, ...]
+    narrows: float
+
+    @property
+    def sentence(self) -> str:
+        """What a person reads."""
+        return f"assumed {self.name}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The same without the name."""
+        others = ", ".join(f"{one.value} ({one.odds:.0%}) {one.change:+.1%}" for one in self.alternatives)
+        gain = f"; stated, the interval is {self.narrows:.0%} narrower" if self.narrows >= SMALLEST_GAIN else ""
+        return f"{self.assumed} ({self.odds:.0%}); {others}{gain}"
+
+
+def open_facts(job: Job) -> tuple[OpenFieldFacts, ...]:
+    """The open fields of a job, the one that widens its interval most in front; none where its level or site was measured.
+
+    Raises:
+        SpecError: no constants for the device.
+    """
+    if job.level is not None or not job.open_fields:
+        return ()
+    stated = model_factors(job.model, job.cluster, job.plan, job.effective_calibration, job.framework)
+    variance = float(np.var(np.log(stated))) + sum(one.sd**2 for one in job.open_fields)
+    return tuple(_facts(one, variance) for one in job.open_fields)
+
+
+def _facts(field: OpenField, variance: float) -> OpenFieldFacts:
+    others = zip(field.values[1:], field.odds[1:], field.log_ratio[1:], strict=True)
+    return OpenFieldFacts(
+        name=field.name,
+        assumed=_written(field.values[0]),
+        odds=field.odds[0],
+        alternatives=tuple(Alternative(_written(value), odds, exp(ratio) - 1.0) for value, odds, ratio in others),
+        narrows=1.0 - sqrt(max(0.0, 1.0 - field.sd**2 / variance)),
+    )
+
+
+def _written(value: Any) -> str:
+    """As a job file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Bytes on the pipeline stage that needs most; `headroom` is negative where they do not fit.
+
+    Attributes:
+        low, high: 90 % interval of the peak that would be measured.
+        not_fit_prob: probability that it exceeds the capacity, 0-1.
+        stage: which stage that is; absent where another key says so.
+    """
+
+    total: float
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+    temporary: float
+    workspace: float
+    communication: float
+    framework: float
+    fragmentation: float
+    capacity: float
+    headroom: float
+    low: float
+    high: float
+    not_fit_prob: float
+    stage: Annotated[int | None, WHERE_KNOWN] = None
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """Component -> bytes; they sum to the total."""
+        whole = ("total", "capacity", "headroom", "low", "high", "not_fit_prob", "stage")
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in whole}
+
+
+def memory_facts(job: Job, needed: MemoryBreakdown, *, stage: int | None = None) -> MemoryFacts:
+    """Bytes on the fullest stage, the 90 % interval of what would be measured, and the probability that it does not fit.
+
+    Args:
+        needed: memory of the job.
+        stage: the fullest stage, where the report does not say it elsewhere.
+    """
+    law, has_experts = job.software.peak_law, job.model.has_experts
+    low, high = law.interval_bytes(needed.total_bytes, has_experts)
+    not_fit_prob = law.not_fit_prob(needed.total_bytes, needed.capacity_bytes, has_experts)
+    uncertain = {"low": low, "high": high, "not_fit_prob": not_fit_prob, "stage": stage}
+    return from_plain(MemoryFacts, {**needed.as_dict(), **uncertain})
+
+
+@dataclass(frozen=True)
+class CheckReport(Report):
+    """Counts that follow from a job, and whether it fits into memory.
+
+    Attributes:
+        n_params_active: parameters that a token meets.
+        has_experts: whether these differ by design.
+        memory_stage: the pipeline stage that `memory_bytes_per_gpu` is of.
+        micro_batch, global_batch: sequences; seq_len: tokens.
+        open_fields: what the job leaves unsaid, the field that widens the interval of predictions most in front.
+        evidence: measured runs near this job.
+        notes: what of the model is left out or beyond what it is made for, and what of the plan is without effect, in sentences.
+    """
+
+    kind: ClassVar[str] = "check"
+
+    name: str
+    model: str
+    cluster: str
+    device: str
+    variability: str
+    framework: str
+    n_params: int
+    n_params_active: int
+    n_devices: int
+    tp: int
+    cp: int
+    pp: int
+    dp: int
+    ep: int
+    schedule: str
+    n_micro_batch: int
+    n_chunk: int
+    n_member: int
+    n_replica: int
+    tokens_per_step: int
+    sample_unit: str
+    memory_bytes_per_gpu: MemoryFacts
+    fits: bool
+    has_experts: bool
+    memory_stage: int
+    micro_batch: int
+    global_batch: int
+    seq_len: int
+    notes: tuple[str, ...] = ()
+    open_fields: tuple[OpenFieldFacts, ...] = ()
+    evidence: Evidence | None = None
+
+    def lines(self) -> list[str]:
+
+        return check_lines(self)
+
+
+def check_lines(report: CheckReport) -> list[str]:
+    """The report, line by line."""
+    return check_facts(report).lines()
+
+
+def check_facts(report: CheckReport) -> Facts:
+    """Names and values."""
+    active = f", {format_count(report.n_params_active)} active" if report.has_experts else ""
+    verdict = "fits" if report.fits else "DOES NOT FIT"
+    memory = report.memory_bytes_per_gpu
+    total, capacity = format_bytes(memory.total), format_bytes(memory.capacity)
+    values = {
+        "model": f"{report.model}, {format_count(report.n_params)} parameters{active}",
+        "cluster": f"{report.cluster}, {report.n_devices:,} x {report.device}",
+        "plan": f"tp {report.tp} x cp {report.cp} x pp {report.pp} x dp {report.dp}, ep {report.ep}",
+        "schedule": f"{report.schedule}, {report.n_micro_batch} micro-batches of {report.micro_batch}, chunks: {report.n_chunk}",
+        "batch": _batch(report),
+        "groups": f"{report.n_replica:,} replicas of {report.pp} stages of {report.n_member} synchronised devices",
+        "framework": report.framework or "not specified",
+        "variability": report.variability,
+        **({"evidence": report.evidence.sentence} if report.evidence else {}),
+        **({"assumed": "what such software usually does"} if report.open_fields else {}),
+        **{f"  {one.name.removeprefix('software.')}": one.words for one in report.open_fields[:TOLD]},
+        "memory": f"{total} of {capacity} per device on stage {report.memory_stage}, the fullest: {verdict}",
+        "  interval": uncertain_memory((memory.low, memory.high), memory.not_fit_prob),
+        **{f"  {name}": format_bytes(size) for name, size in memory.parts.items()},
+    }
+    return Facts(report.name, values)
+
+
+def _batch(report: CheckReport) -> str:
+    """Sequences and their length, or samples that are none."""
+    if not report.seq_len:
+        return f"{report.global_batch:,} {report.sample_unit}"
+    return f"{report.global_batch:,} sequences of {report.seq_len:,} {report.sample_unit}"

@@ -1,0 +1,140 @@
+"""The report of a prediction from what was computed; seconds, bytes, fractions 0-1. No JAX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..calibration.band import model_factors
+from ..core.report import RunRecord
+from ..cost.memory import MemoryBreakdown
+from ..cost.step import StepCost
+from ..errors import DataError
+from ..host.busy_time import busy_time
+from ..job.job import Job
+from ..result.distribution import Guarantee, StepTimeDistribution
+from ..result.spread import AllocationSpread
+from ..system.hardware import hfu, mfu, tflops_per_gpu, tokens_per_s_per_gpu
+from .check_report import memory_facts, open_facts
+from .report import AllocationFacts, Elapsed, JobFacts, ModelBand, PredictionReport, StepTime, StepTimeError
+
+if TYPE_CHECKING:
+    from ..explain.types import Explanation
+
+QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+BAND = ("p5", "p50", "p95")  # of the model
+SLOWER = (0.01, 0.02, 0.05, 0.1)  # fractions above the median
+
+
+def prediction_report(
+    job: Job,
+    distribution: StepTimeDistribution,
+    explanation: Explanation | None,
+    cost: StepCost,
+    memory: MemoryBreakdown,
+    *,
+    seed: int,
+    elapsed: Elapsed,
+    record: RunRecord,
+) -> PredictionReport:
+    """Everything that is known of a prediction.
+
+    Args:
+        explanation: None where none was asked for.
+        record: completed by the use case.
+    """
+    plan, n, median_s = job.plan, job.plan.n_devices, distribution.quantile(0.5)
+    guarantee, unbounded = _guarantee(distribution)
+    busy = busy_time(job.model, job.cluster, plan, job.efficiency)
+    return PredictionReport(
+        job=job_facts(job),
+        step_time_s=step_time(distribution),
+        model_band_s=model_band(job, median_s, seed),
+        mc_error_s=StepTimeError(**{name: distribution.mc_error(p) for name, p in QUANTILES.items()}),
+        deterministic_s=distribution.deterministic_s,
+        gpu_active_s=busy.gpu_active_s,
+        host_s=busy.host_s,
+        naive_sum_s=busy.naive_sum_s,
+        host_bound=busy.host_bound,
+        mfu=mfu(cost.model_flops, median_s, job.cluster, n, plan.dtype),
+        hfu=hfu(cost.hardware_flops, median_s, job.cluster, n, plan.dtype),
+        tflops_per_gpu=tflops_per_gpu(cost.model_flops, median_s, n),
+        tokens_per_s_per_gpu=tokens_per_s_per_gpu(job.model.units_per_step(plan), median_s, n),
+        memory_bytes_per_gpu=memory_facts(job, memory, stage=memory.stage),
+        fits=memory.fits,
+        breakdown_s=dict(explanation.breakdown_s) if explanation else {},
+        criticality=dict(explanation.criticality) if explanation else {},
+        p95_owner_s=dict(explanation.p95_owner_s) if explanation else {},
+        fleet_share=explanation.allocation.share if explanation else None,
+        allocation=_allocation(explanation.allocation) if explanation else None,
+        guarantee=guarantee,
+        prob_slower={f"{fraction:g}": distribution.prob_slower(fraction) for fraction in SLOWER},
+        method=distribution.method,
+        n_samples=distribution.n_samples,
+        tail_columns=distribution.tail_columns,
+        notes=(*distribution.notes, *unbounded),
+        open_fields=open_facts(job),
+        seed=seed,
+        elapsed_s=elapsed,
+        record=record,
+    )
+
+
+def _guarantee(distribution: StepTimeDistribution) -> tuple[Guarantee | None, tuple[str, ...]]:
+    """The guarantee, or none and a note that says why."""
+    try:
+        return distribution.guarantee(), ()
+    except DataError as error:
+        return None, (f"no bound: {error}",)
+
+
+def _allocation(spread: AllocationSpread) -> AllocationFacts:
+    return AllocationFacts(spread.between_s, spread.within_s, spread.p95_s, spread.p95_error_s, spread.share_error)
+
+
+def step_time(distribution: StepTimeDistribution) -> StepTime:
+    """Mean, standard deviation and quantiles, seconds."""
+    quantiles = {name: distribution.quantile(p) for name, p in QUANTILES.items()}
+    return StepTime(mean=distribution.mean_s, std=distribution.std_s, **quantiles)
+
+
+def model_band(job: Job, median_s: float, seed: int) -> ModelBand:
+    """5 %, 50 % and 95 % quantile of the median step that would be measured, seconds, given all the cost model does not know.
+
+    Notes:
+        Its `p50` is not the predicted median: corrections act on a step whose parts hide behind each other.
+        Where the level is that of the job's own log, only what the log leaves open.
+    """
+    if job.level is not None:
+        return ModelBand(**{name: median_s * job.level.quantile(float(ndtri(QUANTILES[name]))) for name in BAND})
+    factors = model_factors(
+        job.model, job.cluster, job.plan, job.effective_calibration, job.framework, seed, job.open_fields
+    )
+    return ModelBand(**{name: median_s * float(np.quantile(factors, QUANTILES[name])) for name in BAND})
+
+
+def job_facts(job: Job) -> JobFacts:
+    """Names and sizes of a job."""
+    plan = job.plan
+    return JobFacts(
+        name=job.name,
+        model=job.model.name,
+        cluster=job.cluster.name,
+        device=job.cluster.device.name,
+        variability=job.variability.name,
+        framework=job.software.name,
+        n_devices=plan.n_devices,
+        tp=plan.tp,
+        cp=plan.cp,
+        pp=plan.pp,
+        dp=plan.dp,
+        ep=plan.ep,
+        schedule=plan.schedule_name,
+        virtual_stages=plan.virtual_stages,
+        n_micro_batch=plan.n_micro_batch,
+        tokens_per_step=job.model.units_per_step(plan),
+        sample_unit=job.model.sample_unit,
+        dtype=plan.dtype,
+    )

@@ -1,0 +1,273 @@
+"""Predicting a job: the distribution of its step time, and why; what `prism-jax predict` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from ..core.processes import Progress, keep_programs, silent
+from ..core.use_case import Group, Option, Told, noted, use_case
+from ..core.write_file import check_timeline
+from ..cost.step import StepCost, step_cost
+from ..errors import DataError, SpecError
+from ..fits.load_fits import FitFiles, calibrated_job, load_fits, with_variability
+from ..job.job import Job
+from ..job.load_job import JobFile, JobSource, loaded
+from ..result.distribution import StepTimeDistribution
+from ..result.objective import MILLION, S_PER_HOUR
+from ..result.parameters import Fits, Force, JobChanges, Seed
+from ..variability.slowdowns_file import SlowdownTable, read_slowdowns
+from .check import IGNORE_MEMORY, memory_verdict
+from .report import MoneyFacts, PredictionReport
+
+if TYPE_CHECKING:
+    from jax import Array
+
+    from ..explain.types import Explanation
+    from ..simulate.inputs import KnownGpus
+
+FOREVER_S = 1e9  # 30 years for one operation
+FAST = "The distribution alone: no parts of the step, no owners of its tail."
+MOST_HOSTS = 4  # named in a note
+METHODS = {"symmetric": "symmetric", "brute-force": "brute_force", "brute_force": "brute_force"}
+Slowdowns: TypeAlias = str | Path | Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class PredictionParts:
+    """What the picture and the timeline of a prediction are made of."""
+
+    job: Job
+    distribution: StepTimeDistribution
+    explanation: Explanation | None
+
+
+@dataclass(frozen=True)
+class Measured(Group):
+    """Measurements that a prediction uses.
+
+    Attributes:
+        fits: files of `prism-jax fit` or `calibrate` to apply; may be repeated.
+        force: use a fit even if its verdict says that it failed.
+        use_level: let a fit to the log of this very job (`fit steps`, one configuration) set the level of its step time.
+        slowdowns: measured slowdowns of GPUs: a CSV file with gpu or host (names are nodes in the order of their first rows, a
+            note says which is which) and slowdown (1.05 = 5 % slower); or kernel class (or "all") -> device -> factor.
+    """
+
+    slowdowns: Annotated[Slowdowns | None, Option(metavar="CSV")] = None
+    fits: Fits = ()
+    force: Force = False
+    use_level: Annotated[bool, Option("--level/--no-level", key="level")] = True
+
+
+@dataclass(frozen=True)
+class Sampling(Group):
+    """How the step is simulated.
+
+    Attributes:
+        method: how replicas are simulated: symmetric, or brute-force (simulates every GPU of every replica).
+        n_samples: replica columns (symmetric) or steps (brute-force).
+        seed: random seed; the same seed gives the same result.
+    """
+
+    method: str = "symmetric"
+    n_samples: Annotated[int | None, Option("--samples", "N", key="samples", least=1, most=10_000_000)] = None
+    seed: Seed = 0
+
+
+def predict(
+    job: JobSource,
+    *,
+    key: Array,
+    fits: FitFiles = (),
+    force: bool = False,
+    use_level: bool = True,
+    n_samples: int | None = None,
+    method: str = "symmetric",
+    known: KnownGpus | None = None,
+    pad: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> StepTimeDistribution:
+    """Distribution of the step time of `job` over fleets (which GPUs it gets) and over steps.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        key: typed PRNG key (`jax.random.key(seed)`); the same key gives the same answer on any number of devices.
+        fits: files of `prism-jax fit` or `calibrate` to apply.
+        force: use a fit even where its verdict is failed.
+        use_level: let a fit to the log of this very job set the level of its step time.
+        n_samples, method, known, pad, progress: as in `prism_jax.simulate.predict`, None for the default there.
+
+    Raises:
+        ConfigError, DataError, FitError: a job, a fit or an option is wrong.
+
+    Example:
+        >>> predict("llama3_405b_16384", key=jax.random.key(0)).quantile(0.95)  # doctest: +SKIP
+    """
+    keep_programs()
+    from ..simulate.predict import predict as simulate  # needs JAX, which importing this module does not
+
+    options = {"n_samples": n_samples, "known": known, "progress": progress}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    fitted = load_fits(loaded(job), fits, force=force)
+    if not use_level or fitted.level is None:
+        plain = simulate(fitted.job, key=key, method=method, pad=pad, **given)
+        told = (*plain.notes, *fitted.tables, *fitted.unused)
+        return replace(plain, notes=told) if told != plain.notes else plain
+    from .predicted_step import at_log_level
+
+    one = partial(simulate, key=key, method=method, pad=pad, **given)
+    found = at_log_level(fitted.job, fitted.level, one)
+    told = one(found.job)
+    notes = (*told.notes, *fitted.tables, *fitted.unused, *((found.note,) if found.note else ()))
+    return replace(told, notes=notes)
+
+
+def predict_many(
+    jobs: Sequence[JobSource],
+    *,
+    key: Array,
+    fits: FitFiles = (),
+    force: bool = False,
+    n_samples: int | None = None,
+    progress: Progress = silent,
+) -> list[StepTimeDistribution]:
+    """Distributions of the step times of many jobs, for sweeps: jobs that differ in variability or times alone share a program.
+
+    Args:
+        jobs, key, fits, force, n_samples: as in `predict`. All jobs see the same draws, so that their differences are known
+            better than their values. Levels of logs are not used.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError, PlanError: a job or a fit is wrong.
+
+    Example:
+        >>> jobs = [replace(job, variability=job.variability.scaled(s)) for s in (0.5, 1, 2)]  # doctest: +SKIP
+        >>> [found.quantile(0.95) for found in predict_many(jobs, key=jax.random.key(0))]  # doctest: +SKIP
+    """
+    keep_programs()
+    from ..simulate.batches import predict_many as simulate  # needs JAX, which importing this module does not
+
+    given: dict[str, Any] = {} if n_samples is None else {"n_samples": n_samples}
+    own = [load_fits(loaded(job), fits, force=force).job for job in jobs]
+    return simulate(own, key=key, progress=progress, **given)
+
+
+def write_timeline(
+    report: PredictionReport,
+    trace: Annotated[str | Path | None, Option("--trace", "FILE", check=check_timeline)] = None,
+) -> Told | None:
+    """Writes a Perfetto timeline of a median and a p99 step.
+
+    Args:
+        report: of `explain_step`.
+        trace: write a Perfetto timeline of a median and a p99 step (.json, .json.gz).
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    if trace is None:
+        return None
+    from .predicted_step import write_timeline as write  # needs JAX
+
+    write(trace, report.parts.job, report.parts.distribution, report.seed)
+    return Told(f"wrote {trace}")
+
+
+def memory_of_prediction(
+    report: PredictionReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
+) -> Told | None:
+    """Warns of a job that does not fit into memory."""
+    needed = report.memory_bytes_per_gpu
+    return memory_verdict(report.fits, needed.headroom, needed.stage, ignore_memory)
+
+
+@use_case(then=(write_timeline, memory_of_prediction))
+def explain_step(
+    job: JobFile,
+    *,
+    changes: JobChanges = JobChanges(),
+    measured: Measured = Measured(),
+    sampling: Sampling = Sampling(),
+    explained: Annotated[bool, Option("--fast", help=FAST)] = True,
+    price_per_gpu_hour: Annotated[float | None, Option("--price", key="price")] = None,
+    progress: Progress = silent,
+) -> PredictionReport:
+    """Predict the distribution of the step time of a job, where it goes and what owns its tail.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        changes: fields of the file to replace.
+        measured: fits, calibrations and slowdowns to apply.
+        sampling: how the step is simulated.
+        explained: whether to say where the time goes and what owns the tail, which takes half of the time.
+        price_per_gpu_hour: price per GPU-hour, for money per step and per million tokens.
+        progress: told what is being done.
+
+    Raises:
+        ConfigError: the job file is wrong.
+        DataError: unknown method, or a file cannot be used.
+        FitError: a fit cannot be used.
+        SpecError: an operation takes for ever.
+
+    Example:
+        >>> print(explain_step("llama3_405b_16384", seed=1))  # doctest: +SKIP
+    """
+    keep_programs()
+    if sampling.method not in METHODS:
+        raise DataError(f"--method: {sampling.method!r} is unknown; known are symmetric and brute-force")
+    if price_per_gpu_hour is not None and not 0.0 < price_per_gpu_hour < float("inf"):
+        raise DataError(f"--price: {price_per_gpu_hour:g}, but a price must be positive and finite")
+    own, rest = calibrated_job(loaded(job, changes.texts), measured.fits)
+    _check_finite(step_cost(own.model, own.cluster, own.plan, own.efficiency))
+    known = None if measured.slowdowns is None else _known(own, measured.slowdowns)
+    fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)
+    if not measured.use_level:
+        fitted = replace(fitted, level=None, notes=())
+    if known is not None and known.hosts:
+        fitted = replace(fitted, notes=(*fitted.notes, _which_nodes(own, known.hosts)))
+    from .predicted_step import Simulation, simulated  # needs JAX, which mistakes above do not wait for
+
+    method = METHODS[sampling.method]
+    asked = Simulation(method, sampling.n_samples, sampling.seed, known and known.factors, explained)
+    record = noted(method=method, samples=asked.count)
+    report, distribution, explanation = simulated(fitted, asked, record, progress)
+    if price_per_gpu_hour is not None:
+        report = replace(report, money=_money(report, price_per_gpu_hour))
+    return report.made_of(PredictionParts(fitted.job, distribution, explanation))
+
+
+def _money(report: PredictionReport, price_per_gpu_hour: float) -> MoneyFacts:
+    """What the mean step costs."""
+    per_step = report.step_time_s.mean / S_PER_HOUR * report.job.n_devices * price_per_gpu_hour
+    return MoneyFacts(price_per_gpu_hour, per_step, per_step / report.job.tokens_per_step * MILLION)
+
+
+def _known(job: Job, slowdowns: Slowdowns) -> SlowdownTable:
+    """Slowdowns as numbers, and the hosts that a file names."""
+    if isinstance(slowdowns, Mapping):
+        return SlowdownTable(slowdowns)
+    return read_slowdowns(slowdowns, job.plan.n_devices, job.cluster.node_size)
+
+
+def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
+    """Which node of the job every host was taken for."""
+    n_node = -(-job.plan.n_devices // job.cluster.node_size)
+    named = ", ".join(f"{host} is node {node}" for node, host in enumerate(hosts[:MOST_HOSTS]))
+    more = ", ..." if len(hosts) > MOST_HOSTS else ""
+    rest = f"; the other {n_node - len(hosts)} of {n_node} nodes are drawn" if len(hosts) < n_node else ""
+    return f"hosts are nodes in the order of the table of slowdowns: {named}{more}{rest}"
+
+
+def _check_finite(cost: StepCost) -> None:
+    """Before times that single precision cannot hold reach the simulation."""
+    parts = (cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s)
+    longest_s = max(float(part.max(initial=0.0)) for part in parts)
+    if not longest_s < FOREVER_S:  # NaN too
+        raise SpecError(
+            f"one operation takes {longest_s:.3g} s. Look for a bandwidth, latency or size that is out of all proportion."
+        )

@@ -1,0 +1,206 @@
+"""A job at the level of its own log: every second of it times measured over predicted typical step.
+
+The part of a prediction that needs JAX: simulate, explain, and what fits leave open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from ..calibration.key import LevelFactor
+from ..core.processes import Progress, part
+from ..core.report import RunRecord
+from ..explain.explain import explain, timelines
+from ..explain.perfetto import write_trace
+from ..explain.types import Explanation
+from ..fits.load_fits import FittedJob, LogLevel
+from ..job.job import Job
+from ..job.rules import workload_notes
+from ..result.distribution import StepTimeDistribution, holding
+from ..simulate.batches import epistemic_band
+from ..simulate.inputs import KnownGpus, known_gpus
+from ..simulate.predict import COLUMNS_PER_CALL, DEFAULT_COLUMNS, predict
+from ..simulate.program import lower
+from ..system.likeness import device_notes
+from .facts import QUANTILES, prediction_report
+from .report import Bounds, Elapsed, FitBand, LevelFacts, PredictionReport, StepTime
+
+WITHIN = 2.0  # the factor, either way; a log further off is of another job, or in another unit
+
+
+@dataclass(frozen=True)
+class JobAtLevel:
+    """A job with the level of its log.
+
+    Attributes:
+        job: unchanged where the log is refused.
+        facts: for the report; None where the log is refused.
+        note: why it is refused; empty where it is not.
+    """
+
+    job: Job
+    facts: LevelFacts | None
+    note: str = ""
+
+    def with_fleet(self, fleet_sd: float) -> JobAtLevel:
+        """The same with what the log leaves open because its GPUs are one draw of the fleet.
+
+        Args:
+            fleet_sd: relative standard deviation of the mean step between allocations of GPUs.
+        """
+        if self.facts is None or self.job.level is None:
+            return self
+        level = replace(self.job.level, log_sd=float(np.hypot(self.job.level.log_sd, fleet_sd)))
+        facts = replace(self.facts, factor_sd=level.factor * level.log_sd)
+        return replace(self, job=replace(self.job, level=level), facts=facts)
+
+
+def at_log_level(job: Job, level: LogLevel, predict: Callable[[Job], StepTimeDistribution]) -> JobAtLevel:
+    """The job at the level of its log.
+
+    Args:
+        predict: the distribution of the step time of a job.
+
+    Notes: a mean of the log is held against the predicted mean, a median against the median.
+    """
+    found, measured = predict(job), level.measured
+    predicted_s = found.mean_s if measured.is_mean else found.quantile(0.5)
+    statistic = "mean" if measured.is_mean else "median"
+    factor = measured.step_s / predicted_s
+    if not 1.0 / WITHIN < factor < WITHIN:
+        note = (
+            f"{level.file}: the level of the log is not used: its {statistic} step of {measured.step_s:.4g} s is {factor:.3g} "
+            f"times the {predicted_s:.4g} s predicted for this job. Is it a log of this job, in the right unit?"
+        )
+        return JobAtLevel(job, None, note)
+    facts = LevelFacts(
+        file=level.file,
+        statistic=statistic,
+        measured_s=measured.step_s,
+        predicted_s=predicted_s,
+        factor=factor,
+        factor_sd=factor * measured.log_sd,
+        n_steps=measured.n_steps,
+    )
+    return JobAtLevel(replace(job, level=LevelFactor(factor, measured.log_sd)), facts)
+
+
+MAX_WARM_COLUMNS = 16_384  # a second run of more would cost more than it tells
+DEFAULT_STEPS = 1000  # of brute force
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What is asked of a simulation.
+
+    Attributes:
+        method: "symmetric" or "brute_force".
+        n_samples: None for the default of the method.
+        known: kernel class (or "all") -> device -> measured slowdown.
+        explained: whether the parts of the step and the owners of its tail are asked for, which takes half of the time.
+    """
+
+    method: str
+    n_samples: int | None
+    seed: int
+    known: Mapping[str, Mapping[int, float]] | None
+    explained: bool = True
+
+    @property
+    def count(self) -> int:
+        """Replica columns or steps."""
+        return self.n_samples or (DEFAULT_COLUMNS if self.method == "symmetric" else DEFAULT_STEPS)
+
+
+def simulated(
+    fitted: FittedJob, asked: Simulation, record: RunRecord, progress: Progress
+) -> tuple[PredictionReport, StepTimeDistribution, Explanation | None]:
+    """The report, and the distribution and explanation that it is made of.
+
+    Notes: a job at the level of its log is explained in any case: how far fleets differ is a part of its interval.
+    """
+    job, key = fitted.job, jax.random.key(asked.seed)
+    at_level = JobAtLevel(job, None)
+    known = None if asked.known is None else known_gpus(asked.known, job.plan.n_devices, job.model.kernel_classes)
+    started = time.perf_counter()
+    if fitted.level is not None:
+        at_level = at_log_level(job, fitted.level, partial(_once, asked=asked, known=known))
+        job = at_level.job
+    distribution, compiled = _distribution(job, asked, known, progress)
+    ran = time.perf_counter()
+    explanation = None
+    if asked.explained or fitted.level is not None:
+        progress(0.0, "explaining")
+        explanation = explain(job, distribution, key=key)
+        at_level = at_level.with_fleet(explanation.allocation.between_s / distribution.mean_s)
+    elapsed = Elapsed(compiled - started, ran - compiled, 0.0 if explanation is None else time.perf_counter() - ran)
+    cost, needed = lower(job).cost, job.memory
+    report = prediction_report(
+        at_level.job, distribution, explanation, cost, needed, seed=asked.seed, elapsed=elapsed, record=record
+    )
+    notes = [
+        *device_notes(job.cluster.device),
+        *workload_notes(job.model, job.plan),
+        *report.notes,
+        *fitted.tables,
+        *fitted.notes,
+        *fitted.unused,
+        *([at_level.note] if at_level.note else []),
+    ]
+    report = replace(report, level=at_level.facts, notes=tuple(notes))
+    if fitted.draws:
+        band = _band(replace(fitted, job=job), asked.seed, report.n_samples, report.step_time_s, progress)
+        report = replace(report, epistemic_s=band)
+    return report, distribution, explanation
+
+
+def _once(job: Job, *, asked: Simulation, known: KnownGpus | None) -> StepTimeDistribution:
+    """The distribution as it is asked for, without a second run."""
+    return predict(job, key=jax.random.key(asked.seed), n_samples=asked.count, method=asked.method, known=known)
+
+
+def write_timeline(path: str | Path, job: Job, distribution: StepTimeDistribution, seed: int) -> None:
+    """Writes a Perfetto timeline of a median and a p99 step."""
+    write_trace(path, timelines(lower(job), distribution, jax.random.key(seed)), job.name)
+
+
+def _distribution(
+    job: Job, asked: Simulation, known: KnownGpus | None, progress: Progress
+) -> tuple[StepTimeDistribution, float]:
+    """The distribution, and when everything was compiled: a second run tells running from compiling."""
+    key, count = jax.random.key(asked.seed), asked.count
+    progress(0.0, "compiling and simulating")
+    compile_for = {"symmetric": count, "brute_force": min(count, COLUMNS_PER_CALL // job.plan.n_replica + 1)}
+    first = predict(job, key=key, n_samples=compile_for[asked.method], method=asked.method, known=known)
+    compiled = time.perf_counter()
+    if not _worth_a_warm_run(asked, first, count):
+        return first, compiled
+    told = part(progress, "simulating")
+    return predict(job, key=key, n_samples=count, method=asked.method, known=known, progress=told), compiled
+
+
+def _worth_a_warm_run(asked: Simulation, distribution: StepTimeDistribution, count: int) -> bool:
+    """Not where the first run was long or brute force stepped in, nor where time is short."""
+    if asked.method == "brute_force":
+        return True
+    return asked.explained and distribution.method == asked.method and count <= MAX_WARM_COLUMNS
+
+
+def _band(fitted: FittedJob, seed: int, n_samples: int, times: StepTime, progress: Progress) -> FitBand:
+    """90 % interval of each quantile of the step time, seconds, over posterior draws; it holds the quantile itself."""
+    found = epistemic_band(
+        fitted.job,
+        fitted.draws,
+        QUANTILES,
+        key=jax.random.key(seed),
+        n_samples=n_samples,
+        progress=part(progress, "posterior draws"),
+    )
+    return FitBand(**{name: Bounds(*holding(getattr(times, name), *bounds)) for name, bounds in found.items()})

@@ -1,0 +1,421 @@
+"""PredictionReport: the distribution of the step time of a job, and why.
+
+A prediction as lines of plain text that a performance engineer reads in ten seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, ClassVar
+
+from ..core.report import WHERE_KNOWN, Report, RunRecord
+from ..core.text_table import bar, decimals, prob, uncertain_memory, with_error
+from ..explain.types import words
+from ..result.distribution import Guarantee
+from ..units import format_bytes, format_s
+from .check_report import TOLD, MemoryFacts, OpenFieldFacts
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """Names and sizes of a job."""
+
+    name: str
+    model: str
+    cluster: str
+    device: str
+    variability: str
+    framework: str
+    n_devices: int
+    tp: int
+    cp: int
+    pp: int
+    dp: int
+    ep: int
+    schedule: str
+    virtual_stages: int
+    n_micro_batch: int
+    tokens_per_step: int
+    sample_unit: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Mean, standard deviation and quantiles of the step time, in the unit of the field that holds them."""
+
+    mean: float
+    std: float
+    p5: float
+    p50: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@dataclass(frozen=True)
+class StepTimeError:
+    """Monte Carlo standard error of each quantile."""
+
+    p5: float
+    p50: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@dataclass(frozen=True)
+class ModelBand:
+    """Quantiles of the median step that would be measured, given all that the cost model does not know."""
+
+    p5: float
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class FitBand:
+    """90 % interval of each quantile over what a fit leaves open."""
+
+    p5: Bounds
+    p50: Bounds
+    p95: Bounds
+    p99: Bounds
+    p999: Bounds
+
+
+@dataclass(frozen=True)
+class LevelFacts:
+    """The level of a job from its own log: what was predicted without the log, times a factor, is what was measured.
+
+    Attributes:
+        file: the fit of the log.
+        statistic: of the steps: median; mean where the log holds means over several steps.
+        measured_s, predicted_s: that of the log, and of the prediction without it.
+        factor: measured over predicted.
+        factor_sd: standard deviation of the factor: steps that were sampled, another run, other GPUs.
+        n_steps: logged.
+    """
+
+    file: str
+    statistic: str
+    measured_s: float
+    predicted_s: float
+    factor: float
+    factor_sd: float
+    n_steps: int
+
+
+@dataclass(frozen=True)
+class MoneyFacts:
+    """What the mean step costs, in the currency of the price of a GPU-hour; `per_mtoken`: of a million tokens (samples)."""
+
+    price_per_gpu_hour: float
+    per_step: float
+    per_mtoken: float
+
+
+@dataclass(frozen=True)
+class AllocationFacts:
+    """Spread of the step time within one allocation of GPUs and between allocations.
+
+    Attributes:
+        between_s: standard deviation of an allocation's mean step over allocations.
+        within_s: standard deviation from step to step within one allocation, root mean square over allocations.
+        p95_s: p95 of the steps within a typical allocation.
+        p95_mc_error_s: its Monte Carlo standard error.
+        share_mc_error: Monte Carlo standard error of `fleet_share`.
+    """
+
+    between_s: float
+    within_s: float
+    p95_s: float
+    p95_mc_error_s: float
+    share_mc_error: float
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """Wall-clock seconds of the parts of a prediction."""
+
+    compile: float
+    run: float
+    explain: float
+
+
+@dataclass(frozen=True)
+class PredictionReport(Report):
+    """Distribution of the step time of a job, where the time goes, and what owns the tail.
+
+    Attributes:
+        step_time_s, mc_error_s: over fleets and steps, and the Monte Carlo error.
+        model_band_s: what the calibration of the cost model leaves open.
+        deterministic_s: without any variability.
+        gpu_active_s: of a device of the pipeline stage that works longest: kernels, and communication that nothing runs beside.
+        host_s: of its host, which starts them; none of what a CUDA graph starts.
+        naive_sum_s: both, hidden communication and transfers one after another, as if nothing ran beside anything: the baseline.
+        host_bound: whether the host takes longer to start the passes than the device to run them.
+        mfu, hfu, tflops_per_gpu, tokens_per_s_per_gpu: at the median step.
+        breakdown_s: part of the step -> seconds of the mean step, average GPU.
+        criticality: op class -> share of the critical path.
+        p95_owner_s: kernel class or shared factor -> seconds by which p95 falls without its variability.
+        fleet_share: share of the variance that lies between allocations: which GPUs the job gets. May pass 1 by its error.
+        allocation: the spreads within one allocation and between allocations. Without an explanation (`--fast`) these two are
+            None, and `breakdown_s`, `criticality` and `p95_owner_s` are empty.
+        guarantee: None where too little was simulated for one; `notes` says so.
+        prob_slower: fraction above the median, as text -> probability.
+        tail_columns: effective number of samples beyond the p95.
+        level: of the job by its own log; absent where none was used.
+        open_fields: what the job leaves unsaid, the field that widens `model_band_s` most in front.
+        money: absent without a price.
+        epistemic_s: what applied fits leave open; absent without fits of variability.
+    """
+
+    kind: ClassVar[str] = "prediction"
+    picture: ClassVar[str] = "prism_jax.prediction.picture:draw_prediction"
+
+    job: JobFacts
+    step_time_s: StepTime
+    model_band_s: ModelBand
+    mc_error_s: StepTimeError
+    deterministic_s: float
+    gpu_active_s: float
+    host_s: float
+    naive_sum_s: float
+    host_bound: bool
+    mfu: float
+    hfu: float
+    tflops_per_gpu: float
+    tokens_per_s_per_gpu: float
+    memory_bytes_per_gpu: MemoryFacts
+    fits: bool
+    breakdown_s: Mapping[str, float]
+    criticality: Mapping[str, float]
+    p95_owner_s: Mapping[str, float]
+    fleet_share: float | None
+    allocation: AllocationFacts | None
+    guarantee: Guarantee | None
+    prob_slower: Mapping[str, float]
+    method: str
+    n_samples: int
+    tail_columns: float
+    notes: tuple[str, ...]
+    seed: int
+    elapsed_s: Elapsed
+    record: RunRecord
+    level: Annotated[LevelFacts | None, WHERE_KNOWN] = None
+    money: Annotated[MoneyFacts | None, WHERE_KNOWN] = None
+    epistemic_s: Annotated[FitBand | None, WHERE_KNOWN] = None
+    open_fields: tuple[OpenFieldFacts, ...] = ()
+
+    def lines(self) -> list[str]:
+
+        return prediction_lines(self)
+
+
+BAR_WIDTH = 24
+SMALLEST_SHARE = 0.001  # of the step; smaller parts are not printed
+SMALLEST_OWNER = 0.005  # of the largest; below, Monte Carlo noise
+MOST_OWNERS = 5
+MOST_CRITICAL = 4
+MEASURABLE_S = 1e-4  # shorter phases did not run
+ROUNDING = 1e-7  # relative; a standard deviation below is float32 noise
+NO_FRAMEWORK = "  framework not specified, using the average; set `framework:` in the job file for a narrower interval"
+
+
+def prediction_lines(report: PredictionReport) -> list[str]:
+    """The report, line by line."""
+    blocks = [
+        _headline(report),
+        _quantiles(report),
+        [*_rates(report), _busy(report), *_money(report)],
+        _memory(report),
+        _breakdown(report),
+        _owners(report),
+        _footer(report),
+    ]
+    lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
+    return lines[:-1]
+
+
+def _headline(report: PredictionReport) -> list[str]:
+    job = report.job
+    axes = (
+        " x ".join(f"{axis} {getattr(job, axis)}" for axis in ("tp", "cp", "pp", "dp") if getattr(job, axis) > 1)
+        or "one device"
+    )
+    expert = f", ep {job.ep}" if job.ep > 1 else ""
+    schedule = f", {job.schedule}" if job.pp > 1 else ""
+    n = job.n_micro_batch
+    return [
+        f"{job.name}: {job.model} on {job.n_devices:,} x {job.device} ({job.cluster})",
+        f"{axes}{expert}{schedule}, {n:,} micro-batch{'es' if n > 1 else ''}, {job.tokens_per_step:,} {job.sample_unit} per step",
+    ]
+
+
+def _quantiles(report: PredictionReport) -> list[str]:
+    """Quantiles with Monte Carlo error, moments, the guarantee, and chances of a slow step."""
+    times, errors, fixed = report.step_time_s, report.mc_error_s, report.deterministic_s
+    if times.std <= ROUNDING * times.mean:
+        return [f"every step takes {times.p50:.5g} s: the job has no variability", *_model_band(report)]
+    digits = decimals(times.std / 10)
+    chances = (f"{float(fraction):.0%}: {prob(p)}" for fraction, p in report.prob_slower.items())
+    return [
+        "step time",
+        *_model_band(report),
+        *(
+            f"  {name:<5} {_estimate(getattr(times, name), getattr(errors, name)):<22}{_over(times, name)}{_band(report, name)}"
+            for name in ("p50", "p95", "p99")
+        ),
+        f"  mean  {times.mean:.{digits}f} s, std {times.std:.{digits}f} s",
+        *_spreads(report),
+        f"  without variability {fixed:.{digits}f} s; the median lies {_beside(times.p50 / fixed - 1.0)}",
+        *([f"  {report.guarantee.sentence()}"] if report.guarantee else []),
+        f"  chance of a step slower than the median by {', by '.join(chances)}",
+    ]
+
+
+def _spreads(report: PredictionReport) -> list[str]:
+    """How far steps of one allocation vary, and how far allocations differ."""
+    spread, share = report.allocation, report.fleet_share
+    if spread is None or share is None:
+        return []
+    part = (
+        f"{share:.0%}"
+        if share == 0.0
+        else "{} ± {} %".format(*with_error(100.0 * share, 100.0 * spread.share_mc_error))
+    )
+    return [
+        f"  within one allocation of GPUs: std {format_s(spread.within_s, 2)} from step to step, "
+        f"p95 {_estimate(spread.p95_s, spread.p95_mc_error_s)}",
+        f"  between allocations: std {format_s(spread.between_s, 2)} of the mean step, {part} of the variance",
+    ]
+
+
+def _model_band(report: PredictionReport) -> list[str]:
+    """What to expect of a measurement: the median, and what the cost model leaves open."""
+    times, band = report.step_time_s, report.model_band_s
+    if band.p95 - band.p5 <= ROUNDING * times.p50:
+        return []
+    digits = decimals((band.p95 - band.p5) / 10)
+    low, high = (f"{getattr(band, name):.{digits}f}" for name in ("p5", "p95"))
+    middle = f"{times.p50:.{decimals(times.p50 / 100)}f}"
+    lines = [f"  expected median {middle} s (90 % model interval {low} to {high} s)"]
+    if report.level is not None:
+        lines.append(_level(report.level))
+    elif not report.job.framework:
+        lines.append(NO_FRAMEWORK)
+    return lines + [f"  {one.sentence}" for one in report.open_fields[:TOLD]]
+
+
+def _level(level: LevelFacts) -> str:
+    factor, error = with_error(level.factor, level.factor_sd)
+    return (
+        f"  level from the log: x {factor} ± {error} ({level.file}: {level.statistic} of {level.n_steps:,} steps "
+        f"{level.measured_s:.4g} s, predicted {level.predicted_s:.4g} s without it; --no-level leaves it out)"
+    )
+
+
+def _beside(share: float) -> str:
+    """As "1.4% above"; a skewed factor of mean one, such as a network regime, can put the median below."""
+    return f"{abs(share):.1%} {'above' if share >= 0.0 else 'below'}"
+
+
+def _estimate(value: float, error: float) -> str:
+    return "{} ± {} s".format(*with_error(value, error))
+
+
+def _over(times: StepTime, name: str) -> str:
+    return f"{getattr(times, name) / times.p50 - 1.0:+.1%} over p50" if name != "p50" else ""
+
+
+def _band(report: PredictionReport, name: str) -> str:
+    """What the fits leave open, where there are any."""
+    band = None if report.epistemic_s is None else getattr(report.epistemic_s, name)
+    return f"   ({band.low:.5g} to {band.high:.5g} s, 90 % interval of the fit)" if band else ""
+
+
+def _rates(report: PredictionReport) -> list[str]:
+    rates = f"{report.tflops_per_gpu:.0f} TFLOP/s per GPU, {report.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU"
+    recompute = f" (HFU {report.hfu:.1%})" if report.hfu > 1.001 * report.mfu else ""
+    return [f"at the median: MFU {report.mfu:.1%}{recompute}, {rates}"]
+
+
+def _busy(report: PredictionReport) -> str:
+    """Device, host, and both in a row."""
+    active, host, naive = (format_s(one, 3) for one in (report.gpu_active_s, report.host_s, report.naive_sum_s))
+    decides = "the host decides" if report.host_bound else "the device decides"
+    return f"GPU active {active}, host {host}: {decides}; with nothing beside anything {naive}"
+
+
+def _money(report: PredictionReport) -> list[str]:
+    """What the mean step costs."""
+    own = report.money
+    if own is None:
+        return []
+    unit = report.job.sample_unit
+    told = f"money {own.per_step:.4g} per step, {own.per_mtoken:.4g} per million {unit}"
+    return [f"{told}, at {own.price_per_gpu_hour:g} per GPU-hour"]
+
+
+def _memory(report: PredictionReport) -> list[str]:
+    memory = report.memory_bytes_per_gpu
+    total, capacity = format_bytes(memory.total, 3), format_bytes(memory.capacity, 3)
+    left = format_bytes(abs(memory.headroom), 3)
+    verdict = f"fits, {left} left" if report.fits else f"DOES NOT FIT, {left} over"
+    parts = sorted(((size, name) for name, size in memory.parts.items() if size > 0), reverse=True)
+    listed = ", ".join(f"{name} {format_bytes(size, 3)}" for size, name in parts[:4])
+    return [
+        f"memory {total} of {capacity} on stage {memory.stage}, the fullest: {verdict}",
+        f"  {uncertain_memory((memory.low, memory.high), memory.not_fit_prob)}",
+        f"  {listed}",
+    ]
+
+
+def _breakdown(report: PredictionReport) -> list[str]:
+    """Parts of the mean step with bars, largest first."""
+    if not report.breakdown_s:
+        return []
+    parts, whole_s = report.breakdown_s, sum(report.breakdown_s.values())
+    ranked = sorted(parts.items(), key=lambda item: -item[1])
+    kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_SHARE * whole_s]
+    digits = decimals(whole_s / 1e3)
+    width = max(len(words(name)) for name, _ in kept)
+    rows = (f"  {words(name):<{width}}  {value:>{digits + 4}.{digits}f} s" for name, value in kept)
+    shares = (value / whole_s for _, value in kept)
+    drawn = (f"{row} {share:>6.1%}  {bar(share, BAR_WIDTH)}" for row, share in zip(rows, shares, strict=True))
+    critical = sorted(report.criticality.items(), key=lambda item: -item[1])[:MOST_CRITICAL]
+    path = ", ".join(f"{words(name)} {share:.0%}" for name, share in critical if share >= 0.005)
+    return ["mean step time by component, average GPU", *drawn, *([f"  critical path: {path}"] if path else [])]
+
+
+def _owners(report: PredictionReport) -> list[str]:
+    """By how much p95 would fall without each owner's variability."""
+    ranked = sorted(report.p95_owner_s.items(), key=lambda item: -item[1])
+    largest = max((abs(value) for _, value in ranked), default=0.0)
+    kept = [(name, value) for name, value in ranked if abs(value) >= SMALLEST_OWNER * largest > 0.0][:MOST_OWNERS]
+    if not kept:
+        return []
+    width = max(len(words(name)) for name, _ in kept)
+    p95 = report.step_time_s.p95
+    return [
+        "reduction of p95 if one source of variability is removed",
+        *(f"  {words(name):<{width}}  {format_s(value, 3):>9} {value / p95:>7.2%}" for name, value in kept),
+    ]
+
+
+def _footer(report: PredictionReport) -> list[str]:
+    elapsed = ", ".join(
+        f"{name} {format_s(value, 2)}" for name, value in asdict(report.elapsed_s).items() if value >= MEASURABLE_S
+    )
+    done = f"{report.method.replace('_', ' ')}, {report.n_samples:,} samples, seed {report.seed}; {elapsed}"
+    return [*(f"note: {note}" for note in report.notes), done]

@@ -1,1 +1,0 @@
-"""Recorded jobs changed: other workers, more micro-batches, stragglers replaced."""

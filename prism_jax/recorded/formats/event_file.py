@@ -1,0 +1,219 @@
+"""Event files of TensorBoard (events.out.tfevents.*): scalars, read without TensorFlow.
+
+A file is a row of records: length (8 bytes), checksum (4), an Event in protobuf, checksum (4). Of an Event its wall_time (1,
+double), step (2) and summary (5) matter; of a summary its values (1): tag (1), simple_value (2, float) or tensor (8) with one
+number. What is longer than 1 MiB (a picture, a graph) is passed over. A running job's last record may be cut.
+
+Source: tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto; tensorflow/core/lib/io/record_writer.h.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from ...core.read_file import open_input
+from ...errors import DataError
+from ...tables.streams import PACKED
+from ...trace.step_log import FileStart, StepLog, TraceFormat
+from .scalars import MEANS, NOT_TRAINING, TIMES, Chosen, Row, is_time, meaning, read_scalars, stated_unit
+
+MAX_RECORD_BYTES = 2**20
+MOST_TAGS = 100_000
+FIRST = b"brain.Event:"  # the version that every file begins with
+LONGEST_TAG = 300
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+FLOAT, DOUBLE = 1, 2  # types of tensors
+
+
+class Scalar(NamedTuple):
+    """One value of one tag."""
+
+    wall_time_s: float
+    step: int
+    tag: str
+    value: float
+
+
+def read_event_file(path: Path, unit_s: float | None = None) -> StepLog:
+    """The step times in an event file: values of a tag that is a step time; without one, the clock of the tag with most values.
+
+    Args:
+        unit_s: seconds of the unit of a step time whose tag says none.
+
+    Raises:
+        DataError: cannot be read, damaged, or without scalars; names the file and the record.
+    """
+    counts: Counter[str] = Counter()
+    for _, scalar in scalars(path):
+        counts[scalar.tag] += 1
+        if len(counts) > MOST_TAGS:
+            raise DataError(f"{path}: more than {MOST_TAGS:,} tags. Export the tag of the step time as CSV.")
+    if not counts:
+        raise DataError(f"{path}: an event file of TensorBoard without scalars. Name the one that holds them.")
+    tag, is_clock = _tag(path, counts)
+    rows = (
+        Row(f"{path}: record {number}", {"step": one.step, "value": one.value, "wall": one.wall_time_s})
+        for number, one in scalars(path)
+        if one.tag == tag
+    )
+    own_unit_s = None if is_clock else stated_unit(tag, unit_s, str(path))
+    is_mean = not is_clock and meaning(tag).base in MEANS
+    chosen = Chosen("step", None if is_clock else "value", own_unit_s, "wall", 1.0, is_mean)
+    return read_scalars(path, chosen, rows, f"TensorBoard events, {'times of' if is_clock else 'values of'} {tag}")
+
+
+def _tag(path: Path, counts: Counter[str]) -> tuple[str, bool]:
+    """The tag to read, and whether only its clock says something."""
+    times = [tag for tag in counts if is_time(tag, beside_steps=False)]
+    times = [tag for tag in times if not NOT_TRAINING.search(tag)] or times
+    if times:
+        rank = {tag: TIMES.index(meaning(tag).base) for tag in times}
+        first = [tag for tag in times if rank[tag] == min(rank.values())]
+        if len(first) > 1:
+            raise DataError(
+                f"{path}: several tags could be the step time: {', '.join(first[:5])}. Export one as CSV and name that."
+            )
+        return first[0], False
+    training = [tag for tag in counts if not NOT_TRAINING.search(tag)] or list(counts)
+    return max(training, key=lambda tag: counts[tag]), True
+
+
+def scalars(path: Path) -> Iterator[tuple[int, Scalar]]:
+    """Number of the record (from 1) and every scalar in the file.
+
+    Raises:
+        DataError: a record is damaged.
+    """
+    for number, event in _records(path):
+        try:
+            yield from ((number, one) for one in _scalars(event))
+        except (IndexError, ValueError, struct.error):
+            raise DataError(f"{path}: record {number} is damaged. Copy the file again.") from None
+
+
+def _records(path: Path) -> Iterator[tuple[int, memoryview]]:
+    try:
+        with open_input(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            number = 0
+            while (head := file.read(12)) and len(head) == 12:
+                number += 1
+                length = int.from_bytes(head[:8], "little")
+                if length > size:
+                    raise DataError(f"{path}: record {number} is damaged: {length:,} bytes in a file of {size:,}.")
+                event = _content(file, length)
+                if event is not None:
+                    yield number, memoryview(event)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _content(file: BinaryIO, length: int) -> bytes | None:
+    """The record that follows; None if it is passed over or cut."""
+    if length > MAX_RECORD_BYTES:
+        file.seek(length + 4, 1)
+        return None
+    content = file.read(length)
+    return content if len(content) == length and len(file.read(4)) == 4 else None
+
+
+def _scalars(event: memoryview) -> Iterator[Scalar]:
+    wall_time_s, step, summaries = 0.0, 0, []
+    for field in _fields(event):
+        if (field.number, field.kind) == (1, FIXED64):
+            wall_time_s = struct.unpack("<d", field.content)[0]
+        elif (field.number, field.kind) == (2, VARINT):
+            step = field.value if field.value < 2**63 else field.value - 2**64
+        elif (field.number, field.kind) == (5, BYTES):
+            summaries.append(field.content)
+    for summary in summaries:
+        for field in _fields(summary):
+            if (field.number, field.kind) == (1, BYTES):
+                tag, value = _value(field.content)
+                if value is not None:
+                    yield Scalar(wall_time_s, step, tag, value)
+
+
+def _value(content: memoryview) -> tuple[str, float | None]:
+    tag, value = "", None
+    for field in _fields(content):
+        if (field.number, field.kind) == (1, BYTES):
+            tag = bytes(field.content[:LONGEST_TAG]).decode("utf-8", "replace")
+        elif (field.number, field.kind) == (2, FIXED32):
+            value = struct.unpack("<f", field.content)[0]
+        elif (field.number, field.kind) == (8, BYTES):
+            value = _tensor(field.content)
+    return tag, value
+
+
+def _tensor(content: memoryview) -> float | None:
+    """The only number of a tensor of floats; None for any other."""
+    # bytes, format, and the fields tensor_content and float_val or double_val
+    of_type = {FLOAT: (4, "<f", (4, 5)), DOUBLE: (8, "<d", (4, 6))}
+    fields = list(_fields(content))
+    kind_of = next((field.value for field in fields if (field.number, field.kind) == (1, VARINT)), 0)
+    if kind_of not in of_type:
+        return None
+    size, written, numbers = of_type[kind_of]
+    found = [field.content for field in fields if field.number in numbers and len(field.content) == size]
+    return struct.unpack(written, found[-1])[0] if found else None
+
+
+class Field(NamedTuple):
+    """A field of a protobuf message: number, wire type, and its bytes, or its value if it is a varint."""
+
+    number: int
+    kind: int
+    content: memoryview
+    value: int = 0
+
+
+def _fields(content: memoryview) -> Iterator[Field]:
+    place = 0
+    while place < len(content):
+        key, place = _varint(content, place)
+        number, kind = key >> 3, key & 7
+        length = {VARINT: 0, FIXED64: 8, FIXED32: 4}.get(kind)
+        value = 0
+        if kind == VARINT:
+            value, place = _varint(content, place)
+        elif kind == BYTES:
+            length, place = _varint(content, place)
+        if length is None or place + length > len(content):
+            raise ValueError("a wire type that no event has, or a field beyond the end")
+        yield Field(number, kind, content[place : place + length], value)
+        place += length
+
+
+def _varint(content: memoryview, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = content[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise ValueError("a number of more than ten bytes")
+
+
+def _recognises(begins: FileStart) -> bool:
+    """Whether the first record is the version of an event file."""
+    start = begins.start
+    if any(start.startswith(magic) for magic in PACKED) or len(start) < 24:
+        return False
+    length = int.from_bytes(start[:8], "little")
+    return 0 < length < 2**16 and FIRST in start[12 : 12 + length]
+
+
+EVENT_FILE = TraceFormat(
+    "TensorBoard events",
+    "event files of TensorBoard (events.out.tfevents.*)",
+    _recognises,
+    lambda files: read_event_file(files[0]),
+    read_in_unit=lambda files, unit_s: read_event_file(files[0], unit_s),
+)

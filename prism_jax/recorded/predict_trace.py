@@ -1,0 +1,155 @@
+"""The distribution of the steps that were not recorded; what `prism-jax trace predict` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from ..core.arrays import Floats
+from ..core.processes import Progress, keep_programs, silent
+from ..core.use_case import Group, Option, noted, use_case
+from ..errors import DataError
+from ..trace.step_log import StepLog, without_warm_up
+from ..trace.trace import Trace
+from .prediction import TracePrediction, doubts
+from .prediction_report import Asked, TracePredictionReport
+from .trace_facts import (
+    Meta,
+    StepDraws,
+    TraceFile,
+    Unit,
+    check_facts,
+    evidence_facts,
+    prediction_facts,
+    recorded,
+    trace_facts,
+)
+
+FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
+
+
+@dataclass(frozen=True)
+class Check(Group):
+    """How to check a prediction on recorded steps that are held out.
+
+    Attributes:
+        train_fraction: share of the steps that the check fits on; by default 0.5, 1 with --fit-replicas or where steps are few.
+        fit_replicas: check by fitting on this many random dp replicas and predicting the whole job.
+        n_split: number of random splits for the check.
+    """
+
+    train_fraction: Annotated[float | None, Option(least=0.01, most=1.0)] = None
+    fit_replicas: Annotated[int | None, Option("--fit-replicas", "N", least=1)] = None
+    n_split: Annotated[int, Option("--splits", "N", key="splits", least=1, most=1000)] = 1
+
+
+@dataclass(frozen=True)
+class TracePredictionParts:
+    """What the picture of a prediction is made of.
+
+    Attributes:
+        recorded_s: [step] recorded steps.
+        held_out: prediction of the first split, and the steps that it did not see; None without a check.
+    """
+
+    prediction: TracePrediction
+    recorded_s: Floats
+    held_out: tuple[TracePrediction, Floats] | None
+
+
+@use_case()
+def predict_trace(
+    source: TraceFile,
+    *,
+    meta: Meta = None,
+    check: Check = Check(),
+    n_replica: Annotated[int | None, Option("--replicas", "N", key=None, least=1, most=100_000)] = None,
+    n_micro_batch: Annotated[int | None, Option("--micro-batches", "N", key=None, least=1, most=10_000)] = None,
+    draws: StepDraws = StepDraws(),
+    unit: Unit = None,
+    progress: Progress = silent,
+) -> TracePredictionReport:
+    """Predict the distribution of the steps that were not recorded, and check that on recorded ones.
+
+    Args:
+        source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
+        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        check: how to check the prediction.
+        n_replica: predict the job with another number of dp replicas.
+        n_micro_batch: predict the job with another number of micro-batches per step.
+        draws: steps to draw, and first steps to leave out.
+        unit: of step times whose name does not say it: s, ms, us or ns.
+        progress: told what is being done.
+
+    Raises:
+        DataError, ConfigError: the recording cannot be read, or is a log where ops are needed.
+
+    Example:
+        >>> predict_trace("local_cluster", seed=1).steps_s.p95  # doctest: +SKIP
+    """
+    n_draw, seed = draws.n_draw, draws.seed
+    found, n_left_out = without_warm_up(recorded(source, meta, unit), draws.skip)
+    asked = Asked(n_replica, n_micro_batch)
+    _check_asked(found, asked, check)
+    fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
+    from .cross_validation import fit_and_predict, splits  # need JAX, which mistakes above do not wait for
+    from .replay import replay_recorded
+
+    checked = fraction < 1.0 or check.fit_replicas is not None
+    chosen = splits(found, n_split=check.n_split, train_fraction=fraction, fit_replicas=check.fit_replicas, seed=seed)
+    chosen = list(chosen) if checked else []  # before the work, since it may be refused
+    progress(0.0, "compiling and drawing unrecorded steps")
+    keep_programs()
+    prediction, job = fit_and_predict(found, seed=seed, n_draw=n_draw, n_test=len(found.step_s), **asdict(asked))
+    replay = None if job is None else replay_recorded(job.trace)
+    scores, held_out = _scores(found, chosen, seed, n_draw, progress)
+    report = TracePredictionReport(
+        info=trace_facts(found, n_left_out, more_notes),
+        asked=asked,
+        fit_replicas=check.fit_replicas,
+        n_train=scores[0].n_train if scores else len(found.step_s),
+        n_test=scores[0].n_test if scores else 0,
+        steps_s=prediction_facts(prediction),
+        record=noted(train_fraction=fraction),
+        doubts=doubts(prediction, found.step_s, as_recorded=asked == Asked()),
+        evidence=None if job is None else evidence_facts(job),
+        replay=replay,
+        check=check_facts(scores) if scores else None,
+    )
+    return report.made_of(TracePredictionParts(prediction, found.step_s, held_out))
+
+
+def _scores(
+    found: Trace | StepLog, chosen: Sequence[Any], seed: int, n_draw: int, progress: Progress
+) -> tuple[list[Any], tuple[TracePrediction, Floats] | None]:
+    """Scores of all splits, and the prediction of the first one with the steps that it did not see."""
+    from .cross_validation import score_split
+
+    scores, shown = [], None
+    for index, split in enumerate(chosen):
+        progress(0.0, f"checking, split {index + 1} of {len(chosen)}")
+        score, drawn = score_split(found, split, seed=seed + index, n_draw=n_draw)
+        scores.append(score)
+        shown = shown or (drawn, found.step_s[split.test])
+    return scores, shown
+
+
+def _check_asked(found: Trace | StepLog, asked: Asked, check: Check) -> None:
+    if not isinstance(found, Trace) and (check.fit_replicas or asked.n_replica or asked.n_micro_batch):
+        raise DataError(
+            f"{found.source}: a log of step times without ops has no replicas and no micro-batches. "
+            "Leave out --replicas, --micro-batches and --fit-replicas."
+        )
+
+
+def _fraction(found: Trace | StepLog, asked: float | None, fit_replicas: int | None) -> tuple[float, list[str]]:
+    """Share of the steps that the check fits on, 1 for no check, and why there is none if nobody asked for that."""
+    if asked is not None or fit_replicas:
+        return (1.0 if asked is None else asked), []
+    n_step = len(found.step_s)
+    if n_step < FEWEST_TO_SPLIT:
+        return 1.0, [
+            f"{n_step} recorded {'step is' if n_step == 1 else 'steps are'} too few to hold some out for a check"
+        ]
+    return 0.5, []

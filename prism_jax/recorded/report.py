@@ -1,0 +1,186 @@
+"""Reports on recorded jobs: what a trace holds, how it replays, what comes next, and what changes would bring.
+
+Lines that all reports on recorded jobs share.
+
+What a trace or log holds, as lines of plain text.
+
+How well a trace's dependencies explain its steps, as lines of plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
+from ..trace.trace import JobShape
+from .prediction import ReplayErrors
+
+
+@dataclass(frozen=True)
+class RecordedJobFacts:
+    """Degrees of a recorded job and how much of it was recorded."""
+
+    shape: Annotated[JobShape, INLINE]
+    world_size: int
+    n_recorded_workers: int
+    n_ops_per_replica: int
+
+
+@dataclass(frozen=True)
+class RecordedTimes:
+    """Quantiles, mean and coefficient of variation of the recorded steps."""
+
+    p50: float
+    p95: float
+    p99: float
+    mean: float
+    cv: float
+
+
+@dataclass(frozen=True)
+class OpTypeFacts:
+    """How many ops of a type a replica has in a step, and their recorded seconds, waiting included."""
+
+    ops_per_step: int
+    median_s: float
+    max_s: float
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """What was recorded.
+
+    Attributes:
+        what: "trace" or "step log".
+        name, job: the one of a log, the other of a trace.
+        n_left_out: first entries that are not counted: warm-up, or what was asked to be skipped.
+        op_types: of a trace.
+    """
+
+    what: Annotated[str, Key("kind")]
+    source: str
+    n_steps: int
+    first_step: int
+    last_step: int
+    step_s: RecordedTimes
+    notes: tuple[str, ...]
+    n_left_out: Annotated[int | None, WHERE_KNOWN] = None
+    name: Annotated[str | None, WHERE_KNOWN] = None
+    job: Annotated[RecordedJobFacts | None, WHERE_KNOWN] = None
+    op_types: Annotated[Mapping[str, OpTypeFacts] | None, WHERE_KNOWN] = None
+
+    @property
+    def title(self) -> str:
+        """Name of the job or of the log."""
+        return self.job.shape.name if self.job is not None else self.name or ""
+
+
+@dataclass(frozen=True)
+class TraceInfoReport(Report):
+    """What a trace or log holds."""
+
+    kind: ClassVar[str] = "trace-info"
+
+    info: Annotated[TraceFacts, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return info_lines(self)
+
+
+@dataclass(frozen=True)
+class TraceReplayReport(Report):
+    """The recorded durations replayed, against the recorded steps.
+
+    Attributes:
+        steps, recorded_s: [step] number and recorded seconds.
+    """
+
+    kind: ClassVar[str] = "trace-replay"
+
+    info: Annotated[TraceFacts, INLINE]
+    replay: ReplayErrors
+    steps: tuple[int, ...]
+    recorded_s: tuple[float, ...]
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return replay_lines(self)
+
+
+BAR_WIDTH = 24
+SMALLEST_SHARE = 0.001
+FAR = 0.05  # of the step; a replay that far off is warned about
+
+
+def notes(info: TraceFacts) -> list[str]:
+    """What the reader should know about the recording."""
+    return [f"note: {note}" for note in info.notes]
+
+
+def warnings(doubts: Sequence[str]) -> list[str]:
+    """Why not to trust the figures above."""
+    return [f"warning: {doubt}" for doubt in doubts]
+
+
+def headline(info: TraceFacts) -> list[str]:
+    """Which job, and how much of it was recorded."""
+    if info.job is None:
+        return [f"{info.name}: step times of a log, no ops ({info.source})"]
+    job, shape = info.job, info.job.shape
+    axes = (
+        " x ".join(f"{axis} {getattr(shape, axis)}" for axis in ("dp", "pp", "tp", "sp") if getattr(shape, axis) > 1)
+        or "one rank"
+    )
+    chunks = f", {shape.virtual_stages} chunks per stage" if shape.virtual_stages > 1 else ""
+    return [
+        f"{shape.name}: {job.world_size:,} ranks, {axes}{chunks}",
+        f"{job.n_recorded_workers:,} recorded workers, {job.n_ops_per_replica:,} ops per replica and step",
+    ]
+
+
+def step_lines(info: TraceFacts) -> list[str]:
+    """The recorded steps."""
+    times = info.step_s
+    return [f"{_steps(info)}: p50 {times.p50:.4g} s, p95 {times.p95:.4g} s, CV {times.cv:.2%}"]
+
+
+def _steps(info: TraceFacts) -> str:
+    if info.n_steps == 1:
+        return f"1 step, number {info.first_step:,}"
+    return f"{info.n_steps:,} steps between {info.first_step:,} and {info.last_step:,}"
+
+
+def counted(n: int, what: str) -> str:
+    """As "1 gap", "2 gaps"."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def info_lines(report: TraceInfoReport) -> list[str]:
+    """What a trace or log holds."""
+    info = report.info
+    lines = headline(info) + step_lines(info)
+    if info.op_types is not None:
+        lines += ["", "ops per replica and step, recorded seconds (waiting included)"]
+        for name, facts in info.op_types.items():
+            lines.append(
+                f"  {name:<28} {facts.ops_per_step:>6,}   median {facts.median_s:.4g} s, longest {facts.max_s:.4g} s"
+            )
+    return lines + notes(info)
+
+
+def replay_lines(report: TraceReplayReport) -> list[str]:
+    """How well the dependencies explain the recorded steps."""
+    info, replayed = report.info, report.replay
+    return [
+        *headline(info),
+        *step_lines(info),
+        "replay of the recorded durations, median absolute error of the step",
+        f"  by the rules of the schedule           {replayed.median_abs_error:.3%}",
+        f"  with waits inferred from the recording {replayed.with_observed_waits.median_abs_error:.3%}",
+        f"  with host gaps as well                 {replayed.with_host_gaps.median_abs_error:.3%}",
+        *notes(info),
+    ]

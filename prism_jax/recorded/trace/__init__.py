@@ -1,1 +1,0 @@
-"""The ops of a recorded job as columns, their dependencies and the waits between them."""

@@ -1,0 +1,234 @@
+"""The recording that a use case works on.
+
+Results on recorded jobs as parts of reports. Times in seconds. No JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import numpy as np
+
+from ..core.report import RunRecord
+from ..core.use_case import Argument, Group, Option
+from ..errors import DataError
+from ..result.parameters import Seed
+from ..trace.step_log import StepLog
+from ..trace.trace import Trace
+from .formats.open_trace import open_trace
+from .prediction import LEVEL, QUANTILES, CriticalShares, Quantiles, SplitScore, TracePrediction, doubts, mean_of_splits
+from .prediction_report import CheckFacts, EvidenceFacts, Intervals3, PredictedSteps, ShapeFacts, WhatIfReport
+from .recorded_job import RecordedJob
+from .report import OpTypeFacts, RecordedJobFacts, RecordedTimes, TraceFacts
+
+if TYPE_CHECKING:
+    from ..explain.types import Stragglers
+
+TraceSource: TypeAlias = str | Path | Trace | StepLog
+
+
+def recorded(source: TraceSource, meta: str | Path | None = None, unit: str | None = None) -> Trace | StepLog:
+    """What is recorded, ops or step times.
+
+    Args:
+        source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
+        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        unit: of step times whose name does not say it: s, ms, us or ns.
+
+    Raises:
+        DataError, ConfigError: see `open_trace`.
+    """
+    if isinstance(source, (Trace, StepLog)):
+        return source
+    return open_trace(str(source), None if meta is None else str(meta), unit)
+
+
+def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:
+    """The trace; arguments as those of `recorded`.
+
+    Raises:
+        DataError: as `recorded`, or there are step times only.
+    """
+    found = recorded(source, meta)
+    if not isinstance(found, Trace):
+        raise DataError(
+            f"{found.source}: a log of step times without ops. `trace info` and `trace predict` take it; this needs a trace."
+        )
+    return found
+
+
+def named(source: TraceSource) -> str:
+    """What a run record calls the recording."""
+    return source.source if isinstance(source, (Trace, StepLog)) else str(source)
+
+
+TraceFile = Annotated[
+    TraceSource,
+    Argument(
+        metavar="FILE",
+        key="file",
+        told=named,
+        help="A trace or log (formats: `prism-jax show traces`), a folder of PyTorch profiles, execution traces of "
+        "PyTorch (a file, a folder, a tar archive), or the shipped local_cluster. "
+        "At most 8 million ops are read, which take 2 GB of memory; larger recordings are refused.",
+    ),
+]
+Skip = Annotated[
+    int | None,
+    Option(
+        "--skip",
+        "N",
+        least=0,
+        help="Leave out the first N recorded steps; 0 keeps all. [default: those that are warm-up, see the note]",
+    ),
+]
+Unit = Annotated[
+    str | None,
+    Option("--unit", "UNIT", help="Unit of step times whose column does not say it: s, ms, us or ns."),
+]
+Meta = Annotated[
+    str | Path | None,
+    Option("--meta", "FILE", help="Degrees of the job (YAML); by default the meta-*.yaml beside the trace."),
+]
+
+
+@dataclass(frozen=True)
+class StepDraws(Group):
+    """Steps that are drawn, and recorded ones that are left out.
+
+    Attributes:
+        n_draw: number of steps to draw.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        seed: same seed, same answer.
+    """
+
+    n_draw: Annotated[int, Option("--draws", "N", key="draws", least=100, most=1_000_000)] = 4000
+    skip: Skip = None
+    seed: Seed = 0
+
+
+LEVELS = ("position", "step", "rank", "micro_batch", "own")
+
+
+def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequence[str] = ()) -> TraceFacts:
+    """What was recorded.
+
+    Args:
+        recorded: trace or log.
+        n_left_out: first steps that are not in `recorded`.
+        more_notes: beside those of the recording.
+    """
+    step_s = recorded.step_s
+    times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
+    is_log = isinstance(recorded, StepLog)
+    return TraceFacts(
+        what="step log" if is_log else "trace",
+        name=recorded.name if is_log else None,
+        job=None if is_log else job_facts(recorded),
+        source=recorded.source,
+        n_steps=len(step_s),
+        first_step=int(recorded.steps[0]),
+        last_step=int(recorded.steps[-1]),
+        n_left_out=n_left_out,
+        step_s=RecordedTimes(**times, mean=float(step_s.mean()), cv=float(step_s.std() / step_s.mean())),
+        notes=(*recorded.notes, *_means(recorded), *more_notes),
+        op_types=None if is_log else _op_types(recorded),
+    )
+
+
+def _means(recorded: Trace | StepLog) -> list[str]:
+    longest = int(recorded.n_steps.max()) if isinstance(recorded, StepLog) else 1
+    if longest == 1:
+        return []
+    return [
+        f"times are means over up to {longest:,} steps, and so are those that are predicted; single steps scatter more"
+    ]
+
+
+def job_facts(trace: Trace) -> RecordedJobFacts:
+    """Degrees of the job and how much of it was recorded."""
+    return RecordedJobFacts(trace.job, trace.job.world_size, trace.n_replica * trace.n_stage, len(trace.ops))
+
+
+def _op_types(trace: Trace) -> dict[str, OpTypeFacts]:
+    """Per op type how many ops a replica has in a step, and their recorded seconds, waiting included."""
+    names = np.array([op.op_type for op in trace.ops])
+    seconds = trace.end_s - trace.start_s
+    return {
+        str(name): OpTypeFacts(
+            int((names == name).sum()), float(np.median(seconds[names == name])), float(seconds[names == name].max())
+        )
+        for name in np.unique(names)
+    }
+
+
+def evidence_facts(job: RecordedJob) -> EvidenceFacts:
+    """Which shared factors were found, and the waits that no rule states."""
+    found = job.effects.evidence if job.effects else None
+    return EvidenceFacts(
+        variance_shares={} if found is None else {name: getattr(found, name) for name in LEVELS},
+        p_values={} if found is None else {"step": found.step_p, "rank": found.rank_p},
+        strata={} if found is None else {"replica": found.strata.replica, "step": found.strata.step},
+        shape=ShapeFacts() if found is None else ShapeFacts(found.shape.name, dict(found.shape.scores)),
+        has_micro_batches=job.trace.has_micro_batches,
+        agreement=job.agreement,
+        observed_waits=tuple(job.waits.found),
+        unexplained_waits=int(job.waits.unexplained.sum()),
+    )
+
+
+def prediction_facts(prediction: TracePrediction) -> PredictedSteps:
+    """The long-run distribution: quantiles, their interval from the few recorded steps, their Monte Carlo error."""
+    return PredictedSteps(
+        **{name: prediction.quantile(p) for name, p in QUANTILES.items()},
+        interval=Intervals3(**{name: prediction.interval(p, LEVEL) for name, p in QUANTILES.items()}),
+        mc_error=Quantiles.of(prediction.mc_error),
+        level=LEVEL,
+    )
+
+
+def check_facts(scores: Sequence[SplitScore]) -> CheckFacts:
+    """Averages over splits, and the splits themselves if there are several."""
+    mean = mean_of_splits(scores)
+    if len(scores) == 1:
+        return CheckFacts(mean)
+    errors = np.array([split.score.p95_error for split in scores])
+    return CheckFacts(
+        score=mean,
+        p95_error_median=float(np.median(errors)),
+        p95_abs_error_median=float(np.median(np.abs(errors))),
+        ks_distance_median=float(np.median([split.score.ks_distance for split in scores])),
+        splits=tuple(scores),
+    )
+
+
+def what_if_report(
+    trace: Trace,
+    found: Stragglers,
+    critical: CriticalShares,
+    changes: Mapping[str, TracePrediction],
+    record: RunRecord,
+    n_left_out: int = 0,
+) -> WhatIfReport:
+    """Who slowed the job down, and what changes would bring. The first of `changes` is the job as it is."""
+    return WhatIfReport(
+        info=trace_facts(trace, n_left_out),
+        slowdown=found.slowdown,
+        worst_workers_share=None if isnan(found.m_w) else found.m_w,
+        last_stage_share=None if isnan(found.m_s) else found.m_s,
+        recorded_s=float(found.recorded_s.mean()),
+        ideal_s=float(found.ideal_s.mean()),
+        by_op_type=dict(found.by_op_type),
+        by_rank=trace.by_rank(found.by_worker),
+        by_stage={str(stage): value for stage, value in found.by_stage.items()},
+        by_dp={str(replica): value for replica, value in found.by_dp.items()},
+        worst_ranks=tuple(int(trace.rank[cell]) for cell in found.worst),
+        criticality=critical,
+        changes={what: Quantiles.of(prediction.quantile) for what, prediction in changes.items()},
+        record=record,
+        doubts=doubts(next(iter(changes.values())), trace.step_s, as_recorded=True),
+    )

@@ -1,0 +1,186 @@
+"""Who slowed a recorded job down, and what a change would bring; what `prism-jax trace what-if` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from ..core.processes import Progress, keep_programs, silent
+from ..core.use_case import UNRECORDED, Group, Option, use_case
+from ..errors import DataError
+from ..trace.step_log import without_warm_up
+from ..trace.trace import Trace
+from .prediction_report import WhatIfReport
+from .recorded_job import RecordedJob
+from .trace_facts import Meta, StepDraws, TraceFile, recorded_ops, what_if_report
+
+if TYPE_CHECKING:
+    from ..explain.types import Stragglers
+
+LONGEST = 20  # characters of two ranks, or a rank and a factor
+MOST = 8  # ranks that a message lists
+
+
+def slower_of(option: str, texts: Sequence[str]) -> list[tuple[int, float]]:
+    """Ranks and factors of texts such as "3:1.2".
+
+    Raises:
+        DataError: one is not a rank and a factor.
+    """
+    found: list[tuple[int, float]] = []
+    for text in texts:
+        rank, _, factor = text.partition(":")
+        try:
+            slow = float(factor)
+        except ValueError:
+            slow = 0.0
+        if not rank.isdecimal() or len(text) > LONGEST or not 0.0 < slow < float("inf"):
+            raise DataError(f"{option}: {text[:LONGEST]!r} is not a rank and a factor, such as 3:1.2")
+        found.append((int(rank), slow))
+    return found
+
+
+def places_of(option: str, texts: Sequence[str]) -> dict[int, int]:
+    """Ranks and the ranks whose places they take, of texts such as "3:17".
+
+    Raises:
+        DataError: one is not two ranks, or a rank would move twice.
+    """
+    places: dict[int, int] = {}
+    for text in texts:
+        a, _, b = text.partition(":")
+        if not a.isdecimal() or not b.isdecimal() or len(text) > LONGEST:
+            raise DataError(f"{option}: {text[:LONGEST]!r} is not two ranks, such as 3:17")
+        if int(a) in places or int(b) in places or int(a) == int(b):
+            raise DataError(f"{option}: {text}: a rank can change places once, and with another one only")
+        places |= {int(a): int(b), int(b): int(a)}
+    return places
+
+
+@dataclass(frozen=True)
+class Changes(Group):
+    """Changes of a recorded job to try, each by itself.
+
+    Attributes:
+        replaced: ranks to replace by the median worker of their stage; may be repeated; by default the worst one.
+        places: exchange ranks A and B; may be repeated. In Python: rank -> the rank whose place it takes.
+        slower: ranks and how many times as long their compute takes, e.g. 3:1.2.
+        layers_per_stage: layers per stage of the recorded job; moves one of them from the last stage to the first.
+    """
+
+    replaced: Annotated[Sequence[int] | None, Option("--replace-rank", "RANK", key="replace_rank")] = None
+    places: Annotated[
+        Mapping[int, int] | None,
+        Option("--swap", "A:B", key="swap", parse=places_of, is_repeated=True, is_told_as_typed=True),
+    ] = None
+    slower: Annotated[
+        Sequence[tuple[int, float]] | None,
+        Option("--slow-rank", "RANK:FACTOR", key="slow_rank", parse=slower_of, is_repeated=True, is_told_as_typed=True),
+    ] = None
+    layers_per_stage: Annotated[int | None, Option("--layers-per-stage", "N", least=1)] = None
+
+
+@dataclass(frozen=True)
+class WhatIfParts:
+    """What the picture of an answer is made of."""
+
+    stragglers: Stragglers
+    trace: Trace
+
+
+@use_case()
+def what_if(
+    source: TraceFile,
+    *,
+    meta: Meta = None,
+    changes: Changes = Changes(),
+    draws: StepDraws = StepDraws(),
+    progress: Progress = silent,
+) -> WhatIfReport:
+    """Report the slowdown by op type, rank and stage, and the step-time distribution after changes.
+
+    Args:
+        source: a Trace, or a file, folder or pattern that `open_trace` reads.
+        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        changes: what to change.
+        draws: steps to draw for every change, from the same seed, so that differences are due to the change alone.
+        progress: told what is being done.
+
+    Raises:
+        DataError, ConfigError: the recording cannot be read, or a change does not apply to it.
+
+    Example:
+        >>> what_if("local_cluster").slowdown  # doctest: +SKIP
+    """
+    trace, n_left_out = without_warm_up(recorded_ops(source, meta), draws.skip)
+    _check_ranks(trace, changes)
+    _check_layers(trace, changes.layers_per_stage)
+    keep_programs()
+    import jax  # here, so that mistakes above do not wait for it
+
+    from .recorded_job import fit_job
+    from .replay import trace_criticality
+    from .stragglers import stragglers
+    from .unseen_steps import match_moments, predict_job
+
+    job, found = match_moments(fit_job(trace)), stragglers(trace)
+    replaced = list(changes.replaced or ()) or [int(trace.rank[found.worst[0]])]
+    predictions = {}
+    for what, changed in _changes(job, replaced, changes):
+        progress(0.0, what)
+        predictions[what] = predict_job(changed, key=jax.random.key(draws.seed), n_draw=draws.n_draw)
+    report = what_if_report(trace, found, trace_criticality(job), predictions, UNRECORDED, n_left_out)
+    return report.made_of(WhatIfParts(found, trace))
+
+
+def _changes(
+    job: RecordedJob,
+    ranks: Sequence[int],
+    changes: Changes,
+) -> Iterator[tuple[str, RecordedJob]]:
+    """The job as it is, then every change of it that makes sense."""
+    from .edits import (
+        with_even_micro_batches,
+        with_even_stages,
+        with_even_transfers,
+        with_layer_moved,
+        with_median_worker,
+        with_slower_worker,
+        with_workers_placed,
+    )
+
+    yield "as recorded", job
+    for rank in ranks:
+        yield f"rank {rank} replaced by a median worker", with_median_worker(job, rank)
+    if changes.places:
+        yield "workers in other places", with_workers_placed(job, dict(changes.places))
+    for rank, factor in changes.slower or ():
+        yield f"rank {rank} slower by {factor - 1.0:.3g} of its compute", with_slower_worker(job, rank, factor)
+    yield "communication at its median", with_even_transfers(job)
+    if job.effects is not None:
+        yield "micro-batches of even length", with_even_micro_batches(job)
+        if job.trace.n_stage > 1:
+            yield "compute spread evenly over stages", with_even_stages(job)
+    if changes.layers_per_stage is not None:
+        yield "one layer moved off the last stage", with_layer_moved(job, changes.layers_per_stage)
+
+
+def _check_ranks(trace: Trace, changes: Changes) -> None:
+    """Before the work, not after."""
+    asked = {
+        "--replace-rank": changes.replaced or (),
+        "--swap": list(changes.places or ()),
+        "--slow-rank": [rank for rank, _ in changes.slower or ()],
+    }
+    known = sorted(trace.rank.ravel().tolist())
+    for option, ranks in asked.items():
+        for rank in ranks:
+            if rank not in known:
+                shown = ", ".join(map(str, known[:MOST])) + (f", ..., {known[-1]}" if len(known) > MOST else "")
+                raise DataError(f"{option}: rank {rank} was not recorded. Recorded are {shown}.")
+
+
+def _check_layers(trace: Trace, layers_per_stage: int | None) -> None:
+    if layers_per_stage is not None and trace.n_stage < 2:
+        raise DataError(f"{trace.source}: --layers-per-stage moves a layer to another stage, but the job has one only")

@@ -1,1 +1,0 @@
-"""Reports beyond the step, as lines of plain text."""

@@ -1,1 +1,0 @@
-"""Text of what is placed where: nodes, embedding tables."""

@@ -1,1 +1,0 @@
-"""Reports about many jobs, as lines of plain text."""

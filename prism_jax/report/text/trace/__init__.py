@@ -1,1 +1,0 @@
-"""Reports on recorded jobs as lines of plain text."""

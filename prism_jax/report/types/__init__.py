@@ -1,1 +1,0 @@
-"""What reports are made of: plain data, one file per report."""

@@ -1,1 +1,0 @@
-"""Types of reports on captured programs and what they are captured from."""

@@ -1,1 +1,0 @@
-"""Types of reports beyond the step."""

@@ -1,1 +1,0 @@
-"""Reports of what is placed where: nodes, embedding tables."""

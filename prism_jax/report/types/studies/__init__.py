@@ -1,1 +1,0 @@
-"""Types of reports about many jobs."""

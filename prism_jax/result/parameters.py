@@ -1,0 +1,112 @@
+"""Parameters that several use cases share, and how they are typed on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from ..core.use_case import Group, Option
+from ..core.write_file import check_file
+from .objective import Objective
+from .prices import Prices, prices_of
+
+FitFiles: TypeAlias = Sequence[str | Path]
+Seed = Annotated[
+    int,
+    Option("--seed", "N", least=0, most=2**31 - 1, key=None, help="Random seed; the same seed gives the same result."),
+]
+Overrides = Annotated[
+    Sequence[str],
+    Option("--set", "FIELD=VALUE", key="set", help="Replace one field of the job, e.g. plan.tp=4; may be repeated."),
+]
+Force = Annotated[bool, Option("--force", key=None, help="Use a fit even if its verdict says that it failed.")]
+Fits = Annotated[
+    FitFiles,
+    Option("--fit", "NC", key="fit", told=list, help="Apply a saved fit or calibration (.npz); may be repeated."),
+]
+
+_OBJECTIVE = Option(
+    "--objective",
+    "NAME",
+    key="objective",
+    told=lambda chosen: chosen if isinstance(chosen, str) else chosen.name,
+    help="Objective to minimise (`prism-jax show objectives` explains them).",
+)
+ObjectiveName = Annotated[str, _OBJECTIVE]
+ObjectiveChoice = Annotated[str | Objective, _OBJECTIVE]
+Samples = Annotated[
+    int | None,
+    Option("--samples", "N", key="samples", least=64, most=1 << 20, help="Replica columns per job; 2048 by default."),
+]
+Price = Annotated[
+    float | None, Option("--price", "PRICE", key="price", help="Price per GPU-hour, for money per million tokens.")
+]
+DevicePrices = Annotated[
+    Prices,
+    Option(
+        "--price",
+        "[DEVICE=]PRICE",
+        key="price",
+        parse=lambda _, texts: prices_of(texts),
+        is_repeated=True,
+        help="Price per GPU-hour, of all or of one device; may be repeated.",
+    ),
+]
+Output = Annotated[str | Path | None, Option("--output -o", "FILE", key=None, check=check_file)]
+
+
+@dataclass(frozen=True)
+class Applied(Group):
+    """Fits and calibrations that a use case applies."""
+
+    fits: Fits = ()
+    force: Force = False
+
+
+@dataclass(frozen=True)
+class StudyRun(Group):
+    """How the jobs of a study are predicted.
+
+    Attributes:
+        n_samples: replica columns per job.
+        seed: of the draws, which all jobs share.
+        resume: checkpoint the study to FILE and resume from it.
+        n_workers: processes; the table is the same.
+    """
+
+    n_samples: Samples = None
+    seed: Seed = 0
+    resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
+    n_workers: Annotated[int, Option("--workers", "N", least=1, most=256, key=None)] = 1
+
+
+@dataclass(frozen=True)
+class JobChanges(Group):
+    """What is replaced in a job file.
+
+    Attributes:
+        overrides: "section.field=value" texts that replace fields of a file.
+        cluster: cluster preset, short for --set cluster=NAME; a capture needs one.
+        variability: variability preset, short for --set variability=NAME.
+        kernels: profile of one GPU (Kineto, recorded with shapes): its kernels time those of a capture. Short for
+            --set model.kernels=FILE.
+    """
+
+    overrides: Overrides = ()
+    cluster: Annotated[str | None, Option(metavar="NAME")] = None
+    variability: Annotated[str | None, Option(metavar="NAME")] = None
+    kernels: Annotated[str | Path | None, Option(metavar="FILE")] = None
+
+    @property
+    def texts(self) -> list[str]:
+        """All of them as "section.field=value", those that other options stand for in front."""
+        file = None if self.kernels is None else dumps(str(Path(self.kernels).absolute()))
+        named = {"cluster": self.cluster, "variability": self.variability, "model.kernels": file}
+        return [*(f"{field}={name}" for field, name in named.items() if name is not None), *self.overrides]
+
+    def inputs(self) -> dict[str, Any]:
+        """As `--set` has it."""
+        return {"set": self.texts}

@@ -1,1 +1,0 @@
-"""Which plans a model and a cluster allow."""

@@ -1,1 +1,0 @@
-"""Gradient-based search over plans."""

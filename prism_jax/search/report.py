@@ -1,0 +1,236 @@
+"""StudyReport and SizesReport: what a search over plans has found.
+
+A study as lines of plain text: the best plan, how sure that is, what it gains, and the plans behind it.
+
+The best plan of every cluster size as lines of plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..core.report import INLINE, Report, RunRecord
+from ..core.text_table import decimals, prob, uncertain_memory, with_error
+from ..units import format_bytes, format_s
+from .figures import CandidateFacts, GainEstimate, SearchedPlan, SizeFacts
+
+PlanFacts = SearchedPlan  # the name by which the report of clouds takes it
+
+
+@dataclass(frozen=True)
+class SearchedJob:
+    """The job whose plan was searched."""
+
+    name: str
+    model: str
+    cluster: str
+    device: str
+    n_devices: int
+    hbm_bytes: float
+    sample_unit: str
+
+
+@dataclass(frozen=True)
+class StudyReport(Report):
+    """The best plans of a search, how sure that is, and what the best one gains.
+
+    Attributes:
+        top: best first.
+        unlike: best first; the best of each combination of degrees, schedule, recomputation and sharding.
+        front_memory: plans that no other beats in both the objective and memory.
+        n_simulated: plans whose step was simulated; `n_raced`: plans scored on their tail.
+        infeasible: reason -> number of plans.
+    """
+
+    kind: ClassVar[str] = "study"
+    picture: ClassVar[str] = "prism_jax.search.picture:draw_study"
+
+    job: SearchedJob
+    objective: str
+    objective_unit: str
+    method: str
+    best: CandidateFacts
+    top: tuple[CandidateFacts, ...]
+    unlike: tuple[CandidateFacts, ...]
+    gain: GainEstimate | None
+    front_memory: tuple[CandidateFacts, ...]
+    n_plans: int
+    n_feasible: int
+    n_simulated: int
+    n_raced: int
+    infeasible: Mapping[str, int]
+    elapsed_s: float
+    notes: tuple[str, ...]
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return study_lines(self)
+
+
+@dataclass(frozen=True)
+class SizesReport(Report):
+    """Best plan of every cluster size.
+
+    Attributes:
+        front: numbers of devices that no other size beats in time, devices, energy and cost.
+    """
+
+    kind: ClassVar[str] = "sizes"
+
+    job: SearchedJob
+    objective: str
+    objective_unit: str
+    sizes: tuple[SizeFacts, ...]
+    front: tuple[int, ...]
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return sizes_lines(self)
+
+
+MOST_REASONS = 4
+
+
+def study_lines(report: StudyReport) -> list[str]:
+    """The report, line by line."""
+    blocks = [
+        _headline(report),
+        _best(report),
+        _table(report),
+        _infeasible(report),
+        [f"note: {n}" for n in report.notes],
+    ]
+    lines = [line.rstrip() for block in blocks if block for line in (*block, "")]
+    return lines[:-1]
+
+
+def plan_words(plan: SearchedPlan) -> str:
+    """A plan in one line."""
+    sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "dp": plan.dp}
+    degrees = " x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"
+    pipeline = f", {plan.schedule}" if plan.pp > 1 else ""
+    chunks = f" v {plan.virtual_stages}" if plan.virtual_stages > 1 else ""
+    return ", ".join([
+        degrees + (f", ep {plan.ep}" if plan.ep > 1 else "") + pipeline + chunks,
+        f"micro-batch {plan.micro_batch} ({plan.n_micro_batch} of them)",
+        f"recompute {plan.recompute}",
+        _sharding(plan),
+        *(["sequence parallel"] if plan.sequence_parallel else []),
+        f"overlap {_overlap(plan)}",
+    ])  # fmt: skip
+
+
+def _headline(report: StudyReport) -> list[str]:
+    return [
+        f"{report.job.name}: {report.job.model} on {report.job.n_devices:,} x {report.job.device}",
+        f"{report.n_plans:,} plans, {report.n_feasible:,} feasible, {report.n_simulated:,} simulated, "
+        f"{report.n_raced:,} compared on {report.objective} in {format_s(report.elapsed_s)} ({report.method})",
+    ]
+
+
+def _best(report: StudyReport) -> list[str]:
+    best, gain = report.best, report.gain
+    digits = decimals(max(best.p99_s - best.p50_s, best.value_error_s) / 30)
+    value, error = with_error(best.value_s, best.value_error_s)
+    lines = [
+        f"best: {plan_words(best.plan)}",
+        f"  p50 {best.p50_s:.{digits}f} s, p95 {best.p95_s:.{digits}f} s, p99 {best.p99_s:.{digits}f} s; "
+        f"{report.objective} {value} ± {error} {report.objective_unit}; without variability {best.step_s:.{digits}f} s",
+        f"  memory {format_bytes(best.memory_bytes)} of {format_bytes(report.job.hbm_bytes)} per device: "
+        f"{uncertain_memory(best.memory_interval_bytes, best.not_fit_prob)}",
+        f"  MFU {best.mfu:.1%}, {best.tokens_per_s_per_gpu:,.0f} {report.job.sample_unit}/s per GPU at the median",
+        f"  probability of being the best finalist: {prob(best.prob_best)}",
+        f"  to change in the job: {' '.join(f'--set {change}' for change in best.changes) or 'nothing'}",
+    ]
+    if gain is not None and best.changes:
+        low, high = gain.model_interval
+        times = f"{gain.base_s:.{digits}f} -> {gain.best_s:.{digits}f} s"
+        if report.objective_unit != "s":
+            times = f"{gain.base_s:.4g} -> {gain.best_s:.4g} {report.objective_unit}"
+        lines += [
+            f"  gain over the job's own plan: {gain.gain:.2%} of {report.objective} (90 % interval {low:.2%} to {high:.2%}, "
+            "counting what the cost model does not know)",
+            f"    {times}, on fresh draws that the search did not use ({_range(gain.gain_interval)} by Monte Carlo error alone)",
+        ]
+        if gain.posterior_interval is not None:
+            lines.append(f"    {_range(gain.posterior_interval)} by the uncertainty of the fit")
+    return lines
+
+
+def _range(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.2%} to {interval[1]:.2%}"
+
+
+def _table(report: StudyReport) -> list[str]:
+    top = report.unlike
+    head = ("", report.objective, "behind", "P(best)", "MFU", f"{report.job.sample_unit}/s/GPU", "memory", "plan")
+    rows = [_row(number, candidate, top[0], report.objective_unit) for number, candidate in enumerate(top, start=1)]
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = [joined(row, widths) for row in (head, *rows)]
+    if sum(candidate.tied for candidate in top) > 1:
+        lines.append("= not distinguishable from the best (2 standard errors)")
+    return lines
+
+
+def _row(number: int, candidate: CandidateFacts, best: CandidateFacts, unit: str) -> tuple[str, ...]:
+    value, _ = with_error(candidate.value_s, candidate.value_error_s)
+    behind = candidate.behind_s / best.value_s
+    tie = "=" if candidate.tied and number > 1 else " "
+    return (
+        f"{number}{tie}",
+        f"{value} {unit}",
+        f"+{behind:.2%}" if number > 1 else "",
+        prob(candidate.prob_best),
+        f"{candidate.mfu:.1%}",
+        f"{candidate.tokens_per_s_per_gpu:,.0f}",
+        format_bytes(candidate.memory_bytes),
+        plan_words(candidate.plan),
+    )
+
+
+def joined(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Cells as a line: numbers to the right, words at the end."""
+    *numbers, words = row
+    return "  ".join([*(cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)), words])
+
+
+def _infeasible(report: StudyReport) -> list[str]:
+    reasons = sorted(report.infeasible.items(), key=lambda item: -item[1])[:MOST_REASONS]
+    return ["not feasible:", *(f"  {n:>12,}  {text}" for text, n in reasons)] if reasons else []
+
+
+def _sharding(plan: SearchedPlan) -> str:
+    if plan.sharding == "none":
+        return f"ZeRO-{plan.zero_stage}" if plan.zero_stage else "states replicated"
+    return plan.sharding + (f" in groups of {plan.dp_shard}" if plan.sharding == "hsdp" else "")
+
+
+def _overlap(plan: SearchedPlan) -> str:
+    """Overlaps that are on; where an axis has one rank there is nothing to overlap."""
+    return " ".join(axis for axis, on in plan.overlap.items() if on and getattr(plan, axis) > 1) or "nothing"
+
+
+def sizes_lines(report: SizesReport) -> list[str]:
+    """The best plan of every cluster size, and which sizes nothing else beats."""
+    head = ("GPUs", report.objective, "GPU-s per step", "energy", "cost", "memory", "plan")
+    is_time, unit = report.objective_unit == "s", report.objective_unit
+    rows = [
+        (
+            f"{'*' if size.n_devices in report.front else ' '} {size.n_devices:,}",
+            format_s(size.value_s) if is_time else f"{size.value_s:.4g} {unit}",
+            f"{size.n_devices * (size.value_s if is_time else size.p50_s):,.0f}",
+            f"{size.energy_j / 3.6e6:.4g} kWh",
+            f"{size.cost:.4g}" if size.cost else "-",
+            format_bytes(size.memory_bytes),
+            plan_words(size.plan),
+        )
+        for size in report.sizes
+    ]
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    title = f"{report.job.name}: {report.job.model} on {report.job.device}, best plan by {report.objective}"
+    last = "* on the Pareto front of time, GPUs, energy and cost; energy and cost refer to the median step"
+    return [title, "", *(joined(row, widths) for row in (head, *rows)), "", last]

@@ -1,0 +1,334 @@
+"""Searching plans: the one with the smallest tail, or the best one of every cluster size; what `prism-jax search` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from .._version import __version__
+from ..core.processes import Progress, keep_programs, silent
+from ..core.use_case import UNRECORDED, Group, Option, Told, use_case
+from ..core.write_file import check_target, write_text
+from ..errors import DataError
+from ..fits.load_fits import FittedJob, calibrated_job, with_variability
+from ..job.job import Job
+from ..job.load_job import JobFile, JobSource, loaded
+from ..job.rules import workload_notes
+from ..job.write_job import job_with_plan
+from ..result.objective import plan_objective
+from ..result.parameters import Applied, JobChanges, ObjectiveChoice, Output, Seed
+from .figures import CandidateFacts
+from .report import SearchedJob, SizesReport, StudyReport
+from .space import PlanSpace, default_space
+from .space_file import read_space
+
+if TYPE_CHECKING:
+    from .study import Candidate, Study
+
+METHODS = ("exhaustive", "gradient")
+PRICE = "Price per GPU-hour, used for objectives in money and with --gpus to report the cost per step."
+FRONT = ("value_s", "n_devices", "energy_j", "cost")
+
+
+@dataclass(frozen=True)
+class SearchParts:
+    """What the picture and the job file of a search are made of."""
+
+    study: Study
+    source: JobSource
+    overrides: tuple[str, ...] = ()
+
+
+def write_best_job(report: StudyReport, output: Output = None) -> Told | None:
+    """Writes the job with the best plan, as YAML that every command takes.
+
+    Args:
+        report: of `search_plans`.
+        output: write the job with the best plan to FILE, as YAML.
+
+    Raises:
+        DataError: the job was not read from a file, or the file cannot be written.
+    """
+    if output is None:
+        return None
+    parts = report.parts
+    if isinstance(parts.source, Job):
+        raise DataError(f"{output}: the job was not read from a file, so that it cannot be written as one.")
+    from .study import without_meaning, written_plan  # need JAX
+
+    best = parts.study.best
+    comment = (
+        f"The best of {report.n_plans:,} plans of {report.job.name} by {report.objective}: "
+        f"p50 {best.p50_s:.5g} s, p95 {best.p95_s:.5g} s (prism-jax {__version__})"
+    )
+    chosen, dropped = written_plan(best.plan), without_meaning(best.plan)
+    write_text(output, job_with_plan(parts.source, parts.overrides, chosen, dropped, comment))
+    return Told(f"wrote {output}")
+
+
+@dataclass(frozen=True)
+class Searched(Group):
+    """Which plans are compared, and by what.
+
+    Attributes:
+        space: YAML or TOML: lists of values per knob, e.g. tp: [1, 2, 4, 8]; by default `default_space(job)`.
+        any_framework: consider plans that the job's framework does not have, and overlap as a knob.
+        memory_margin: share of a device's memory that a plan leaves free, by framework if not given.
+    """
+
+    space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None
+    objective: ObjectiveChoice = "p95"
+    any_framework: bool = False
+    memory_margin: Annotated[float | None, Option(metavar="SHARE")] = None
+
+
+@dataclass(frozen=True)
+class Method(Group):
+    """How plans are searched.
+
+    Attributes:
+        method: exhaustive, or gradient for spaces too large to enumerate.
+        top: number of best plans to report.
+        resume: checkpoint the search to FILE and resume from it.
+    """
+
+    method: Annotated[str, Option(help="How to search: exhaustive, or gradient for spaces too large to enumerate.")] = (
+        "exhaustive"
+    )
+    top: Annotated[int, Option("--top", "N", key=None, least=1, most=1000)] = 10
+    resume: Annotated[str | Path | None, Option("--resume", "FILE", key=None)] = None
+
+
+@use_case(then=(write_best_job,))
+def search_plans(
+    job: JobFile,
+    *,
+    changes: JobChanges = JobChanges(),
+    searched: Searched = Searched(),
+    how: Method = Method(),
+    applied: Applied = Applied(),
+    price_per_gpu_hour: Annotated[float | None, Option("--price", "PRICE", key=None, least=0.0, help=PRICE)] = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> StudyReport:
+    """Search for the parallel plan that minimises the tail of the step time.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example.
+        changes: fields of the file to replace.
+        searched: plans and objective.
+        how: how plans are searched.
+        applied: fits, as in `explain_step`.
+        price_per_gpu_hour: for objectives in money.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong.
+        PlanError: no plan is feasible.
+
+    Example:
+        >>> search_plans("llama3_405b_16384", objective="p99").best.plan.tp  # doctest: +SKIP
+    """
+    keep_programs()
+    check_method(how.method, how.resume)
+    price = price_per_gpu_hour or None
+    fitted, values = _asked(loaded(job, changes.texts), searched, applied, price, seed, progress)
+    own = fitted.job
+    common: dict[str, Any] = {"objective": searched.objective, "price_per_gpu_hour": price}
+    common |= {"memory_margin": searched.memory_margin, "seed": seed, "top": how.top, "posterior": fitted.draws}
+    study = _study(own, values, how.method, how.resume, progress, **common)
+    notes = (*workload_notes(own.model, own.plan), *study.notes, *fitted.tables, *_of_level(fitted))
+    return _report(study, how.top, notes).made_of(SearchParts(study, job, tuple(changes.texts)))
+
+
+@use_case(untold=("any_framework", "memory_margin", "fit"))
+def search_sizes(
+    job: JobFile,
+    n_devices: Annotated[Sequence[int], Option("--gpus", "N", key="gpus", told=list, least=1)],
+    *,
+    changes: JobChanges = JobChanges(),
+    searched: Searched = Searched(),
+    applied: Applied = Applied(),
+    price_per_hour: Annotated[float, Option("--price", "PRICE", key="price", least=0.0)] = 0.0,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> SizesReport:
+    """Search the best plan of every cluster size, with its time, energy and cost per step; the batch stays.
+
+    Args:
+        job, changes, searched, applied, seed, progress: as in `search_plans`.
+        n_devices: sizes of the cluster.
+        price_per_hour: of one device.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong.
+        PlanError: a size has no feasible plan.
+
+    Example:
+        >>> search_sizes("llama3_405b_16384", [8192, 16384], price_per_hour=2.5).front  # doctest: +SKIP
+    """
+    keep_programs()
+    fitted, values = _asked(loaded(job, changes.texts), searched, applied, price_per_hour or None, seed, progress)
+    own = fitted.job
+    given = None if searched.space is None else values
+    progress(0.0, "loading JAX")
+    from .exhaustive import best_sizes, search_sizes as search  # needs JAX, which mistakes above do not wait for
+
+    sizes = search(
+        own,
+        n_devices,
+        given,
+        any_framework=searched.any_framework,
+        price_per_hour=price_per_hour,
+        objective=searched.objective,
+        seed=seed,
+        memory_margin=searched.memory_margin,
+        progress=progress,
+    )
+    return SizesReport(
+        job=_facts(own),
+        objective=sizes[0].study.objective.name,
+        objective_unit=sizes[0].study.objective.unit,
+        sizes=tuple(size.facts() for size in sizes),
+        front=tuple(size.n_devices for size in best_sizes(sizes, *FRONT)),
+        record=UNRECORDED,
+    )
+
+
+def _report(study: Study, top: int, notes: tuple[str, ...]) -> StudyReport:
+    def facts(candidates: Sequence[Candidate]) -> tuple[CandidateFacts, ...]:
+        return tuple(candidate.beside(study.job.plan) for candidate in candidates)
+
+    return StudyReport(
+        job=_facts(study.job),
+        objective=study.objective.name,
+        objective_unit=study.objective.unit,
+        method=study.method,
+        best=study.best.beside(study.job.plan),
+        top=facts(study.top(top)),
+        unlike=facts(study.unlike(top)),
+        gain=study.promise,
+        front_memory=facts(study.front("memory_bytes")),
+        n_plans=study.screen.n_plans,
+        n_feasible=study.screen.n_feasible,
+        n_simulated=int(np.isfinite(study.screen.step_s).sum()),
+        n_raced=study.n_raced,
+        infeasible=study.screen.reasons,
+        elapsed_s=study.elapsed_s,
+        notes=notes,
+        record=UNRECORDED,
+    )
+
+
+def check_method(method: str, resume: str | Path | None = None) -> None:
+    """Whether there is such a method and it can resume, asked before anything is read.
+
+    Raises:
+        DataError: no such method, or one that cannot resume; a file that cannot be written.
+    """
+    if resume is not None:
+        check_target(resume)
+    if method not in METHODS:
+        raise DataError(f"--method: {method!r} is unknown; known are {' and '.join(METHODS)}")
+    if resume is not None and method == "gradient":
+        raise DataError(
+            "--resume: a gradient search is too short to be resumed. Leave it out, or use --method exhaustive."
+        )
+
+
+def _asked(
+    own: Job, searched: Searched, applied: Applied, price_per_gpu_hour: float | None, seed: int, progress: Progress
+) -> tuple[FittedJob, PlanSpace]:
+    """The job after its fits, and the space; an unknown objective is refused."""
+    _check_margin(searched.memory_margin)
+    own, rest = calibrated_job(own, applied.fits)
+    plan_objective(searched.objective, own.plan, price_per_gpu_hour)
+    values = _space(searched.space, own, searched.any_framework)
+    return with_variability(own, rest, seed=seed, force=applied.force, progress=progress), values
+
+
+def _of_level(fitted: FittedJob) -> list[str]:
+    """That the level of a log is not used here."""
+    if fitted.level is None:
+        return []
+    return [f"{fitted.level.file}: a search does not use the level of the log, which is of one plan"]
+
+
+def _space(space: str | Path | PlanSpace | None, job: Job, any_framework: bool) -> PlanSpace:
+    if isinstance(space, PlanSpace):
+        return space
+    default = default_space(job, any_framework=any_framework)
+    return default if space is None else read_space(str(space), default)
+
+
+def _check_margin(memory_margin: float | None) -> None:
+    if memory_margin is not None and not 0.0 <= memory_margin < 1.0:
+        raise DataError(
+            f"--memory-margin: {memory_margin:g} is no share of a device's memory. Give a number from 0 up to 1."
+        )
+
+
+def _study(
+    job: Job, space: PlanSpace, method: str, journal: str | Path | None, progress: Progress, **common: Any
+) -> Study:
+    progress(0.0, "loading JAX")
+    if method == "gradient":
+        from .gradient_search import gradient_search  # needs JAX, which mistakes do not wait for
+
+        return gradient_search(job, space, progress=progress, **common)
+    from .exhaustive import search
+
+    return search(job, space, journal=journal, progress=progress, **common)
+
+
+def _facts(job: Job) -> SearchedJob:
+    device = job.cluster.device
+    return SearchedJob(
+        job.name,
+        job.model.name,
+        job.cluster.name,
+        device.name,
+        job.cluster.n_devices,
+        device.hbm_bytes,
+        job.model.sample_unit,
+    )
+
+
+@use_case(then=(write_best_job,))
+def search(
+    job: JobFile,
+    *,
+    gpus: Annotated[Sequence[int], Option("--gpus", "N", least=1)] = (),
+    changes: JobChanges = JobChanges(),
+    searched: Searched = Searched(),
+    how: Method = Method(),
+    applied: Applied = Applied(),
+    price: Annotated[float, Option("--price", "PRICE", least=0.0, help=PRICE)] = 0.0,
+    seed: Seed = 0,
+    output: Output = None,
+    plot: str | None = None,
+    progress: Progress = silent,
+) -> StudyReport | SizesReport:
+    """Search for the parallel plan that minimises the tail of the step time, or for that of every cluster size.
+
+    Args:
+        job, changes, searched, how, applied, seed, progress: as in `search_plans`.
+        gpus: search this cluster size instead; repeat the option to compare sizes.
+        price: of a GPU-hour.
+        output, plot: of one size alone.
+    """
+    common: dict[str, Any] = {"changes": changes, "searched": searched, "applied": applied}
+    common |= {"seed": seed, "progress": progress}
+    if not gpus:
+        return search_plans(job, how=how, price_per_gpu_hour=price or None, **common)
+    if plot or how.resume or output or how.method != "exhaustive":
+        check_method(how.method, how.resume)
+        raise DataError(
+            "--gpus: cannot be combined with --output, --plot, --resume and --method. Remove these options."
+        )
+    return search_sizes(job, gpus, price_per_hour=price, **common)

@@ -1,1 +1,0 @@
-"""What no assignment of embedding tables can beat."""

@@ -1,0 +1,72 @@
+"""A file of the values that each knob of a plan may take in a search; knobs that are left out keep their default values.
+
+tp: [1, 2, 4, 8]
+schedule: [1f1b, interleaved]
+recompute: full            # a single value stands for a list of one
+overlap_dp: [true, false]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, create_model
+
+from ..core.kernels import RECOMPUTE
+from ..core.registry import Registry
+from ..errors import ConfigError, Mistake
+from ..job.load_job import read_job_file
+from ..job.schema import STRICT, Count, Flag, one_of, validated
+from ..plan.plan import SHARDING
+from ..schedule.registry import SCHEDULES
+from ..tables.document import Document
+from .space import PlanSpace
+
+MOST_VALUES = 64
+SWITCHES = ("sequence_parallel", "overlap_dp", "overlap_tp", "overlap_pp")
+NAMED: dict[str, Iterable[str] | Registry[Any]] = {"schedule": SCHEDULES, "recompute": RECOMPUTE, "sharding": SHARDING}
+
+
+def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
+    """`default` with the values that a YAML or TOML file gives.
+
+    Raises:
+        ConfigError: everything that is wrong, one line per mistake.
+    """
+    document: Document = read_job_file(path)
+    if not isinstance(document.data, dict):
+        raise ConfigError([document.mistake((), "it must name knobs with lists of values, such as `tp: [1, 2, 4]`")])
+    found: list[Mistake] = []
+    checked = validated(_model(), document.data, document, (), found)
+    if found or checked is None:
+        raise ConfigError(found)
+    given = {name: tuple(values) for name, values in checked.model_dump(exclude_none=True).items()}
+    for name in SWITCHES:
+        if name in given:
+            given[name] = tuple(int(value) for value in given[name])
+    return replace(default, **given)
+
+
+def _model() -> Any:
+    made: dict[str, Any] = {field.name: (_kind(field.name), None) for field in fields(PlanSpace)}
+    return create_model("Space", __config__=STRICT, **made)
+
+
+def _kind(name: str) -> Any:
+    if name in SWITCHES:
+        item: Any = Flag
+    elif name in NAMED:
+        item = one_of(NAMED[name])
+    elif name == "zero_stage":
+        item = Annotated[int, Field(strict=True, ge=0, le=3)]
+    else:
+        item = Count
+    listed: Any = Annotated[list[item], Field(min_length=1, max_length=MOST_VALUES), BeforeValidator(_listed)]
+    return listed | None
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list) or value is None else [value]

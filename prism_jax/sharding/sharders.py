@@ -1,0 +1,186 @@
+"""Sharder: a rule that says which table goes where, and the greedy rule that most of them are.
+
+Sharder that balances the sizes of tables.
+
+Sharders that balance look-ups, as they are or weighed by the size of the table.
+
+LPT: longest processing time first, on the milliseconds that the cost model predicts.
+
+Source: Graham, Bounds on multiprocessing timing anomalies, 1969: at most 4/3 - 1/(3n) times the optimum of one part.
+
+Sharders that look at no costs: random, in turn, in runs.
+
+Sharders by name: those that ship with the package and those that a caller adds.
+
+Source of the first seven: the sharders of the universal performance model (arXiv 2404.12674) and of DreamShard (arXiv
+2210.02023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+
+from ..core.arrays import Floats
+from ..core.registry import Registry
+from ..errors import DataError
+from .task import ROWS, WHOLE, ShardingTask
+
+Costs = Callable[[ShardingTask], Floats]
+
+
+@runtime_checkable
+class Sharder(Protocol):
+    """A rule that says which piece goes where.
+
+    Attributes:
+        name: how results call it.
+        about: what it does, for people.
+    """
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        ...
+
+    @property
+    def about(self) -> str:
+        """What it does, for people."""
+        ...
+
+    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
+        """Codes of the pieces; an assignment need not fit into memory."""
+        ...
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Largest cost first, each to the rank with the least cost so far that has room (ties: the least memory, then the first)."""
+
+    name: str
+    about: str
+    costs: Costs
+
+    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
+        """Codes of the pieces; nothing is random."""
+        return greedy(task, self.costs(task))
+
+
+def greedy(
+    task: ShardingTask, cost: Floats, fixed: Int[np.ndarray, " piece"] | None = None
+) -> Int[np.ndarray, " piece"]:
+    """The greedy rule. Pieces that fit nowhere are spread by rows where they may be, else over-fill a rank.
+
+    Args:
+        cost: [piece].
+        fixed: codes of pieces that have their place, -1 for the others.
+    """
+    codes = np.full(len(cost), -1) if fixed is None else np.array(fixed)
+    shared = codes >= task.n_ranks
+    on_rank = np.where(shared | (codes < 0), task.n_ranks, codes)
+    load = np.bincount(on_rank, cost, task.n_ranks + 1)[:-1]
+    held = np.bincount(on_rank, task.held_bytes[WHOLE], task.n_ranks + 1)[:-1]
+    held = held + task.held_bytes[task.codes_of_way(codes), np.arange(len(cost))][shared].sum()
+    for piece in np.argsort(-cost, kind="stable"):
+        if codes[piece] >= 0:
+            continue
+        size, siblings = task.held_bytes[WHOLE, piece], codes[task.pieces.table == task.pieces.table[piece]]
+        has_room = held + size <= task.capacity_bytes
+        if not (task.allowed[WHOLE, piece] and has_room.any()) and task.allowed[ROWS, piece]:
+            codes[piece] = task.rows_code
+            held += task.held_bytes[ROWS, piece]
+            continue
+        rank = np.lexsort((held, load, ~has_room, np.isin(np.arange(task.n_ranks), siblings)))[0]
+        codes[piece] = rank
+        load[rank] += cost[piece]
+        held[rank] += size
+    return codes
+
+
+def size(task: ShardingTask) -> Floats:
+    """[piece] rows x columns."""
+    return task.pieces.rows * task.pieces.dims
+
+
+SIZE_GREEDY = Greedy("size_greedy", "largest table first, to the GPU with the fewest parameters", size)
+
+
+def lookups(task: ShardingTask) -> Floats:
+    """[piece] columns x look-ups per sample."""
+    return task.pieces.dims * task.pieces.pooling
+
+
+def norm_lookups(task: ShardingTask) -> Floats:
+    """[piece] look-ups per sample, without the width of a row."""
+    return task.pieces.pooling.astype(float)
+
+
+def size_lookups(task: ShardingTask) -> Floats:
+    """[piece] columns x look-ups per sample x log10 of the rows: large tables miss the caches."""
+    return lookups(task) * np.log10(np.maximum(task.pieces.rows, 2.0))
+
+
+LOOKUP_GREEDY = Greedy("lookup_greedy", "most bytes looked up first, to the GPU with the fewest", lookups)
+NORM_LOOKUP_GREEDY = Greedy("norm_lookup_greedy", "most look-ups first, whatever their width", norm_lookups)
+SIZE_LOOKUP_GREEDY = Greedy("size_lookup_greedy", "bytes looked up x log10 of the rows, largest first", size_lookups)
+
+
+def predicted_s(task: ShardingTask) -> Floats:
+    """[piece] mean seconds of all parts of a step together, on the rank that holds it."""
+    return task.seconds_s[WHOLE].max(axis=1).sum(axis=0).mean(axis=-1)
+
+
+LPT = Greedy("lpt", "longest predicted milliseconds first, to the GPU with the least", predicted_s)
+
+
+@dataclass(frozen=True)
+class Random:
+    """Every piece on a random rank."""
+
+    name: str = "random"
+    about: str = "every table on a random GPU"
+
+    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
+        """Codes of the pieces."""
+        return rng.integers(task.n_ranks, size=len(task.pieces))
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Table i on rank i mod n."""
+
+    name: str = "naive"
+    about: str = "tables in turn: table i on GPU i mod n"
+
+    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
+        """Codes of the pieces."""
+        return np.arange(len(task.pieces)) % task.n_ranks
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Runs of consecutive tables, as long as each other to within one."""
+
+    name: str = "chunk"
+    about: str = "runs of consecutive tables, equally many per GPU"
+
+    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
+        """Codes of the pieces."""
+        return np.arange(len(task.pieces)) * task.n_ranks // len(task.pieces)
+
+
+SHIPPED: tuple[Sharder, ...] = (
+    Random(),
+    InTurn(),
+    Chunks(),
+    SIZE_GREEDY,
+    LOOKUP_GREEDY,
+    NORM_LOOKUP_GREEDY,
+    SIZE_LOOKUP_GREEDY,
+    LPT,
+)
+SHARDERS: Registry[Sharder] = Registry("sharder", lambda: SHIPPED, error=DataError)

@@ -1,0 +1,71 @@
+"""The reports that ship with the package, and their published schemas.
+
+`python -m prism_jax.shell.reports` writes the JSON schemas of all reports into the package; run it when a type changes.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..core.registry import Registry
+from ..core.report import Report, json_schema
+from ..errors import SpecError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+FOLDER = Path(__file__).resolve().parent / "schemas"
+
+
+def _shipped() -> list[type[Report]]:
+    found: list[type[Report]] = []
+    for file in sorted(PACKAGE.rglob("*report.py")):  # `report.py` of a capability, `prediction_report.py`, ...
+        module = import_module(".".join((PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts)))
+        own = (
+            kind
+            for kind in vars(module).values()
+            if isinstance(kind, type) and issubclass(kind, Report) and kind is not Report
+        )
+        found += [kind for kind in own if kind.__module__ == module.__name__]
+    return sorted(found, key=lambda kind: kind.kind)
+
+
+REPORTS: Registry[type[Report]] = Registry("report", _shipped, name_of=lambda kind: kind.kind, error=SpecError)
+
+
+def schema_file(kind: type[Report]) -> Path:
+    """Where the schema of a report lies in the package."""
+    return FOLDER / f"{kind.kind}-{kind.version}.json"
+
+
+def published_schema(name: str) -> dict[str, Any]:
+    """JSON schema of the report called `name`: the file of the package, or made from the type of a report that a caller added.
+
+    Raises:
+        SpecError: there is no such report.
+
+    Example:
+        >>> published_schema("prediction")["title"]
+        'prism-jax/prediction/1'
+    """
+    kind = REPORTS.named(name)
+    file = schema_file(kind)
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else json_schema(kind)
+
+
+def schema_text(kind: type[Report]) -> str:
+    """Text of the file that publishes the schema of a report."""
+    return json.dumps(json_schema(kind), indent=1, ensure_ascii=False) + "\n"
+
+
+def publish(folder: Path = FOLDER) -> list[Path]:
+    """Writes one file per report and returns their paths."""
+    files = [folder / schema_file(kind).name for kind in REPORTS]
+    for kind, file in zip(REPORTS, files, strict=True):
+        file.write_text(schema_text(kind), encoding="utf-8")
+    return files
+
+
+if __name__ == "__main__":
+    print("\n".join(str(file) for file in publish()))

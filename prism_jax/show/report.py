@@ -1,0 +1,111 @@
+"""CatalogueReport and EntryReport: what ships with the package.
+
+A catalogue as text.
+
+One entry of a catalogue as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .. import units
+from ..core.report import Json, Report
+from ..core.text_table import Facts, Table
+
+
+@dataclass(frozen=True)
+class CatalogueReport(Report):
+    """All entries of one catalogue.
+
+    Attributes:
+        catalogue: models, devices, ...
+        columns, rows: the table for people.
+        entries: everything known of each, in SI units.
+    """
+
+    kind: ClassVar[str] = "catalogue"
+
+    catalogue: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    entries: tuple[Mapping[str, Json], ...]
+
+    def lines(self) -> list[str]:
+
+        return catalogue_lines(self)
+
+
+@dataclass(frozen=True)
+class EntryReport(Report):
+    """One entry of a catalogue.
+
+    Attributes:
+        entry: everything known of it, in SI units.
+    """
+
+    kind: ClassVar[str] = "entry"
+
+    catalogue: str
+    name: str
+    entry: Mapping[str, Json]
+
+    def lines(self) -> list[str]:
+
+        return entry_lines(self)
+
+
+def catalogue_lines(report: CatalogueReport) -> list[str]:
+    """The report, line by line."""
+    return catalogue_table(report).lines()
+
+
+def catalogue_table(report: CatalogueReport) -> Table:
+    """One row per entry."""
+    return Table("", report.columns, report.rows)
+
+
+def entry_lines(report: EntryReport) -> list[str]:
+    """The report, line by line."""
+    return entry_facts(report).lines()
+
+
+def entry_facts(report: EntryReport) -> Facts:
+    """Names and values with units."""
+    return Facts(report.name, {name: str(value) for name, value in readable(report.entry).items()})
+
+
+def readable(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as flat names and texts: nested names joined by dots, SI numbers with units, empty ones left out."""
+    flat: dict[str, Any] = {}
+    _flatten(entry, "", flat)
+    return {name: value for name, value in flat.items() if value not in ("", None) and name != "name"}
+
+
+def _flatten(value: Any, name: str, flat: dict[str, Any]) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _flatten(item, f"{name}.{key}" if name else str(key), flat)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _flatten(item, f"{name}.{index}", flat)
+    else:
+        flat[name] = _with_unit(name, value)
+
+
+def _with_unit(name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if "flops_per_s" in name:
+        return units.format_flops_per_s(value)
+    if name.endswith("bytes_per_s"):
+        return units.format_bytes_per_s(value)
+    if name.endswith("_bytes"):
+        return units.format_bytes(value)
+    if name.endswith("_watts"):
+        return units.format_watts(value)
+    if name.endswith("_s"):
+        return units.format_s(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"

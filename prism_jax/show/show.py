@@ -1,0 +1,52 @@
+"""The command `prism-jax show KIND [NAME]`: tables of what is shipped, and everything known of one entry with its source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from ..core.text_table import Facts, Table
+from ..core.use_case import Argument, Option, Told, use_case
+from ..errors import DataError
+from .catalogues import CATALOGUES, show_catalogue, show_entry
+from .job_section import SECTIONS, job_section
+from .report import catalogue_table, entry_facts
+
+
+def section_told(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Told | None:
+    """How to get an entry as a part of a job file."""
+    if name is None or yaml or kind not in SECTIONS:
+        return None
+    return Told(f"as a part of a job file: prism-jax show {kind} {name} --yaml")
+
+
+@use_case(then=(section_told,))
+def show(
+    kind: Annotated[str, Argument(metavar="KIND", help=f"One of {', '.join(CATALOGUES)}.")],
+    name: Annotated[str | None, Argument(metavar="NAME")] = None,
+    *,
+    yaml: bool = False,
+    json: Annotated[bool, Option("--json")] = False,
+) -> Table | Facts | str | dict[str, Any] | list[Any]:
+    """List the shipped models, devices, clusters, schedules, frameworks, jobs and more.
+
+    Args:
+        kind: what to list.
+        name: show everything about one entry.
+        yaml: print one entry of models, devices, clusters, variability or examples as a part of a job file, to be copied.
+        json: print one JSON value instead of text.
+
+    Raises:
+        DataError, SpecError: there is no such kind or entry, or options contradict each other.
+    """
+    if yaml:
+        if name is None:
+            raise DataError(f"--yaml: prints one entry. Name it: prism-jax show {kind} NAME --yaml")
+        if json:
+            raise DataError("--yaml: cannot be combined with --json. Keep one.")
+        return job_section(kind, name)
+    if name is not None:
+        entry = show_entry(kind, name)
+        return entry.to_dict()["entry"] if json else replace(entry_facts(entry), has_paragraphs=True)
+    found = show_catalogue(kind)
+    return found.to_dict()["entries"] if json else catalogue_table(found)

@@ -1,0 +1,279 @@
+"""Repeats: replica columns, each drawn for several steps on the same GPUs, at network factors close to each other.
+
+How the variance of the step time divides: between allocations of GPUs, and from step to step within one.
+
+    H(t, u) = E[P(T <= t | allocation) P(T <= u | allocation)]        two steps of one allocation
+    var E[T | allocation] = integral of H(t, u) - F(t) F(u)           Hoeffding's covariance of these two steps
+
+A step is the maximum of n independent columns, so that given the network factors of two steps H is J^n, with J the chance that
+one column is below t in the one and below u in the other: a weighted mean over columns and over pairs of repeats, without bias
+whatever their number.
+
+Quantiles of the steps of a typical allocation: one whose mean step is close to the median over allocations.
+
+Given its GPUs, a column's steps scatter about the column's own mean with a law that all columns share (their pooled deviations).
+Means of few repeats vary more than true ones: they are drawn towards each other until columns vary as much as they did.
+
+The spreads of a job within and between allocations, from repeated columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import jax
+import numpy as np
+from jax import Array
+from scipy.special import ndtr, ndtri
+
+from ..core.arrays import Floats
+from ..result.distribution import StepTimeDistribution
+from ..result.spread import AllocationSpread
+from .columns import column_times
+from .inputs import shared_of
+from .predict import DEFAULT_COLUMNS, ReplicaColumns, replica_columns
+from .program import Program
+from .replica_maximum import (
+    Shared,
+    finish,
+    interpolation,
+    latin_hypercube,
+    maximum_quantile,
+    step_samples,
+    survival_table,
+)
+
+N_DESIGN = 2  # of as many columns as a prediction has, so that both run the same compiled code
+N_REPEAT = 4  # steps of every column
+N_TIME = 64  # of the grid on which distributions are integrated
+N_FINER = 2  # interpolated network factors from one carried score to the next
+N_STRATUM = 4096  # of the network score
+LARGEST_SCORE = 4.5  # of the grid of times
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Steps of replica columns.
+
+    Attributes:
+        time_s: [repeat, node, randomisation, column] seconds at the nodes of the network factor.
+        weight: [randomisation, column] importance weights.
+        factor: [node] network factors, increasing.
+        chance: [node] weight of each node in a mean over steps.
+        n: replicas whose maximum is a step.
+        shared: what the replicas of a step share.
+    """
+
+    time_s: Floats
+    weight: Floats
+    factor: Floats
+    chance: Floats
+    n: int
+    shared: Shared
+
+    def thresholds(self) -> Floats:
+        """Increasing times [time], seconds, that span the maximum of `n` columns at every node, evenly on its normal score."""
+        mass = np.broadcast_to(self.weight, self.time_s[:, 0].shape).ravel()
+        level = ndtr(np.linspace(-LARGEST_SCORE, LARGEST_SCORE, N_TIME))
+        flat = self.time_s.transpose(1, 0, 2, 3).reshape(len(self.factor), -1)
+        every = np.stack([maximum_quantile(own, mass, self.n, level) for own in flat])
+        return np.quantile(every, np.linspace(0.0, 1.0, N_TIME))
+
+    def carried(self) -> tuple[Floats, Floats]:
+        """Times [score, column] of all repeats at the carried network scores, and weights [column]."""
+        time_s = self.time_s[:, :: N_FINER if len(self.factor) > 1 else 1].transpose(1, 0, 2, 3)
+        return time_s.reshape(len(time_s), -1), np.tile(self.weight.ravel(), len(self.time_s))
+
+    def without(self, i: int) -> Repeats:
+        """All randomisations but one."""
+        return replace(self, time_s=np.delete(self.time_s, i, axis=2), weight=np.delete(self.weight, i, axis=0))
+
+    def groups(self, n_group: int) -> list[Repeats]:
+        """Independent groups of the randomisations, for Monte Carlo errors."""
+        parts = np.array_split(np.arange(len(self.weight)), n_group)
+        return [replace(self, time_s=self.time_s[:, :, own], weight=self.weight[own]) for own in parts]
+
+
+def repeated_columns(program: Program, key: Array, n_samples: int = DEFAULT_COLUMNS) -> Repeats:
+    """Replica columns of `N_DESIGN` designs with `n_samples` each, every column drawn for `N_REPEAT` steps."""
+    keys = jax.random.split(key, N_DESIGN)
+    designs = [replica_columns(program, own, n_samples) for own in keys]
+    time_s = np.concatenate([_drawn(columns, own) for columns, own in zip(designs, keys, strict=True)], axis=2)
+    shared = shared_of(program, designs[0].scores)
+    carried = shared.factor(shared.scores)
+    factor, chance = _nodes(shared, carried)
+    return Repeats(
+        time_s=_at_nodes(time_s, carried, factor),
+        weight=np.concatenate([columns.weight for columns in designs]),
+        factor=factor,
+        chance=chance,
+        n=program.n_replica,
+        shared=shared,
+    )
+
+
+def _drawn(columns: ReplicaColumns, key: Array) -> Floats:
+    """Times [repeat, score, randomisation, column]: the persistent factors of a chunk are those of its `fleet`."""
+    n_chunk, found = len(columns.chunks.index), []
+    for repeat in range(N_REPEAT):
+        chunks = replace(columns.chunks, index=columns.chunks.index + repeat * n_chunk)
+        time_s = np.asarray(column_times(columns.inputs, key, chunks, columns.width), dtype=np.float64)
+        found.append(columns.by_randomisation(time_s).transpose(1, 0, 2))
+    return np.stack(found)
+
+
+def _nodes(shared: Shared, carried: Floats) -> tuple[Floats, Floats]:
+    """Network factors [node], and how much each counts in a mean over network scores."""
+    if len(carried) == 1:
+        return carried, np.ones(1)
+    grid = np.interp(np.arange(N_FINER * (len(carried) - 1) + 1) / N_FINER, np.arange(len(carried)), carried)
+    low, share = interpolation(shared.factor(ndtri((np.arange(N_STRATUM) + 0.5) / N_STRATUM)), grid)
+    total = np.bincount(low, 1.0 - share, len(grid)) + np.bincount(low + 1, share, len(grid))
+    return grid, total / N_STRATUM
+
+
+def _at_nodes(time_s: Floats, carried: Floats, factor: Floats) -> Floats:
+    """Times [repeat, node, randomisation, column] of times at the carried scores."""
+    if len(factor) == 1:
+        return time_s
+    low, share = interpolation(factor, carried)
+    return time_s[:, low] + share[:, None, None] * (time_s[:, low + 1] - time_s[:, low])
+
+
+N_STEP = 1 << 13
+
+
+def between_share(repeats: Repeats) -> tuple[float, float]:
+    """Share of the variance over allocations and steps that lies between allocations, and its Monte Carlo standard error.
+
+    Not cut off, so that it may pass 1 by its error (jackknife over randomisations).
+    """
+    at_s = repeats.thresholds()
+    by_column = repeats.time_s.transpose(2, 0, 3, 1)
+    each = [_moments(own_s, own, at_s) for own_s, own in zip(by_column, repeats.weight, strict=True)]
+    sums = [np.stack(part) for part in zip(*each, strict=True)]
+    every = [part.sum(axis=0) for part in sums]
+    n = len(each)
+    without = np.array([
+        _covariance(repeats, at_s, *(total - part[i] for total, part in zip(every, sums, strict=True)))
+        / _variance(repeats.without(i))
+        for i in range(n)
+    ])  # fmt: skip
+    error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    return _covariance(repeats, at_s, *every) / _variance(repeats), float(error)
+
+
+def _moments(time_s: Floats, weight: Floats, at_s: Floats) -> tuple[Floats, Floats, np.float64]:
+    """Weighted sums over columns: of both steps of a pair below, of one step below, and of the weights.
+
+    Args:
+        time_s: [repeat, column, node].
+        weight: [column].
+        at_s: [time] thresholds.
+
+    Returns:
+        [node x time, node x time], [node x time], [].
+    """
+    n = len(time_s)
+    below = (time_s[..., None] <= at_s).reshape(n, len(weight), -1).astype(float)
+    mean, flat = below.mean(axis=0), below.reshape(-1, below.shape[-1])
+    pairs = (mean * weight[:, None]).T @ mean
+    with_themselves = (flat * np.tile(weight, n)[:, None]).T @ flat / n
+    return (n * pairs - with_themselves) / (n - 1), weight @ mean, weight.sum()
+
+
+def _covariance(repeats: Repeats, at_s: Floats, both: Floats, one: Floats, mass: Floats) -> float:
+    """Covariance of two steps of one allocation, seconds squared, of the sums of `_moments`."""
+    chance, shape, shared = repeats.chance, (len(repeats.chance), len(at_s)), repeats.shared
+    joint = (np.clip(both / mass, 0.0, 1.0) ** repeats.n).reshape(*shape, *shape)
+    alone = chance @ (np.clip(one / mass, 0.0, 1.0) ** repeats.n).reshape(shape)
+    over = np.einsum("g,gthu,h->tu", chance, joint, chance, optimize=True) - np.outer(alone, alone)
+    lengthened = np.prod([1.0 + stall.prob(shared.n_devices) * stall.mean_fraction for stall in shared.stalls])
+    return float(np.trapezoid(np.trapezoid(over, at_s), at_s) * lengthened**2)
+
+
+def _variance(repeats: Repeats) -> float:
+    """Variance over allocations and steps, seconds squared: of the same columns, so that their errors cancel in the share."""
+    rng = np.random.default_rng(0)
+    time_s, weight = repeats.carried()
+    return float(np.var(step_samples(time_s, weight, repeats.n, repeats.shared, N_STEP, rng)))
+
+
+N_ALLOCATION = 256
+TYPICAL_SHARE = 0.1  # of the allocations: those in the middle
+N_GROUP = 4  # of randomisations, whose scatter is the error
+SMALLEST_PROB = 1e-30
+
+
+def typical_quantile(repeats: Repeats, p: float, seed: int) -> tuple[float, float]:
+    """Quantile p of the step time within a typical allocation, seconds, and its Monte Carlo standard error."""
+    parts = [_quantile(own, p, seed + k) for k, own in enumerate(repeats.groups(N_GROUP))]
+    return _quantile(repeats, p, seed), float(np.std(parts, ddof=1) / np.sqrt(N_GROUP))
+
+
+def _quantile(repeats: Repeats, p: float, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    at_s = repeats.thresholds()
+    log_below = np.log(np.maximum(_below(repeats, at_s), SMALLEST_PROB))
+    weight = repeats.weight.ravel() / repeats.weight.sum()
+    drawn = rng.multinomial(repeats.n, weight, N_ALLOCATION) @ log_below.reshape(len(weight), -1)
+    below = np.exp(drawn).reshape(N_ALLOCATION, len(repeats.chance), len(at_s))
+    mean_s = at_s[-1] - np.trapezoid(below, at_s) @ repeats.chance
+    n_kept = max(1, int(TYPICAL_SHARE * N_ALLOCATION))
+    first = (N_ALLOCATION - n_kept) // 2
+    typical = below[np.argsort(mean_s)[first : first + n_kept]].mean(axis=0)
+    return float(np.quantile(_steps(repeats, at_s, typical, rng), p))
+
+
+def _below(repeats: Repeats, at_s: Floats) -> Floats:
+    """[column, node, time] probability that a column's step is at most a time, given the column's GPUs."""
+    n, n_node = repeats.time_s.shape[:2]
+    time_s = repeats.time_s.reshape(n, n_node, -1)
+    weight = repeats.weight.ravel()
+    share = weight / weight.sum()
+    mean_s = time_s.mean(axis=0)
+    off_s = (time_s - mean_s) * np.sqrt(n / (n - 1))
+    centre = mean_s @ share
+    spread, noise = (mean_s - centre[:, None]) ** 2 @ share, (off_s**2).mean(axis=0) @ share / n
+    kept = np.sqrt(np.maximum(1.0 - noise / np.where(spread > 0.0, spread, 1.0), 0.0))
+    mean_s = centre[:, None] + kept[:, None] * (mean_s - centre[:, None])
+    tables = [survival_table(off_s[:, g].ravel(), np.tile(weight, n)) for g in range(n_node)]
+    return np.stack(
+        [
+            1.0 - np.interp(at_s - mean_s[g][:, None], off[::-1], above[::-1], left=1.0, right=0.0)
+            for g, (above, off) in enumerate(tables)
+        ],
+        axis=1,
+    )
+
+
+def _steps(repeats: Repeats, at_s: Floats, below: Floats, rng: np.random.Generator) -> Floats:
+    """Sorted step times [step] of an allocation whose slowest replica is at most `at_s` with probability `below` [node, time]."""
+    u = latin_hypercube(2, N_STEP, rng)
+    shared = repeats.shared
+    factor = shared.factor(ndtri(u[0])) if len(repeats.factor) > 1 else np.ones(N_STEP)
+    low, share = interpolation(factor, repeats.factor)
+    quantiles = np.stack([np.interp(u[1], own, at_s) for own in np.maximum.accumulate(below, axis=1)])
+    step = np.arange(N_STEP)
+    high = np.minimum(low + 1, len(quantiles) - 1)
+    core_s = quantiles[low, step] + share * (quantiles[high, step] - quantiles[low, step])
+    end_s = np.interp(factor, shared.factor(shared.scores), np.asarray(shared.end_s, dtype=np.float64))
+    return np.asarray(finish(core_s, end_s, shared, rng))
+
+
+P = 0.95
+
+
+def allocation_spread(program: Program, whole: StepTimeDistribution, key: Array) -> AllocationSpread:
+    """Both spreads of a job.
+
+    Args:
+        program: lowered job.
+        whole: distribution over allocations and steps.
+        key: typed PRNG key.
+    """
+    if whole.std_s == 0.0 or not (program.has_persistent or program.varying_links):
+        return AllocationSpread(whole.std_s, 0.0, 0.0, whole.quantile(P), whole.mc_error(P))
+    repeats = repeated_columns(program, key)
+    share, share_error = between_share(repeats)
+    return AllocationSpread(whole.std_s, share, share_error, *typical_quantile(repeats, P, seed=0))

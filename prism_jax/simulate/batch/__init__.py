@@ -1,1 +1,0 @@
-"""Predictions of several jobs, or of one job under several draws of a fit, with one compiled program."""

@@ -1,0 +1,140 @@
+"""How far a prediction moves with what is not known: quantiles under draws of the variability, all with the same key.
+
+predict_many: the step times of many jobs, for sweeps; jobs of one shape share one compiled program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..core.processes import Progress, silent
+from ..graph.draws import ScoreChain
+from ..job.job import Job
+from ..result.distribution import StepTimeDistribution
+from ..variability.tree import Variability
+from .inputs import column_inputs, regime_factors
+from .predict import DEFAULT_COLUMNS, REGIME_SCORES, columns_or_full, predict
+from .program import Program, lower
+
+LEVEL = 0.9
+CHAINS = ("gpu", "node", "link")
+RESIDUALS = ("compute_residual", "comm_residual")
+OUT_OF_REACH = 1e6  # normal score of a bend that is none
+
+
+def epistemic_band(
+    job: Job,
+    draws: Sequence[Variability],
+    quantiles: Mapping[str, float],
+    *,
+    key: Array,
+    n_samples: int,
+    progress: Progress = silent,
+) -> dict[str, tuple[float, float]]:
+    """90 % interval of each quantile of the step time, seconds, over `draws` of the job's variability.
+
+    Args:
+        draws: posterior draws; 20 or more for an interval that means something.
+        quantiles: name -> probability.
+        key: one for all draws, so that Monte Carlo error hardly widens the band.
+        progress: called with the share that is done.
+    """
+    found = []
+    for index, program in enumerate(alike([lower(replace(job, variability=draw)) for draw in draws])):
+        distribution = columns_or_full(program, key, n_samples)
+        found.append([distribution.quantile(p) for p in quantiles.values()])
+        progress((index + 1) / len(draws))
+    low, high = np.quantile(np.array(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return {name: (float(low[i]), float(high[i])) for i, name in enumerate(quantiles)}
+
+
+def alike(programs: Sequence[Program]) -> list[Program]:
+    """The same programs with score chains of equal length, so that what is compiled for one draw serves the next."""
+    longest: dict[tuple[str, int], int] = {}
+    for program in programs:
+        for place, chain in _chains(program).items():
+            longest[place] = max(longest.get(place, 0), len(chain.knots))
+    return [_with_chains(p, {at: _longer(chain, longest[at]) for at, chain in _chains(p).items()}) for p in programs]
+
+
+def _chains(program: Program) -> dict[tuple[str, int], ScoreChain]:
+    """Field and position -> chain."""
+    several = {(name, i): chain for name in CHAINS for i, chain in enumerate(getattr(program, name))}
+    single = {(name, 0): getattr(program, name) for name in RESIDUALS if getattr(program, name) is not None}
+    return several | single
+
+
+def _with_chains(program: Program, chains: Mapping[tuple[str, int], ScoreChain]) -> Program:
+    several = {name: tuple(chains[name, i] for i in range(len(getattr(program, name)))) for name in CHAINS}
+    return replace(program, **several, **{name: chains.get((name, 0)) for name in RESIDUALS})
+
+
+def _longer(chain: ScoreChain, n_knot: int) -> ScoreChain:
+    """The same function with bends of nothing behind its last one."""
+    more = n_knot - len(chain.knots)
+    knots = jnp.pad(chain.knots, (0, more), constant_values=OUT_OF_REACH)
+    return ScoreChain(chain.offset, chain.slope, knots, jnp.pad(chain.bends, (0, more)))
+
+
+def predict_many(
+    jobs: Sequence[Job], *, key: Array, n_samples: int = DEFAULT_COLUMNS, progress: Progress = silent
+) -> list[StepTimeDistribution]:
+    """Distribution of the step time of every job, in their order.
+
+    Args:
+        jobs: as many as one likes; those that differ in variability, times or micro-batches only share a compiled program.
+        key: typed PRNG key. All jobs see the same draws, so that their differences are known better than their values.
+        n_samples: as in `predict`.
+        progress: told what is done.
+
+    Raises:
+        PlanError: a plan is impossible for its model or cluster.
+
+    Notes:
+        Programs of unlike shapes compile at the same time, one per core; every job gives what `predict(..., pad=True)` does.
+    """
+    one = partial(_one, key=key, n_samples=n_samples)
+    found: dict[int, StepTimeDistribution] = {}
+    first = {_shape(job): number for number, job in reversed([*enumerate(jobs)])}
+    told = _Counter(len(jobs), progress)
+    with ThreadPoolExecutor(max_workers=max(1, min(len(first), os.cpu_count() or 1))) as pool:
+        for number, result in zip(first.values(), pool.map(one, [jobs[n] for n in first.values()]), strict=True):
+            found[number] = result
+            told()
+    for number, job in enumerate(jobs):
+        if number not in found:
+            found[number] = one(job)
+            told()
+    return [found[number] for number in range(len(jobs))]
+
+
+def _one(job: Job, *, key: Array, n_samples: int) -> StepTimeDistribution:
+    return predict(job, key=key, n_samples=n_samples, pad=True)
+
+
+def _shape(job: Job) -> Hashable:
+    """What decides which compiled program a job runs."""
+    program = lower(job, True)
+    scores = REGIME_SCORES if program.varying_regime else REGIME_SCORES[:1]
+    leaves, structure = jax.tree.flatten(column_inputs(program, regime_factors(program, scores)))
+    return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+
+
+class _Counter:
+    """Tells how many of `n` jobs are done."""
+
+    def __init__(self, n: int, progress: Progress) -> None:
+        self.n, self.done, self.progress = n, 0, progress
+
+    def __call__(self) -> None:
+        self.done += 1
+        self.progress(self.done / self.n, "jobs")

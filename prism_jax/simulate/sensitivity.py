@@ -1,0 +1,395 @@
+"""A job lowered once, and its seconds computed again from other numbers of the same hardware, traced or not.
+
+What the schedule decides stays as it is: levels, predecessors, signatures of ops, which axes communicate. So do decisions that
+the job as it stands has made for the sampler: where columns are put, and the shape of the residuals' mix. What follows the
+hardware is every second of every op, and how much of it varies.
+
+How a quantile of the step time answers to the hardware: a differentiable function of peaks, bandwidths and latencies.
+
+    q(hardware) = sum_i k_i T_(i)(hardware)
+
+T_(i) are the sorted step times of the symmetric method, on random numbers and importance weights that stay as they are for the
+job as it stands; k_i weighs the samples around the wanted probability (Epanechnikov's kernel). One order statistic alone would
+give the derivative of one or two columns; the average over its neighbours differs from it by a few parts in ten thousand, and its
+derivative by far less Monte Carlo error. The derivative is exact for q: columns are piecewise smooth in every duration, and the
+weights of the sorted columns do not move with the hardware.
+
+hardware_sensitivity: what one per cent more of a peak, a bandwidth or a latency does to a quantile of the step time.
+
+The quantile is that of `quantile.step_quantile`. There are few fields, so its derivatives are taken forwards; the Monte Carlo
+error is the spread of the derivatives over independent randomisations of the columns.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from ..core.arrays import Floats, Values
+from ..cost.efficiency import CostCorrection, Efficiency
+from ..cost.step import StepCost, step_cost
+from ..errors import DataError
+from ..graph.build import GraphSeconds, LevelTable, Signatures, graph_seconds, level_table, signatures
+from ..graph.propagate import GraphArrays
+from ..job.job import Job
+from ..system.hardware import Cluster
+from .columns import one_chunk
+from .inputs import regime_factors, shared_of, unit_step
+from .predict import DEFAULT_COLUMNS, N_RANDOMISATION, N_STEP_SAMPLES, ReplicaColumns, replica_columns
+from .program import (
+    Program,
+    by_factor,
+    comm_families,
+    compute_families,
+    end_by_class,
+    factor_groups,
+    lower,
+    op_sd,
+    order_of,
+)
+from .replica_maximum import step_samples
+
+Numbers = Mapping[str, Any]
+"""Numbers of hardware by field name, nested as the types are; a pytree."""
+
+
+@dataclass(frozen=True, eq=False)
+class RetimedJob:
+    """A job whose graph is made once.
+
+    Attributes:
+        job: as it stands; its own hardware is nominal.
+        program: the job lowered with that hardware.
+    """
+
+    job: Job
+    program: Program
+
+    @classmethod
+    def of(cls, job: Job) -> RetimedJob:
+        """Lowers `job`.
+
+        Raises:
+            PlanError: the plan is impossible for the model or the cluster.
+            SpecError: no constants for the device.
+        """
+        return cls(job, lower(job))
+
+    def arrays(self, numbers: Numbers) -> GraphArrays:
+        """The graph on the device with the seconds that these numbers give; as `numbers_of`."""
+        cluster, eff = with_numbers(self.job.cluster, self.job.efficiency, numbers)
+        cost = step_cost(self.job.model, cluster, self.job.plan, eff)
+        return self._placed(graph_seconds(cost, *self._places))
+
+    @cached_property
+    def _places(self) -> tuple[Signatures, LevelTable]:
+        order = order_of(self.job.plan)
+        table = level_table(order)
+        return signatures(order, table), table
+
+    def _placed(self, seconds: GraphSeconds) -> GraphArrays:
+        """Device form of the seconds, one factor per group of kernel classes."""
+        program, tree = self.program, self.job.variability
+        groups = factor_groups(tree, program.classes)
+        comm_s = jnp.concatenate([seconds.comm_s, seconds.send_s[..., None]], axis=-1)
+        own = {
+            "compute_s": by_factor(seconds.compute_s, groups),
+            "call_sd": op_sd(compute_families(tree, program.cost), seconds.compute_s),
+            "comm_s": comm_s[..., np.array(program.arrays.axes, dtype=int)],
+            "comm_sd": op_sd(comm_families(tree, program.cost), comm_s),
+            "lag_s": seconds.lag_s,
+            "end_compute_s": by_factor(end_by_class(seconds.end_compute_s, seconds.compute_s.shape[-1]), groups),
+            "end_comm_s": seconds.end_comm_s,
+        }
+        return replace(program.arrays, **{name: jnp.asarray(value, float) for name, value in own.items()})
+
+
+def numbers_of(cluster: Cluster, eff: Efficiency | None = None) -> Numbers:
+    """Every number of the hardware that time depends on; those of `eff` where it is given.
+
+    Args:
+        cluster: its peaks, bandwidths and latencies may be traced.
+        eff: constants of the device, which may be traced.
+    """
+    device = cluster.device
+    found: dict[str, Any] = {
+        "peak_flops_per_s": dict(device.peak_flops_per_s),
+        "hbm_bytes_per_s": device.hbm_bytes_per_s,
+        "tiers": [{name: getattr(tier, name) for name in _TIER} for tier in cluster.tiers],
+    }
+    if eff is not None:
+        found["efficiency"] = {name: getattr(eff, name) for name in _EFFICIENCY}
+        found["correction"] = {name: getattr(eff.correction, name) for name in _CORRECTION}
+    return found
+
+
+def on_device(numbers: Numbers) -> Numbers:
+    """The same numbers as arrays of JAX, so that a compiled function does not depend on their values."""
+    return jax.tree.map(lambda value: jnp.asarray(value, float), numbers)
+
+
+def with_numbers(cluster: Cluster, eff: Efficiency, numbers: Numbers) -> tuple[Cluster, Efficiency]:
+    """The same hardware with other numbers; what `numbers` leaves out stays.
+
+    Raises:
+        DataError: another number of tiers than the cluster has.
+    """
+    tiers = numbers["tiers"]
+    if len(tiers) != len(cluster.tiers):
+        raise DataError(f"the hardware has {len(tiers)} tiers, but the job was lowered on {len(cluster.tiers)}")
+    device = replace(
+        cluster.device, peak_flops_per_s=numbers["peak_flops_per_s"], hbm_bytes_per_s=numbers["hbm_bytes_per_s"]
+    )
+    changed = tuple(replace(tier, **own) for tier, own in zip(cluster.tiers, tiers, strict=True))
+    if "efficiency" in numbers:
+        eff = replace(eff, correction=CostCorrection(**numbers["correction"]), **numbers["efficiency"])
+    return replace(cluster, device=device, tiers=changed), eff
+
+
+_TIER = ("bytes_per_s", "latency_s", "oversubscription")
+_CORRECTION = tuple(item.name for item in fields(CostCorrection))
+_EFFICIENCY = tuple(
+    item.name for item in fields(Efficiency) if item.name not in ("gemm_tiles", "attention_kernels", "correction")
+)
+
+
+def exchange_s(arrays: GraphArrays) -> Values:
+    """Exposed communication that ends the step, of the busiest lane, seconds."""
+    return arrays.end_comm_s.max()
+
+
+HALF_WIDTH = 0.02  # in probability, of the samples that a quantile averages over
+
+
+@dataclass(frozen=True, eq=False)
+class StepQuantile:
+    """A quantile of a job's step time as a function of the hardware; made by `step_quantile`.
+
+    Attributes:
+        lowered: the job, its graph made once.
+        columns: replica columns as the job stands.
+        p: probability of the quantile.
+        key: of the draws.
+    """
+
+    lowered: RetimedJob
+    columns: ReplicaColumns
+    p: float
+    key: Array
+
+    def __call__(self, cluster: Cluster, eff: Efficiency | None = None) -> Float[Array, ""]:
+        """Seconds that a fraction `p` of steps does not exceed on `cluster`; differentiable in its numbers.
+
+        Args:
+            cluster: the job's cluster with other peaks, bandwidths or latencies; they may be traced.
+            eff: the job's constants with other numbers; None: as calibrated for the job.
+
+        Raises:
+            DataError: another number of tiers than the job's cluster has.
+        """
+        return self._compiled(on_device(numbers_of(cluster, eff)))
+
+    @cached_property
+    def _compiled(self) -> Callable[[Numbers], Float[Array, ""]]:
+        return jax.jit(lambda numbers: self.quantile(*self.column_times(numbers)))
+
+    def column_times(self, numbers: Numbers) -> tuple[Float[Array, "batch score column"], Float[Array, " score"]]:
+        """Times of the columns of every randomisation, and the exchange that ends the step, seconds.
+
+        Args:
+            numbers: of the hardware, as in `numbers_of`.
+        """
+        program, columns = self.lowered.program, self.columns
+        arrays = self.lowered.arrays(numbers)
+        inputs = eqx.tree_at(lambda i: i.graph, columns.inputs, arrays)
+
+        @jax.checkpoint
+        def times(chunk: Any) -> Array:
+            return one_chunk(inputs, self.key, chunk, columns.width)
+
+        time_s = columns.by_randomisation(lax.map(times, columns.chunks))
+        return time_s, exchange_s(arrays) * regime_factors(program, columns.scores)[:, -1]
+
+    def quantile(self, time_s: Float[Array, "batch score column"], end_s: Float[Array, " score"]) -> Float[Array, ""]:
+        """The quantile from the columns of all randomisations together, seconds."""
+        pooled_s, weight = self.columns.pooled(time_s), self.columns.weight.ravel()
+        return self._quantile(pooled_s, weight, end_s, N_STEP_SAMPLES)
+
+    def quantiles(
+        self, time_s: Float[Array, "batch score column"], end_s: Float[Array, " score"]
+    ) -> Float[Array, " batch"]:
+        """The quantile from the columns of each randomisation, seconds; for the Monte Carlo error."""
+        one = functools.partial(self._quantile, end_s=end_s, n=N_STEP_SAMPLES // N_RANDOMISATION)
+        return jax.vmap(one)(time_s, jnp.asarray(self.columns.weight, float))
+
+    def _quantile(self, time_s: Values, weight: Values, end_s: Values, n: int) -> Values:
+        """From columns [score, column] by `n` steps, drawn alike in every call."""
+        shared = replace(shared_of(self.lowered.program, self.columns.scores), end_s=end_s)
+        rng = np.random.default_rng(self.columns.seed)
+        samples = step_samples(time_s, weight, self.lowered.program.n_replica, shared, n, rng)
+        return (samples * kernel_weights(n, self.p)).sum()
+
+
+def step_quantile(job: Job, p: float = 0.95, *, key: Array, n_samples: int = DEFAULT_COLUMNS) -> StepQuantile:
+    """The p-quantile of the step time as a function of the hardware that JAX can differentiate.
+
+    Args:
+        job: as it stands: its schedule, and where columns are put, stay as they are here.
+        p: between 0 and 1.
+        key: typed PRNG key; with the key of a prediction, its quantile up to the average over neighbours.
+        n_samples: replica columns.
+
+    Returns:
+        A function of a `Cluster` (and an `Efficiency`), seconds.
+
+    Raises:
+        DataError: `p` is not between 0 and 1.
+        PlanError: the plan is impossible for the model or the cluster.
+
+    Notes:
+        By the symmetric method alone; where `predict` falls back to brute force, this does not.
+
+    Example:
+        p95 = step_quantile(job, 0.95, key=jax.random.key(0))
+
+        def seconds(bandwidth):
+            return p95(replace(job.cluster, device=replace(job.cluster.device, hbm_bytes_per_s=bandwidth)))
+
+        jax.grad(seconds)(3.35e12)
+    """
+    if not 0.0 < p < 1.0:
+        raise DataError(f"p = {p}, but a quantile needs a probability between 0 and 1")
+    lowered = RetimedJob.of(job)
+    return StepQuantile(lowered, replica_columns(lowered.program, key, n_samples), p, key)
+
+
+def noise_free_step(job: Job) -> Callable[..., Float[Array, ""]]:
+    """The step time without any variability as a function of the hardware that JAX can differentiate.
+
+    Args:
+        job: as it stands; its schedule stays as it is here.
+
+    Returns:
+        A function of a `Cluster` (and an `Efficiency`), seconds.
+
+    Raises:
+        PlanError: the plan is impossible for the model or the cluster.
+    """
+    lowered = RetimedJob.of(job)
+    seconds = jax.jit(lambda numbers: unit_step(lowered.arrays(numbers)))
+    return lambda cluster, eff=None: seconds(on_device(numbers_of(cluster, eff)))
+
+
+def kernel_weights(n: int, p: float) -> Floats:
+    """[sample] weights of n sorted samples around probability `p`, that sum to one; narrower near the ends."""
+    width = max(min(HALF_WIDTH, 0.5 * p, 0.5 * (1.0 - p)), 1.0 / n)
+    weight = np.maximum(1.0 - (((np.arange(n) + 0.5) / n - p) / width) ** 2, 0.0)
+    return weight / weight.sum()
+
+
+PROBED = 0.01  # change of a field that tells whether the step depends on it at all
+
+
+@dataclass(frozen=True)
+class FieldSensitivity:
+    """What one number of the hardware is worth.
+
+    Attributes:
+        change: d log(quantile) / d log(field): -0.3 says that 1 % more shortens the step by 0.3 %.
+        error: Monte Carlo standard error of it.
+    """
+
+    change: float
+    error: float
+
+
+def hardware_sensitivity(
+    job: Job, p: float = 0.95, *, key: Array, n_samples: int = DEFAULT_COLUMNS
+) -> dict[str, FieldSensitivity]:
+    """Which part of the hardware the p-quantile of the step time depends on, largest first.
+
+    Args:
+        job: model, cluster, plan and variability.
+        p: between 0 and 1.
+        key: typed PRNG key.
+        n_samples: replica columns.
+
+    Returns:
+        field -> sensitivity, for the peaks in use ("peak bf16"), the device memory's bandwidth ("hbm"), and the bandwidth and
+        latency of every tier ("nvlink bandwidth", "nvlink latency"). Fields that the step does not depend on are left out.
+
+    Raises:
+        DataError: `p` is not between 0 and 1.
+        PlanError: the plan is impossible for the model or the cluster.
+    """
+    quantile = step_quantile(job, p, key=key, n_samples=n_samples)
+    fields = [field for field in _fields(job.cluster) if _matters(job, field)]
+    if not fields:
+        return {}
+
+    def log_quantiles(log_factor: Array) -> Array:
+        numbers = on_device(numbers_of(job.cluster))
+        for field, own in zip(fields, log_factor, strict=True):
+            numbers = field.scaled(numbers, jnp.exp(own))
+        times = quantile.column_times(numbers)
+        return jnp.log(jnp.append(quantile.quantiles(*times), quantile.quantile(*times)))
+
+    slopes = np.asarray(jax.jit(jax.jacfwd(log_quantiles))(jnp.zeros(len(fields))), dtype=np.float64)
+    errors = slopes[:-1].std(axis=0, ddof=1) / np.sqrt(N_RANDOMISATION)
+    found = {
+        field.name: FieldSensitivity(float(change), float(error))
+        for field, change, error in zip(fields, slopes[-1], errors, strict=True)
+    }
+    return dict(sorted(found.items(), key=lambda item: -abs(item[1].change)))
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One number of the hardware: its name for people, and where it stands in `Numbers`."""
+
+    name: str
+    path: tuple[Any, ...]
+
+    def scaled(self, numbers: Numbers, factor: Any) -> Numbers:
+        """The numbers with this one times `factor`."""
+        return eqx.tree_at(self._of, numbers, self._of(numbers) * factor)
+
+    def _of(self, numbers: Numbers) -> Any:
+        value: Any = numbers
+        for step in self.path:
+            value = value[step]
+        return value
+
+
+def _fields(cluster: Cluster) -> list[_Field]:
+    peaks = [_Field(f"peak {dtype}", ("peak_flops_per_s", dtype)) for dtype in cluster.device.peak_flops_per_s]
+    tiers = [
+        _Field(f"{tier.name} {name}", ("tiers", index, field))
+        for index, tier in enumerate(cluster.tiers)
+        for name, field in (("bandwidth", "bytes_per_s"), ("latency", "latency_s"))
+    ]
+    return [*peaks, _Field("hbm", ("hbm_bytes_per_s",)), *tiers]
+
+
+def _matters(job: Job, field: _Field) -> bool:
+    """Whether any second of the step changes with the field; told from the cost, on the host."""
+    numbers = numbers_of(job.cluster)
+    costs = []
+    for own in (numbers, field.scaled(numbers, 1.0 + PROBED)):
+        cluster, eff = with_numbers(job.cluster, job.efficiency, own)
+        costs.append(step_cost(job.model, cluster, job.plan, eff))
+    return any(np.any(a != b) for a, b in zip(*map(_seconds, costs), strict=True))
+
+
+def _seconds(cost: StepCost) -> tuple[Floats, ...]:
+    return cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s

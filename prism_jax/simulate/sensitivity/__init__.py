@@ -1,1 +1,0 @@
-"""The step time as a differentiable function of the hardware."""

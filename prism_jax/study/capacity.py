@@ -1,0 +1,132 @@
+"""Capacity: what a fleet makes of some days, or how long it takes for some tokens, and what that costs.
+
+    tokens per day = 86,400 s x tokens per step x goodput / (mean step x factor)
+
+The factor is what the cost model does not know, on draws that all fleets share (`paired.py`); steps of a run of days average out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+
+from ..core.arrays import Floats
+from ..core.content import ByContent
+from .figures import Figures
+from .table import paired_values, prob_least, prob_less
+
+DAY_S, DAY_H = 86_400.0, 24.0
+SURE = 0.95
+
+
+@dataclass(frozen=True)
+class Span:
+    """What is asked: so many days, or so many tokens; the other is None."""
+
+    days: float | None = None
+    tokens: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Capacity(ByContent):
+    """One fleet; NaN where nothing is known.
+
+    Attributes:
+        goodput: share of the time that goes into steps; 1 where nothing is said of failures.
+        tokens_per_day: predicted.
+        tokens_p50, tokens_p95: tokens done with probability 50 and 95 %.
+        days_p50, days_p95: days within which they are done with probability 50 and 95 %.
+        money_p50, money_p95: of these days.
+        energy_kwh_p50: of the GPUs alone.
+    """
+
+    goodput: float
+    tokens_per_day: float
+    tokens_p50: float
+    tokens_p95: float
+    days_p50: float
+    days_p95: float
+    money_p50: float = nan
+    money_p95: float = nan
+    energy_kwh_p50: float = nan
+
+
+@dataclass(frozen=True)
+class Capacities:
+    """Fleets that can run the job.
+
+    Attributes:
+        prob_faster, prob_cheaper: [fleet, other] that it does more tokens per day, or takes less money per token; the latter is
+            empty where a price is missing.
+        prob_fastest, prob_cheapest: [fleet] of all.
+    """
+
+    fleets: tuple[Capacity, ...]
+    prob_faster: tuple[tuple[float, ...], ...]
+    prob_fastest: tuple[float, ...]
+    prob_cheaper: tuple[tuple[float, ...], ...]
+    prob_cheapest: tuple[float, ...]
+
+
+def capacities(
+    figures: Sequence[Figures],
+    goodput: Sequence[float],
+    prices: Sequence[float],
+    factors: Floats,
+    span: Span,
+    seed: int = 0,
+) -> Capacities:
+    """What fleets make of a span.
+
+    Args:
+        figures: of the job on every fleet, with the mean step as objective.
+        prices: of a GPU-hour; NaN where it is not known.
+        factors: [draw, fleet] of the step time.
+    """
+    per_token_s = [own.mean_s / own.tokens_per_step / share for own, share in zip(figures, goodput, strict=True)]
+    errors = [own.value_error / own.value * s for own, s in zip(figures, per_token_s, strict=True)]
+    measured_s = paired_values(per_token_s, errors, factors, seed)
+    found = tuple(
+        _capacity(own, share, price, s, measured_s[:, k], span)
+        for k, (own, share, price, s) in enumerate(zip(figures, goodput, prices, per_token_s, strict=True))
+    )
+    money = measured_s * [own.n_devices * price for own, price in zip(figures, prices, strict=True)]
+    priced = bool(np.isfinite(money).all())
+    return Capacities(
+        found,
+        _rows(prob_less(measured_s)),
+        tuple(prob_least(measured_s).tolist()),
+        _rows(prob_less(money)) if priced else (),
+        tuple(prob_least(money).tolist()) if priced else (),
+    )
+
+
+def _capacity(
+    own: Figures, goodput: float, price: float, per_token_s: float, measured_s: Floats, span: Span
+) -> Capacity:
+    middle_s, slow_s = (float(x) for x in np.quantile(measured_s, (0.5, SURE)))
+    if span.tokens is None:
+        days = slow_days = span.days or nan
+        tokens, sure_tokens = days * DAY_S / middle_s, days * DAY_S / slow_s
+    else:
+        tokens = sure_tokens = span.tokens
+        days, slow_days = tokens * middle_s / DAY_S, tokens * slow_s / DAY_S
+    hours = own.n_devices * DAY_H  # of devices, a day
+    return Capacity(
+        goodput=goodput,
+        tokens_per_day=DAY_S / per_token_s,
+        tokens_p50=tokens,
+        tokens_p95=sure_tokens,
+        days_p50=days,
+        days_p95=slow_days,
+        money_p50=hours * price * days,
+        money_p95=hours * price * slow_days,
+        energy_kwh_p50=own.gpu_watts / 1e3 * hours * days,
+    )
+
+
+def _rows(probs: Floats) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, probs.tolist()))

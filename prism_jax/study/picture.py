@@ -1,0 +1,251 @@
+"""A sweep as a picture: the objective of every job, a line for every combination of the other axes.
+
+A comparison as a picture: what every job takes, its ratio to the best, and how probable it is that one beats another.
+
+A scaling study as a picture: throughput per GPU, where the step goes, and what tokens cost, over the number of GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, new_axes, style
+from ..explain.types import percent
+from .figures import Figures
+from .report import ComparisonReport, SweepReport
+from .scaling import SizeRow
+from .scaling_report import ScalingReport
+from .table import Comparison, StudyRow, StudyTable
+
+MOST_LINES = 12  # in the legend
+
+
+def plot_sweep(table: StudyTable, title: str) -> Figure:
+    """p50 with its model interval on the left, the objective relative to the best job on the right."""
+    with style():
+        figure = Figure(figsize=(12.0, 4.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(title, x=0.01, ha="left")
+        left, right = figure.subplots(1, 2)
+        plot_along(table, lambda row: row.figures.p50_s if row.figures else np.nan, ax=left).set_ylabel(
+            "median step time (s)"
+        )
+        left.set_title("Median, and where 90 % of measured medians lie")
+        plot_along(table, lambda row: row.relative, with_band=False, ax=right).set_ylabel("relative to the best job")
+        right.set_title(f"By {table.objective}")
+    return figure
+
+
+def plot_along(
+    table: StudyTable, value: Callable[[StudyRow], float], *, with_band: bool = True, ax: Axes | None = None
+) -> Axes:
+    """Values along the longest axis of the grid; impossible jobs are gaps.
+
+    Args:
+        value: of a row; NaN where there is none.
+        with_band: draws the model interval of the median.
+    """
+    ax = new_axes() if ax is None else ax
+    along = _longest(table)
+    ticks = list(dict.fromkeys(row.settings.get(along, "") for row in table.rows))
+    lines: dict[str, list[StudyRow]] = {}
+    for row in table.rows:
+        rest = ", ".join(f"{_short(field)} {text}" for field, text in row.settings.items() if field != along)
+        lines.setdefault(rest, []).append(row)
+    for number, (name, rows) in enumerate(lines.items()):
+        at = np.array([ticks.index(row.settings.get(along, "")) for row in rows])
+        values = np.array([value(row) for row in rows])
+        drawn = ax.plot(at, values, "o-", markersize=4, label=name if number < MOST_LINES else None)
+        if with_band:
+            low, high = (
+                np.array([getattr(row.figures, end) if row.figures else np.nan for row in rows])
+                for end in ("model_low", "model_high")
+            )
+            ax.fill_between(at, values * low, values * high, color=drawn[0].get_color(), alpha=0.12, lw=0.0)
+    ax.set_xticks(range(len(ticks)), ticks)
+    ax.set_xlabel(_short(along))
+    if len(lines) > 1:
+        ax.legend()
+    return ax
+
+
+def _longest(table: StudyTable) -> str:
+    """The axis with the most values; the first of several."""
+    counts = {axis: len({row.settings[axis] for row in table.rows}) for axis in table.axes}
+    return max(counts, key=lambda axis: counts[axis]) if counts else ""
+
+
+def _short(field: str) -> str:
+    return field.rsplit(".", 1)[-1]
+
+
+def draw_sweep(report: SweepReport) -> Figure:
+    """The objective of every job."""
+    return plot_sweep(report.parts, report.job)
+
+
+DARK = 0.6  # probability from which text stands on a dark cell
+
+
+def plot_comparison(found: Comparison, names: Sequence[str]) -> Figure:
+    """Three panels; `names` of the jobs in their order."""
+    with style():
+        figure = Figure(figsize=(14.0, 1.8 + 0.55 * len(names)), layout="constrained")
+        FigureCanvasAgg(figure)
+        left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
+        plot_medians(found, names, ax=left).set_title("Median, and where 90 % of measured ones lie")
+        plot_ratios(found, ax=middle).set_title(f"By {found.table.objective}")
+        plot_probabilities(found, [name.split()[0] for name in names], ax=right).set_title("P(row better than column)")
+    return figure
+
+
+def plot_medians(found: Comparison, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """Predicted medians with their model intervals, seconds."""
+    ax = new_axes() if ax is None else ax
+    at = np.arange(len(names))
+    figures = [row.figures for row in found.table.rows if row.figures]
+    median, low, high = (
+        np.array([getattr(own, name) for own in figures]) for name in ("p50_s", "model_low", "model_high")
+    )
+    ax.hlines(at, median * low, median * high, color=INDIGO, alpha=0.35, lw=6)
+    ax.plot(median, at, "o", color=INDIGO)
+    ax.set_yticks(at, names)
+    ax.set_xlabel("step time (s)")
+    return _from_top(ax, len(names))
+
+
+def plot_ratios(found: Comparison, *, ax: Axes | None = None) -> Axes:
+    """Objectives over that of the best job: predicted, and the 90 % interval as they would be measured."""
+    ax = new_axes() if ax is None else ax
+    at, bounds = np.arange(len(found.ratios)), np.array(found.ratios)
+    ax.axvline(1.0, color=GREY, lw=1.0)
+    ax.hlines(at, bounds[:, 0], bounds[:, 1], color=TEAL, alpha=0.35, lw=6)
+    ax.plot([row.relative for row in found.table.rows], at, "o", color=TEAL)
+    ax.set_yticks(at, [""] * len(at))
+    ax.set_xlabel("relative to the best, shared errors counted once")
+    return _from_top(ax, len(at))
+
+
+def plot_probabilities(found: Comparison, labels: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """Paired probabilities as a table of colours and per cents."""
+    ax = new_axes() if ax is None else ax
+    probs = np.array(found.prob_less)
+    ax.imshow(np.where(np.eye(len(labels)) > 0, np.nan, probs), cmap="Purples", vmin=0.0, vmax=1.0, aspect="auto")
+    for row, column in permutations(range(len(labels)), 2):
+        prob = probs[row, column]
+        ax.text(column, row, percent(prob), ha="center", va="center", color="white" if prob > DARK else "black")
+    ax.set_xticks(range(len(labels)), labels)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.grid(visible=False)
+    return ax
+
+
+def _from_top(ax: Axes, n: int) -> Axes:
+    ax.set_ylim(n - 0.5, -0.5)
+    return ax
+
+
+def draw_comparison(report: ComparisonReport) -> Figure:
+    """Medians with their bands, ratios to the best, and the probabilities."""
+    return plot_comparison(report.parts, [f"{own.label}  {own.name}" for own in report.jobs])
+
+
+PARTS = (
+    ("compute", ("compute_s",), INDIGO),
+    ("exposed dp", ("exposed_dp_s",), ROSE),
+    ("other exposed", ("exposed_tp_s", "exposed_cp_s", "exposed_ep_s", "exposed_pp_s"), SAND),
+    ("bubble", ("bubble_s",), TEAL),
+    ("waiting, stalls", ("waiting_s", "stalls_s"), GREY),
+)  # of the mean step
+LEAST_SHARE = 1e-3  # of the mean step, at any size: what is not to be seen is not in the legend
+
+
+def plot_scaling(rows: Sequence[SizeRow], title: str, onset: float = np.nan) -> Figure:
+    """Three panels; sizes that are impossible are left out.
+
+    Args:
+        onset: GPUs at which communication shows, drawn as a line where it is known.
+    """
+    known = [row for row in rows if row.figures]
+    with style():
+        figure = Figure(figsize=(14.0, 4.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(title, x=0.01, ha="left")
+        left, middle, right = figure.subplots(1, 3)
+        plot_throughput(known, onset, ax=left).set_title("Throughput per GPU, 90 % model interval")
+        plot_parts(known, ax=middle).set_title("Where the mean step goes")
+        plot_tail(known, ax=right)
+    return figure
+
+
+def plot_throughput(rows: Sequence[SizeRow], onset: float = np.nan, *, ax: Axes | None = None) -> Axes:
+    """Tokens per second and GPU of the median step."""
+    ax = new_axes() if ax is None else ax
+    n, value, low, high = (
+        _column(rows, name) for name in ("n_devices", "tokens_per_s_per_gpu", "model_low", "model_high")
+    )
+    ax.plot(n, value, "o-", color=INDIGO, markersize=4)
+    ax.fill_between(n, value / high, value / low, color=INDIGO, alpha=0.12, lw=0.0)
+    if n.min() < onset < n.max():
+        ax.axvline(onset, color=ROSE, ls="--", label=f"communication shows: {onset:,.0f}")
+        ax.legend()
+    ax.set_ylabel("tokens/s/GPU")
+    ax.set_ylim(0.0)
+    return _sizes(ax, n)
+
+
+def plot_parts(rows: Sequence[SizeRow], *, ax: Axes | None = None) -> Axes:
+    """Shares of the mean step, stacked; parts that no size has are left out."""
+    ax = new_axes() if ax is None else ax
+    n, mean_s = _column(rows, "n_devices"), _column(rows, "mean_s")
+    shares = {part: sum((_column(rows, name) for name in names), np.zeros(len(n))) / mean_s for part, names, _ in PARTS}
+    drawn = [(part, colour) for part, _, colour in PARTS if shares[part].max() >= LEAST_SHARE]
+    ax.stackplot(
+        n,
+        [shares[part] for part, _ in drawn],
+        labels=[part for part, _ in drawn],
+        colors=[colour for _, colour in drawn],
+        alpha=0.85,
+    )
+    ax.set_ylabel("share of the mean step")
+    ax.set_ylim(0.0, 1.0)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
+    return _sizes(ax, n)
+
+
+def plot_tail(rows: Sequence[SizeRow], *, ax: Axes | None = None) -> Axes:
+    """Energy per token where power is known, else p95 over p50."""
+    ax = new_axes() if ax is None else ax
+    n, joules = _column(rows, "n_devices"), _column(rows, "joules_per_token")
+    if np.isfinite(joules).all():
+        ax.plot(n, joules, "o-", color=TEAL, markersize=4)
+        ax.set_ylabel("GPU energy per token (J)")
+        ax.set_title("Energy")
+        ax.set_ylim(0.0)
+    else:
+        ax.plot(n, _column(rows, "p95_s") / _column(rows, "p50_s"), "o-", color=TEAL, markersize=4)
+        ax.set_ylabel("p95 / p50")
+        ax.set_title("Tail")
+    return _sizes(ax, n)
+
+
+def _column(rows: Sequence[SizeRow], name: str) -> np.ndarray:
+    return np.array([getattr(row.figures, name) for row in rows if isinstance(row.figures, Figures)])
+
+
+def _sizes(ax: Axes, n: np.ndarray) -> Axes:
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(n, [f"{int(count):,}" for count in n], rotation=45)
+    ax.set_xlabel("GPUs")
+    return ax
+
+
+def draw_scaling(report: ScalingReport) -> Figure:
+    """Throughput, where the step goes, energy and money over the number of GPUs."""
+    return plot_scaling(report.parts, f"{report.job}: {report.mode} scaling", report.onset_step)

@@ -1,0 +1,249 @@
+"""Fleets compared for a job: tokens, days, money; what `prism-jax plan` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, isfinite, nan
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Annotated
+
+from ..core.processes import Progress, silent
+from ..core.use_case import UNTIMED_S, Group, Option, noted, use_case
+from ..errors import DataError, PlanError, SpecError
+from ..fits.load_fits import load_fits
+from ..horizon.predict_run import ReliabilitySource, count_of, predict_run, threats_of
+from ..job.fleet import Fleet, cluster_of, fleets_of, job_on
+from ..job.job import Job
+from ..job.load_job import JobFile, loaded, source_of
+from ..result.objective import OBJECTIVES
+from ..result.parameters import Applied, DevicePrices, ObjectiveName, Overrides, Samples, Seed
+from ..result.prices import Prices, checked, price_of
+from ..search.figures import SearchedPlan
+from ..search.search_plans import search_plans
+from ..search.space import PlanSpace
+from .scaling_report import CapacityReport, FleetFacts
+
+if TYPE_CHECKING:
+    from ..horizon.reliability import Reliability
+    from .capacity import Capacities, Span
+    from .figures import Figures
+
+DAYS = 30.0
+MOST_DAYS = 36_525.0
+WORLDS = 1000  # of the run whose exact form gives the goodput
+
+
+@dataclass(frozen=True)
+class Amount(Group):
+    """How much is to be done: one of both; 30 days if neither is given.
+
+    Attributes:
+        days: how long the fleet is there; 30 by default.
+        tokens: tokens (samples) to be done: 15.6T, 300B, 1e12.
+    """
+
+    days: float | None = None
+    tokens: Annotated[float | None, Option(metavar="T", parse=count_of)] = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The best plan of a fleet, or why there is none."""
+
+    fleet: Fleet
+    job: Job
+    plan: SearchedPlan | None = None
+    figures: Figures | None = None
+    goodput: float = 1.0
+    problem: str = ""
+    assumed: tuple[str, ...] = ()
+
+
+@use_case(says="searching")
+def plan_capacity(
+    job: JobFile,
+    fleets: Annotated[Sequence[str], Option("--fleet", "COUNTxNAME", key="fleet", told=list)],
+    *,
+    overrides: Overrides = (),
+    amount: Amount = Amount(),
+    space: Annotated[str | Path | PlanSpace | None, Option(metavar="FILE")] = None,
+    objective: ObjectiveName = "mean",
+    price_per_gpu_hour: DevicePrices = None,
+    reliability: ReliabilitySource = None,
+    applied: Applied = Applied(),
+    n_samples: Samples = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> CapacityReport:
+    """Plan capacity: what fleets make of a job in tokens, days and money.
+
+    The best plan of every fleet is searched, and what it makes of some days, or how long it takes for some tokens.
+
+    Args:
+        job: a Job, a job file, or the name of a shipped example: model, batch, sequence length and framework count.
+        fleets: devices of a kind, 512xh200, on the reference design of the device, or a preset cluster, 512xaws-p5; may be
+            repeated. A fleet of the job's own device has the job's network.
+        amount: days or tokens.
+        overrides: "section.field=value" texts that replace a field of the file.
+        space: values per knob of the plan, as in `prism-jax search`.
+        objective: by which the best plan of a fleet is chosen.
+        price_per_gpu_hour: of every device, or by the name of the device.
+        reliability: what interrupts the job, as in `predict_run`; None: nothing is said of failures.
+        applied: fits, as in `explain_step`; they apply on all fleets.
+        n_samples: replica columns.
+        seed: of the draws, which all fleets share.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError, SpecError: a file or an option is wrong, or no fleet can run the job.
+
+    Example:
+        >>> plan_capacity("llama3_405b_8192", ["8192xh200", "6144xb200"], days=30).prob_faster  # doctest: +SKIP
+    """
+    days, tokens = _check_span(amount.days, amount.tokens), amount.tokens
+    wanted, prices = fleets_of(fleets), checked(price_per_gpu_hour)
+    own = load_fits(loaded(job, overrides), applied.fits, seed=seed, force=applied.force).job
+    moved = [job_on(own, cluster_of(fleet, own)) for fleet in wanted]
+    threats = threats_of(reliability, force=applied.force)
+    if "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
+        _check_prices(prices, moved)
+    from .capacity import Span  # needs JAX, which mistakes above do not wait for
+
+    span = Span(days, tokens)
+    found = []
+    for number, (fleet, one) in enumerate(zip(wanted, moved, strict=True)):
+        progress(number / len(wanted), f"searching plans of {fleet.text}")
+        searched = _best(fleet, one, space, objective, prices, n_samples, seed)
+        found.append(searched if searched.figures is None else _with_goodput(searched, span, threats, seed))
+    made = _capacities(found, prices, span, seed)
+    return CapacityReport(
+        job=source_of(job),
+        model=own.model.name,
+        sample_unit=own.model.sample_unit,
+        objective=objective,
+        days=days,
+        tokens=tokens,
+        reliability=None if reliability is None else str(reliability),
+        fleets=_facts(found, made),
+        prob_faster=made.prob_faster,
+        prob_cheaper=made.prob_cheaper,
+        notes=_notes(own, found, reliability),
+        elapsed_s=UNTIMED_S,
+        record=noted(days=days),
+    )
+
+
+def _capacities(found: Sequence[_Found], prices: Prices, span: Span, seed: int) -> Capacities:
+    """Of the fleets that can run the job."""
+    from .capacity import capacities
+    from .table import paired_factors
+
+    possible = [(one, one.figures) for one in found if one.figures is not None]
+    if not possible:
+        raise DataError(f"no fleet can run the job; {found[0].fleet.text}: {found[0].problem}")
+    return capacities(
+        [figures for _, figures in possible],
+        [one.goodput for one, _ in possible],
+        [price_of(prices, one.job.cluster.device.name) or nan for one, _ in possible],
+        paired_factors([one.job for one, _ in possible], seed),
+        span,
+        seed,
+    )
+
+
+def _notes(job: Job, found: Sequence[_Found], reliability: str | Path | None) -> tuple[str, ...]:
+    """What was assumed, and what nothing is said of."""
+    silent_of = ["nothing is said of failures: state --reliability (`prism-jax show reliability`)"]
+    told = (*_batches(job, found), *(text for one in found for text in one.assumed))
+    return tuple(dict.fromkeys((*told, *(silent_of if reliability is None else []))))
+
+
+def _batches(job: Job, found: Sequence[_Found]) -> list[str]:
+    """Fleets whose batch is not the job's."""
+    told = job.plan.global_batch
+    others = ((one.fleet, one.job.plan.global_batch) for one in found if one.job.plan.global_batch != told)
+    return [
+        f"{fleet.text}: batch of {batch:,} instead of {told:,}, which its {fleet.n_devices:,} devices cannot share; state "
+        f"--set plan.global_batch=N for another one"
+        for fleet, batch in others
+    ]
+
+
+def _check_span(days: float | None, tokens: float | None) -> float | None:
+    """The days that are asked for; None where tokens are."""
+    if days is not None and tokens is not None:
+        raise DataError("--days and --tokens: both say how much is to be done. Keep one.")
+    if tokens is not None:
+        if not 0.0 < tokens < float("inf"):
+            raise DataError(f"--tokens: {tokens:g}, but it must be finite and above 0")
+        return None
+    days = DAYS if days is None else days
+    if not 0.0 < days <= MOST_DAYS:
+        raise DataError(f"--days: {days:g}, but it must be above 0 and at most {MOST_DAYS:,.0f}")
+    return days
+
+
+def _check_prices(prices: Prices, jobs: Sequence[Job]) -> None:
+    unknown = [job.cluster.device.name for job in jobs if price_of(prices, job.cluster.device.name) is None]
+    if unknown:
+        raise DataError(f"the objective needs the price of a GPU-hour of {unknown[0]}: --price {unknown[0]}=2.5")
+
+
+def _best(
+    fleet: Fleet,
+    job: Job,
+    space: str | Path | PlanSpace | None,
+    objective: str,
+    prices: Prices,
+    n_samples: int | None,
+    seed: int,
+) -> _Found:
+    """The best plan of a fleet with its figures."""
+    from .run_grid import DEFAULT_SAMPLES, Asked, figures_of
+
+    price = price_of(prices, job.cluster.device.name)
+    try:
+        report = search_plans(job, space=space, objective=objective, price_per_gpu_hour=price, top=1, seed=seed)
+        best = replace(job, plan=report.parts.study.best.plan)
+        asked = Asked("mean", price, None, n_samples or DEFAULT_SAMPLES, seed)
+        return _Found(fleet, best, report.best.plan, figures_of(best, asked))
+    except (PlanError, SpecError) as error:
+        return _Found(fleet, job, problem=" ".join(str(error).split()))
+
+
+def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: int) -> _Found:
+    """The same with the share of the time that goes into steps, by the exact form."""
+    if threats is None or found.figures is None:
+        return found
+    own, step_s = found.figures, found.figures.mean_s
+    n_steps = (span.days or 0.0) * 86_400.0 / step_s if span.tokens is None else span.tokens / own.tokens_per_step
+    made = predict_run(found.job, n_steps=max(ceil(n_steps), 1), reliability=threats, n_worlds=WORLDS, seed=seed)
+    run = made.parts.run
+    share = float(run.n_steps * run.steps.mean_s / run.expected_s())
+    return replace(found, goodput=share if isfinite(share) else nan, assumed=made.assumed)
+
+
+def _facts(found: Sequence[_Found], made: Capacities) -> tuple[FleetFacts, ...]:
+    told, at = [], 0
+    for label, one in zip(ascii_uppercase, found, strict=False):
+        cluster = one.job.cluster
+        possible = one.figures is not None
+        told.append(
+            FleetFacts(
+                label=label,
+                fleet=one.fleet.text,
+                cluster=cluster.name,
+                device=cluster.device.name,
+                n_devices=cluster.n_devices,
+                plan=one.plan,
+                figures=one.figures,
+                capacity=made.fleets[at] if possible else None,
+                prob_fastest=made.prob_fastest[at] if possible else 0.0,
+                prob_cheapest=made.prob_cheapest[at] if possible and made.prob_cheapest else nan,
+                problem=one.problem,
+            )
+        )
+        at += possible
+    return tuple(told)

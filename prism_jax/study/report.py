@@ -1,0 +1,238 @@
+"""Columns of tables about jobs, one figure each, and tables as Markdown.
+
+SweepReport: a grid of jobs, what each takes, and which is best.
+
+A grid of jobs as lines of plain text, or as a Markdown table.
+
+ComparisonReport: a few jobs on the same draws, and how probable it is that one beats another.
+
+A few jobs compared, as lines of plain text or as Markdown tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Annotated, ClassVar
+
+from ..core.report import INLINE, Report, RunRecord
+from ..core.text_table import Table, with_error
+from ..explain.types import percent
+from ..units import format_bytes, format_s
+from .figures import Figures
+from .table import StudyRow
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of the table; `is_known` tells whether a job has it."""
+
+    name: str
+    text: Callable[[Figures], str]
+    is_known: Callable[[Figures], bool] = lambda _: True
+
+
+COLUMNS = (
+    Column("GPUs", lambda own: f"{own.n_devices:,.0f}"),
+    Column("p50", lambda own: format_s(own.p50_s)),
+    Column("p95", lambda own: "{} ± {} s".format(*with_error(own.p95_s, own.p95_error_s))),
+    Column("p99", lambda own: format_s(own.p99_s)),
+    Column("90 % model interval", lambda own: f"{own.p50_s * own.model_low:.3g}-{own.p50_s * own.model_high:.3g} s"),
+    Column("tokens/s/GPU", lambda own: f"{own.tokens_per_s_per_gpu:,.4g}"),
+    Column("MFU", lambda own: f"{100 * own.mfu:.1f}%"),
+    Column("memory", lambda own: format_bytes(own.memory_bytes, 3)),
+    Column("W/GPU", lambda own: f"{own.gpu_watts:.0f}", lambda own: isfinite(own.gpu_watts)),
+    Column("J/token", lambda own: f"{own.joules_per_token:.3g}", lambda own: isfinite(own.joules_per_token)),
+    Column("money/Mtoken", lambda own: f"{own.money_per_mtoken:.4g}", lambda own: isfinite(own.money_per_mtoken)),
+)
+
+
+def shown_columns(known: Sequence[Figures]) -> list[Column]:
+    """Columns that one job at least has."""
+    return [column for column in COLUMNS if any(map(column.is_known, known))]
+
+
+def markdown_table(table: Table) -> list[str]:
+    """A table as Markdown."""
+    rule = ["---:" if table.is_numeric(k) else "---" for k in range(len(table.columns))]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (table.columns, rule, *table.rows)]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+@dataclass(frozen=True)
+class SweepReport(Report):
+    """All jobs of a grid, in its order.
+
+    Attributes:
+        axes: fields that vary.
+        objective, objective_unit: what the rows are compared by.
+    """
+
+    kind: ClassVar[str] = "sweep"
+    picture: ClassVar[str] = "prism_jax.study.picture:draw_sweep"
+
+    job: str
+    axes: tuple[str, ...]
+    objective: str
+    objective_unit: str
+    rows: tuple[StudyRow, ...]
+    notes: tuple[str, ...]
+    elapsed_s: float
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return sweep_lines(self)
+
+
+MOST_REASONS = 4  # of impossible jobs that are told
+SIZE = "cluster.n_devices"
+
+
+def sweep_lines(report: SweepReport) -> list[str]:
+    """The report, line by line."""
+    best = next((row for row in report.rows if row.is_best), None)
+    told = [f"best by {report.objective}: {_words(report, best)}"] if best else []
+    notes = [*_reasons(report), *(f"note: {note}" for note in report.notes)]
+    legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+    return [*_table(report).lines(), legend, *told, *notes, f"seed {report.record.seed}; {report.elapsed_s:.1f} s"]
+
+
+def sweep_markdown(report: SweepReport) -> list[str]:
+    """The table alone, as Markdown."""
+    return markdown_table(_table(report))
+
+
+def _table(report: SweepReport) -> Table:
+    known = [row.figures for row in report.rows if row.figures is not None]
+    shown = [column for column in shown_columns(known) if column.name != "GPUs" or SIZE not in report.axes]
+    columns = ("", *map(short, report.axes), *(column.name for column in shown), "relative")
+    title = f"{report.job}: {len(report.rows):,} jobs, by {report.objective}"
+    return Table(title, columns, [_cells(row, shown, report.axes) for row in report.rows])
+
+
+def _cells(row: StudyRow, shown: Sequence[Column], axes: Sequence[str]) -> tuple[str, ...]:
+    own, labels = row.figures, tuple(row.settings.get(axis, "") for axis in axes)
+    if own is None:
+        return ("", *labels, *("" for _ in shown), "impossible")
+    mark = "*" if row.is_best else "=" if row.is_tied else ""
+    ratio, error = with_error(row.relative, row.relative_error)
+    relative = "1.00" if row.is_best else f"{ratio} ± {error}"
+    return (mark + ("" if own.fits else "!"), *labels, *(column.text(own) for column in shown), relative)
+
+
+def _reasons(report: SweepReport) -> list[str]:
+    """Why jobs are impossible: each reason once, with the first job that has it."""
+    first = {row.problem: row for row in reversed(report.rows) if row.problem}
+    told = [f"impossible: {_words(report, row)}: {reason}" for reason, row in list(first.items())[::-1]]
+    more = [f"and {len(told) - MOST_REASONS} more reasons (--json has all)"] if len(told) > MOST_REASONS else []
+    return [*told[:MOST_REASONS], *more]
+
+
+def short(field: str) -> str:
+    """The last word of a field: tp of plan.tp."""
+    return field.rsplit(".", 1)[-1]
+
+
+def _words(report: SweepReport, row: StudyRow) -> str:
+    return ", ".join(f"{short(axis)} {row.settings[axis]}" for axis in report.axes) or report.job
+
+
+@dataclass(frozen=True)
+class ComparedJob:
+    """One job.
+
+    Attributes:
+        label: letter that stands for it.
+        name: as it was given.
+        figures: what is measured of it.
+        relative, relative_error: predicted objective over that of the best job, and its Monte Carlo standard error.
+        ratio_low, ratio_high: 90 % interval of that ratio as it would be measured.
+        prob_best: that it would be measured to be the best of all.
+        is_best, is_tied: best by prediction, and jobs that the draws cannot tell from it.
+    """
+
+    label: str
+    name: str
+    model: str
+    device: str
+    figures: Figures
+    relative: float
+    relative_error: float
+    ratio_low: float
+    ratio_high: float
+    prob_best: float
+    is_best: bool
+    is_tied: bool
+
+
+@dataclass(frozen=True)
+class ComparisonReport(Report):
+    """Jobs in the order given.
+
+    Attributes:
+        objective, objective_unit: what they are compared by.
+        prob_less: a row for each job: probabilities that its objective would be measured to be less than that of each job.
+    """
+
+    kind: ClassVar[str] = "comparison"
+    picture: ClassVar[str] = "prism_jax.study.picture:draw_comparison"
+
+    objective: str
+    objective_unit: str
+    jobs: tuple[ComparedJob, ...]
+    prob_less: tuple[tuple[float, ...], ...]
+    notes: tuple[str, ...]
+    elapsed_s: float
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return comparison_lines(self)
+
+
+def comparison_lines(report: ComparisonReport) -> list[str]:
+    """The report, line by line."""
+    legend = "* best   = not told apart from it by these draws   ! does not fit into memory   ± Monte Carlo error"
+    return [
+        *_jobs(report).lines(),
+        legend,
+        *_matrix(report).lines(),
+        *(f"note: {note}" for note in report.notes),
+        f"seed {report.record.seed}; {report.elapsed_s:.1f} s",
+    ]
+
+
+def comparison_markdown(report: ComparisonReport) -> list[str]:
+    """Both tables as Markdown."""
+    return [*markdown_table(_jobs(report)), "", *markdown_table(_matrix(report))]
+
+
+def _jobs(report: ComparisonReport) -> Table:
+    shown = shown_columns([job.figures for job in report.jobs])
+    head = ("", "job", "device", *(column.name for column in shown), "relative", "90 % as measured", "P(best)")
+    rows = []
+    for job in report.jobs:
+        cells = (column.text(job.figures) for column in shown)
+        ratio = "1" if job.is_best else f"{job.ratio_low:.2f}-{job.ratio_high:.2f}"
+        rows.append((_label(job), job.name, job.device, *cells, _relative(job), ratio, percent(job.prob_best)))
+    return Table(f"{len(report.jobs)} jobs on the same draws, by {report.objective}", head, rows)
+
+
+def _matrix(report: ComparisonReport) -> Table:
+    labels = [job.label for job in report.jobs]
+    rows = [
+        (own, *("" if own == other else percent(prob) for other, prob in zip(labels, probs, strict=True)))
+        for own, probs in zip(labels, report.prob_less, strict=True)
+    ]
+    title = "Probability that the job of the row would be measured better than that of the column, errors they share counted once"
+    return Table(title, ("", *labels), rows)
+
+
+def _label(job: ComparedJob) -> str:
+    return job.label + ("*" if job.is_best else "=" if job.is_tied else "") + ("" if job.figures.fits else "!")
+
+
+def _relative(job: ComparedJob) -> str:
+    return "1.00" if job.is_best else "{} ± {}".format(*with_error(job.relative, job.relative_error))

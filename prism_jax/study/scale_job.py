@@ -1,0 +1,177 @@
+"""A job on several numbers of GPUs; what `prism-jax scale` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ..core.processes import Progress, silent
+from ..core.report import RunRecord
+from ..core.use_case import UNTIMED_S, Group, Option, noted, use_case
+from ..core.write_file import check_target
+from ..errors import DataError
+from ..job.job import Job
+from ..job.load_job import JobFile
+from ..result.objective import OBJECTIVES
+from ..result.parameters import Applied, ObjectiveName, Overrides, Price, StudyRun
+from .axes import Point, grid, sizes_of
+from .figures import Figures, target_of
+from .scaling import MODES, THRESHOLD, Mode, SizeRow, job_of_size, size_rows, smallest_meeting, stop_size
+from .scaling_report import ScalingReport, TargetFacts
+from .sweep_jobs import FILL, JobTask, check_price, content_of, load_task, source_text
+
+if TYPE_CHECKING:
+    from .run_grid import Measured
+
+
+@dataclass(frozen=True)
+class SizeTask:
+    """A job file on another number of GPUs."""
+
+    job: JobTask
+    n_devices: int
+    mode: Mode
+
+
+@dataclass(frozen=True)
+class Growth(Group):
+    """What changes with the number of GPUs.
+
+    Attributes:
+        mode: weak: the batch grows with the GPUs; strong: it stays.
+        vary: each size takes the best combination of these, plan.tp=1,2,4; may be repeated.
+        target: "p95<=8s", "tokens_per_s>=5e6": the smallest size that meets it is named.
+        threshold: marginal return below which more GPUs do not pay.
+    """
+
+    mode: Annotated[str, Option(metavar="NAME")] = "weak"
+    vary: Annotated[Sequence[str], Option("--vary", "FIELD=V1,V2", told=list)] = ()
+    target: Annotated[str | None, Option(metavar="BOUND")] = None
+    threshold: Annotated[float, Option(key=None)] = THRESHOLD
+
+
+@use_case(says="predicting")
+def scale_job(
+    job: JobFile,
+    gpus: Annotated[str, Option("--gpus", "N,N|N:N")],
+    *,
+    overrides: Overrides = (),
+    objective: ObjectiveName = "mean",
+    price_per_gpu_hour: Price = None,
+    power_limit_watts: Annotated[float | None, Option("--power-limit", "WATTS", key="power_limit")] = None,
+    growth: Growth = Growth(),
+    applied: Applied = Applied(),
+    study: StudyRun = StudyRun(),
+    progress: Progress = silent,
+) -> ScalingReport:
+    """Predict a job on several numbers of GPUs, and where more stops paying.
+
+    Args:
+        job: a job file, or the name of a shipped example.
+        gpus: numbers of GPUs; 8:65536: all doublings.
+        overrides: fields that are set for all sizes.
+        objective: by which that is the best.
+        price_per_gpu_hour: for money.
+        power_limit_watts: power limit of every GPU: clocks follow it.
+        growth: what changes with the number of GPUs.
+        applied, study: as in `sweep_jobs`.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong, or no size is possible.
+
+    Example:
+        >>> scale_job("llama2_7b_fsdp_64", "8:2048").stop_size  # doctest: +SKIP
+    """
+    mode, threshold, target, seed, resume = growth.mode, growth.threshold, growth.target, study.seed, study.resume
+    source, sizes = source_text(job), sizes_of(gpus)
+    OBJECTIVES.named(objective)
+    check_price(objective, price_per_gpu_hour)
+    if mode not in MODES:
+        raise DataError(f"--mode: {mode!r} is unknown; known are {', '.join(MODES)}")
+    if not 0.0 < threshold < 1.0:
+        raise DataError(f"--threshold: {threshold:g}, but it must be between 0 and 1")
+    if power_limit_watts is not None and not 0.0 < power_limit_watts < float("inf"):
+        raise DataError(f"--power-limit: {power_limit_watts:g} W, but it must be finite and above 0")
+    wanted = None if target is None else target_of(target)
+    _, points = grid(growth.vary)
+    names = tuple(str(file) for file in applied.fits)
+    identity = content_of(source, names)
+    if resume is not None:
+        check_target(resume)
+    limit = () if power_limit_watts is None else (f"cluster.device.power={power_limit_watts:g} W",)
+    shared = (*limit, *overrides, *((FILL,) if growth.vary else ()))
+    base = load_task(JobTask(source, (*shared, *points[0].overrides), names, applied.force))
+    from .run_grid import DEFAULT_SAMPLES, Asked, run_study  # need JAX, which mistakes above do not wait for
+
+    pairs = [(n, point) for n in sizes for point in points]
+    chosen: Mode = "weak" if mode == "weak" else "strong"
+    tasks = [
+        SizeTask(JobTask(source, (*shared, *point.overrides), names, applied.force), n, chosen) for n, point in pairs
+    ]
+    asked = Asked(objective, price_per_gpu_hour, wanted, study.n_samples or DEFAULT_SAMPLES, seed)
+    path = None if resume is None else Path(resume)
+    found = run_study(
+        tasks, load_size, asked, identity=identity, resume=path, n_workers=study.n_workers, progress=progress
+    )
+    rows = size_rows(sizes, [_best(n, pairs, found) for n in sizes])
+    if not any(row.figures for row in rows):
+        raise DataError(f"no size is possible; {rows[0].n_devices:,} GPUs: {rows[0].problem}")
+    record = noted(job=source, samples=asked.n_samples)
+    report = _report(base, source, chosen, objective, threshold, rows, target, record)
+    return report.made_of(rows)
+
+
+def load_size(task: SizeTask) -> Job:
+    """The job of a task on its number of GPUs."""
+    return job_of_size(load_task(task.job), task.n_devices, task.mode)
+
+
+def _best(
+    n: int, pairs: Sequence[tuple[int, Point]], found: Sequence[Measured[SizeTask]]
+) -> tuple[Mapping[str, str], Figures | None, str]:
+    """Settings and figures of the best plan of a size: of those that fit into memory, or of all if none does."""
+    own = [(point.labels, one) for (size, point), one in zip(pairs, found, strict=True) if size == n]
+    known = [(labels, one.figures) for labels, one in own if one.figures]
+    if not known:
+        return {}, None, own[0][1].problem
+    labels, figures = min(known, key=lambda pair: (not pair[1].fits, pair[1].value))
+    return dict(labels), figures, ""
+
+
+def _report(
+    base: Job,
+    source: str,
+    mode: Mode,
+    objective: str,
+    threshold: float,
+    rows: tuple[SizeRow, ...],
+    target: str | None,
+    record: RunRecord,
+) -> ScalingReport:
+    from .scaling import knee, of_step, onsets
+
+    sizes = [row.n_devices for row in rows]
+    meeting = smallest_meeting(rows)
+    met = None
+    if target is not None:
+        prob = max((row.figures.target_prob for row in rows if row.figures), default=0.0)
+        own = meeting.figures.target_prob if meeting and meeting.figures else prob
+        met = TargetFacts(target, meeting.n_devices if meeting else None, own)
+    return ScalingReport(
+        job=source,
+        mode=mode,
+        objective=objective,
+        threshold=threshold,
+        rows=rows,
+        stop_size=stop_size(rows, threshold),
+        onsets=onsets(base, mode),
+        onset_step=of_step(base, mode),
+        knee=knee(sizes, [row.figures for row in rows]),
+        target=met,
+        notes=(),
+        elapsed_s=UNTIMED_S,
+        record=record,
+    )

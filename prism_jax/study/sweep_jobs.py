@@ -1,0 +1,200 @@
+"""Tasks of studies about job files: picklable, and told apart by the content of their files.
+
+A grid of jobs, each predicted, compared with the best; what `prism-jax sweep` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..core.processes import Progress, silent
+from ..core.read_file import check_input, open_input
+from ..core.report import RunRecord
+from ..core.use_case import UNTIMED_S, Option, Told, noted, use_case
+from ..core.write_file import check_file, check_target, write_text
+from ..errors import DataError
+from ..fits.load_fits import load_fits
+from ..job.job import Job
+from ..job.load_job import JobFile, JobSource, loaded
+from ..result.objective import OBJECTIVES
+from ..result.parameters import Applied, ObjectiveName, Price, StudyRun
+from ..tables.streams import example_files
+from .axes import Axis, grid, sizes_of
+from .report import SweepReport
+from .table import StudyTable, study_table
+
+PART = 1 << 20
+
+
+@dataclass(frozen=True)
+class JobTask:
+    """A job file with overrides and fits.
+
+    Attributes:
+        source: file, or name of a shipped job.
+        overrides: "section.field=value".
+        fits: files of `prism-jax fit` or `calibrate`.
+        force: use a fit even where its verdict is failed.
+    """
+
+    source: str
+    overrides: tuple[str, ...] = ()
+    fits: tuple[str, ...] = ()
+    force: bool = False
+
+
+def load_task(task: JobTask) -> Job:
+    """The job of a task, with its fits.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an override is wrong.
+    """
+    job = loaded(task.source, task.overrides)
+    return load_fits(job, task.fits, force=task.force).job if task.fits else job
+
+
+def source_text(job: JobSource) -> str:
+    """The job as a task names it.
+
+    Raises:
+        DataError: a Job, which has no fields that texts could replace.
+    """
+    if isinstance(job, Job):
+        raise DataError("a study replaces fields of a job file. Give a file or the name of a shipped job, not a Job.")
+    return str(job)
+
+
+def content_of(source: str, fits: Sequence[str]) -> tuple[str, ...]:
+    """Digests of the files that a study reads.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    return tuple(_digest(file) for file in (example_files().get(source, Path(source)), *map(Path, fits)))
+
+
+def _digest(file: Path) -> str:
+    check_input(file)
+    digest = hashlib.blake2b(digest_size=16)
+    with open_input(file) as stream:
+        while part := stream.read(PART):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+SIZES = "cluster.n_devices"
+FILL = "plan.dp=auto"  # what other sizes need of the plan
+
+
+def markdown_or_lines(
+    report: SweepReport, markdown: Annotated[bool, Option(help="Print the table as Markdown.")] = False
+) -> list[str]:
+    """What is printed."""
+    from . import report as sweep
+
+    return sweep.markdown(report) if markdown else report.lines()
+
+
+def write_csv(
+    report: SweepReport,
+    csv: Annotated[
+        str | Path | None, Option(metavar="FILE", check=check_file, help="Write the table with all figures to FILE.")
+    ] = None,
+) -> Told | None:
+    """Writes the table with all figures.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    if csv is None:
+        return None
+    write_text(csv, report.parts.to_csv())
+    return Told(f"wrote {csv}")
+
+
+@use_case(text=markdown_or_lines, then=(write_csv,), says="predicting")
+def sweep_jobs(
+    job: JobFile,
+    settings: Annotated[Sequence[str], Option("--set", "FIELD=V1,V2", key="set", told=list)] = (),
+    *,
+    gpus: Annotated[str | None, Option("--gpus", "N,N|N:N")] = None,
+    objective: ObjectiveName = "p95",
+    price_per_gpu_hour: Price = None,
+    applied: Applied = Applied(),
+    study: StudyRun = StudyRun(),
+    progress: Progress = silent,
+) -> SweepReport:
+    """Predict a grid of jobs and compare them.
+
+    Args:
+        job: a job file, or the name of a shipped example.
+        settings: values of one field of the job, e.g. plan.tp=1,2,4; may be repeated; one value is set for all jobs.
+        gpus: numbers of GPUs, 64,512, or 8:1024 for all doublings: another axis, filled by data parallelism.
+        objective: what is to be small (`prism-jax show objectives`). Seconds of steps with unlike batches or numbers of GPUs are
+            compared as GPU-hours per million tokens.
+        price_per_gpu_hour: for money.
+        applied: fits, as in `explain_step`.
+        study: draws, processes, and a file that remembers what is done.
+        progress: told what is done.
+
+    Raises:
+        ConfigError, DataError, FitError: a file or an option is wrong.
+
+    Example:
+        >>> sweep_jobs("llama2_7b_fsdp_64", ["plan.tp=1,2,4"]).rows[0].figures.p95_s  # doctest: +SKIP
+    """
+    fits, resume, seed = applied.fits, study.resume, study.seed
+    source = source_text(job)
+    OBJECTIVES.named(objective)
+    check_price(objective, price_per_gpu_hour)
+    sizes = [] if gpus is None else [Axis(SIZES, tuple(map(str, sizes_of(gpus))))]
+    axes, points = grid(settings, sizes)
+    if not settings and gpus is None:
+        raise DataError("nothing varies. Give --set FIELD=V1,V2,... or --gpus 8:1024.")
+    identity = content_of(source, [str(file) for file in fits])
+    if resume is not None:
+        check_target(resume)
+    from .run_grid import DEFAULT_SAMPLES, Asked, run_study  # need JAX, which mistakes above do not wait for
+
+    filled = () if gpus is None else (FILL,)
+    names = tuple(str(file) for file in fits)
+    tasks = [JobTask(source, (*filled, *point.overrides), names, applied.force) for point in points]
+    asked = Asked(objective, price_per_gpu_hour, None, study.n_samples or DEFAULT_SAMPLES, seed)
+    path = None if resume is None else Path(resume)
+    common: dict[str, Any] = {"resume": path, "n_workers": study.n_workers, "progress": progress}
+    found = run_study(tasks, load_task, asked, identity=identity, **common)
+    if not any(own.figures for own in found):
+        raise DataError(f"no job of the grid is possible; the first: {found[0].problem}")
+    unit = OBJECTIVES.named(objective).unit
+    table = study_table(
+        [axis.field for axis in axes],
+        [dict(point.labels) for point in points],
+        [own.figures for own in found],
+        [own.problem for own in found],
+        objective,
+        unit,
+    )
+    record = noted(job=source, samples=asked.n_samples)
+    return _report(source, table, record).made_of(table)
+
+
+def check_price(objective: str, price: float | None) -> None:
+    """Refuses a price that is none, and an objective in money without one.
+
+    Raises:
+        DataError: value and remedy.
+    """
+    if price is not None and not 0.0 < price < float("inf"):
+        raise DataError(f"--price: {price:g}, but a price must be positive and finite")
+    if price is None and "price_per_gpu_hour" in OBJECTIVES.named(objective).needs:
+        raise DataError(f"objective {objective!r} needs --price, the price of a GPU-hour")
+
+
+def _report(source: str, table: StudyTable, record: RunRecord) -> SweepReport:
+    lost = sum(row.figures is None for row in table.rows)
+    notes = (f"{lost} of {len(table.rows)} jobs are impossible",) if lost else ()
+    return SweepReport(source, table.axes, table.objective, table.unit, table.rows, notes, UNTIMED_S, record)

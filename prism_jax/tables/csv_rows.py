@@ -1,0 +1,260 @@
+"""Numbers as files spell them: digits of ASCII, where Python would also take underscores and the digits of other scripts.
+
+Text of a table that may be gzipped, told by its content, not by its name.
+
+Rows of a CSV table whose text is at hand: fields by column, with the line they end on, in bounded memory.
+
+Lines end in LF, CRLF or CR, and nowhere else; a field in quotes may hold any of them. Columns may stand in any order; a space
+after a comma is no part of a field; rows in which nothing stands are passed over.
+
+Counts in tables: whole numbers up to the largest that makes sense.
+
+Fields of a row of a table: numbers, seconds, counts and truths, blank as None; errors name row and field.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..core.read_file import read_text
+from ..errors import DataError
+from .document import short
+
+MAX_CHARACTERS = 100
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def number_of(text: str) -> float:
+    """The number that a text spells; NaN where it spells none, "nan" and "inf" included. Too large a number is infinite."""
+    text = text.strip()
+    return float(text) if len(text) <= MAX_CHARACTERS and _NUMBER.fullmatch(text) else math.nan
+
+
+def is_plain(text: str) -> bool:
+    """Whether `float` and `int` read from a text, or from several joined, only what all tools would read from it."""
+    return text.isascii() and "_" not in text
+
+
+MAX_BYTES = 1 << 26  # of text, unpacked; a hundred thousand rows of the longest tables have 60 MB
+
+
+def read_packed_text(file: Path, what: str) -> str:
+    """The text of `file`.
+
+    Args:
+        what: what should be given instead, for messages: "a steps table in JSON or CSV".
+
+    Raises:
+        DataError: no regular file, it cannot be read, is too large, or is neither text nor a complete gzip file.
+    """
+    return read_text(file, MAX_BYTES, f"Give {what}.", unpack=True)
+
+
+MAX_ROWS = 100_000
+MAX_LINES = 1_000_000  # empty ones included
+MAX_COLUMNS = 1_000
+MAX_ROW_CHARACTERS = 1 << 20
+_LINE = re.compile(r"[^\r\n]++(?:\r\n|[\r\n])?|\r\n|[\r\n]")
+
+
+class CsvRow(NamedTuple):
+    """One row.
+
+    Attributes:
+        line: of the file, from 1, on which the row ends.
+        fields: column -> text without spaces around it.
+    """
+
+    line: int
+    fields: dict[str, str]
+
+
+class CsvTable:
+    """The header of a table, and its rows.
+
+    Args:
+        text: the whole table.
+        name: what messages call it.
+        max_rows: how many rows are read at most.
+        before_line: what stands between the name and the number of a line in messages.
+
+    Raises:
+        DataError: not CSV, a column twice, too many columns, rows or lines, or a row of another length; names the line.
+    """
+
+    def __init__(self, text: str, name: str, max_rows: int = MAX_ROWS, before_line: str = " line ") -> None:
+        self.name, self.max_rows, self._before_line = name, max_rows, before_line
+        n_lines = text.count("\n") + text.count("\r") - text.count("\r\n")
+        if n_lines > MAX_LINES:
+            raise DataError(
+                f"{name}: {n_lines:,} lines, more than {MAX_LINES:,}. Split the table, or remove empty lines."
+            )
+        self._lines = _Lines(text, self.place)
+        self._reader = csv.reader(self._lines, strict=True, skipinitialspace=True)
+        self.columns = tuple(self._next() or ())
+        self._check_columns()
+
+    def place(self, line: int) -> str:
+        """What messages call a line."""
+        return f"{self.name}{self._before_line}{line}"
+
+    def _check_columns(self) -> None:
+        if len(self.columns) > MAX_COLUMNS:
+            raise DataError(
+                f"{self.place(1)}: {len(self.columns):,} columns, more than {MAX_COLUMNS:,}. Keep those that matter."
+            )
+        seen: set[str] = set()
+        for column in self.columns:
+            if column and column in seen:
+                raise DataError(f"{self.place(1)}: the column {short(column)} is there twice. Keep one.")
+            seen.add(column)
+
+    def rows(self) -> Iterator[CsvRow]:
+        """The rows; may be asked for once."""
+        n_rows = 0
+        while (row := self._next()) is not None:
+            n_rows += 1
+            if n_rows > self.max_rows:
+                raise DataError(f"{self.name}: more than {self.max_rows:,} rows. Split the table.")
+            if len(row) != len(self.columns):
+                raise DataError(
+                    f"{self.place(self._reader.line_num)}: the number of fields differs from the header's ({len(row):,} and "
+                    f"{len(self.columns):,}). Quote fields that hold commas."
+                )
+            yield CsvRow(self._reader.line_num, dict(zip(self.columns, row, strict=True)))
+
+    def _next(self) -> list[str] | None:
+        """The next row in which anything stands, without spaces around its fields; None at the end."""
+        try:
+            for row in self._reader:
+                self._lines.n_characters = 0
+                fields = [field.strip() for field in row]
+                if any(fields):
+                    return fields
+        except csv.Error as error:
+            raise DataError(f"{self.place(self._lines.number)} is not CSV: {error}") from None
+        return None
+
+
+class _Lines:
+    """The lines of a text with their ends, which a reader of rows tells when a row is complete (`n_characters = 0`)."""
+
+    def __init__(self, text: str, place: Callable[[int], str]) -> None:
+        self._place = place
+        self.number = self.n_characters = 0
+        self._found = _LINE.finditer(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._found)
+        self.number += 1
+        self.n_characters += line.end() - line.start()
+        if self.n_characters > MAX_ROW_CHARACTERS:
+            raise DataError(f"{self._place(self.number)}: a row of more than {MAX_ROW_CHARACTERS:,} characters")
+        return line[0]
+
+
+class Seen:
+    """Finds rows that are the same as one before, which would count twice."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, str] = {}
+
+    def before(self, values: Iterable[str], place: str) -> str:
+        """The place of the first row with these values, if it is not this one; else empty."""
+        mark = blake2b("\x1f".join(values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        before = self._places.setdefault(mark, place)
+        return "" if before == place else before
+
+    def check(self, values: Iterable[str], place: str) -> None:
+        """Notes a row.
+
+        Raises:
+            DataError: the same values stood in a row before; names both.
+        """
+        if before := self.before(values, place):
+            remedy = "Keep one; if both were measured, tell them apart by an id"
+            raise DataError(f"{place}: the same row as {before}. {remedy}.")
+
+
+def whole_number(value: float, told: object, high: int | None, where: str) -> int:
+    """A number of a table as an integer.
+
+    Args:
+        value: the number; NaN for what is none.
+        told: as it stands in the table, for messages.
+        high: the largest that makes sense; None for no end.
+        where: row and field, for messages.
+
+    Raises:
+        DataError: not a whole number from 0 to `high`.
+    """
+    if not math.isfinite(value) or value != int(value):
+        raise DataError(f"{where} = {short(told)} is not a whole number")
+    if value < 0:
+        raise DataError(f"{where} = {short(told)}, but it must not be negative")
+    if high is not None and value > high:
+        raise DataError(f"{where} = {short(told)}, but at most {high:,} can be simulated")
+    return int(value)
+
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def number_field(value: Any, field: str, where: str) -> float | None:
+    """A number that is not negative, or None for blank."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    number = _parsed(value)
+    if math.isnan(number):
+        raise DataError(f"{where}: {field} = {short(value)} is not a number. Leave it blank if it is unknown.")
+    if not 0.0 <= number < math.inf:
+        raise DataError(f"{where}: {field} = {short(value)}, but it must be finite and not negative")
+    return number
+
+
+def seconds_field(value: Any, field: str, where: str) -> float | None:
+    """Seconds of a step, or None for blank."""
+    number = number_field(value, field, where)
+    if number == 0.0:
+        raise DataError(
+            f"{where}: {field} = {short(value)}, but no step takes no time. Leave it blank if it is unknown."
+        )
+    return number
+
+
+def integer_field(value: Any, field: str, where: str) -> int | None:
+    """A whole number that is not negative, or None for blank."""
+    if number_field(value, field, where) is None:
+        return None
+    return whole_number(_parsed(value), value, None, f"{where}: {field}")
+
+
+def boolean_field(value: Any, field: str, where: str) -> bool | None:
+    """True or false, or None for blank."""
+    if value is None or value == "":
+        return None
+    told = str(value).strip().lower() if isinstance(value, (str, bool)) else ""
+    if told not in _BOOLEANS:
+        raise DataError(f"{where}: {field} = {short(value)}, but it must be true or false")
+    return _BOOLEANS[told]
+
+
+def _parsed(value: Any) -> float:
+    """A number, or a text that spells one; NaN for what is neither."""
+    if isinstance(value, str):
+        return number_of(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,186 @@
+"""Rows of a trace laid out as dense arrays (op, replica, step), with what is incomplete left out and named."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Ints
+from ..errors import DataError
+from .trace import NONE, JobShape, OpTable, Trace, TraceOp
+
+Keys = NDArray[np.int64]
+FIELDS = ("pp", "op_type", "seq", "stream", "group", "micro_batch", "chunk")  # that tell ops of a step apart
+MAX_KEY = 2**62
+MAX_CELLS = 200_000_000  # of (op, replica, step): 1.6 GB of start times
+
+
+def assemble(table: OpTable, job: JobShape) -> Trace:
+    """The trace of `table`.
+
+    Every worker (dp, pp) must do the ops of the skeleton once a step: those that most workers of its stage do in most steps.
+    Steps in which a worker lacks an op, or has another one, are left out and named. Tensor-parallel peers that were recorded
+    one by one count as one worker, from the first start to the last end. Some dp ranks may not have been recorded at all.
+
+    Raises:
+        DataError: ranks outside the job's degrees, a dp rank of which a stage was not recorded, no complete step.
+    """
+    recorded = _recorded_replicas(table, job)
+    n_replica = len(recorded)
+    key, unique = _op_keys(table)
+    n_key = len(unique)
+    steps, step = np.unique(table.step, return_inverse=True)
+    if n_key * n_replica * len(steps) > MAX_CELLS:
+        raise DataError(
+            f"{table.source}: {n_key:,} ops x {n_replica:,} replicas x {len(steps):,} steps are too many. Cut the trace."
+        )
+    replica = np.searchsorted(recorded, table.dp)
+    cell = (key, replica, step)
+    start = np.full((n_key, n_replica, len(steps)), np.inf)
+    end = np.full(start.shape, -np.inf)
+    np.minimum.at(start, cell, table.start_s)
+    np.maximum.at(end, cell, table.start_s + table.duration_s)
+    present = np.isfinite(start)
+    in_skeleton = present.mean(axis=(1, 2)) > 0.5
+    complete = (present == in_skeleton[:, None, None]).all(axis=(0, 1))
+    left_out = _notes(table, unique, present, in_skeleton, complete, steps, recorded)
+    if not complete.any():
+        raise DataError(f"{table.source}: no step is complete on every worker. {left_out[0]}")
+    notes = [*table.notes, *left_out]
+    if n_replica < job.dp:
+        notes.append(f"{n_replica} of {job.dp} data-parallel ranks were recorded; the others are taken to be like them")
+    rows = np.flatnonzero(in_skeleton)
+    first = int(np.flatnonzero(complete)[0])
+    rows = rows[np.lexsort((rows, start[rows, 0, first], unique["pp"][rows]))]
+    start, end = start[rows][..., complete], end[rows][..., complete]
+    origin = start.min(axis=(0, 1))
+    return Trace(
+        source=table.source,
+        job=job,
+        ops=tuple(_op(table, unique[r]) for r in rows),
+        steps=steps[complete],
+        start_s=start - origin,
+        end_s=end - origin,
+        rank=_ranks(table, job, recorded),
+        clock_error_s=table.clock_error_s,
+        notes=tuple(notes),
+    )
+
+
+def _recorded_replicas(table: OpTable, job: JobShape) -> NDArray[np.int32]:
+    """The dp ranks in `table`, ascending; all their stages are in it."""
+    for name, degree in (("dp", job.dp), ("pp", job.pp), ("tp", job.tp)):
+        values = getattr(table, name)
+        if values.max() >= degree:
+            row = int(np.argmax(values >= degree))
+            raise DataError(
+                f"{table.source}: row {row + 1} {name}: {values[row]}, but the job has {name} {degree} (counted from 0)"
+            )
+    recorded = np.unique(table.dp)
+    seen = np.zeros((len(recorded), job.pp), dtype=bool)
+    seen[np.searchsorted(recorded, table.dp), table.pp] = True
+    if not seen.all():
+        replica, pp = np.argwhere(~seen)[0]
+        dp = recorded[replica]
+        raise DataError(
+            f"{table.source}: nothing was recorded on dp rank {dp}, stage {pp} ({(~seen).sum()} of {seen.size} workers). "
+            "Record one worker of every stage, or correct the degrees in the job's metadata."
+        )
+    return recorded
+
+
+def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
+    """Index of every row's op among the distinct ops, and those: (pp, op_type, seq, stream, group, micro_batch, chunk)."""
+    key, n = np.zeros(len(table), dtype=np.int64), 1
+    columns = {name: _sequence(table) if name == "seq" else getattr(table, name) for name in FIELDS}
+    for values in columns.values():
+        low, size = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if n * size > MAX_KEY:  # number anew those that occur
+            distinct, key = np.unique(key, return_inverse=True)
+            n = len(distinct)
+        key *= size
+        key += values
+        key -= low
+        n *= size
+    distinct, first, index = np.unique(key, return_index=True, return_inverse=True)
+    unique = np.empty(len(distinct), dtype=[(name, np.int32) for name in FIELDS])
+    for name, values in columns.items():
+        unique[name] = values[first]
+    return index, unique
+
+
+def _sequence(table: OpTable) -> Ints:
+    """How many ops of its type the worker has run before, in the step; tensor-parallel peers count separately."""
+    order = np.lexsort((table.start_s, table.op_type, table.tp, table.pp, table.dp, table.step))
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = False
+    for column in (table.op_type, table.tp, table.pp, table.dp, table.step):
+        sorted_column = column[order]
+        new[1:] |= sorted_column[1:] != sorted_column[:-1]
+    begins = np.flatnonzero(new)
+    seq = np.empty(len(order), dtype=np.int32)
+    seq[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+    return seq
+
+
+def _notes(
+    table: OpTable,
+    unique: NDArray,
+    present: NDArray[np.bool_],
+    expected: NDArray[np.bool_],
+    complete: NDArray[np.bool_],
+    steps: Keys,
+    recorded: Ints,
+) -> list[str]:
+    """One line about what was left out, with an example."""
+    n_out = int((~complete).sum())
+    if n_out == 0:
+        return []
+    wrong = np.argwhere((present != expected[:, None, None]) & ~complete)
+    op, replica, step = wrong[0]
+    what = "lacks" if expected[op] else "alone has"
+    example = (
+        f"in step {steps[step]} dp rank {recorded[replica]} {what} {_op(table, unique[op])}{_differing(unique, op)}"
+    )
+    return [f"{n_out} of {len(steps)} steps left out, because not all workers did the same ops: {example}"]
+
+
+def _differing(unique: NDArray, op: int) -> str:
+    """What tells an op from others that are the same one by type and number, such as groups that are named anew every step."""
+    same = np.flatnonzero(unique[["pp", "op_type", "seq"]] == unique[["pp", "op_type", "seq"]][op])
+    fields = [name for name in ("stream", "group", "micro_batch", "chunk") if len(np.unique(unique[name][same])) > 1]
+    return f", whose {' and '.join(fields)} must be the same in every step" if fields else ""
+
+
+def _op(table: OpTable, record: NDArray) -> TraceOp:
+    group = int(record["group"])
+    return TraceOp(
+        op_type=table.op_types[int(record["op_type"])],
+        stage=int(record["pp"]),
+        seq=int(record["seq"]),
+        micro_batch=int(record["micro_batch"]),
+        chunk=int(record["chunk"]),
+        stream=table.streams[int(record["stream"])],
+        group="" if group == NONE else table.groups[group],
+    )
+
+
+def _ranks(table: OpTable, job: JobShape, recorded: NDArray[np.int32]) -> Ints:
+    """[replica, pp] lowest recorded global rank of every worker; counted as tp, sp, dp, pp if the source is silent on any.
+
+    Raises:
+        DataError: two workers of one rank.
+    """
+    rank = np.full((len(recorded), job.pp), np.iinfo(np.int32).max, dtype=np.int32)
+    np.minimum.at(rank, (np.searchsorted(recorded, table.dp), table.pp), table.rank)
+    if (rank == NONE).any():
+        rank = (np.arange(job.pp)[None, :] * job.dp + recorded[:, None]) * job.tp * job.sp
+    first, at = np.unique(rank, return_index=True)
+    if len(first) < rank.size:
+        other = int(np.setdiff1d(np.arange(rank.size), at)[0])
+        replica, pp = divmod(other, job.pp)
+        raise DataError(
+            f"{table.source}: rank {rank[replica, pp]} stands at two workers, one of them dp rank {recorded[replica]}, "
+            f"stage {pp}. Correct the ranks, or leave them out."
+        )
+    return rank.astype(np.int32)

@@ -1,0 +1,231 @@
+"""StepLog: measured step times without their ops, as training logs hold them.
+
+Which of the first recorded steps are warm-up (compilation, allocator, first data) and left out.
+
+The rule. Later steps are those of the second half of the recording; their median is the typical step. A step is *unlike* them if
+it is further from the typical one than a factor 1.5, or than 6 robust standard deviations of the logarithm, whichever is more,
+either way: asynchronous dispatch makes one of the first steps too short. A recording begins with a warm-up if its first step is
+unlike. The warm-up lasts until two steps in a row are like the later ones. If that takes more than a fifth of the recording, it
+is no warm-up but a job that changed, and nothing is left out. A log that starts over has a warm-up after every start.
+
+`TraceFormat`: how the files of one format are recognised and read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Floats, Ints
+from ..errors import DataError
+from .trace import MAX_SECONDS, JobShape, OpTable, Trace
+
+
+@dataclass(frozen=True)
+class StepLog:
+    """Step times in the order of the log; all arrays have one value per logged entry.
+
+    Attributes:
+        source: the file.
+        name: what the run is called.
+        step: step number of the entry, of its last step where it covers several.
+        step_s: seconds per step, mean over the `n_steps` of the entry.
+        n_steps: how many steps the time is a mean of; 1 where a single step was timed.
+        notes: what people should know about the log.
+        framework: that wrote it; empty where that is not known.
+
+    Raises:
+        DataError: no entry, or a time or a count that is not positive and finite; names the entry.
+    """
+
+    source: str
+    name: str
+    step: NDArray[np.int64]
+    step_s: Floats
+    n_steps: Ints
+    notes: tuple[str, ...] = ()
+    framework: str = ""
+
+    def __post_init__(self) -> None:
+        if not len(self.step) == len(self.step_s) == len(self.n_steps):
+            raise DataError(f"{self.source}: the columns of a step log differ in length")
+        if len(self.step) == 0:
+            raise DataError(f"{self.source}: no step times")
+        with np.errstate(invalid="ignore"):
+            good = (self.step_s > 0) & (self.step_s <= MAX_SECONDS) & (self.n_steps > 0)  # NaN is not good
+        if not good.all():
+            entry = int(np.flatnonzero(~good)[0])
+            raise DataError(
+                f"{self.source}: entry {entry + 1}, step {self.step[entry]}: {self.step_s[entry]} s over "
+                f"{self.n_steps[entry]} steps, but both must be more than 0 and the time at most {MAX_SECONDS:g} s"
+            )
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Step numbers, under the name that a trace gives them."""
+        return self.step
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def choose(self, entries: NDArray) -> StepLog:
+        """The same log with some of its entries (indices)."""
+        return replace(self, step=self.step[entries], step_s=self.step_s[entries], n_steps=self.n_steps[entries])
+
+
+FACTOR = 1.5
+ROBUST_SD = 6.0
+LARGEST_SHARE = 0.2
+FEWEST = 5  # recorded steps; of fewer, nothing tells which are typical
+SHOWN = 3  # steps that the note lists
+
+HINT = "; --skip 0 keeps them, --skip N leaves out the first N"
+
+Recorded = TypeVar("Recorded", bound=Trace | StepLog)
+
+
+def without_warm_up(recorded: Recorded, skip: int | None = None, hint: str = HINT) -> tuple[Recorded, int]:
+    """`recorded` without its first steps, with a note that says which and why; and how many entries were left out.
+
+    Args:
+        skip: first steps to leave out; 0: none; None: those that the rule of this module calls warm-up.
+        hint: what the note on warm-up says of how to do otherwise.
+
+    Raises:
+        DataError: nothing would be left.
+    """
+    step_s, n_steps = recorded.step_s, _lengths(recorded)
+    kept = _after_warm_up(recorded) if skip is None else _after(n_steps, skip)
+    n_left_out = int((~kept).sum())
+    if n_left_out == 0:
+        return recorded, 0
+    if not kept.any():
+        raise DataError(
+            f"{recorded.source}: --skip {skip} leaves none of {int(n_steps.sum()):,} recorded steps. Skip fewer."
+        )
+    left = np.flatnonzero(kept)
+    chosen = recorded.choose(left) if isinstance(recorded, StepLog) else recorded.choose(steps=left)
+    if skip is None:
+        note = _note(step_s, kept, np.asarray(recorded.steps)) + hint
+    else:
+        note = f"the first {_counted(int(n_steps[~kept].sum()))} left out (--skip {skip})"
+    return cast(Recorded, replace(chosen, notes=(*recorded.notes, note))), n_left_out
+
+
+def is_warm_up(step_s: Floats, typical_s: float, log_sd: float) -> NDArray[np.bool_]:
+    """[step] whether a step belongs to the warm-up that the steps of one start begin with.
+
+    Args:
+        step_s: [step] seconds, in the order of time.
+        typical_s: median of the later steps.
+        log_sd: their robust standard deviation, of the logarithm.
+    """
+    like = np.abs(np.log(step_s / typical_s)) <= max(np.log(FACTOR), ROBUST_SD * log_sd)
+    warm = np.zeros(len(step_s), bool)
+    if len(step_s) == 0 or like[0]:
+        return warm
+    settled = np.flatnonzero(like[:-1] & like[1:])
+    if len(settled):
+        warm[: settled[0]] = True
+    return warm
+
+
+def _after_warm_up(recorded: Trace | StepLog) -> NDArray[np.bool_]:
+    step_s = np.asarray(recorded.step_s)
+    kept = np.ones(len(step_s), bool)
+    if len(step_s) < FEWEST:
+        return kept
+    later = np.log(step_s[len(step_s) // 2 :])
+    middle = float(np.median(later))
+    log_sd = 1.4826 * float(np.median(np.abs(later - middle)))
+    for start in np.split(np.arange(len(step_s)), _starts(recorded)):
+        warm = is_warm_up(step_s[start], np.exp(middle), log_sd)
+        kept[start[warm]] = False
+    return kept if (~kept).sum() <= max(LARGEST_SHARE * len(kept), 1) else np.ones(len(step_s), bool)
+
+
+def _starts(recorded: Trace | StepLog) -> NDArray[np.int64]:
+    """Entries at which a log starts over."""
+    return np.flatnonzero(np.diff(np.asarray(recorded.steps)) < 0) + 1
+
+
+def _lengths(recorded: Trace | StepLog) -> Ints:
+    return recorded.n_steps if isinstance(recorded, StepLog) else np.ones(len(recorded.step_s), np.int32)
+
+
+def _after(n_steps: Ints, skip: int) -> NDArray[np.bool_]:
+    """Entries that hold none of the first `skip` steps."""
+    return np.cumsum(n_steps) - n_steps >= skip
+
+
+def _counted(n: int) -> str:
+    return "recorded step is" if n == 1 else f"{n:,} recorded steps are"
+
+
+def _note(step_s: Floats, kept: NDArray[np.bool_], steps: NDArray) -> str:
+    out = np.flatnonzero(~kept)
+    typical_s = float(np.median(step_s[kept]))
+    numbers = ", ".join(str(steps[i]) for i in out[:SHOWN]) + (", ..." if len(out) > SHOWN else "")
+    ratios = ", ".join(f"{step_s[i] / typical_s:.3g}" for i in out[:SHOWN]) + (", ..." if len(out) > SHOWN else "")
+    what = "1 recorded step is" if len(out) == 1 else f"{len(out):,} recorded steps are"
+    return (
+        f"{what} left out as warm-up (step{'' if len(out) == 1 else 's'} {numbers}: {ratios} times the median of the others, "
+        f"{typical_s:.4g} s)"
+    )
+
+
+Recording: TypeAlias = OpTable | StepLog | tuple[OpTable, JobShape | None]
+
+
+@dataclass(frozen=True)
+class FileStart:
+    """What a format is recognised by.
+
+    Attributes:
+        path: a regular file that may be read and is not empty.
+        start: first bytes of the content, unpacked if it is gzip; at most 64 KiB.
+    """
+
+    path: Path
+    start: bytes
+
+    @cached_property
+    def text(self) -> str:
+        """The beginning as text, without a byte order mark and leading white space."""
+        return self.start.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\v\f")
+
+    @property
+    def name(self) -> str:
+        """Name of the file in lower case, without `.gz`."""
+        return self.path.name.lower().removesuffix(".gz")
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """One format of recorded jobs.
+
+    Attributes:
+        name: in `prism-jax show traces`.
+        about: what such files are, for messages that list what is read: "MLPerf logs (:::MLLOG)".
+        recognises: whether a file that begins so has this format; the content counts before the name. Formats are asked in turn,
+            the one added last first, so a format claims only what it is sure of. May raise `DataError` for a file that no
+            format reads.
+        read: ops, or step times, of one job from its files (one file, unless there is `of_folder`). Beside the ops it may return
+            the degrees that the files state. Raises `DataError` that names the place and the remedy.
+        read_in_unit: the same for files that may leave the unit of step times open: files and seconds of the unit that a person
+            states. None where there is nothing to state.
+        of_folder: the files of one job among those in a folder; None where a job is one file.
+    """
+
+    name: str
+    about: str
+    recognises: Callable[[FileStart], bool]
+    read: Callable[[Sequence[Path]], Recording]
+    of_folder: Callable[[Sequence[Path]], Sequence[Path]] | None = None
+    read_in_unit: Callable[[Sequence[Path], float], Recording] | None = None

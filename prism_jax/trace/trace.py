@@ -1,0 +1,291 @@
+"""What every trace reader returns: one row per recorded op, and the shape of the job it was recorded on.
+
+Trace: the recorded steps of a job in which every replica and every step does the same ops in the same order.
+
+The ops of one replica form a skeleton; start and end times are dense arrays over (op, replica, step), so that
+everything after this is arithmetic on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import Floats, Ints
+from ..errors import DataError
+
+NONE = -1  # micro-batch, chunk or group of an op that has none
+
+
+@dataclass(frozen=True)
+class JobShape:
+    """Degrees of the recorded job.
+
+    Attributes:
+        name: what the job is called.
+        dp, pp, tp: data, pipeline and tensor parallel degrees.
+        sp: degree of a sequence-parallel group that shares its gradients (`dsp_size` of the straggler-analysis traces).
+        virtual_stages: model chunks per pipeline stage.
+    """
+
+    name: str
+    dp: int = 1
+    pp: int = 1
+    tp: int = 1
+    sp: int = 1
+    virtual_stages: int = 1
+
+    @property
+    def world_size(self) -> int:
+        """GPUs of the job, recorded or not."""
+        return self.dp * self.pp * self.tp * self.sp
+
+
+class OpRow(NamedTuple):
+    """One recorded op, for readers that build their table row by row.
+
+    Attributes:
+        step, dp, pp, tp: step number and position of the worker.
+        op_type: e.g. "forward-compute", "backward-recv", "grads-reduce-scatter", or the name of any other work.
+        micro_batch, chunk: `NONE` where the op belongs to none; `chunk` counts within the stage.
+        start_s: on a clock that all workers share.
+        duration_s: waiting for peers included.
+        stream: where it ran; ops of one stream of one worker do not overlap. Empty: one stream per op type.
+        group: ops of one step with equal non-empty group meet: none finishes before the last has started.
+        rank: global rank of the worker, `NONE` if the source does not say.
+    """
+
+    step: int
+    dp: int
+    pp: int
+    tp: int
+    op_type: str
+    micro_batch: int
+    chunk: int
+    start_s: float
+    duration_s: float
+    stream: str = ""
+    group: str = ""
+    rank: int = NONE
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """Recorded ops as columns, one entry per row; see `OpRow`.
+
+    Attributes:
+        source: the file, for messages.
+        op_type, stream, group: index into the names of the same field plural; group -1 for none.
+        clock_error_s: how far clocks of workers may still disagree; bounds what can be read off their differences.
+        notes: what the reader wants people to know.
+    """
+
+    source: str
+    step: NDArray[np.int64]
+    dp: Ints
+    pp: Ints
+    tp: Ints
+    op_type: Ints
+    micro_batch: Ints
+    chunk: Ints
+    start_s: Floats
+    duration_s: Floats
+    op_types: tuple[str, ...]
+    stream: Ints
+    streams: tuple[str, ...]
+    group: Ints
+    groups: tuple[str, ...]
+    rank: Ints
+    clock_error_s: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @classmethod
+    def from_columns(
+        cls,
+        source: str,
+        columns: dict[str, NDArray],
+        *,
+        op_type: NDArray,
+        stream: NDArray | None = None,
+        group: NDArray | None = None,
+        clock_error_s: float = 0.0,
+        notes: tuple[str, ...] = (),
+    ) -> OpTable:
+        """Table of number columns (step dp pp tp micro_batch chunk start_s duration_s, rank if known) and text columns.
+
+        Raises:
+            DataError: no rows, or a row with an impossible number; names the row (from 1) and the field.
+        """
+        n = len(columns["step"])
+        if n == 0:
+            raise DataError(f"{source}: no recorded ops. Record at least a few steps.")
+        check_columns(source, columns)
+        names, codes = np.unique(op_type.astype(str), return_inverse=True)
+        streams, stream_codes = np.unique(_texts(stream, n), return_inverse=True)
+        groups, group_codes = np.unique(_texts(group, n), return_inverse=True)
+        return cls(
+            source=source,
+            step=columns["step"].astype(np.int64),
+            **{name: columns[name].astype(np.int32) for name in ("dp", "pp", "tp", "micro_batch", "chunk")},
+            op_type=codes.astype(np.int32),
+            start_s=columns["start_s"].astype(np.float64),
+            duration_s=columns["duration_s"].astype(np.float64),
+            op_types=tuple(names.tolist()),
+            stream=stream_codes.astype(np.int32),
+            streams=tuple(streams.tolist()),
+            group=np.where(groups[group_codes] == "", NONE, group_codes).astype(np.int32),
+            groups=tuple(groups.tolist()),
+            rank=columns.get("rank", np.full(n, NONE)).astype(np.int32),
+            clock_error_s=clock_error_s,
+            notes=notes,
+        )
+
+    @classmethod
+    def from_rows(cls, source: str, rows: list[OpRow], **more: object) -> OpTable:
+        """Table of rows that a reader has collected."""
+        numbers = ("step", "dp", "pp", "tp", "micro_batch", "chunk", "start_s", "duration_s", "rank")
+        columns = {name: np.array([getattr(row, name) for row in rows]) for name in numbers}
+        texts = {
+            name: np.array([getattr(row, name) for row in rows], dtype=object)
+            for name in ("op_type", "stream", "group")
+        }
+        return cls.from_columns(source, columns, **texts, **more)  # pyright: ignore[reportArgumentType]
+
+
+MAX_RANKS = 1_000_000
+MAX_SECONDS = 1e7  # 115 days for one op
+_RANGES = {
+    "step": (0, 2**53),
+    "dp": (0, MAX_RANKS),
+    "pp": (0, MAX_RANKS),
+    "tp": (0, MAX_RANKS),
+    "micro_batch": (NONE, MAX_RANKS),
+    "chunk": (NONE, MAX_RANKS),
+    "start_s": (-1e12, 1e12),
+    "duration_s": (0.0, MAX_SECONDS),
+    "rank": (NONE, MAX_RANKS),
+}
+
+
+def check_columns(
+    source: str,
+    columns: dict[str, NDArray],
+    *,
+    at: Callable[[int], str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse numbers that no trace contains.
+
+    Args:
+        at: where a row (from 0) stands in the source, e.g. "ops.csv:12"; by default its number, from 1.
+        names: what the source calls a field, where it has its own name for it.
+
+    Raises:
+        DataError: names the first such row and its field.
+    """
+    for field_name, (low, high) in _RANGES.items():
+        if field_name not in columns:
+            continue
+        values = columns[field_name]
+        with np.errstate(invalid="ignore"):
+            good = (values >= low) & (values <= high)  # NaN is not good
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            place = at(row) if at else f"{source}: row {row + 1}"
+            name = (names or {}).get(field_name, field_name)
+            raise DataError(f"{place} {name}: {values[row]} is not between {low:g} and {high:g}")
+
+
+def _texts(values: NDArray | None, n: int) -> NDArray:
+    return np.full(n, "") if values is None else values.astype(str)
+
+
+class TraceOp(NamedTuple):
+    """One op of the skeleton.
+
+    Attributes:
+        op_type: as recorded, e.g. "forward-compute".
+        stage: pipeline stage (or rank, in a job whose ranks are not replicas of each other).
+        seq: how many ops of this type the stage has run before it in the step.
+        micro_batch, chunk: -1 where it belongs to none; `chunk` counts within the stage.
+        stream: name of its stream, "" if the source has none.
+        group: name of the group whose members meet in it, "" for none.
+    """
+
+    op_type: str
+    stage: int
+    seq: int
+    micro_batch: int
+    chunk: int
+    stream: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.op_type} {self.seq} of stage {self.stage}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Recorded steps, ready for replay.
+
+    Attributes:
+        source: the file.
+        job: degrees.
+        ops: the skeleton, by stage, then by start in the first step of the first replica.
+        steps: [step] step numbers as recorded, ascending.
+        start_s, end_s: [op, replica, step] seconds from the first start of the step on any worker.
+        rank: [replica, stage] global rank of the recorded worker.
+        clock_error_s: how far clocks may disagree.
+        notes: what people should know about the recording.
+    """
+
+    source: str
+    job: JobShape
+    ops: tuple[TraceOp, ...]
+    steps: NDArray[np.int64]
+    start_s: Floats
+    end_s: Floats
+    rank: Ints
+    clock_error_s: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_replica(self) -> int:
+        """Recorded data-parallel replicas."""
+        return self.start_s.shape[1]
+
+    @property
+    def n_stage(self) -> int:
+        """Pipeline stages."""
+        return 1 + max(op.stage for op in self.ops)
+
+    @property
+    def has_micro_batches(self) -> bool:
+        """Whether ops say to which micro-batch they belong."""
+        return any(op.micro_batch != NONE for op in self.ops)
+
+    @property
+    def step_s(self) -> Floats:
+        """[step] measured step time: from the first start to the last end of any recorded op."""
+        return self.end_s.max(axis=(0, 1)) - self.start_s.min(axis=(0, 1))
+
+    def by_rank(self, values: Floats) -> dict[str, float]:
+        """Global rank -> its value of [replica, stage], largest first."""
+        order = np.argsort(-values, axis=None, kind="stable")
+        return {str(int(self.rank.flat[i])): float(values.flat[i]) for i in order}
+
+    def choose(self, *, steps: NDArray | None = None, replicas: NDArray | None = None) -> Trace:
+        """The same trace with some of its steps and replicas (indices)."""
+        step = np.arange(len(self.steps)) if steps is None else np.asarray(steps)
+        replica = np.arange(self.n_replica) if replicas is None else np.asarray(replicas)
+        cells = (slice(None), replica[:, None], step[None, :])
+        return replace(
+            self, steps=self.steps[step], start_s=self.start_s[cells], end_s=self.end_s[cells], rank=self.rank[replica]
+        )

@@ -1,0 +1,197 @@
+"""Calibrating the cost model by measured runs, and which runs to measure first; what `prism-jax calibrate` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from .._inference_loader import inference
+from ..core.processes import Progress, part, silent
+from ..core.report import RunRecord
+from ..core.use_case import Argument, Group, Option, Told, use_case
+from ..core.write_file import check_target, run_record
+from ..errors import DataError
+from ..recorded.trace_facts import Skip, Unit
+from ..result.parameters import Seed
+from ..tables.csv_rows import read_packed_text
+from .calibration_report import SiteReport, SuggestionReport
+from .job_table import JobLog as JobLog, read_job_logs
+
+RUNS = "a table of jobs in CSV"
+
+
+@dataclass(frozen=True)
+class SiteParts:
+    """What a calibration was made of.
+
+    Attributes:
+        fit: what `prism_jax.calibrate` returns.
+        kept: where it was written; None if it was not.
+    """
+
+    fit: Any
+    kept: Path | None
+
+
+def job_logs_of(option: str, texts: Sequence[str]) -> list[JobLog]:
+    """Jobs and logs of JOB=LOG texts.
+
+    Raises:
+        DataError: one is not that.
+    """
+    found = []
+    for text in texts:
+        job, equals, log = text.partition("=")
+        if not (equals and job.strip() and log.strip()):
+            raise DataError(f"{option} {text}: write JOB=LOG, such as --log job.yaml=train.log")
+        found.append(JobLog(job.strip(), log.strip()))
+    return found
+
+
+@dataclass(frozen=True)
+class Logs(Group):
+    """Training logs of jobs.
+
+    Attributes:
+        logs: a job file and its training log (formats: `prism-jax show traces`); may be repeated.
+    """
+
+    logs: Annotated[Sequence[JobLog], Option("--log", "JOB=LOG", parse=job_logs_of, is_repeated=True)] = ()
+    skip: Skip = None
+    unit: Unit = None
+
+
+Runs = Annotated[
+    str | Path | None,
+    Argument(
+        metavar="RUNS",
+        help="CSV of measured runs: columns job (a job file) and measured_step_time_s, or the schema of steps.csv.",
+    ),
+]
+Framework = Annotated[
+    str, Option("--framework", "NAME", help="Training framework of the runs that do not specify one.")
+]
+Out = Annotated[
+    str | Path | None, Option("--out -o", "FILE", help="Save the calibration (.npz); `predict --fit` uses it.")
+]
+
+
+def calibration_told(report: SiteReport | SuggestionReport) -> Told | None:
+    """Where the calibration was written."""
+    if isinstance(report, SuggestionReport) or report.parts.kept is None:
+        return None
+    return Told(f"wrote {report.parts.kept}")
+
+
+@use_case(then=(calibration_told,))
+def calibrate_site(
+    runs: Runs = None,
+    *,
+    logged: Logs = Logs(),
+    framework: Framework = "",
+    out: Out = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> SiteReport:
+    """Calibrate the cost model with a few measured runs, and show how the error falls with their number.
+
+    Args:
+        runs: a table of jobs (CSV; docs/job_table.md) with a column step_time_s; None: logs alone.
+        logged: jobs and their training logs, in any format that `trace info` reads.
+        framework: training software of all runs, where they do not say.
+        out: where to keep the calibration (.npz), for `fits`.
+        seed: same seed, same answer.
+        progress: told what is being done.
+
+    Raises:
+        DataError: the runs cannot be read, or are of several device generations or frameworks; or `out` cannot be written.
+        FitError: the calibration did not converge on them.
+
+    Example:
+        >>> calibrate_site("runs.csv", out="my_cluster.npz").error.after.median_ape  # doctest: +SKIP
+    """
+    logs, skip, unit = logged.logs, logged.skip, logged.unit
+    if out is not None:
+        check_target(out)
+    if runs is None and not logs:
+        raise DataError("no measured runs. Name a table of them, or logs of jobs with --log JOB=LOG.")
+    if runs is not None:
+        read_packed_text(Path(runs), RUNS)  # here, so that a file that is no table is refused before JAX is loaded
+    read = read_job_logs(logs, skip, unit)
+    module = inference()
+    import jax  # here, so that mistakes above do not wait for it
+
+    progress(0.0, f"reading {runs}" if runs is not None else "reading logs")
+    fitted = module.calibrate_runs(
+        () if runs is None else str(runs),
+        more=tuple(one.run for one in read),
+        key=jax.random.key(seed),
+        framework=framework,
+        progress=part(progress, "calibrating"),
+        record=run_record(_inputs(runs, logs, skip, unit, framework), seed),
+    )
+    if out is not None:
+        fitted.save(str(out))
+    notes = tuple(note for one in read for note in one.notes)
+    report = fitted.report(notes or None)
+    return report.made_of(SiteParts(fitted, None if out is None else Path(out)))
+
+
+def _inputs(
+    runs: str | Path | None, logs: Sequence[JobLog], skip: int | None, unit: str | None, framework: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"runs": runs, "framework": framework}
+    if logs:
+        found |= {"logs": [f"{one.job}={one.log}" for one in logs], "skip": skip, "unit": unit}
+    return found
+
+
+def suggest_runs(runs: str | Path, n: int) -> SuggestionReport:
+    """Which jobs of a table to measure first: those that stand for all others in what their steps are made of.
+
+    Args:
+        runs: a table of jobs (CSV; docs/job_table.md); measured times are not needed.
+        n: how many to suggest.
+
+    Raises:
+        DataError: the table cannot be read, or is malformed.
+
+    Example:
+        >>> [job.id for job in suggest_runs("jobs.csv", 3).suggested]  # doctest: +SKIP
+    """
+    read_packed_text(Path(runs), RUNS)
+    inference()
+    found = import_module("inference.cost_model.suggest").suggest_runs(str(runs), n)
+    record = RunRecord(**run_record({"runs": runs, "suggest": n}, 0))
+    return SuggestionReport(tuple(found), sum(one.stands_for for one in found), record)
+
+
+@use_case(then=(calibration_told,))
+def calibrate(
+    runs: Runs = None,
+    *,
+    logged: Logs = Logs(),
+    out: Out = None,
+    framework: Framework = "",
+    suggest: Annotated[int | None, Option("--suggest", "N", least=1, most=100)] = None,
+    seed: Seed = 0,
+    progress: Progress = silent,
+) -> SiteReport | SuggestionReport:
+    """Calibrate the cost model, or suggest what to measure for that.
+
+    Args:
+        runs, logged, out, framework, seed, progress: as in `calibrate_site`.
+        suggest: only list the N jobs of the table to measure first; needs no measured times.
+    """
+    if suggest is None:
+        return calibrate_site(runs, logged=logged, framework=framework, out=out, seed=seed, progress=progress)
+    if runs is None:
+        raise DataError("--suggest: name the table of jobs: prism-jax calibrate jobs.csv --suggest 3")
+    if out is not None or framework or logged.logs:
+        raise DataError(
+            "--suggest: can be combined with --json only, since nothing is fitted. Remove the other options."
+        )
+    return suggest_runs(runs, suggest)

@@ -1,0 +1,116 @@
+"""Predicted against measured step times as a picture: one point per row, seconds on logarithmic axes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from ..core.picture import CYAN, GREEN, GREY, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, style
+from .report import StepsValidationReport
+
+if TYPE_CHECKING:
+    from .score import RowResult
+
+COLOURS = (INDIGO, ROSE, TEAL, SAND, PURPLE, GREEN, CYAN, OLIVE, WINE)  # of the largest groups; the others are grey
+OTHERS = "other"
+BANDS = {0.10: 0.55, 0.25: 0.28}  # relative error: opacity
+FURTHEST = 0.5  # relative error at the end of the axis of the second panel
+
+
+def plot_accuracy(rows: Sequence[RowResult]) -> Figure:
+    """Left predicted against measured, right which share of rows has at most a given error.
+
+    Args:
+        rows: rows without a prediction, or with a known defect, are left out.
+    """
+    scored = [row for row in rows if row.error is not None and not row.defect]
+    names = groups(scored)
+    with style():
+        figure = Figure(figsize=(11.0, 5.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+        plot_predicted(scored, names, ax=left)
+        plot_errors(scored, names, ax=right)
+        handles, labels = left.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, markerscale=2.0)
+    return figure
+
+
+def groups(rows: Sequence[RowResult]) -> dict[str, str]:
+    """Source -> group that it is shown as: itself under a short name if it is among the largest, else `OTHERS`."""
+    largest = [name for name, _ in Counter(row.source for row in rows).most_common(len(COLOURS))]
+    return {row.source: short(row.source) if row.source in largest else OTHERS for row in rows}
+
+
+def plot_predicted(rows: Sequence[RowResult], names: dict[str, str], *, ax: Axes | None = None) -> Axes:
+    """Points, the diagonal, and bands of relative error around it."""
+    ax = new_axes(6.0, 6.0) if ax is None else ax
+    times = np.array([(row.measured_s, row.predicted_s) for row in rows], dtype=float).reshape(-1, 2)
+    span = np.array([0.7 * times.min(), 1.4 * times.max()]) if times.size else np.array([0.1, 10.0])
+    for band, alpha in BANDS.items():
+        low, high = span * (1.0 - band), span * (1.0 + band)
+        ax.fill_between(span, low, high, color=GREY, alpha=alpha, linewidth=0, label=f"± {band:.0%}")
+    ax.plot(span, span, color="#444444", linewidth=1.0)
+    shown = [names[row.source] for row in rows]
+    for name, colour in palette(names).items():
+        mine = times[[index for index, group in enumerate(shown) if group == name]]
+        ax.plot(*mine.T, ".", color=colour, markersize=3.5, alpha=0.8, label=name, rasterized=True)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(*span)
+    ax.set_ylim(*span)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_xlabel("measured step time (s)")
+    ax.set_ylabel("predicted step time (s)")
+    return ax
+
+
+def plot_errors(rows: Sequence[RowResult], names: dict[str, str], *, ax: Axes | None = None) -> Axes:
+    """Share of rows with at most a given error: all of them, and each group."""
+    ax = new_axes() if ax is None else ax
+    for name, colour in palette(names).items():
+        _steps(ax, [abs(row.error or 0.0) for row in rows if names[row.source] == name], colour, 1.0)
+    _steps(ax, [abs(row.error or 0.0) for row in rows], "black", 2.4)
+    ax.plot([], [], color="black", linewidth=2.4, label="all rows")
+    for band in BANDS:
+        ax.axvline(band, color=GREY, linestyle="--", linewidth=1.0)
+    ax.set_xlim(0.0, FURTHEST)
+    ax.set_ylim(0.0, 1.02)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.grid(True)
+    ax.set_xlabel("error of the prediction, either way")
+    ax.set_ylabel("rows with at most this error")
+    ax.legend(loc="lower right")
+    return ax
+
+
+def palette(names: dict[str, str]) -> dict[str, str]:
+    """Group -> colour, largest first; `OTHERS` below them all."""
+    own = [name for name in dict.fromkeys(names.values()) if name != OTHERS]
+    rest = {OTHERS: GREY} if OTHERS in names.values() else {}
+    return rest | dict(zip(own, COLOURS, strict=False))
+
+
+def short(source: str) -> str:
+    """The name of a source without what stands in brackets."""
+    plain = source.split(" (")[0].strip()
+    return plain if len(plain) <= 30 else plain[:29] + "…"
+
+
+def _steps(ax: Axes, errors: Sequence[float], colour: str, width: float) -> None:
+    level = np.arange(len(errors) + 1) / max(len(errors), 1)
+    ax.step([0.0, *np.sort(errors)], level, where="post", color=colour, linewidth=width)
+
+
+def draw_accuracy(report: StepsValidationReport) -> Figure:
+    """Predicted against measured, and which share of rows has at most a given error."""
+    return plot_accuracy(report.parts.rows)

@@ -1,0 +1,218 @@
+"""StepsValidationReport and MemoryValidationReport: predictions against measurements.
+
+Predicted against measured peak memory as text.
+
+Predicted against measured steps as text: worst rows first and why, rows without a prediction, sources, and all together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..core.report import INLINE, Report, RunRecord
+from ..core.text_table import Table
+from .score import Errors, RowResult, Score, SourceScore, Validation
+
+
+@dataclass(frozen=True)
+class StepsValidationReport(Validation, Report):
+    """Predicted against measured step times."""
+
+    kind: ClassVar[str] = "steps-validation"
+    picture: ClassVar[str] = "prism_jax.validation.picture:draw_accuracy"
+
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return steps_validation_lines(self)
+
+
+@dataclass(frozen=True)
+class MemoryOutcomes:
+    """Counts of what happened and what was predicted.
+
+    Attributes:
+        majority_accuracy: what the commoner outcome alone gets right.
+        peak_bytes: errors of the allocator's peak over the rows that ran and report it.
+    """
+
+    n: int
+    accuracy: float
+    majority_accuracy: float
+    fits_called_fits: int
+    fits_called_oom: int
+    oom_called_fits: int
+    oom_called_oom: int
+    peak_bytes: Errors
+
+
+@dataclass(frozen=True)
+class MemoryValidationReport(Report):
+    """Which layouts are called right, fits or out of memory, and the error of the peak."""
+
+    kind: ClassVar[str] = "memory-validation"
+
+    overall: MemoryOutcomes
+    by_model: Mapping[str, MemoryOutcomes]
+    record: Annotated[RunRecord, INLINE]
+
+    def lines(self) -> list[str]:
+
+        return memory_validation_lines(self)
+
+
+COLUMNS = (
+    ("model", "n", "right", "majority", "fits: right", "fits: wrong", "oom: right", "oom: wrong")
+    + ("peaks", "median error", "bias")
+)  # fmt: skip
+
+
+def memory_validation_lines(report: MemoryValidationReport) -> list[str]:
+    """The report, line by line."""
+    return memory_validation_table(report).lines()
+
+
+def memory_validation_table(report: MemoryValidationReport) -> Table:
+    """One row per model, and all together."""
+    groups = [*report.by_model.items(), ("overall", report.overall)]
+    return Table("fits or runs out of memory, by model", COLUMNS, [_cells(*group) for group in groups])
+
+
+def _cells(name: str, found: MemoryOutcomes) -> list[str]:
+    peak = found.peak_bytes
+    counts = (found.fits_called_fits, found.fits_called_oom, found.oom_called_oom, found.oom_called_fits)
+    known = peak.median_ape is not None and peak.bias is not None
+    errors = [f"{peak.median_ape:.1%}", f"{peak.bias:+.1%}"] if known else ["-", "-"]
+    return [
+        name,
+        str(found.n),
+        f"{found.accuracy:.1%}",
+        f"{found.majority_accuracy:.1%}",
+        *map(str, counts),
+        str(peak.n),
+        *errors,
+    ]
+
+
+WORST_ROWS = 40
+FEW_MODELS = 12
+NAME, SOURCE, REASON, GROUP = 26, 20, 33, 48  # characters: with numbers, 120 columns
+FIGURES = ("n", "defect", "unsup.", "median", "MAPE", "bias", "p90", "in 90 %")
+
+
+def steps_validation_lines(report: StepsValidationReport) -> list[str]:
+    """The report, line by line."""
+    return [line for table in steps_validation_tables(report) for line in table.lines()]
+
+
+def steps_validation_tables(report: StepsValidationReport) -> list[Table]:
+    """All tables, in order."""
+    by_source = sorted(report.by_source.items(), key=lambda item: -(item[1].median_ape or 0.0))
+    overall = [("overall", report.overall), ("with known defects", report.overall_with_defects)]
+    if report.overall_baseline is not None:
+        overall.append(("typical utilisation (baseline)", report.overall_baseline))
+    return [
+        *_rows(_ranked(report)),
+        *_unsupported(report.rows),
+        *_assumed(report.rows),
+        Table("by source", ("source", *FIGURES), [_score(*group) for group in by_source]),
+        *_models(report),
+        Table("overall", ("rows", *FIGURES), [_score(*group) for group in overall]),
+        _sources(report.sources),
+    ]
+
+
+def _models(report: StepsValidationReport) -> list[Table]:
+    """Scores by model where they are few enough to read."""
+    if not 1 < len(report.by_model) <= FEW_MODELS:
+        return []
+    return [Table("by model", ("model", *FIGURES), [_score(*group) for group in sorted(report.by_model.items())])]
+
+
+def _sources(found: SourceScore) -> Table:
+    """Every source counts once."""
+    columns = ("sources", "mean of medians", "mean in 90 %", "8 rows or more", "of them below 60 % in 90 %")
+    counts = (str(found.n_large), str(found.n_large_low))
+    return Table(
+        "by source, each counting once",
+        columns,
+        [[str(found.n), _percent(found.mean_median_ape), _percent(found.mean_coverage_90), *counts]],
+    )
+
+
+def n_unlisted(report: StepsValidationReport) -> int:
+    """Rows with a prediction that the table has no room for."""
+    return max(0, len(_ranked(report)) - WORST_ROWS)
+
+
+def _ranked(report: StepsValidationReport) -> list[RowResult]:
+    """Rows with a prediction, worst first."""
+    return sorted((row for row in report.rows if row.error is not None), key=lambda row: -abs(row.error or 0.0))
+
+
+def _rows(ranked: Sequence[RowResult]) -> list[Table]:
+    if not ranked:
+        return []
+    has_range = any(row.measured_range is not None for row in ranked)
+    columns = ("row", "source", "measured s", "predicted s", "error", "in 90 %", "defect or largest part")
+    return [
+        Table(
+            "rows, worst first; in 90 %: whether the measured time lies in its interval",
+            (*columns, "in range") if has_range else columns,
+            [_row(row, has_range) for row in ranked[:WORST_ROWS]],
+        )
+    ]
+
+
+def _unsupported(rows: Sequence[RowResult]) -> list[Table]:
+    reasons = Counter(row.unsupported for row in rows if row.unsupported)
+    counted = [[str(n), reason] for reason, n in reasons.most_common()]
+    return [Table("rows without a prediction", ("rows", "why"), counted)] if counted else []
+
+
+def _assumed(rows: Sequence[RowResult]) -> list[Table]:
+    """How many rows were taken for what they do not state."""
+    fields = Counter(", ".join(sorted({text.split()[0] for text in row.assumed})) for row in rows if row.assumed)
+    counted = [[str(n), names] for names, n in fields.most_common()]
+    return [Table("rows that leave something open, which was assumed", ("rows", "assumed"), counted)] if counted else []
+
+
+def _row(row: RowResult, has_range: bool) -> list[str]:
+    words = {None: "", True: "yes", False: "NO"}
+    cells = [
+        cut(row.id, NAME),
+        cut(row.source, SOURCE),
+        f"{row.measured_s:.4g}",
+        f"{row.predicted_s:.4g}",
+        f"{row.error:+.1%}",
+        words[row.inside],
+        cut(row.reason, REASON),
+    ]
+    return [*cells, words[row.in_range]] if has_range else cells
+
+
+def _score(name: str, score: Score) -> list[str]:
+    return [
+        cut(name, GROUP),
+        str(score.n),
+        str(score.n_defect),
+        str(score.n_unsupported),
+        _percent(score.median_ape),
+        _percent(score.mape),
+        _percent(score.bias, "+"),
+        _percent(score.p90_ape),
+        _percent(score.coverage_90),
+    ]
+
+
+def _percent(value: float | None, sign: str = "") -> str:
+    return "-" if value is None else f"{value:{sign}.1%}"
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` characters, the last of them an ellipsis where something is left out."""
+    return text if len(text) <= width else text[: width - 1] + "…"

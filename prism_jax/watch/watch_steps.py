@@ -1,0 +1,122 @@
+"""The slow phases of a log or trace, and whether to act; what `prism-jax watch` does. No JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Annotated
+
+import numpy as np
+
+from ..core.use_case import UNRECORDED, Option, use_case
+from ..errors import DataError, UnitError
+from ..recorded.trace_facts import Meta, Skip, TraceFile, Unit, recorded, trace_facts
+from ..trace.step_log import StepLog, without_warm_up
+from ..trace.trace import Trace
+from ..units import parse
+from .detector import SlowPhaseDetector
+from .phases import Watched, watch
+from .remaining import MOST_STEPS, time_left
+from .report import WatchReport
+
+RESTART_COST_S = 600.0
+SMALLEST, N_LEARN = SlowPhaseDetector.smallest, SlowPhaseDetector.n_learn
+FEWEST_LEARNT = 8  # steps, of which the spread can be told within a factor two
+
+
+@dataclass(frozen=True)
+class WatchParts:
+    """What the picture of slow phases is made of."""
+
+    recording: Trace | StepLog
+    watched: Watched
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of an option such as "10min".
+
+    Raises:
+        UnitError: it is no time.
+    """
+    try:
+        return parse(text, "time")
+    except UnitError as error:
+        raise UnitError(f"{option}: {error}") from None
+
+
+@use_case()
+def watch_steps(
+    source: TraceFile,
+    *,
+    meta: Meta = None,
+    restart_cost_s: Annotated[
+        float, Option("--restart-cost", "TIME", parse=seconds_of, default="10min")
+    ] = RESTART_COST_S,
+    smallest: Annotated[float, Option(metavar="SHARE")] = SMALLEST,
+    n_learn: Annotated[int, Option("--learn", "N", key="learn")] = N_LEARN,
+    skip: Skip = None,
+    unit: Unit = None,
+    remaining: Annotated[int | None, Option(metavar="N")] = None,
+) -> WatchReport:
+    """Find slow phases in a step log: onset, size, rank, whether to act or to wait; and what is left to run.
+
+    Lasting changes of the step time are found one step after the other, as they would have been found while the job ran.
+
+    Args:
+        source: a Trace or StepLog; or a file, folder or pattern that `open_trace` reads.
+        meta: degrees of the job (YAML); by default the meta-*.yaml beside the trace.
+        restart_cost_s: what a restart takes, from the last step before it to the first after it.
+        smallest: the smallest change to look for, a share of the step.
+        n_learn: first steps, from which the usual time and its spread are learnt.
+        skip: first steps to leave out; None: those that are warm-up (`recorded/trace/warm_up.py`).
+        unit: of step times whose name does not say it: s, ms, us or ns.
+        remaining: steps to come: tell how long they take (p5, p50, p95).
+
+    Raises:
+        DataError, ConfigError: it cannot be read, is too short, or an option is out of range.
+
+    Example:
+        >>> watch_steps("train.log", restart_cost_s=600.0).phases[0].verdict  # doctest: +SKIP
+        'wait'
+    """
+    _check(restart_cost_s, smallest, n_learn, remaining)
+    recording, n_left_out = without_warm_up(recorded(source, meta, unit), skip)
+    detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
+    step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
+    if n_step < n_learn + detector.confirm:
+        raise DataError(
+            f"{recording.source}: {n_step} steps, but {n_learn} are learnt from and {detector.confirm} more confirm a change. "
+            "Give a longer log, or a smaller --learn."
+        )
+    lengths = recording.n_steps if isinstance(recording, StepLog) else np.ones(n_step, int)
+    watched = watch(recording, restart_cost_s, detector)
+    assert watched.noise is not None  # there are more steps than are learnt from
+    left = None if remaining is None else time_left(step_s, lengths, remaining)
+    report = WatchReport(
+        info=trace_facts(recording, n_left_out),
+        restart_cost_s=restart_cost_s,
+        smallest=smallest,
+        normal_s=watched.normal_s,
+        spread=watched.noise.log_sd,
+        ar1=watched.noise.ar1,
+        phases=watched.phases,
+        faster_steps=watched.faster_steps,
+        settled_steps=watched.settled_steps,
+        record=UNRECORDED,
+        time_left=left,
+    )
+    return report.made_of(WatchParts(recording, watched))
+
+
+def _check(restart_cost_s: float, smallest: float, n_learn: int, remaining: int | None) -> None:
+    """Raises:
+    DataError: an option is out of range.
+    """
+    if not (isfinite(restart_cost_s) and restart_cost_s > 0):
+        raise DataError(f"--restart-cost {restart_cost_s:g} s: it must be more than 0")
+    if not 0.005 <= smallest <= 1.0:
+        raise DataError(f"--smallest {smallest:g}: it must be a share of the step from 0.005 to 1")
+    if not FEWEST_LEARNT <= n_learn <= 100_000:
+        raise DataError(f"--learn {n_learn}: it must be from {FEWEST_LEARNT} to 100,000 steps")
+    if remaining is not None and not 1 <= remaining <= MOST_STEPS:
+        raise DataError(f"--remaining {remaining}: it must be from 1 to {MOST_STEPS:,} steps")

@@ -1,0 +1,132 @@
+"""KernelTable: the kernels of one block of a model on one device, for one micro-batch.
+
+An `Kernel` is a kernel or a handful of equal kernels; sizes are counts, `flops` are multiply-adds times two, `hbm_bytes` is the
+traffic to device memory if nothing stays in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from ...core.arrays import Counts, Flags, Floats, Values
+from ...core.kernels import PASSES
+from ...core.lazy import np
+from ...errors import SpecError
+from ...system.hardware import Device
+
+
+class KernelLaw(Protocol):
+    """Seconds of a kernel that do not follow from its sizes alone, such as those of lookups that a cache serves in part."""
+
+    def seconds(self, device: Device, cache_bytes: float) -> Values:
+        """Alone on a device with a last-level cache of that size, without the gap before it."""
+        ...
+
+
+# Variants of products and what goes with them: a convolution, one that Winograd's algorithm can do, what only tensor cores need.
+CONVOLUTION, WINOGRAD, TENSOR_CORES = "convolution", "winograd", "tensor_cores"
+
+
+class Kernel(NamedTuple):
+    """One kernel signature.
+
+    Attributes:
+        phase: F, B or W.
+        kernel: class, one of `KERNEL_CLASSES`: gemm (matrix product), attention (fused scores, softmax and values), memory
+            (memory-bound), or a caller's own.
+        m, n, k, batch: of the matrix product; for attention: query rows, keys, head width, heads times sequences.
+        n_launch: kernels started, each time.
+        count: how often it runs; a share where only some of the layers run it (recomputation by layer).
+        flash_backward: attention only: the fused backward kernel, which is slower per FLOP than the forward.
+        variant: of attention: which of `software.FLASH_ATTENTION` it is; of others: `CONVOLUTION`, `WINOGRAD`, `TENSOR_CORES`.
+        host_share: host time of starting one of its kernels, over that of a kernel on the lists of `cost/presets`.
+        law: its seconds, where they do not follow from its sizes; the class still says how it varies.
+        dtype: "plan" where the plan's precision applies, else bf16 or fp32 (scores and router are not run in fp8).
+    """
+
+    name: str
+    phase: str
+    kernel: str
+    flops: float = 0.0
+    hbm_bytes: float = 0.0
+    n_launch: float = 1.0
+    m: float = 0.0
+    n: float = 0.0
+    k: float = 0.0
+    batch: float = 1.0
+    flash_backward: bool = False
+    dtype: str = "plan"
+    count: float = 1.0
+    variant: str = ""
+    host_share: float = 1.0
+    law: KernelLaw | None = None
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """A tuple of ops with its columns as arrays."""
+
+    ops: tuple[Kernel, ...]
+
+    @classmethod
+    def of(cls, ops: Iterable[Kernel]) -> KernelTable:
+        """The table of some kernels."""
+        return cls(tuple(ops))
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __add__(self, other: KernelTable) -> KernelTable:
+        return KernelTable(self.ops + other.ops)
+
+    def column(self, name: str) -> Floats:
+        """One numeric field of every op, shape [op]."""
+        return np.array([getattr(op, name) for op in self.ops], dtype=np.float64)
+
+    @cached_property
+    def phase_index(self) -> Counts:
+        """[op] index into `PASSES`."""
+        return np.array([PASSES.index(op.phase) for op in self.ops], dtype=np.int64)
+
+    @cached_property
+    def kernel_classes(self) -> tuple[str, ...]:
+        """Classes of its kernels, each once."""
+        return tuple(dict.fromkeys([op.kernel for op in self.ops]))
+
+    @cached_property
+    def kernel_index(self) -> Counts:
+        """[op] index into `kernel_classes`."""
+        index = {name: number for number, name in enumerate(self.kernel_classes)}
+        return np.array([index[op.kernel] for op in self.ops], dtype=np.int64)
+
+    def is_of(self, kernel_class: str) -> Flags:
+        """[op] whether it is of a class."""
+        known = self.kernel_classes
+        return self.kernel_index == (known.index(kernel_class) if kernel_class in known else -1)
+
+    def class_index(self, classes: Sequence[str]) -> Counts:
+        """[op] index of its class in `classes`.
+
+        Raises:
+            SpecError: a kernel is of none of them.
+        """
+        if unknown := [name for name in self.kernel_classes if name not in classes]:
+            raise SpecError(
+                f"kernels of class {', '.join(unknown)}, but the workload states {', '.join(classes)}. Name every class of its "
+                "kernels in `kernel_classes`."
+            )
+        return np.array([classes.index(name) for name in self.kernel_classes], dtype=np.int64)[self.kernel_index]
+
+    def flops(self, *phases: str) -> float:
+        """FLOPs of the given phases, all if none is given."""
+        return sum(op.count * op.flops for op in self.ops if not phases or op.phase in phases)
+
+    def repeated_in_backward(self, share: Callable[[str], float] = lambda _: 1.0) -> KernelTable:
+        """Its forward ops as they are run again in the backward pass by recomputation; `share` of each, by its name."""
+        again = [(op, share(op.name)) for op in self.ops if op.phase == "F"]
+        return KernelTable(
+            tuple(op._replace(phase="B", name=op.name + " again", count=n * op.count) for op, n in again if n)
+        )

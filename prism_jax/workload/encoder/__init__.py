@@ -1,1 +1,0 @@
-"""Encoders of text: bidirectional attention, and a loss on masked tokens (BERT, RoBERTa)."""

@@ -1,1 +1,0 @@
-"""Encoder-decoders of text: a stack that reads, and a stack that writes and attends to what was read (T5)."""

@@ -1,1 +1,0 @@
-"""Architectures that are no decoders: encoders, encoder-decoders, vision transformers."""

@@ -1,0 +1,308 @@
+"""Counts of what an encoder has beside its layers: embeddings with types of tokens, and the heads of its losses.
+
+Source: `BertForPreTraining` of Hugging Face transformers, whose counts these are: a norm behind the embeddings and none behind
+the layers; masked-token head: product, norm, biases of the vocabulary; next sentence: pooler and two classes.
+
+The ends of an encoder: embeddings with a norm, and the heads of its losses on the tokens that are predicted.
+
+EncoderSpec: BERT and its relatives; a bidirectional transformer trained to predict masked tokens.
+
+Source: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa: no next-sentence loss, one type of token).
+
+Encoders by name, and what the fields are that only encoders have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ...errors import Problem, SpecError
+from ...framework.base import MemoryOptions
+from ...plan.plan import ParallelPlan
+from ..base.kernels import KernelTable
+from ..base.workload import Block, BlockRun, Parameters, SavedTensor, Split
+from .blocks import DENSE, EMBEDDING, HEAD, EmbeddingBlock, HeadBlock, LayerBlock
+from .op_lists import activation_kernels, norm_kernels
+from .params import embedding_params as token_and_position_params, layer_params, norm_params
+from .shard import Shard, gemm
+from .sizes import TransformerSizes
+from .spec import DenseLayers, layer_flops, sequence_problems, sure_software, with_seq_len
+
+MOST_TOKEN_TYPES = 1000
+_CLASSES = 2  # next sentence or not
+
+
+def embedding_params(sizes: TransformerSizes, n_token_types: int) -> int:
+    """Tokens, positions, types, norm."""
+    return token_and_position_params(sizes) + n_token_types * sizes.hidden + norm_params(sizes)
+
+
+def transform_params(sizes: TransformerSizes) -> int:
+    """The product in front of the vocabulary's, with biases."""
+    return sizes.hidden**2 + sizes.hidden
+
+
+def pooler_params(sizes: TransformerSizes) -> int:
+    """Pooler and classifier of the next-sentence loss."""
+    return sizes.hidden**2 + sizes.hidden + _CLASSES * (sizes.hidden + 1)
+
+
+def head_params(sizes: TransformerSizes, next_sentence: bool) -> int:
+    """Heads of both losses, without the matrix of the vocabulary where it is the embedding's."""
+    own = transform_params(sizes) + norm_params(sizes) + sizes.vocab
+    matrix = 0 if sizes.tied_embeddings else sizes.vocab * sizes.hidden
+    return own + matrix + (pooler_params(sizes) if next_sentence else 0)
+
+
+def head_flops(sizes: TransformerSizes, n_token: int, next_sentence: bool) -> float:
+    """Forward FLOPs of the heads for one sample, of which `n_token` tokens are predicted."""
+    masked = 2.0 * n_token * sizes.hidden * (sizes.hidden + sizes.vocab)
+    return masked + (2.0 * sizes.hidden * (sizes.hidden + _CLASSES) if next_sentence else 0.0)
+
+
+@dataclass(frozen=True)
+class EncoderEmbedding(EmbeddingBlock):
+    """Embeddings of tokens, positions and types, and a norm of their sum; `plan.seq_len` counts tokens without padding."""
+
+    n_token_types: int
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Lookup, scatter, norm."""
+        shard = Shard.of(self.model, self.plan)
+        elements = shard.local_tokens * self.model.hidden
+        norm = norm_kernels("embedding_norm", elements, shard, rms=self.model.norm == "rms")
+        return super().kernels + KernelTable.of(norm)
+
+    @property
+    def parameters(self) -> tuple[Parameters, ...]:
+        """Those of a decoder's embedding, types of tokens and norm."""
+        types = self.n_token_types * self.model.hidden / self.plan.tp
+        return (*super().parameters, Parameters(DENSE, types + norm_params(self.model)))
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """Those of a decoder's embedding, and the input of the norm."""
+        shard = Shard.of(self.model, self.plan)
+        norm_input = SavedTensor("embedding norm input", shard.element_bytes * shard.local_tokens * self.model.hidden)
+        return (*super().saved(rules), norm_input)
+
+
+@dataclass(frozen=True)
+class EncoderHead(HeadBlock):
+    """Masked-token loss on the `plan.seq_len` tokens of a sample that are predicted, and the loss on pairs of sentences.
+
+    Notes:
+        The product in front of the vocabulary's and the pooler are whole on every tensor-parallel rank, as in Megatron-LM.
+    """
+
+    next_sentence: bool
+
+    @property
+    def kernels(self) -> KernelTable:
+        """Product, activation and norm; logits and loss; pooler."""
+        model, shard = self.model, Shard.of(self.model, self.plan)
+        wide = shard.in_16_bits
+        ops = gemm("head_transform", shard.tokens, model.hidden, model.hidden, wide)
+        ops += activation_kernels("head_act", shard.tokens * model.hidden, shard, gated=False)
+        if self.next_sentence:
+            ops += gemm("pooler", float(self.plan.micro_batch), model.hidden, model.hidden, wide)
+        return KernelTable.of([op._replace(dtype="bf16") for op in ops]) + super().kernels
+
+    @property
+    def parameters(self) -> tuple[Parameters, ...]:
+        """Those of a decoder's head, of the product in front of it, biases of the vocabulary, pooler."""
+        own = transform_params(self.model) + self.model.vocab / self.plan.tp
+        own += pooler_params(self.model) if self.next_sentence else 0.0
+        return (*super().parameters, Parameters(DENSE, own))
+
+    def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
+        """Those of a decoder's head, input and result of the product in front of it."""
+        shard = Shard.of(self.model, self.plan)
+        own = SavedTensor("head transform", 2 * shard.element_bytes * shard.tokens * self.model.hidden)
+        return (*super().saved(rules), own)
+
+
+LAYER = "encoder_layer"
+
+
+@dataclass(frozen=True)
+class EncoderSpec(DenseLayers):
+    """An encoder of text with a masked-token loss; all sizes are counts.
+
+    Notes:
+        `predicted` is the share of the tokens that the loss is computed on: BERT gathers the masked ones before the product with
+        the vocabulary (76 of 512 tokens). Megatron-LM and Hugging Face compute logits of all tokens: 1.
+        `padding_removed` is the share of the tokens that is padding and that the layers never see, as in submissions to MLPerf;
+        0: padding is computed like every token.
+    """
+
+    name: str
+    n_layers: int
+    hidden: int
+    n_heads: int
+    ffn_hidden: int
+    vocab: int
+    max_seq_len: int = 512
+    n_token_types: int = 2
+    predicted: float = 0.15
+    next_sentence: bool = True  # a second loss, on a pooled first token
+    padding_removed: float = 0.0
+    gated: bool = False
+    norm: str = "layer"
+    position: str = "learned"
+    tied_embeddings: bool = True
+    bias: bool = True
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"model {self.name}"
+        if not 0.0 < self.predicted <= 1.0:
+            raise SpecError(
+                f"{owner}: predicted = {self.predicted}, but it is a share of the tokens, above 0 and at most 1"
+            )
+        if not 0.0 <= self.padding_removed < 1.0:
+            raise SpecError(
+                f"{owner}: padding_removed = {self.padding_removed}, but it is a share of the tokens, below 1"
+            )
+        if isinstance(self.n_token_types, bool) or not 0 <= self.n_token_types <= MOST_TOKEN_TYPES:
+            raise SpecError(
+                f"{owner}: n_token_types = {self.n_token_types}, but it must be from 0 to {MOST_TOKEN_TYPES}"
+            )
+        sizes_of(self)
+
+    # --- workload: see `base.Workload` ---
+
+    @property
+    def sizes(self) -> TransformerSizes:
+        """Its layers."""
+        return sizes_of(self)
+
+    @property
+    def sample_unit(self) -> str:
+        """Tokens; samples where padding is removed, since tables count the tokens that it fills up."""
+        return "samples" if self.padding_removed else "tokens"
+
+    @property
+    def sure_software(self) -> dict[str, str]:
+        """Choices of the software that the architecture leaves no room for."""
+        return sure_software(self.sizes)
+
+    @property
+    def layout(self) -> tuple[BlockRun, ...]:
+        """Embedding, layers, head."""
+        return (
+            BlockRun(EMBEDDING, 1, "first", is_unit=False),
+            BlockRun(LAYER, self.n_layers),
+            BlockRun(HEAD, 1, "last", is_unit=False),
+        )
+
+    def block(self, kind: str, plan: ParallelPlan) -> Block:
+        """One block under a plan."""
+        inside = self.inside(plan)
+        match kind:
+            case "embedding":
+                return EncoderEmbedding(self.sizes, inside, self.n_token_types)
+            case "head":
+                predicted = with_seq_len(plan, self.predicted_tokens(plan.seq_len))
+                return EncoderHead(self.sizes, predicted, self.next_sentence)
+            case _:
+                return LayerBlock(self.sizes, inside, 0)
+
+    def inside(self, plan: ParallelPlan) -> ParallelPlan:
+        """The plan with the tokens of a sample that the layers see."""
+        return with_seq_len(plan, plan.seq_len * (1.0 - self.padding_removed)) if self.padding_removed else plan
+
+    def predicted_tokens(self, seq_len: int) -> int:
+        """Tokens of a sample that the head reads; masked ones are chosen before padding is removed."""
+        return max(1, int(self.predicted * seq_len))
+
+    def boundary_bytes(self, plan: ParallelPlan) -> float:
+        """Hidden states of a micro-batch, of all tensor-parallel ranks together."""
+        return plan.element_bytes * Shard.of(self.sizes, self.inside(plan)).tokens * self.hidden
+
+    def units_per_step(self, plan: ParallelPlan) -> int:
+        """Tokens or samples of a step."""
+        return plan.global_batch * (1 if self.padding_removed else plan.seq_len)
+
+    def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
+        """Three times the forward products of layers, head and pooler, and what recomputation repeats."""
+        ends = head_flops(self.sizes, self.predicted_tokens(plan.seq_len), self.next_sentence)
+        return plan.global_batch * (layer_flops(self.sizes, self.inside(plan), recomputed=recomputed) + 3.0 * ends)
+
+    def splits(self, plan: ParallelPlan) -> dict[str, Split]:
+        """Attention heads, tokens of a sequence."""
+        return {
+            "tp": Split(self.n_heads, "attention heads"),
+            "cp": Split(plan.seq_len, "tokens of a sequence"),
+            "ep": Split(1, "experts"),
+        }
+
+    def deeper(self, n: int) -> EncoderSpec:
+        """The same model with `n` layers more."""
+        return replace(self, n_layers=self.n_layers + n)
+
+    def problems(self, plan: ParallelPlan) -> Iterator[Problem]:
+        """The plan must say how long sequences are."""
+        return sequence_problems(plan)
+
+    # --- parameters ---
+
+    def n_params(self) -> int:
+        """All parameters, those of the heads of both losses among them."""
+        ends = embedding_params(self.sizes, self.n_token_types)
+        ends += head_params(self.sizes, self.next_sentence)
+        return self.n_layers * layer_params(self.sizes, 0).total + ends
+
+    def n_params_active(self) -> int:
+        """All of them."""
+        return self.n_params()
+
+
+@lru_cache(maxsize=1024)
+def sizes_of(spec: EncoderSpec) -> TransformerSizes:
+    """The layers of an encoder as those of a transformer without a causal mask."""
+    same = ("n_layers", "hidden", "n_heads", "ffn_hidden", "vocab", "max_seq_len", "gated", "norm", "position", "bias")
+    own = {field: getattr(spec, field) for field in same}
+    return TransformerSizes(name=spec.name, tied_embeddings=spec.tied_embeddings, causal=False, **own)
+
+
+_BERT = "arXiv 1810.04805; counts of google-bert checkpoints with both heads (Hugging Face safetensors metadata)"
+_ROBERTA = "arXiv 1907.11692; config.json of FacebookAI"
+# Half of the tokens of Wikipedia in sequences of 512 are padding (arXiv 2107.02027, figure 1: packing is 2.001 times as fast).
+_PADDING = 0.5
+
+_base = EncoderSpec("bert-base", 12, 768, 12, 3072, 30522, source=_BERT)
+_large = EncoderSpec("bert-large", 24, 1024, 16, 4096, 30522, source=_BERT)
+_roberta_base = EncoderSpec(
+    "roberta-base",
+    12,
+    768,
+    12,
+    3072,
+    50265,
+    max_seq_len=514,
+    n_token_types=1,
+    next_sentence=False,
+    source=_ROBERTA,
+)
+
+WORDS = {
+    "n_token_types": "types of tokens with an embedding (first and second sentence)",
+    "predicted": "share of the tokens that the loss is computed on; 1: logits of all tokens, as in Megatron-LM",
+    "next_sentence": "a second loss, on a pooled first token",
+    "padding_removed": "share of the tokens that is padding and that the layers never see; 0: padding is computed",
+}
+PRESETS = (
+    _base,
+    _large,
+    replace(
+        _large,
+        name="bert-large-mlperf",
+        padding_removed=_PADDING,
+        source="MLPerf Training, BERT: 76 of 512 tokens are predicted; padding removed, its share as in arXiv 2107.02027",
+    ),
+    _roberta_base,
+    replace(_roberta_base, name="roberta-large", n_layers=24, hidden=1024, n_heads=16, ffn_hidden=4096),
+)

@@ -1,1 +1,0 @@
-"""Kernels of the parts of a layer: attention core, MLPs, memory-bound ones."""

@@ -1,0 +1,126 @@
+"""VitSpec: vision transformers that classify images.
+
+Source: arXiv 2010.11929 (ViT), 2012.12877 (DeiT: the same layers, a second extra token where it is distilled).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...core.bounds import MOST_WIDTH, check_bounds
+from ...errors import SpecError
+from ...plan.plan import ParallelPlan
+from ..base.workload import Block
+from .blocks import LayerBlock
+from .params import layer_params, norm_params
+from .sizes import TransformerSizes
+from .spec import layer_flops
+from .vision_blocks import ClassHead, OfPatches, PatchEmbedding
+
+MOST_PIXELS = 16_384  # along one side
+
+
+@dataclass(frozen=True)
+class VitSpec(OfPatches):
+    """A vision transformer with a classifier; all sizes are counts."""
+
+    name: str
+    n_layers: int
+    hidden: int
+    n_heads: int
+    ffn_hidden: int
+    image_size: int = 224
+    patch: int = 16  # pixels along one side
+    n_channels: int = 3
+    n_classes: int = 1000
+    n_extra_tokens: int = 1  # class token; 2 with a distillation token, 0 where tokens are averaged
+    gated: bool = False
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        check_patches(f"model {self.name}", "image_size", self.image_size, self.patch)
+        for field in ("n_channels", "n_classes", "n_extra_tokens"):
+            check_count(f"model {self.name}", field, getattr(self, field), minimum=int(field != "n_extra_tokens"))
+        sizes_of(self)
+
+    @property
+    def n_patches(self) -> int:
+        """Of an image."""
+        return (self.image_size // self.patch) ** 2
+
+    @property
+    def n_tokens(self) -> int:
+        """Patches and extra tokens."""
+        return self.n_patches + self.n_extra_tokens
+
+    @property
+    def sizes(self) -> TransformerSizes:
+        """Its layers."""
+        return sizes_of(self)
+
+    @property
+    def patch_values(self) -> int:
+        """Numbers that one patch has."""
+        return self.n_channels * self.patch**2
+
+    def block(self, kind: str, plan: ParallelPlan) -> Block:
+        """One block under a plan."""
+        inside = self.inside(plan)
+        match kind:
+            case "embedding":
+                n_own = (self.n_tokens + self.n_extra_tokens) * self.hidden
+                return PatchEmbedding(self.sizes, inside, self.n_patches, self.patch_values, float(n_own))
+            case "head":
+                return ClassHead(self.sizes, inside)
+            case _:
+                return LayerBlock(self.sizes, inside, 0)
+
+    def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
+        """Layers and classifier three times forward; the embedding has no gradient of its input."""
+        embedding = 2.0 * self.n_patches * self.patch_values * self.hidden
+        head = 2.0 * self.hidden * self.n_classes
+        layers = layer_flops(self.sizes, self.inside(plan), recomputed=recomputed)
+        return plan.global_batch * (layers + 2.0 * embedding + 3.0 * head)
+
+    def n_params(self) -> int:
+        """All parameters."""
+        embedding = (self.patch_values + 1 + self.n_tokens + self.n_extra_tokens) * self.hidden
+        head = norm_params(self.sizes) + (self.hidden + 1) * self.n_classes
+        return self.n_layers * layer_params(self.sizes, 0).total + embedding + head
+
+    def n_params_active(self) -> int:
+        """All of them."""
+        return self.n_params()
+
+
+def check_patches(owner: str, field: str, size: int, patch: int) -> None:
+    """Refuses sides that patches do not divide.
+
+    Raises:
+        SpecError: says which.
+    """
+    check_count(owner, field, size, most=MOST_PIXELS)
+    check_count(owner, "patch", patch, most=MOST_PIXELS)
+    if size % patch:
+        raise SpecError(f"{owner}: {field} = {size} is not a multiple of patch = {patch}. Change one of them.")
+
+
+def check_count(owner: str, field: str, value: int, minimum: int = 1, most: int = MOST_WIDTH) -> None:
+    """Refuses what is no whole number between bounds.
+
+    Raises:
+        SpecError: says what holds instead.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise SpecError(f"{owner}: {field} = {value!r}, but it must be a whole number, at least {minimum}")
+    check_bounds(SpecError, owner, most, **{field: value})
+
+
+@lru_cache(maxsize=1024)
+def sizes_of(spec: VitSpec) -> TransformerSizes:
+    """The layers of a vision transformer as those of a transformer without a mask."""
+    own = {field: getattr(spec, field) for field in ("name", "n_layers", "hidden", "n_heads", "ffn_hidden", "gated")}
+    return TransformerSizes(
+        vocab=spec.n_classes, max_seq_len=spec.n_tokens, tied_embeddings=False, dropout=False, causal=False, **own
+    )

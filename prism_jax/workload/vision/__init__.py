@@ -1,1 +1,0 @@
-"""Transformers over patches of images: classifiers (ViT) and denoisers of latents (DiT)."""
