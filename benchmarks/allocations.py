@@ -13,7 +13,7 @@ import numpy as np
 
 from prism_jax import load_job
 from prism_jax.core.processes import start_jax
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.allocation import allocation_spread
 from prism_jax.simulate.predict import brute_force, symmetric

@@ -41,7 +41,7 @@ def child(job: str, method: str, seed: int, times: int, into: str) -> None:
     from prism_jax import load_job
     from prism_jax.search.evaluate import ScreeningResult
     from prism_jax.search.exhaustive import search
-    from prism_jax.search.gradient_search.gradient_search import gradient_search
+    from prism_jax.search.gradient_search import gradient_search
 
     start()
     run = search if method == "exhaustive" else gradient_search
@@ -68,7 +68,7 @@ def found(job: str, method: str, seed: int, times: int) -> Found:
 
 def compare(job: str, seeds: list[int], times: int) -> None:
     """One exhaustive search, and a gradient search per seed."""
-    from prism_jax.search.gradient_search.gradient_search import gap
+    from prism_jax.search.gradient_search import gap
 
     reference, n_plans, exhaustive_s = found(job, "exhaustive", 0, times)
     for seed in seeds:

@@ -33,7 +33,7 @@ N_TRUTH_SEED = 256  # the truth errs by a sixth of what a promise does
 
 def evaluate(job_name: str) -> None:
     """Bounds and exact times of every plan, twice."""
-    from prism_jax.job.job.load_job import load_job
+    from prism_jax.job.load_job import load_job
     from prism_jax.search.evaluate import Evaluator
     from prism_jax.search.space import default_space
 
@@ -56,7 +56,7 @@ def tail(job_name: str) -> None:
     """Scores of the plans in reach; error against `predict` with many columns."""
     import jax
 
-    from prism_jax.job.job.load_job import load_job
+    from prism_jax.job.load_job import load_job
     from prism_jax.result.objective import OBJECTIVES, PlanObjective
     from prism_jax.search.evaluate import Evaluator, TailScorer
     from prism_jax.search.racing import ROUNDS
@@ -111,7 +111,7 @@ def whole(job_name: str) -> None:
 def promise(job_name: str) -> None:
     """Searches with different seeds; the truth of each winner's gain from many more draws."""
 
-    from prism_jax.job.job.load_job import load_job
+    from prism_jax.job.load_job import load_job
     from prism_jax.result.objective import OBJECTIVES, PlanObjective
     from prism_jax.search.evaluate import Evaluator, TailScorer
     from prism_jax.search.exhaustive import search

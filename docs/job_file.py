@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prism_jax.job.job.reference import page
+from prism_jax.job.reference import page
 
 if __name__ == "__main__":
     Path(__file__).with_suffix(".md").write_text(page(), encoding="utf-8")

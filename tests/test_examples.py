@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prism_jax.cost.memory import memory
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.schedule.registry import make_schedule
 from prism_jax.tables.streams import example_files
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prism_jax.job.job.reference import fields_of_kind, job_fields, page
+from prism_jax.job.reference import fields_of_kind, job_fields, page
 from prism_jax.workload.catalog import KINDS, TRANSFORMER
 from tests.conftest import ROOT
 

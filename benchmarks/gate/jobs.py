@@ -14,7 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from prism_jax.errors import PrismError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.config import default_for, preset

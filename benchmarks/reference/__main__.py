@@ -49,7 +49,7 @@ NAMES = {
     "job_of_row": ("prism_jax.validation:job_of_row", "prism_jax.validation.costed:job_of_row"),
     "default_space": ("prism_jax.search.space:default_space",),
     "search": ("prism_jax.search.exhaustive:search",),
-    "gradient_search": ("prism_jax.search.gradient_search.gradient_search:gradient_search",),
+    "gradient_search": ("prism_jax.search.gradient_search:gradient_search",),
 }
 N_SAMPLES = 256
 SEED = 0

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.system.hardware import Cluster
-from prism_jax.workload.base.workload.workload import completed_plan
+from prism_jax.workload.base.workload import completed_plan
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.dlrm.spec import DLRMSpec
 from prism_jax.workload.dlrm.tables import EmbeddingTable

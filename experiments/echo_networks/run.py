@@ -19,7 +19,7 @@ from experiments.common import start
 from prism_jax.calibration.surrogate import seconds_under
 from prism_jax.cost.block_cost import BlockCostModel
 from prism_jax.cost.efficiency import NEUTRAL, Efficiency, efficiency
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog as systems
 from prism_jax.system.hardware import Cluster

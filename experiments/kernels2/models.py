@@ -21,12 +21,12 @@ from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import Efficiency
 from prism_jax.cost.kernel_laws import cuda_core_device
 from prism_jax.cost.step import step_cost
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.system.hardware import Device
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
-from prism_jax.workload.base.workload.workload import Workload
+from prism_jax.workload.base.kernels import Kernel, KernelTable
+from prism_jax.workload.base.workload import Workload
 from prism_jax.workload.catalog import model, workload
 
 PEERS = ("neusight", "habitat", "micro", "roofline")

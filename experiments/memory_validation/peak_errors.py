@@ -18,7 +18,7 @@ from experiments.step_tables.records import read_records
 from experiments.step_tables.table import read_step_rows
 from prism_jax.cost.memory import StageMemory, memory
 from prism_jax.framework.base import GIB, MEGATRON
-from prism_jax.framework.frameworks.frameworks import NANOTRON
+from prism_jax.framework.frameworks import NANOTRON
 from prism_jax.system import catalog
 
 _ALLOCATED = re.compile(r"real_alloc_gib ([\d.]+)")

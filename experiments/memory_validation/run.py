@@ -18,7 +18,7 @@ from experiments.memory_validation.peak_errors import step_table_peaks
 from experiments.step_tables.memory_table import classify_rows
 from prism_jax.cost.memory_layouts import ClassifiedLayout, Confusion, MemorySummary
 from prism_jax.framework.base import MemoryOptions
-from prism_jax.framework.frameworks.frameworks import NANOTRON
+from prism_jax.framework.frameworks import NANOTRON
 
 STEPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "steps"
 FRAGMENTATION_GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from experiments.nonllm_tables.row import TableRow
-from prism_jax.workload.base.workload.workload import Workload
+from prism_jax.workload.base.workload import Workload
 
 
 class Made(NamedTuple):

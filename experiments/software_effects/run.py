@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments.step_tables.table import read_step_rows
 from inference.cost_model.folds import usable
-from prism_jax.framework.frameworks.software import SOFTWARE_VALUES, Software
+from prism_jax.framework.software import SOFTWARE_VALUES, Software
 from prism_jax.validation.score import MeasuredRow
 
 BEYOND = 0.03  # ratios nearer to one than this have no sign worth scoring

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import Overlap
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

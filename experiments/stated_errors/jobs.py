@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from prism_jax.core.kernels import COLLECTIVES, COMPUTE_CLASSES
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.variability.families import Family, Gamma, LogNormal, Normal, StudentT

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from prism_jax.errors import DataError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.simulate.predict import predict
 from prism_jax.variability.families import LogNormal

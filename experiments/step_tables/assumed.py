@@ -15,10 +15,10 @@ from experiments.step_tables.records import Assumption, StepRecord, UnsupportedR
 from prism_jax.core.kernels import RECOMPUTE
 from prism_jax.cost.memory import memory
 from prism_jax.errors import PrismError
-from prism_jax.framework.frameworks.frameworks import framework_of
+from prism_jax.framework.frameworks import framework_of
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster
-from prism_jax.workload.base.workload.workload import Workload
+from prism_jax.workload.base.workload import Workload
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 FIELDS = ("seq_len", "n_gpus")

@@ -16,7 +16,7 @@ from prism_jax.cost.memory import memory
 from prism_jax.cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummary
 from prism_jax.errors import DataError, PlanError, SpecError
 from prism_jax.framework.base import GIB, MemoryOptions
-from prism_jax.framework.frameworks.frameworks import NANOTRON, cost_balanced_split
+from prism_jax.framework.frameworks import NANOTRON, cost_balanced_split
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.tables.csv_rows import CsvTable, Seen, number_of, read_packed_text, whole_number

@@ -11,8 +11,8 @@ from typing import Any
 
 from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_optimizer
 from prism_jax.calibration.open_fields import Odds, usual_recompute
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS, framework_of, recognised
-from prism_jax.framework.frameworks.software import EAGER, FUSED, TYPICAL, VENDOR, Software
+from prism_jax.framework.frameworks import FRAMEWORKS, framework_of, recognised
+from prism_jax.framework.software import EAGER, FUSED, TYPICAL, VENDOR, Software
 from prism_jax.plan.fields import DTYPES
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system.catalog import default_cluster

@@ -13,13 +13,13 @@ from typing import Any
 
 from experiments.step_tables.records import MEASURED, NO_NUMBER, StepRecord, UnsupportedRowError
 from prism_jax.errors import SpecError
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.fields import AUTO, HYBRID, TableSharding
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster, Device
 from prism_jax.tables.csv_rows import CsvTable, Seen, integer_field, number_field, seconds_field
 from prism_jax.workload import catalog
-from prism_jax.workload.base.workload.workload import Workload
+from prism_jax.workload.base.workload import Workload
 
 REQUIRED = ("id", "model", "gpu", "num_gpus", "global_batch", "samples_per_s")
 _ROUND = re.compile(r"training_results_(v\d\.\d)")

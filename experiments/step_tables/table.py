@@ -41,13 +41,13 @@ from experiments.step_tables.samples import (
 from prism_jax.calibration.open_fields import usual_dtypes
 from prism_jax.cost.partition import layers_of_chunks
 from prism_jax.errors import PrismError
-from prism_jax.framework.frameworks.frameworks import framework_of
-from prism_jax.job.job.rules import MAX_CHUNK_RUNS, check_plan
+from prism_jax.framework.frameworks import framework_of
+from prism_jax.job.rules import MAX_CHUNK_RUNS, check_plan
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import RATE_OF, Cluster
 from prism_jax.tables.csv_rows import CsvTable, read_packed_text
 from prism_jax.validation.score import MeasuredRow
-from prism_jax.workload.base.workload.workload import Workload, completed_plan, n_body
+from prism_jax.workload.base.workload import Workload, completed_plan, n_body
 from prism_jax.workload.transformer.spec import TransformerSpec
 
 # Sources whose TFLOP/s count the recomputed forward pass.

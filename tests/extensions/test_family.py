@@ -17,7 +17,7 @@ from scipy.special import log_ndtr
 
 from prism_jax.core.arrays import Floats
 from prism_jax.errors import SpecError
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.result.distribution import StepTimeDistribution
 from prism_jax.shell.app import main
 from prism_jax.simulate.predict import brute_force, predict, symmetric

@@ -20,9 +20,9 @@ import pytest
 from experiments.step_tables.table import read_step_rows
 from prism_jax.errors import ConfigError, SpecError
 from prism_jax.framework.base import Framework, LayerShape, MemoryOptions, PlanDefaults, SourcePattern
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.framework.frameworks import FRAMEWORKS
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.search.exhaustive import search
 from prism_jax.search.space import default_space
 from prism_jax.shell.app import main

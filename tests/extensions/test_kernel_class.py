@@ -20,7 +20,7 @@ from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import Problem, SpecError
 from prism_jax.explain.types import words
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.shell.app import main
 from prism_jax.simulate.inputs import deterministic, known_gpus, step_time
@@ -29,8 +29,8 @@ from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import device
 from prism_jax.variability.families import LogNormal
 from prism_jax.variability.tree import ClassVariability, Variability
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
-from prism_jax.workload.base.workload.workload import Block, BlockRun, Parameters, PlainBlock, SavedTensor, Split
+from prism_jax.workload.base.kernels import Kernel, KernelTable
+from prism_jax.workload.base.workload import Block, BlockRun, Parameters, PlainBlock, SavedTensor, Split
 from prism_jax.workload.catalog import KINDS, WorkloadKind
 from tests.support.recipes import printed
 

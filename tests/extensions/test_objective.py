@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.placement.place import Effort, place
 from prism_jax.result.objective import OBJECTIVES, Objective, Outcome
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.exhaustive import search
-from prism_jax.search.gradient_search.gradient_search import gradient_search
+from prism_jax.search.gradient_search import gradient_search
 from prism_jax.search.space import PlanSpace
 from prism_jax.shell.app import main
 

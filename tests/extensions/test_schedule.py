@@ -15,15 +15,15 @@ import pytest
 
 from prism_jax.cost.memory import memory
 from prism_jax.errors import PlanError
-from prism_jax.job.job.load_job import load_job
-from prism_jax.job.job.rules import check_plan
+from prism_jax.job.load_job import load_job
+from prism_jax.job.rules import check_plan
 from prism_jax.schedule.base import PipelineSchedule
 from prism_jax.schedule.order import Op, Orders, ScheduleOrder, backward, forward, peak_activations, peak_logits
 from prism_jax.schedule.registry import SCHEDULES, make_schedule
 from prism_jax.search.ask_tell import AskTell
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
-from prism_jax.search.gradient_search.gradient_search import gradient_search
+from prism_jax.search.gradient_search import gradient_search
 from prism_jax.search.plan_costs import FEASIBLE, feasibility, lower_bound, table_cost
 from prism_jax.search.space import PlanSpace
 from prism_jax.shell.app import main

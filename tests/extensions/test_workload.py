@@ -18,8 +18,8 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.exhaustive import search
 from prism_jax.search.space import default_space
 from prism_jax.shell.app import main
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
-from prism_jax.workload.base.workload.workload import (
+from prism_jax.workload.base.kernels import Kernel, KernelTable
+from prism_jax.workload.base.workload import (
     Block,
     BlockRun,
     Comm,

@@ -30,7 +30,7 @@ from prism_jax.cloud.offers import read_catalogue
 from prism_jax.cloud.state_file import read_cloud_state
 from prism_jax.horizon.reliability_file import load_reliability
 from prism_jax.host.kineto_calls import read_rank_calls
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.queue.trace_file import read_queue_trace
 from prism_jax.recorded.formats.open_trace import read_meta
 from prism_jax.search.space import default_space

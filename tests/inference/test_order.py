@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.inference.durations.failures.test_failures import simulated as failures
 
 import experiments.extra_fits  # noqa: F401  (makes the fits known by name)
 from inference.fit import in_one_order, measured
 from inference.models import model_named
 from tests.experiments.extra_fits.test_power_fit import limits, sweep
+from tests.inference.models.failures.test_failures import simulated as failures
 from tests.inference.models.repairs.test_repairs import log_of
 from tests.inference.models.revocation.test_revocation import spot_trace
 from tests.inference.models.small_laws import tables

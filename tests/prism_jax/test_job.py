@@ -17,9 +17,9 @@ from prism_jax.errors import PlanError, SpecError
 from prism_jax.explain.explain import explain
 from prism_jax.fits.load_fits import calibrated_job
 from prism_jax.framework.base import MEGATRON, Framework, PlanDefaults
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS, FSDP, NANOTRON
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.framework.frameworks import FRAMEWORKS, FSDP, NANOTRON
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.placement.splits import layers_fit
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.ask_tell import AskTell

@@ -15,7 +15,7 @@ import pytest
 import prism_jax
 from prism_jax.calibration.calibration import shipped
 from prism_jax.core.content import content_hash
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster

@@ -3,7 +3,7 @@
 import pytest
 
 from prism_jax.errors import ConfigError
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 
 JOB = """\
 name: small

@@ -9,9 +9,9 @@ import numpy as np
 
 from prism_jax.core.kernels import COMM_AXES, COMPUTE_CLASSES, PASSES
 from prism_jax.cost.step import StepCost
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.graph.build import build_graph
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.schedule.registry import make_schedule
 from prism_jax.simulate.program import Program, program_of

@@ -10,7 +10,7 @@ from prism_jax.core.report import RunRecord
 from prism_jax.cost.memory import memory
 from prism_jax.cost.step import step_cost
 from prism_jax.explain.types import Explanation
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.prediction.facts import prediction_report
 from prism_jax.prediction.report import Elapsed, PredictionReport

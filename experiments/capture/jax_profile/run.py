@@ -29,10 +29,10 @@ from step import train_step  # noqa: E402
 
 from experiments.common import check  # noqa: E402
 from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest  # noqa: E402
-from prism_jax.capture.hlo.front_end.collectives import base_opcode  # noqa: E402
-from prism_jax.capture.hlo.front_end.parse import read_hlo  # noqa: E402
-from prism_jax.capture.hlo.front_end.rows import products_in  # noqa: E402
-from prism_jax.capture.hlo.front_end.walk import Walk  # noqa: E402
+from prism_jax.capture.hlo.collectives import base_opcode  # noqa: E402
+from prism_jax.capture.hlo.parse import read_hlo  # noqa: E402
+from prism_jax.capture.hlo.rows import products_in  # noqa: E402
+from prism_jax.capture.hlo.walk import Walk  # noqa: E402
 
 Seen = Counter[tuple[str, tuple[tuple[int, ...], ...]]]
 

@@ -25,7 +25,7 @@ from whole_step import PLAN, captured_job, in_layers, show, step_s  # noqa: E402
 from experiments.common import check, start  # noqa: E402
 from prism_jax.capture.from_job import program_of_job  # noqa: E402
 from prism_jax.capture.front_end import FRONT_ENDS, CaptureRequest  # noqa: E402
-from prism_jax.job.job.job import Job  # noqa: E402
+from prism_jax.job.job import Job  # noqa: E402
 from prism_jax.plan.fields import StateDtypes  # noqa: E402
 from prism_jax.plan.plan import ParallelPlan  # noqa: E402
 from prism_jax.system.catalog import cluster  # noqa: E402

@@ -12,7 +12,7 @@ import jax
 
 from experiments.capture.torch_transformers.parts import parts
 from prism_jax import Job, predict
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import Overlap
 from prism_jax.workload.captured.check import plan_fields
 from prism_jax.workload.captured.fusion import fused

@@ -20,10 +20,10 @@ from experiments.common import start
 from prism_jax import CapturedModel, Job, ParallelPlan, presets, read_capture
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import CostCorrection
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.prediction.predict import explain_step
 from prism_jax.system import catalog
-from prism_jax.workload.base.workload.workload import distinct_runs
+from prism_jax.workload.base.workload import distinct_runs
 from prism_jax.workload.captured.check import plan_fields
 
 HERE = Path(__file__).resolve().parent

@@ -22,10 +22,10 @@ from experiments.common import start
 from prism_jax import load_job, predict, read_capture, write_capture
 from prism_jax.capture.from_job import program_of_job
 from prism_jax.cost.partition import chunk_blocks
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.variability.tree import Variability
-from prism_jax.workload.base.workload.workload import Workload, distinct_runs
+from prism_jax.workload.base.workload import Workload, distinct_runs
 from prism_jax.workload.captured.check import plan_fields
 from prism_jax.workload.captured.model import CapturedModel
 

@@ -9,7 +9,7 @@ from prism_jax.cost.block_cost import BlockCostModel
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.partition import chunk_blocks
 from prism_jax.cost.step import step_cost_of
-from prism_jax.workload.base.workload.workload import distinct_runs
+from prism_jax.workload.base.workload import distinct_runs
 
 COPIES = ("gather_copy", "scatter_copy", "fsdp::")  # in the names of kernels that copy sharded parameters
 

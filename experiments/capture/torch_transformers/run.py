@@ -21,7 +21,7 @@ from experiments.capture.torch_transformers.parts import show_parts
 from experiments.common import start
 from prism_jax import Job, ParallelPlan, Variability, predict, presets, read_capture
 from prism_jax.capture.from_job import program_of_job
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.workload.captured.check import plan_fields
 from prism_jax.workload.captured.model import CapturedModel

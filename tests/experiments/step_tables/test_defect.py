@@ -5,7 +5,7 @@ import pytest
 from experiments.step_tables.cluster import defect_of_record
 from experiments.step_tables.plan import framework_of_record
 from experiments.step_tables.records import StepRecord
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
+from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.system import catalog
 
 

@@ -13,7 +13,7 @@ from inference.cost_model.step_times import CENTRE
 from prism_jax.calibration.calibration import KNOBS, Calibration, Term
 from prism_jax.calibration.surrogate import surrogate_seconds
 from prism_jax.cost.efficiency import CostCorrection
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.validation.job_table import MeasuredRun

@@ -16,7 +16,7 @@ from prism_jax.calibration.key import CalibrationKey
 from prism_jax.cost.efficiency import CostCorrection
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower
 from prism_jax.system.catalog import cluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import SpecError
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.shell.app import main
 from prism_jax.show.job_section import job_section

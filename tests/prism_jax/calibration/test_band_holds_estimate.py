@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from prism_jax.calibration.band import model_factors
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
-from prism_jax.job.job.load_job import load_job
+from prism_jax.framework.frameworks import FRAMEWORKS
+from prism_jax.job.load_job import load_job
 from prism_jax.tables.streams import example_files
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PrismError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.program import lower

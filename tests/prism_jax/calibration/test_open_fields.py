@@ -11,8 +11,8 @@ from prism_jax.calibration.calibration import uncalibrated
 from prism_jax.calibration.open_fields import OpenField, open_fields
 from prism_jax.calibration.surrogate import stack, surrogate_of, surrogate_seconds
 from prism_jax.cost.efficiency import NEUTRAL, efficiency
-from prism_jax.framework.frameworks.software import SOFTWARE_VALUES, Software
-from prism_jax.job.job.job import Job
+from prism_jax.framework.software import SOFTWARE_VALUES, Software
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import default_cluster
 from prism_jax.variability.tree import Variability

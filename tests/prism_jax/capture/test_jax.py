@@ -9,8 +9,8 @@ import jax
 import pytest
 
 from prism_jax.capture.front_end import CaptureRequest, front_end_for, load_function
-from prism_jax.capture.hlo.front_end.parse import read_hlo
-from prism_jax.capture.hlo.front_end.program import Stated, rank_program
+from prism_jax.capture.hlo.parse import read_hlo
+from prism_jax.capture.hlo.program import Stated, rank_program
 from prism_jax.capture.jax.child import step_of
 from prism_jax.errors import DataError
 from prism_jax.shell.app import main

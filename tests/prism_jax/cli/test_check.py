@@ -6,7 +6,7 @@ import pytest
 
 from prism_jax.cost.memory import memory
 from prism_jax.framework.base import WITHOUT_PEAKS
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.shell.app import main
 
 JOB = """\

@@ -10,7 +10,7 @@ import pytest
 
 from inference.cost_model.store import save
 from prism_jax.calibration.calibration import shipped
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.search.study import plan_dict
 from prism_jax.shell.app import main
 

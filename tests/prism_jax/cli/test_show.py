@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS
+from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.shell.app import main
 from prism_jax.show.catalogues import CATALOGUES

@@ -12,7 +12,7 @@ from prism_jax.cost.block_cost import BlockCost, BlockCostModel
 from prism_jax.cost.efficiency import CostCorrection, efficiency
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload.workload import kinds_of
+from prism_jax.workload.base.workload import kinds_of
 from prism_jax.workload.catalog import model
 
 PLANS = {

@@ -12,7 +12,7 @@ from prism_jax.cost.compute import attention_s, class_seconds, gemm_s, op_second
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import SpecError
 from prism_jax.system import catalog
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.kernels import Kernel, KernelTable
 
 A100 = catalog.device("a100-80gb")
 EFF = efficiency("ampere")

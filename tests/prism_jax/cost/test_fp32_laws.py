@@ -19,7 +19,7 @@ from prism_jax.cost.kernel_laws import (
     ways_s,
 )
 from prism_jax.system import catalog
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.kernels import Kernel, KernelTable
 
 V100 = catalog.device("v100-pcie")
 EFF = cuda_core_efficiency(V100)

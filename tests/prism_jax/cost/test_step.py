@@ -13,7 +13,7 @@ from prism_jax.core.kernels import COMM_AXES
 from prism_jax.cost.block_cost import dispatch_share
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import StepCost, step_cost
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import Overlap, ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.validation.costed import job_of_row

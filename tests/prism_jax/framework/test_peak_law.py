@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.framework.base import WITHOUT_PEAKS, PeakLaw
-from prism_jax.framework.frameworks.frameworks import MEGATRON_CORE, NANOTRON
+from prism_jax.framework.frameworks import MEGATRON_CORE, NANOTRON
 
 LAW = PeakLaw(1.02, 0.05, 1.05, 0.2)
 GIB = 2.0**30

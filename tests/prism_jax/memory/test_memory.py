@@ -13,7 +13,7 @@ from prism_jax.framework.base import GIB, MEGATRON, MemoryOptions
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Cluster, Device
 from prism_jax.system.network import Tier
-from prism_jax.workload.base.workload.workload import total_bytes
+from prism_jax.workload.base.workload import total_bytes
 from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors
 from prism_jax.workload.transformer.sizes import MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec

@@ -13,8 +13,8 @@ from prism_jax.cost.step import step_cost
 from prism_jax.cost.step_end import optimizer_bytes
 from prism_jax.errors import PlanError
 from prism_jax.framework.base import MEGATRON
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.rules import check_plan, problems
+from prism_jax.job.job import Job
+from prism_jax.job.rules import check_plan, problems
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.evaluate import Evaluator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.result.objective import (
     OBJECTIVES,
     Cvar,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 
 JOB = """\
 model: {{n_layers: {layers}, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 8000}}

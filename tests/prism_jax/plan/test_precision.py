@@ -9,11 +9,11 @@ import pytest
 from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import PlanError, SpecError
-from prism_jax.job.job.rules import check_plan
+from prism_jax.job.rules import check_plan
 from prism_jax.plan.fields import QUANTISED, share_in_bf16
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster, device
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.kernels import Kernel, KernelTable
 from prism_jax.workload.catalog import model as preset
 from prism_jax.workload.transformer.shard import Shard, gemm
 from prism_jax.workload.transformer.sizes import AdapterSpec

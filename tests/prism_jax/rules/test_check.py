@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.job.job.rules import MAX_CHUNK_RUNS, problems
+from prism_jax.job.rules import MAX_CHUNK_RUNS, problems
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
 from prism_jax.workload.catalog import model

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.space import PlanSpace
 from prism_jax.variability.config import preset

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PlanError
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError, PlanError
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search
 from prism_jax.search.gradient_knobs import CHOICES, DEGREES, NOWHERE, Knobs, VisitedPlans, estimate_s
-from prism_jax.search.gradient_search.gradient_search import descend, gap, gradient_search, neighbours
+from prism_jax.search.gradient_search import descend, gap, gradient_search, neighbours
 from prism_jax.search.plan_costs import FEASIBLE, feasibility, table_cost
 from prism_jax.search.plan_table import COLUMNS
 from prism_jax.search.space import PlanSpace, default_space

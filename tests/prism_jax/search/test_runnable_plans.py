@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.exhaustive import search

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import PlanError
-from prism_jax.job.job.load_job import load_job
-from prism_jax.job.job.rules import problems
+from prism_jax.job.load_job import load_job
+from prism_jax.job.rules import problems
 from prism_jax.search.evaluate import Evaluator
 from prism_jax.search.plan_costs import FEASIBLE, MEMORY, feasibility
 from prism_jax.search.plan_table import PlanTable

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.simulate.inputs import MAX_KNOWN_REPLICAS, known_gpus
 from prism_jax.simulate.predict import FALLBACK_STEPS, brute_force, predict, symmetric
 from prism_jax.variability.families import LogNormal, StudentT

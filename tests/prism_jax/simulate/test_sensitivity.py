@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.simulate.sensitivity import hardware_sensitivity, kernel_weights, noise_free_step, step_quantile

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from prism_jax.calibration.open_fields import RULES, usual_dtypes, usual_odds, usual_recompute, usual_software
-from prism_jax.framework.frameworks.frameworks import FRAMEWORKS, framework_of
-from prism_jax.framework.frameworks.software import SOFTWARE_VALUES, TYPICAL, VENDOR, Software
+from prism_jax.framework.frameworks import FRAMEWORKS, framework_of
+from prism_jax.framework.software import SOFTWARE_VALUES, TYPICAL, VENDOR, Software
 from prism_jax.system import catalog
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna3", "tpu", "anything")

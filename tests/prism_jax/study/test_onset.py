@@ -7,8 +7,8 @@ from math import inf, isinf, log2
 
 import pytest
 
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import loaded
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import loaded
 from prism_jax.study.scaling import KNEE, crossing, exposed_share, job_of_size, of_step, onsets
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prism_jax.errors import DataError, PlanError
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.study.figures import Figures

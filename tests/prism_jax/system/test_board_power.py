@@ -14,7 +14,7 @@ from prism_jax.system.catalog import device
 from prism_jax.system.hardware import Device
 from prism_jax.system.likeness import board_speed, device_like
 from prism_jax.system.power import power_law
-from prism_jax.workload.base.workload.kernels import Kernel, KernelTable
+from prism_jax.workload.base.kernels import Kernel, KernelTable
 
 MEASURED = ("v100-32gb", "a100-80gb", "h100-sxm", "b200", "l40s", "a40")
 SIZE = 8192.0

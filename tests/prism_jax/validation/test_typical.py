@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.simulate.predict import predict
 from prism_jax.system.catalog import cluster

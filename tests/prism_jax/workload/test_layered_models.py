@@ -11,7 +11,7 @@ from prism_jax.cost.memory import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.plan_table import PlanCache, PlanTable
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload.workload import Workload, distinct_runs
+from prism_jax.workload.base.workload import Workload, distinct_runs
 from prism_jax.workload.catalog import workload
 
 SEQUENCES = ("bert-large", "bert-large-mlperf", "roberta-base", "t5-base", "mt5-small")

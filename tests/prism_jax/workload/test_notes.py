@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.job.job.rules import workload_notes
+from prism_jax.job.rules import workload_notes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.prediction.check import check_job
 from prism_jax.workload.catalog import model

@@ -13,7 +13,7 @@ import inference
 from prism_jax.cloud.choose_cloud import JOB_START_S, RESTART_S, SmallLaws, _restart_s, small_laws
 from prism_jax.errors import DataError
 from prism_jax.horizon.checkpoint import checkpoint_bytes
-from prism_jax.job.job.load_job import loaded
+from prism_jax.job.load_job import loaded
 from tests.inference.models.small_laws import tables
 
 JOB = """

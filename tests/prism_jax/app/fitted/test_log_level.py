@@ -9,8 +9,8 @@ import pytest
 
 from prism_jax.calibration.key import LevelFactor, MeasuredLevel, NoLevel
 from prism_jax.fits.load_fits import LogLevel, _level_of
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.prediction.facts import model_band
 from prism_jax.prediction.predicted_step import JobAtLevel, at_log_level
 from prism_jax.result.distribution import StepTimeDistribution

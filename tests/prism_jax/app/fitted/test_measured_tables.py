@@ -15,7 +15,7 @@ from prism_jax.cost.efficiency import MeasuredCost, MeasuredTables, efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError, FailedFitError
 from prism_jax.fits.load_fits import with_tables
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.shell.app import main
 from prism_jax.system.network_kinds import MeasuredCollectives, MeasuredCurve
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prism_jax import load_job
 from prism_jax.fits.load_fits import collectives_of, unused_note
-from prism_jax.job.job.job import Job
+from prism_jax.job.job import Job
 from prism_jax.variability.families import StudentT
 from prism_jax.variability.tree import ClassVariability, Variability
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.capture.torch.classes import Folded, folded
+from prism_jax.capture.torch.repeats import Folded, folded
 from prism_jax.workload.captured.program import CapturedComm, CapturedOp
 
 OPS = [CapturedOp(f"op{i}", "memory", "F", "bf16", n_bytes=float(i)) for i in range(4)]

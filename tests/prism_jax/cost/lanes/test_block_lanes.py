@@ -10,8 +10,8 @@ import pytest
 
 from prism_jax.cost import lanes as block_lanes
 from prism_jax.cost.lanes import Overlapping, laned_seconds
-from prism_jax.workload.base.workload.kernels import Kernel
-from prism_jax.workload.base.workload.workload import Comm, LanedRow
+from prism_jax.workload.base.kernels import Kernel
+from prism_jax.workload.base.workload import Comm, LanedRow
 
 FREE = Overlapping(0.0, 1.0)
 TP = 0  # index of the axis

@@ -12,7 +12,7 @@ import prism_jax as pj
 from prism_jax.capture.execution.kernel_times import read_kernel_times
 from prism_jax.cost.compute import op_seconds
 from prism_jax.errors import DataError, PrismError
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.load_job import load_job
 from prism_jax.workload.captured.kernel_times import with_times
 from prism_jax.workload.captured.program import CapturedOp, RankClass, RankProgram
 from tests.support.files.execution_traces import KERNEL_US, profile_text, trace_text

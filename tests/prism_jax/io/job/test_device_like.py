@@ -8,8 +8,8 @@ import yaml
 
 from prism_jax import check_job
 from prism_jax.errors import ConfigError
-from prism_jax.job.job.load_job import load_job
-from prism_jax.job.job.write_job import device_fields
+from prism_jax.job.load_job import load_job
+from prism_jax.job.write_job import device_fields
 from prism_jax.system.catalog import device
 from prism_jax.system.likeness import device_like
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import prism_jax
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.plan.plan import Overlap
 from prism_jax.tables.streams import example_files
 from prism_jax.variability.config import default_for, preset

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from prism_jax.core.registry import ELSEWHERE, did_you_mean
-from prism_jax.job.job import schema
+from prism_jax.job import schema
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Device

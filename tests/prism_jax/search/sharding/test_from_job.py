@@ -10,8 +10,8 @@ import pytest
 
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import DataError
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.plan.fields import TableShard, TableSharding, parse_shard
 from prism_jax.sharding.assignment import Assignment, steps
 from prism_jax.sharding.from_job import own_assignment, problem_of

@@ -13,8 +13,8 @@ import pytest
 from jax import monitoring
 
 from prism_jax.errors import ConfigError
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import load_job
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import load_job
 from prism_jax.prediction.predict import predict_many
 from prism_jax.simulate.predict import predict
 

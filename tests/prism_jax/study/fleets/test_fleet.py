@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.errors import DataError
-from prism_jax.job.job.fleet import cluster_of, fleets_of, job_on, shared_batch
-from prism_jax.job.job.job import Job
+from prism_jax.job.fleet import cluster_of, fleets_of, job_on, shared_batch
+from prism_jax.job.job import Job
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.variability.config import default_for, preset

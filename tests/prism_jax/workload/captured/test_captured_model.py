@@ -10,7 +10,7 @@ import pytest
 from prism_jax.calibration.key import workload_of
 from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.workload.base.workload.workload import kinds_of, n_body
+from prism_jax.workload.base.workload import kinds_of, n_body
 from prism_jax.workload.captured.block import CapturedBlock
 from prism_jax.workload.captured.check import plan_fields
 from prism_jax.workload.captured.model import CapturedModel

@@ -12,11 +12,11 @@ from prism_jax.cost.compute import op_seconds
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.errors import ConfigError, PlanError
 from prism_jax.framework.base import MEGATRON
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.workload.base.workload.kernels import KernelTable
-from prism_jax.workload.base.workload.workload import Workload
+from prism_jax.workload.base.kernels import KernelTable
+from prism_jax.workload.base.workload import Workload
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.cnn.spec import CnnSpec
 

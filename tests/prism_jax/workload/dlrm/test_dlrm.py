@@ -13,13 +13,13 @@ import prism_jax
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import ConfigError, SpecError
-from prism_jax.job.job.write_job import model_fields
+from prism_jax.job.write_job import model_fields
 from prism_jax.plan.fields import TableSharding, parse_shard, parse_sharding
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.exhaustive import search
 from prism_jax.search.space import default_space
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload.workload import CompletesPlans, Workload
+from prism_jax.workload.base.workload import CompletesPlans, Workload
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.dlrm.parts import EVERYWHERE, parts_of
 from prism_jax.workload.dlrm.sizes import exchange_bytes

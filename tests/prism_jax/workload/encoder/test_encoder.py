@@ -10,7 +10,7 @@ from prism_jax.cost.memory import memory
 from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload.workload import Workload, distinct_runs
+from prism_jax.workload.base.workload import Workload, distinct_runs
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.encoder import EncoderSpec
 

@@ -12,7 +12,7 @@ from prism_jax.cloud.laws import LadderLaw
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.step import step_cost
 from prism_jax.errors import PrismError, SpecError
-from prism_jax.job.job.rules import check_plan
+from prism_jax.job.rules import check_plan
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
 from prism_jax.workload.ladder import LadderSpec, same_as, slowness

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_jax.framework.frameworks.software import Software
+from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload import catalog
 from prism_jax.workload.transformer.op_lists import cross_entropy_kernels, norm_kernels, rope_kernels

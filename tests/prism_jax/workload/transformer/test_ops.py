@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from prism_jax.plan.plan import ParallelPlan
-from prism_jax.workload.base.workload.kernels import KernelTable
+from prism_jax.workload.base.kernels import KernelTable
 from prism_jax.workload.transformer.ops import layer_ops
 from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec

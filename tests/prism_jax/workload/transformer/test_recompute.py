@@ -11,7 +11,7 @@ from prism_jax.framework.base import MEGATRON
 from prism_jax.plan.fields import MODULES
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.workload.base.workload.workload import total_bytes
+from prism_jax.workload.base.workload import total_bytes
 from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer.blocks import LayerBlock, sorts_of_layers
 from prism_jax.workload.transformer.mixers import WindowSpec

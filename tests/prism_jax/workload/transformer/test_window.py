@@ -16,7 +16,7 @@ from prism_jax.cost.step import step_cost
 from prism_jax.errors import SpecError
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system import catalog
-from prism_jax.workload.base.workload.workload import distinct_runs, kinds_of
+from prism_jax.workload.base.workload import distinct_runs, kinds_of
 from prism_jax.workload.catalog import model
 from prism_jax.workload.transformer.mixers import WindowSpec, causal_area, mean_keys
 from prism_jax.workload.transformer.ops import layer_ops

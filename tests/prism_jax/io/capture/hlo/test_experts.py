@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prism_jax.capture.hlo.front_end.collectives import Routing
+from prism_jax.capture.hlo.collectives import Routing
 
 F_DENSE, F_MOE, B_MOE, B_DENSE = 1, 2, 3, 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prism_jax.capture.hlo.front_end.groups import guessed_axes, known_axes, permuted_pairs, replica_groups
+from prism_jax.capture.hlo.groups import guessed_axes, known_axes, permuted_pairs, replica_groups
 from prism_jax.errors import DataError
 
 from .texts import module

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.capture.hlo.front_end.parse import parse_hlo
-from prism_jax.capture.hlo.front_end.program import rank_program
+from prism_jax.capture.hlo.parse import parse_hlo
+from prism_jax.capture.hlo.program import rank_program
 from prism_jax.errors import DataError
 from prism_jax.shell.app import main
 

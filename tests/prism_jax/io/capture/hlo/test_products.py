@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from prism_jax.capture.hlo.front_end.products import Product, product_of
+from prism_jax.capture.hlo.products import Product, product_of
 
 from .texts import module
 

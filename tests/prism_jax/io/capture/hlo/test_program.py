@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_jax.capture.hlo.front_end.parse import is_hlo, read_hlo
-from prism_jax.capture.hlo.front_end.program import Stated, rank_program
+from prism_jax.capture.hlo.parse import is_hlo, read_hlo
+from prism_jax.capture.hlo.program import Stated, rank_program
 from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankProgram
 
 from .texts import ENTRY_OF_LOOP, GPU, LOOP, module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.capture.hlo.front_end.moves import traffic_of
+from prism_jax.capture.hlo.moves import traffic_of
 from tests.prism_jax.io.capture.hlo.texts import module
 
 ROW, STACK = 8 * 4.0, 12 * 8 * 4.0  # bytes of one of twelve layers, and of all

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from prism_jax.capture.hlo.front_end.parse import parse_hlo
-from prism_jax.capture.hlo.front_end.types import Module
+from prism_jax.capture.hlo.parse import parse_hlo
+from prism_jax.capture.hlo.types import Module
 
 SUM = """%sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from prism_jax.errors import ConfigError
-from prism_jax.job.job.cluster_section import written_names
-from prism_jax.job.job.field_descriptions import ABOUT, FORMS
-from prism_jax.job.job.load_job import job_sections, load_job
-from prism_jax.job.job.reference import CLASS, NEEDED, job_fields, quantity_of
-from prism_jax.job.job.schema import cluster_section, device_section, model_section, plan_section, tier_section
+from prism_jax.job.cluster_section import written_names
+from prism_jax.job.field_descriptions import ABOUT, FORMS
+from prism_jax.job.load_job import job_sections, load_job
+from prism_jax.job.reference import CLASS, NEEDED, job_fields, quantity_of
+from prism_jax.job.schema import cluster_section, device_section, model_section, plan_section, tier_section
 from prism_jax.system.network_kinds import NETWORKS
 from prism_jax.variability.config import section_fields
 from prism_jax.variability.tree import PARTS

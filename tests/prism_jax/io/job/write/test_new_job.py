@@ -7,10 +7,10 @@ import re
 import pytest
 
 from prism_jax.errors import ConfigError
-from prism_jax.job.job.job import Job
-from prism_jax.job.job.load_job import job_of
-from prism_jax.job.job.reference import job_fields
-from prism_jax.job.job.write_job import new_job_text
+from prism_jax.job.job import Job
+from prism_jax.job.load_job import job_of
+from prism_jax.job.reference import job_fields
+from prism_jax.job.write_job import new_job_text
 from prism_jax.tables.yaml_toml import read_yaml
 
 FIELD = re.compile(r"^( *)# (\w+): ")

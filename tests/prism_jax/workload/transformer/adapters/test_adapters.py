@@ -16,8 +16,8 @@ from prism_jax.errors import SpecError
 from prism_jax.framework.base import MEGATRON
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload.kernels import KernelTable
-from prism_jax.workload.base.workload.workload import Workload, total_bytes
+from prism_jax.workload.base.kernels import KernelTable
+from prism_jax.workload.base.workload import Workload, total_bytes
 from prism_jax.workload.catalog import model as preset
 from prism_jax.workload.transformer.adapters import adapter_params
 from prism_jax.workload.transformer.sizes import AdapterSpec, MLASpec, MoESpec

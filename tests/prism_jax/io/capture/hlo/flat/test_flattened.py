@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_jax.capture.hlo.front_end.program import Stated, rank_program
+from prism_jax.capture.hlo.program import Stated, rank_program
 from prism_jax.errors import DataError
 from prism_jax.workload.captured.fusion import fused
 from prism_jax.workload.captured.program import CapturedOp, RankProgram
